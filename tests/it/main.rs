@@ -1,0 +1,1 @@
+//! The one integration binary: the crate and the program as a user meets them.
