@@ -304,7 +304,7 @@ impl AgentRuntime {
         let own = shared.owner.clone();
         shared.store.acquire(thread_id, &shared.owner, move |other| recover::is_alive(&own, other)).await.map_err(
             |e| match e {
-                AcquireError::Busy(owner) => {
+                AcquireError::Busy { owner } => {
                     RuntimeError::ThreadAlreadyRunning { thread_id: thread_id.clone(), pid: owner.pid }
                 }
                 AcquireError::Store(e) => e.into(),

@@ -158,7 +158,7 @@ fn environment(catalog: &Catalog, spec: &AgentSpec) -> Result<(ExecutionEnv, Vec
         }
     }
     let warnings = validate_sections(&plugins, spec)
-        .map_err(|(plugin, key, message)| ResolveError::InvalidPluginConfig { plugin, key, message })?;
+        .map_err(|e| ResolveError::InvalidPluginConfig { plugin: e.plugin.into(), key: e.key, message: e.message })?;
     Ok((ExecutionEnv::from_plugins(&plugins)?, warnings))
 }
 
@@ -181,9 +181,9 @@ fn tools_of(
 ) -> Result<IndexMap<String, Arc<dyn Tool>>, ResolveError> {
     let mut tools = catalog.tools.clone();
     for (id, tool) in env.active_tools(spec) {
-        if tools.insert(id.clone(), tool).is_some() {
+        if tools.insert(id.to_owned(), Arc::clone(tool)).is_some() {
             return Err(ResolveError::ToolIdConflict {
-                tool_id: id,
+                tool_id: id.to_owned(),
                 source_a: "the runtime".into(),
                 source_b: "a plugin".into(),
             });
