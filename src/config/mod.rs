@@ -1,1 +1,1 @@
-
+//! Settings and paths as values.

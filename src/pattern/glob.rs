@@ -5,8 +5,6 @@
 
 use regex::Regex;
 
-/// The character that stands between two words of a shell command when its words are matched.
-pub(super) const SEPARATOR: char = '\u{1f}';
 
 /// Why a glob was refused: where (counted in characters) and what.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -170,7 +170,7 @@ pub fn analyse(command: &str) -> Analysis {
     if command.len() > MAX_BYTES {
         return analysis;
     }
-    walk::read(command, 0, false, &mut analysis);
+    walk::read(command, false, &mut analysis);
     unwrap::unwrap_all(&mut analysis, 0, 0);
     if analysis.unreadable.is_none() && analysis.barred.is_empty() {
         // The strict side does not trust one reader: a second, much simpler one must find the same words.

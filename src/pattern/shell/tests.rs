@@ -6,6 +6,7 @@ fn found(command: &str) -> Vec<String> {
 
 #[test]
 fn finds_commands_everywhere() {
+    let mut missed = Vec::new();
     for command in [
         "rm -f x", "rm\t-f x", "rm  -f   x", "r''m -f x", "\\rm -f x", "'rm' -f x", "\"rm\" -f x", "$'rm' -f x",
         "$'\\x72m' -f x", "r\\\nm -f x", "FOO=1 rm -f x", "env rm -f x", "env A=1 -u B rm -f x", "env -S 'rm -f x'",
@@ -28,8 +29,11 @@ fn finds_commands_everywhere() {
         "for ((i=$(rm -f x); i<1; i++)); do :; done", "select i in a; do rm -f x; done", "(cd a && rm -f x)",
     ] {
         let all = found(command);
-        assert!(all.iter().any(|c| c.starts_with("rm -f x")), "{command}: {all:?}");
+        if !all.iter().any(|c| c.starts_with("rm -f x")) {
+            missed.push(format!("{command}: {all:?}"));
+        }
     }
+    assert!(missed.is_empty(), "{missed:#?}");
 }
 
 #[test]
@@ -45,6 +49,7 @@ fn a_folder_and_global_flags_are_spelled_away() {
 
 #[test]
 fn plain_lines() {
+    let mut refused = Vec::new();
     for command in [
         "ls", "ls -la; git status", "git status && ls | wc -l", "ls # comment", "ls 'a b' \"c d\" e\\ f", "(ls; pwd)",
         "{ ls; }", "! ls", "ls > /dev/null 2>&1", "npm test 2>&1", "ls &> /dev/null", "LANG=C ls", "ls &", "ls \\\n -la",
@@ -53,8 +58,11 @@ fn plain_lines() {
         "cat a,b", "git diff HEAD~1..HEAD", "test 1 = 1", "grep -rn 'foo(bar)' src", "rg 'a|b' -g '*.rs'", "echo \"a;b\"",
     ] {
         let analysis = analyse(command);
-        assert!(analysis.plain().is_ok(), "{command}: {:?}", analysis.plain());
+        if let Err(why) = analysis.plain() {
+            refused.push(format!("{command}: {why}"));
+        }
     }
+    assert!(refused.is_empty(), "{refused:#?}");
 }
 
 #[test]
@@ -77,14 +85,19 @@ fn lines_that_are_not_plain() {
 
 #[test]
 fn what_cannot_be_decided() {
+    let mut sure = Vec::new();
     for command in [
         "$X -f x", "X=rm; $X x", "r$Y x", "$(echo rm) x", "/bin/r? x", "{rm,-f,x}", "rm${IFS}-f", "eval \"$X\"",
         "bash -c \"$X\"", "echo x | sh", "bash", "source ./x", ". ./x", "python -c 'x'", "perl -e x", "awk 'BEGIN{system(\"x\")}'",
         "git x", "git -c core.pager=x log", "find . -exec {} \\;", "xargs -I{} {} x", "vim -c '!x'", "sed '1e x' f", "rg --pre x y",
         "env $X", "python3 <<EOF\nx\nEOF", "sh <<< x", "node -e x", "sort --compress-program=x f", "ssh -o ProxyCommand=x h",
     ] {
-        assert!(analyse(command).undecided.is_some(), "{command}");
+        let analysis = analyse(command);
+        if analysis.undecided.is_none() && analysis.unreadable.is_none() {
+            sure.push(command);
+        }
     }
+    assert!(sure.is_empty(), "{sure:#?}");
     for command in ["ls $X", "npm test", "cargo build", "echo $HOME", "git status", "python x.py", "for f in *; do cat $f; done"] {
         assert_eq!(analyse(command).undecided, None, "{command}");
     }

@@ -177,7 +177,7 @@ fn read_text(word: &Word, depth: usize, out: &mut Analysis) {
         return;
     }
     let mut inside = Analysis::default();
-    walk::read(&word.text, depth + 1, true, &mut inside);
+    walk::read(&word.text, true, &mut inside);
     unwrap_all(&mut inside, 0, depth + 1);
     for mut command in inside.commands {
         command.is_inner = true;

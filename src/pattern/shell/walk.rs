@@ -4,7 +4,18 @@ use super::{Analysis, Assignment, Simple, Word};
 use tree_sitter::{Node, Parser};
 
 /// Reads `command` and adds what is in it. `inner` marks text that stood inside another command.
-pub(super) fn read(command: &str, depth: usize, inner: bool, out: &mut Analysis) {
+pub(super) fn read(command: &str, inner: bool, out: &mut Analysis) {
+    read_text(command, inner, out);
+    // The grammar takes a continued line for a blank even inside a word: `r\⏎m`.
+    let joined = command.replace("\\\n", "");
+    if joined != command {
+        let mut broad = Analysis::default();
+        read_text(&joined, true, &mut broad);
+        out.commands.append(&mut broad.commands);
+    }
+}
+
+fn read_text(command: &str, inner: bool, out: &mut Analysis) {
     let mut parser = Parser::new();
     if parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_err() {
         out.cannot_read("the shell grammar cannot be used");
@@ -24,7 +35,6 @@ pub(super) fn read(command: &str, depth: usize, inner: bool, out: &mut Analysis)
     if root.has_error() {
         out.cannot_read("the command has a syntax error");
     }
-    let _ = depth;
     walker.children(root, out);
 }
 
@@ -339,6 +349,8 @@ impl<'a> Walker<'a> {
                     let word = self.word(child, out);
                     words.push(word);
                 }
+                // `cat <<'EOF' | wc`: the rest of the line stands inside the redirect.
+                "pipeline" => self.statement(child, out),
                 _ => {
                     simple_shape = false;
                     self.statement(child, out);
