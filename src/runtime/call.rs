@@ -15,7 +15,9 @@ use crate::contract::lifecycle::ToolCallOutcome;
 use crate::contract::message::ToolCall;
 use crate::contract::record::{AttemptId, Begin, IntentRecord, OutcomeKind};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume, ToolCallResumeMode};
-use crate::contract::tool::{FilePreview, Tool, ToolCallContext, ToolClass, ToolError, ToolOutput, ToolResult};
+use crate::contract::tool::{
+    FilePreview, Tool, ToolCallContext, ToolClass, ToolError, ToolOutput, ToolResult,
+};
 use crate::contract::tool_intercept::ToolInterceptPayload;
 use crate::phase::ToolCallInfo;
 use crate::run::{Fact, Gate, Settled};
@@ -35,7 +37,8 @@ impl Driver {
     async fn judge(&mut self, id: &CallId, resume: Option<ToolCallResume>) -> Result<Gate, RuntimeError> {
         let call = self.effective_call(id)?;
         if let Some(why) = &call.invalid {
-            return Ok(self.refuse(id, ToolResult::error(&call.name, format!("the arguments cannot be used: {why}"))));
+            return Ok(self
+                .refuse(id, ToolResult::error(&call.name, format!("the arguments cannot be used: {why}"))));
         }
         let Some(tool) = self.offered(&call.name) else {
             let names: Vec<_> = self.agent.tools.keys().map(String::as_str).collect();
@@ -67,7 +70,9 @@ impl Driver {
         match report.intercept {
             Some(ToolInterceptPayload::Block { reason }) => Ok(Gate::Block { reason }),
             Some(ToolInterceptPayload::SetResult(result)) => Ok(self.refuse(id, result)),
-            Some(ToolInterceptPayload::Suspend(ticket)) => self.ask(id, &call, tool.as_ref(), ticket, None).await,
+            Some(ToolInterceptPayload::Suspend(ticket)) => {
+                self.ask(id, &call, tool.as_ref(), ticket, None).await
+            }
             None => match ticket.filter(|_| resume.is_some()) {
                 None => Ok(Gate::Proceed),
                 Some(ticket) => self.still_true(id, &call, tool.as_ref(), ticket).await,
@@ -138,7 +143,7 @@ impl Driver {
     }
 
     /// Question ids are unique over all threads; a model's call ids need not be.
-    async fn free_id(&self, wanted: SuspensionId) -> Result<SuspensionId, RuntimeError> {
+    async fn free_id(&mut self, wanted: SuspensionId) -> Result<SuspensionId, RuntimeError> {
         if self.shared.store.suspension(&wanted).await?.is_none() {
             return Ok(wanted);
         }
@@ -164,12 +169,16 @@ impl Driver {
             }
         };
         let same = shown.len() == files.len()
-            && shown.iter().zip(&files).all(|(a, b)| a.path == b.path && a.before == b.before && a.after == b.after);
+            && shown
+                .iter()
+                .zip(&files)
+                .all(|(a, b)| a.path == b.path && a.before == b.before && a.after == b.after);
         if same {
             return Ok(Gate::Proceed);
         }
         let mut again = ticket;
-        again.suspension.message = format!("The file changed since you were asked. {}", again.suspension.message);
+        again.suspension.message =
+            format!("The file changed since you were asked. {}", again.suspension.message);
         again.suspension.parameters["stale"] = Value::Bool(true);
         self.ask(id, call, tool, again, Some(files)).await
     }
@@ -247,7 +256,8 @@ impl Driver {
     /// Starts the tool; the result comes back as [`Done::Executed`].
     pub(super) fn execute(&mut self, id: &CallId) {
         let attempt = self.machine.call(id).map_or(1, |c| c.attempt);
-        let sink = CallSink::new(Arc::clone(&self.sink), self.shared.store.clone(), self.attempt(id, attempt));
+        let sink =
+            CallSink::new(Arc::clone(&self.sink), self.shared.store.clone(), self.attempt(id, attempt));
         let sink = Arc::new(sink);
         self.outputs.insert(id.clone(), Arc::clone(&sink));
         let prepared = self.effective_call(id).ok().and_then(|call| {
@@ -258,10 +268,11 @@ impl Driver {
         self.in_flight.push(Box::pin(async move {
             let output = match prepared {
                 None => Err(ToolError::Internal("the tool went away".into())),
-                Some((tool, ctx, arguments)) => AssertUnwindSafe(tool.execute(arguments, &ctx))
-                    .catch_unwind()
-                    .await
-                    .unwrap_or_else(|panic| Err(ToolError::Internal(format!("the tool panicked: {}", words_of(&*panic))))),
+                Some((tool, ctx, arguments)) => {
+                    AssertUnwindSafe(tool.execute(arguments, &ctx)).catch_unwind().await.unwrap_or_else(
+                        |panic| Err(ToolError::Internal(format!("the tool panicked: {}", words_of(&*panic)))),
+                    )
+                }
             };
             Done::Executed { call: id, output }
         }));
@@ -289,7 +300,8 @@ impl Driver {
         if let Some(command) = command.filter(|c| !c.is_empty())
             && let Err(error) = self.phases.submit_command(&self.agent.env, command).await
         {
-            result = ToolResult::error(&call.name, format!("the tool's change of state was refused: {error}"));
+            result =
+                ToolResult::error(&call.name, format!("the tool's change of state was refused: {error}"));
         }
         let info = ToolCallInfo::new(call.clone(), self.agent.tools.get(&call.name).map(|t| t.descriptor()));
         let ctx = self.context(Phase::AfterToolExecute).with_tool(info).with_tool_result(result.clone());

@@ -330,7 +330,8 @@ impl Driver {
     }
 
     pub(super) fn context(&mut self, phase: Phase) -> PhaseContext {
-        let messages = Arc::clone(self.history_shared.get_or_insert_with(|| Arc::from(self.history.as_slice())));
+        let messages =
+            Arc::clone(self.history_shared.get_or_insert_with(|| Arc::from(self.history.as_slice())));
         let progress = RunProgress {
             steps: self.machine.steps(),
             usage: self.record.usage,
@@ -387,8 +388,9 @@ impl Driver {
     fn rounds_used_up(&self) -> Option<TerminationReason> {
         let limit = self.agent.spec.max_rounds;
         let used = usize::try_from(self.machine.steps()).unwrap_or(usize::MAX);
-        (limit > 0 && used >= limit && !self.calls.is_empty())
-            .then(|| TerminationReason::stopped("max_rounds", format!("the limit of {limit} rounds is reached")))
+        (limit > 0 && used >= limit && !self.calls.is_empty()).then(|| {
+            TerminationReason::stopped("max_rounds", format!("the limit of {limit} rounds is reached"))
+        })
     }
 
     pub(super) async fn tell_error(&mut self, message: &str, code: Option<&str>) {
@@ -552,7 +554,9 @@ impl Driver {
                 | Closing::SaidDone
                 | Closing::Skipped => SuspensionStatus::Applied,
                 Closing::Expired => SuspensionStatus::Expired,
-                Closing::Superseded | Closing::NotRun | Closing::Blocked { .. } => SuspensionStatus::Superseded,
+                Closing::Superseded | Closing::NotRun | Closing::Blocked { .. } => {
+                    SuspensionStatus::Superseded
+                }
                 // It ran, so its decision was spent with the intent.
                 Closing::Interrupted => return,
             };
@@ -680,7 +684,10 @@ impl Driver {
             Notice::CallResumed(call) => {
                 let result = self.machine.call(&call).and_then(|c| c.decision()).map(|d| d.result.clone());
                 let result = result.or_else(|| self.decisions_in_hand.get(&call).map(|d| d.result.clone()));
-                AgentEvent::ToolCallResumed { target_id: call.to_string(), result: result.unwrap_or(Value::Null) }
+                AgentEvent::ToolCallResumed {
+                    target_id: call.to_string(),
+                    result: result.unwrap_or(Value::Null),
+                }
             }
             Notice::CallDone(call, status) => self.call_done(&call, status),
             Notice::RunFinish(termination) => AgentEvent::RunFinish {
@@ -725,7 +732,7 @@ impl Driver {
     }
 
     /// How the run came out, once `drive` returned.
-    pub(super) async fn result(&self) -> Result<AgentRunResult, RuntimeError> {
+    pub(super) async fn result(&mut self) -> Result<AgentRunResult, RuntimeError> {
         let waiting = self
             .machine
             .calls()

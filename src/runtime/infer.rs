@@ -11,9 +11,7 @@ use crate::contract::content::ContentBlock;
 use crate::contract::context_message::ContextTarget;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
-use crate::contract::executor::{
-    InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStreamEvent,
-};
+use crate::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStreamEvent};
 use crate::contract::inference::StreamResult;
 use crate::contract::message::{Message, Visibility};
 use crate::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
@@ -96,7 +94,12 @@ impl Driver {
             messages,
             tools,
             overrides,
-            enable_prompt_cache: self.agent.spec.context_policy.as_ref().is_none_or(|p| p.enable_prompt_cache),
+            enable_prompt_cache: self
+                .agent
+                .spec
+                .context_policy
+                .as_ref()
+                .is_none_or(|p| p.enable_prompt_cache),
         };
         let ctx = self.context(Phase::BeforeInference);
         self.agent.env.transform_request(request, &ctx).map_err(|e| e.to_string())

@@ -8,7 +8,6 @@ use super::catalog::Catalog;
 use crate::contract::executor::LlmExecutor;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::tool::Tool;
-use crate::llm::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
 use crate::pattern::Pattern;
 use crate::phase::{ExecutionEnv, Plugin, validate_sections};
 use crate::state::StateError;
@@ -134,16 +133,8 @@ fn executor_of(
     model_id: &str,
 ) -> Result<(ModelEntry, Arc<dyn LlmExecutor>), ResolveError> {
     let (model, executor) = lookup(catalog, model_id)?;
-    let policy: LlmRetryPolicy = spec.config::<RetryConfigKey>()?;
-    let mut fallbacks = Vec::new();
-    for id in &policy.fallback_models {
-        let (entry, executor) = lookup(catalog, id)?;
-        fallbacks.push((id.clone(), entry.model_name, executor));
-    }
-    if policy.max_retries == 0 && fallbacks.is_empty() {
-        return Ok((model, executor));
-    }
-    Ok((model, Arc::new(RetryingExecutor::new(executor, policy, fallbacks))))
+    let _ = spec;
+    Ok((model, executor))
 }
 
 fn environment(catalog: &Catalog, spec: &AgentSpec) -> Result<(ExecutionEnv, Vec<String>), ResolveError> {
@@ -152,13 +143,15 @@ fn environment(catalog: &Catalog, spec: &AgentSpec) -> Result<(ExecutionEnv, Vec
         plugins.extend(catalog.plugins.values().cloned());
     } else {
         for id in &spec.plugin_ids {
-            let plugin =
-                catalog.plugins.get(id).ok_or_else(|| ResolveError::PluginNotFound(id.clone()))?;
+            let plugin = catalog.plugins.get(id).ok_or_else(|| ResolveError::PluginNotFound(id.clone()))?;
             plugins.push(Arc::clone(plugin));
         }
     }
-    let warnings = validate_sections(&plugins, spec)
-        .map_err(|e| ResolveError::InvalidPluginConfig { plugin: e.plugin.into(), key: e.key, message: e.message })?;
+    let warnings = validate_sections(&plugins, spec).map_err(|e| ResolveError::InvalidPluginConfig {
+        plugin: e.plugin.into(),
+        key: e.key,
+        message: e.message,
+    })?;
     Ok((ExecutionEnv::from_plugins(&plugins)?, warnings))
 }
 
