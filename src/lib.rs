@@ -13,3 +13,4 @@ pub mod tools;
 pub mod config;
 pub mod headless;
 pub mod tui;
+pub mod cli;
