@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::config::{Flags, PermissionMode, ToolExecution};
+use crate::config::{Flags, PermissionMode};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -379,11 +379,6 @@ impl Global {
     /// The permission mode of `--permission-mode`, when it was given.
     pub fn permission_mode(&self) -> Option<PermissionMode> {
         self.permission_mode.as_deref().and_then(|word| word.parse().ok())
-    }
-
-    /// The mode of `--tool-execution`, when it was given.
-    pub fn tool_execution(&self) -> Option<ToolExecution> {
-        self.tool_execution.as_deref().and_then(|word| word.parse().ok())
     }
 }
 

@@ -14,6 +14,6 @@ pub use layers::{
 };
 pub use paths::{Paths, PathsError, PrivateFileError, create_private_dir, write_private};
 pub use settings::{
-    Adapter, BashSettings, ModelSettings, PermissionMode, Price, ProviderSettings, RetrySettings, Screen, Settings,
-    StopSettings, ToolExecution, TuiSettings, UnknownWord, documented_keys,
+    Adapter, BashSettings, ModelSettings, PermissionMode, ProviderSettings, RetrySettings, Screen, Settings,
+    StopSettings, TuiSettings, UnknownWord, documented_keys, tool_execution,
 };

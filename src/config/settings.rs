@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use super::layer::{Key, Value, parse_duration};
 use super::schema;
+use crate::contract::executor::ToolExecutionMode;
+use crate::contract::spec::Price;
 
 /// What happens to tool calls that no rule decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,18 +22,6 @@ pub enum PermissionMode {
     AcceptEdits,
     /// Everything runs, except what a rule denies or asks for.
     Yolo,
-}
-
-/// The order in which the calls of one answer run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ToolExecution {
-    /// One after the other.
-    #[default]
-    Sequential,
-    /// Together; what waits for answers goes on when all are given.
-    ParallelBatchApproval,
-    /// Together; each goes on as soon as its own answer is given.
-    ParallelStreaming,
 }
 
 /// The wire form that a provider speaks.
@@ -49,6 +39,16 @@ pub enum Adapter {
     Ollama,
     /// The scripted model that is built in; it cannot be configured.
     Demo,
+}
+
+/// The mode that a word of a file or flag means.
+pub fn tool_execution(word: &str) -> Option<ToolExecutionMode> {
+    match word {
+        "sequential" => Some(ToolExecutionMode::Sequential),
+        "parallel_batch_approval" => Some(ToolExecutionMode::ParallelBatchApproval),
+        "parallel_streaming" => Some(ToolExecutionMode::ParallelStreaming),
+        _ => None,
+    }
 }
 
 /// How much of the terminal is used.
@@ -103,13 +103,6 @@ words!(
     Yolo = "yolo"
 );
 words!(
-    ToolExecution,
-    "tool execution mode",
-    Sequential = "sequential",
-    ParallelBatchApproval = "parallel_batch_approval",
-    ParallelStreaming = "parallel_streaming"
-);
-words!(
     Adapter,
     "adapter",
     OpenAi = "openai",
@@ -130,17 +123,6 @@ pub struct ProviderSettings {
     pub base_url: Option<String>,
     /// Variable that holds the key; absent for servers that need none.
     pub api_key_env: Option<String>,
-}
-
-/// Prices of a million tokens, in the currency that the user thinks in (dollars for the built-in ones).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Price {
-    /// Prompt tokens.
-    pub input: f64,
-    /// Answer tokens.
-    pub output: f64,
-    /// Prompt tokens that the provider had cached; the input price when absent.
-    pub cache_read: Option<f64>,
 }
 
 /// `[models.NAME]`: a model under a name of the user's choice.
@@ -210,7 +192,7 @@ pub struct Settings {
     /// Inferences in one run; `None` is "no limit".
     pub max_turns: Option<u32>,
     /// Order of the calls of one answer.
-    pub tool_execution: ToolExecution,
+    pub tool_execution: ToolExecutionMode,
     /// Name of the theme.
     pub theme: String,
     /// How much of the terminal is used.
@@ -254,7 +236,7 @@ impl Settings {
             model: get.text("model"),
             permission_mode: get.word("permission_mode").unwrap_or_default(),
             max_turns: get.limit("max_turns").map(to_u32),
-            tool_execution: get.word("tool_execution").unwrap_or_default(),
+            tool_execution: get.text("tool_execution").and_then(|word| tool_execution(&word)).unwrap_or_default(),
             theme: get.text("theme").unwrap_or_default(),
             screen: get.word("screen").unwrap_or_default(),
             providers: names("providers")

@@ -1,1 +1,1 @@
-
+//! Models: the genai executor, retry, the scripted and the demo model.

@@ -1,1 +1,1 @@
-
+//! The phase engine: plugins, hooks, scheduled actions, effects.

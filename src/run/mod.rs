@@ -1,1 +1,1 @@
-
+//! The pure run machine: what has to happen next, as data.

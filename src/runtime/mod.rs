@@ -1,1 +1,1 @@
-
+//! The runtime: starts, decides, cancels; one driver task per run that is awake.

@@ -1,1 +1,1 @@
-
+//! SQLite: the one place that knows it.

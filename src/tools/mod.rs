@@ -1,1 +1,1 @@
-
+//! The built-in tools, one file each.

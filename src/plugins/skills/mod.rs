@@ -1,1 +1,1 @@
-
+//! Skills: folders with instructions.

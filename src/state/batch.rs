@@ -1,0 +1,102 @@
+use super::key::update;
+use super::{MergeStrategy, StateError, StateKey, StateMap};
+
+type Op = Box<dyn FnOnce(&mut StateMap) + Send>;
+
+/// Updates that are applied together or not at all.
+#[derive(Default)]
+pub struct MutationBatch {
+    base_revision: Option<u64>,
+    ops: Vec<Op>,
+    touched: Vec<(&'static str, MergeStrategy)>,
+}
+
+impl MutationBatch {
+    /// An empty batch that fits any revision.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty batch that is refused unless the state still has this revision.
+    pub fn with_base_revision(revision: u64) -> Self {
+        Self { base_revision: Some(revision), ..Self::default() }
+    }
+
+    /// The revision the batch insists on, if any.
+    pub fn base_revision(&self) -> Option<u64> {
+        self.base_revision
+    }
+
+    /// Adds one update.
+    pub fn update<K: StateKey>(&mut self, change: K::Update) {
+        self.ops.push(Box::new(move |map| update::<K>(map, change)));
+        if !self.touched.iter().any(|(key, _)| *key == K::KEY) {
+            self.touched.push((K::KEY, K::MERGE));
+        }
+    }
+
+    /// Whether nothing would change.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// The keys that would be written, each once.
+    pub fn touched_keys(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.touched.iter().map(|(key, _)| *key)
+    }
+
+    /// The first exclusive key that both batches write.
+    pub fn conflict(&self, other: &Self) -> Option<&'static str> {
+        self.touched
+            .iter()
+            .find(|(key, merge)| {
+                *merge == MergeStrategy::Exclusive && other.touched.iter().any(|(k, _)| k == key)
+            })
+            .map(|(key, _)| *key)
+    }
+
+    /// Appends the other batch's updates.
+    ///
+    /// # Errors
+    /// [`StateError::ParallelMergeConflict`] when both write one exclusive key,
+    /// [`StateError::MutationBaseRevisionMismatch`] when they insist on different revisions.
+    pub fn merge(mut self, other: Self) -> Result<Self, StateError> {
+        if let (Some(left), Some(right)) = (self.base_revision, other.base_revision)
+            && left != right
+        {
+            return Err(StateError::MutationBaseRevisionMismatch { left, right });
+        }
+        if let Some(key) = self.conflict(&other) {
+            return Err(StateError::ParallelMergeConflict { key: key.into() });
+        }
+        self.append(other);
+        Ok(self)
+    }
+
+    /// Appends the other batch's updates behind one's own, without a look at conflicts: for one writer's parts.
+    pub(super) fn append(&mut self, other: Self) {
+        self.base_revision = self.base_revision.or(other.base_revision);
+        self.ops.extend(other.ops);
+        for touched in other.touched {
+            if !self.touched.contains(&touched) {
+                self.touched.push(touched);
+            }
+        }
+    }
+
+    pub(super) fn apply(self, map: &mut StateMap) {
+        for op in self.ops {
+            op(map);
+        }
+    }
+}
+
+impl std::fmt::Debug for MutationBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MutationBatch")
+            .field("base_revision", &self.base_revision)
+            .field("ops", &self.ops.len())
+            .field("touched", &self.touched)
+            .finish()
+    }
+}
