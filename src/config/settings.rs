@@ -236,7 +236,10 @@ impl Settings {
             model: get.text("model"),
             permission_mode: get.word("permission_mode").unwrap_or_default(),
             max_turns: get.limit("max_turns").map(to_u32),
-            tool_execution: get.text("tool_execution").and_then(|word| tool_execution(&word)).unwrap_or_default(),
+            tool_execution: get
+                .text("tool_execution")
+                .and_then(|word| tool_execution(&word))
+                .unwrap_or_default(),
             theme: get.text("theme").unwrap_or_default(),
             screen: get.word("screen").unwrap_or_default(),
             providers: names("providers")
