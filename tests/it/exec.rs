@@ -164,8 +164,11 @@ async fn a_dropped_future_leaves_nothing() {
 async fn the_end_of_the_lifeline_ends_the_command() {
     use std::io::BufRead as _;
     use std::process::{Command, Stdio};
+    let dir = tempfile::tempdir().expect("a folder");
     let mut supervisor = Command::new(env!("CARGO_BIN_EXE_aye"))
-        .args(["__supervise", "200", "bash", "-c", "trap '' TERM; setsid sleep 1000 & wait; sleep 1000"])
+        .args(["__supervise", "200", "bash", "-c"])
+        .arg("trap '' TERM; setsid sleep 1000 & echo $! > pid; wait; sleep 1000")
+        .current_dir(dir.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -175,10 +178,12 @@ async fn the_end_of_the_lifeline_ends_the_command() {
     let started: Value = serde_json::from_str(&lines.next().expect("a line").expect("text")).expect("JSON");
     assert_eq!(started["pid"], started["pgid"]);
     let pid = started["pid"].to_string();
+    let daemon = dir.path().join("pid");
+    until("its start", || std::fs::read_to_string(&daemon).is_ok_and(|p| p.ends_with('\n'))).await;
     assert!(lives(&pid));
     drop(supervisor.stdin.take());
     let status = supervisor.wait().expect("it ends");
-    assert!(!lives(&pid));
+    assert!(!lives(&pid) && !lives(&std::fs::read_to_string(daemon).expect("written")));
     assert_eq!(status.code(), Some(137));
 }
 
