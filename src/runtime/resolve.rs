@@ -8,6 +8,8 @@ use super::catalog::Catalog;
 use crate::contract::executor::LlmExecutor;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::tool::Tool;
+use crate::llm::retry::Fallback;
+use crate::llm::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
 use crate::pattern::Pattern;
 use crate::phase::{ExecutionEnv, Plugin, validate_sections};
 use crate::state::StateError;
@@ -133,8 +135,17 @@ fn executor_of(
     model_id: &str,
 ) -> Result<(ModelEntry, Arc<dyn LlmExecutor>), ResolveError> {
     let (model, executor) = lookup(catalog, model_id)?;
-    let _ = spec;
-    Ok((model, executor))
+    let policy: LlmRetryPolicy = spec.config::<RetryConfigKey>()?;
+    let fallback_ids = policy.fallback_models.clone();
+    if policy.max_retries == 0 && fallback_ids.is_empty() {
+        return Ok((model, executor));
+    }
+    let mut retrying = RetryingExecutor::new(executor, policy);
+    for id in fallback_ids {
+        let (entry, executor) = lookup(catalog, &id)?;
+        retrying = retrying.with_fallback(id, Fallback { executor, upstream_model: entry.model_name });
+    }
+    Ok((model, Arc::new(retrying)))
 }
 
 fn environment(catalog: &Catalog, spec: &AgentSpec) -> Result<(ExecutionEnv, Vec<String>), ResolveError> {
