@@ -114,8 +114,9 @@ async fn what_ends_by_itself_soon_is_waited_for() {
 async fn a_command_that_kills_its_supervisor_gains_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     let command = "echo $$ > pid; kill -9 $PPID; kill -STOP $PPID; sleep 1000";
-    let result =
-        run(&config(), request(dir.path(), command), |_| {}, &CancellationToken::new()).await.expect("it starts");
+    let result = run(&config(), request(dir.path(), command), |_| {}, &CancellationToken::new())
+        .await
+        .expect("it starts");
     assert!(result.supervisor_lost && !result.is_success(), "{result:?}");
     let pid = std::fs::read_to_string(dir.path().join("pid")).expect("it ran");
     until("its end", || !lives(&pid)).await;
@@ -221,7 +222,8 @@ async fn the_environment_has_no_secrets() {
 #[tokio::test]
 async fn output_arrives_while_the_command_runs() {
     let sink = Arc::new(VecEventSink::new());
-    let command = json!({"command": "printf '1%%\\r'; until [ -e go ]; do sleep 0.01; done; printf '100%%\\r\\ndone'"});
+    let command =
+        json!({"command": "printf '1%%\\r'; until [ -e go ]; do sleep 0.01; done; printf '100%%\\r\\ndone'"});
     let dir_of = |sink: Arc<VecEventSink>| async move {
         let streamed = |sink: &VecEventSink| -> String {
             let delta = |event: AgentEvent| match event {
@@ -235,10 +237,8 @@ async fn output_arrives_while_the_command_runs() {
     };
     let dir = tempfile::tempdir().expect("a folder");
     let cwd = dir.path().canonicalize().expect("there");
-    let mut env = ToolEnv::new(
-        Workspace { cwd: cwd.clone(), root: cwd.clone(), home: cwd.clone() },
-        cwd.join("out"),
-    );
+    let mut env =
+        ToolEnv::new(Workspace { cwd: cwd.clone(), root: cwd.clone(), home: cwd.clone() }, cwd.join("out"));
     env.exec = config();
     env.variables = [("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())].into();
     let tool = builtin(env).into_iter().find(|t| t.descriptor().id == "Bash").expect("it is there");

@@ -115,10 +115,10 @@ pub async fn run(
     let began = Instant::now();
     let (mut running, output) = start(config, &request)?;
     let mut status_pipe = running.child.stdout.take();
-    let spill = request.output_dir.as_ref().map(|dir| Spill {
-        dir: dir.clone(),
-        name: format!("output-{}.txt", uuid::Uuid::now_v7()),
-    });
+    let spill = request
+        .output_dir
+        .as_ref()
+        .map(|dir| Spill { dir: dir.clone(), name: format!("output-{}.txt", uuid::Uuid::now_v7()) });
     let mut capture = Capture::new(request.max_output, spill);
     let mut decoder = Decoder::default();
     let mut live = Live::new();
