@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
@@ -70,7 +71,7 @@ fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
     if multiline {
         builder.dot_matches_new_line(true);
     } else {
-        builder.line_terminator(Some(b'\n')).crlf(true);
+        builder.crlf(true);
     }
     let matcher = builder.build(pattern).map_err(|error| {
         let error = error.to_string();
@@ -203,8 +204,10 @@ fn search_file(
     let Ok(file) = File::open(path) else { return };
     let name = shown(&env.workspace, path);
     let mut printer = Printer { call, found, name: &name, bounds, count: 0 };
-    // A file that cannot be read to its end is searched as far as it goes.
-    let _ = searcher.search_reader(&call.matcher, Bounded { file, bounds }, &mut printer);
+    if let Err(error) = searcher.search_reader(&call.matcher, Bounded { file, bounds }, &mut printer) {
+        // It was searched as far as it goes.
+        tracing::debug!(%error, file = name, "a file was not searched to its end");
+    }
     let count = printer.count;
     if count == 0 {
         return;
@@ -233,6 +236,7 @@ fn grep(env: &ToolEnv, args: &Value, cancel: CancellationToken) -> Result<ToolRe
         .before_context(call.before)
         .after_context(call.after)
         .multi_line(call.multiline)
+        .line_terminator(if call.multiline { LineTerminator::default() } else { LineTerminator::crlf() })
         .heap_limit(Some(MAX_HEAP))
         .build();
     let mut found = Found::default();
