@@ -1,1 +1,4 @@
 //! The terminal front end.
+
+pub mod theme;
+pub mod wrap;
