@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use crate::contract::content::ContentBlock;
 use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::record::{
-    DecideOutcome, GrantScope, OpenIntent, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord, ThreadSummary,
+    DecideOutcome, GrantScope, OpenIntent, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
+    ThreadSummary,
 };
 use crate::contract::suspension::ToolCallResume;
 

@@ -1,5 +1,7 @@
 //! The terminal front end.
 
+pub mod composer;
 pub mod host;
+pub mod keymap;
 pub mod theme;
 pub mod wrap;
