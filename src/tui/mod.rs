@@ -1,4 +1,5 @@
 //! The terminal front end.
 
+pub mod terminal;
 pub mod theme;
 pub mod wrap;
