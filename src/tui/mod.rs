@@ -1,5 +1,6 @@
 //! The terminal front end.
 
+pub mod input;
 pub mod terminal;
 pub mod theme;
 pub mod wrap;
