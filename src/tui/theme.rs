@@ -77,7 +77,7 @@ roles! {
     DiffHunk = "diff.hunk",
     /// Line numbers.
     LineNumber = "line.number",
-    /// Code in running text, and code that is not highlighted.
+    /// Code in running text.
     Code = "code",
     /// Comments in code.
     CodeComment = "code.comment",
@@ -155,6 +155,11 @@ impl Theme {
     /// The theme's name; two themes of one name in one process look the same.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether this is the same theme object, so that lines laid out with it can be kept.
+    pub fn is_same(&self, other: &Theme) -> bool {
+        Arc::ptr_eq(&self.styles, &other.styles)
     }
 
     /// The names of the embedded themes.

@@ -176,6 +176,8 @@ struct Filler<'a> {
     /// Spans of the line that are settled, and their width.
     line: Vec<Span<'static>>,
     used: usize,
+    /// Where the text begins behind the prefix; tab stops count from there.
+    origin: usize,
     /// Blanks since the last word; they are dropped when the line breaks here.
     blanks: Vec<Span<'static>>,
     blank_width: usize,
@@ -196,6 +198,7 @@ impl<'a> Filler<'a> {
             out,
             line: Vec::new(),
             used: 0,
+            origin: 0,
             blanks: Vec::new(),
             blank_width: 0,
             word: Vec::new(),
@@ -210,6 +213,7 @@ impl<'a> Filler<'a> {
     fn begin(&mut self, prefix: &[Span<'static>]) {
         self.line = prefix.to_vec();
         self.used = prefix.iter().map(|span| width(&span.content)).sum();
+        self.origin = self.used;
         self.fresh = true;
     }
 
@@ -256,7 +260,7 @@ impl<'a> Filler<'a> {
     fn add_anywhere(&mut self, text: &str, style: Style) {
         for grapheme in text.graphemes(true).map(bounded) {
             if grapheme == "\t" {
-                let wide = TAB - self.used % TAB;
+                let wide = TAB - (self.used - self.origin.min(self.used)) % TAB;
                 let wide = wide.min(self.wrap.width.saturating_sub(self.used)).max(1);
                 self.put(&"    "[..wide], wide, style);
             } else {

@@ -6,6 +6,8 @@ use super::TerminalEvent;
 
 const PASTE_BEGIN: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
+/// Keys that end a paste whose end mark never comes, when they arrive alone.
+const GIVE_UP: [&[u8]; 4] = [b"\x03", b"\x1b[99;5u", b"\x1b", b"\x1b[27u"];
 /// A sequence longer than this is none of ours.
 const MAX_SEQUENCE: usize = 64 * 1024;
 
@@ -28,6 +30,10 @@ enum Step {
 impl Decoder {
     /// Takes bytes and appends what they mean to `out`.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<TerminalEvent>) {
+        if self.bytes.starts_with(PASTE_BEGIN) && GIVE_UP.contains(&bytes) {
+            // The end of the paste got lost, and somebody presses Ctrl-C or Escape because nothing happens.
+            self.bytes.extend_from_slice(PASTE_END);
+        }
         self.bytes.extend_from_slice(bytes);
         let mut at = 0;
         while at < self.bytes.len() {

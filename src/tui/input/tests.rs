@@ -94,6 +94,16 @@ fn an_end_mark_inside_a_paste_does_not_end_it() {
 }
 
 #[test]
+fn a_paste_without_an_end_can_be_left_by_a_key() {
+    let mut decoder = Decoder::default();
+    let mut events = Vec::new();
+    decoder.feed(b"\x1b[200~lost", &mut events);
+    decoder.feed(b"\x03", &mut events);
+    assert_eq!(events[0], TerminalEvent::Paste("lost".to_owned()));
+    assert_eq!(events.len(), 2);
+}
+
+#[test]
 fn a_large_paste_in_small_pieces_is_cheap() {
     let mut decoder = Decoder::default();
     let mut events = Vec::new();
