@@ -195,7 +195,8 @@ impl Card {
     /// Rules that may be granted here.
     pub fn proposals(&self) -> Vec<Proposal> {
         let list = self.ticket.suspension.parameters.get("proposals").and_then(Value::as_array);
-        let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text =
+            |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         list.into_iter()
             .flatten()
             .map(|value| Proposal { pattern: text(value, "pattern"), text: text(value, "text") })
@@ -285,7 +286,8 @@ impl Card {
             }
             Action::Grant if !is_unknown => {
                 if self.proposals().is_empty() {
-                    self.problem = Some("there is no rule to propose for this call: y allows it once".to_owned());
+                    self.problem =
+                        Some("there is no rule to propose for this call: y allows it once".to_owned());
                 } else {
                     self.stage = Stage::Grant { pattern: 0, scope: 0 };
                 }
@@ -327,9 +329,8 @@ impl Card {
     fn grant_key(&mut self, key: KeyEvent, keymap: &Keymap, project: &Path) -> Reply {
         let proposals = self.proposals();
         let Stage::Grant { pattern, scope } = &mut self.stage else { return Reply::NotMine };
-        let step = |at: usize, by: isize, of: usize| {
-            (at as isize + by).rem_euclid((of as isize).max(1)) as usize
-        };
+        let step =
+            |at: usize, by: isize, of: usize| (at as isize + by).rem_euclid((of as isize).max(1)) as usize;
         match keymap.action(Place::Card, key) {
             Some(Action::ScrollUp) => *pattern = step(*pattern, -1, proposals.len()),
             Some(Action::ScrollDown) => *pattern = step(*pattern, 1, proposals.len()),

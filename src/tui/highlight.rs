@@ -81,7 +81,8 @@ impl Highlighter {
     /// Opens a block in a language, named as after a code fence.
     pub fn block(&self, language: &str) -> CodeBlock {
         let language = token(language);
-        let plain = matches!(*self.0, Engine::Off) || language.is_empty() || PLAIN.contains(&language.as_str());
+        let plain =
+            matches!(*self.0, Engine::Off) || language.is_empty() || PLAIN.contains(&language.as_str());
         let found = Arc::new(Mutex::new(Found { given_up: plain, ..Found::default() }));
         CodeBlock {
             // Jobs are worked in order, so the place is free again only after the block was closed.
@@ -232,7 +233,8 @@ impl Highlighter {
     pub(super) fn stuck() -> Highlighter {
         let (sender, jobs) = mpsc::channel();
         let jobs = Mutex::new(jobs);
-        let engine = Engine::Thread { jobs: OnceLock::new(), notify: Arc::new(move || assert!(!jobs.is_poisoned())) };
+        let engine =
+            Engine::Thread { jobs: OnceLock::new(), notify: Arc::new(move || assert!(!jobs.is_poisoned())) };
         if let Engine::Thread { jobs, .. } = &engine {
             let _ = jobs.set(Some(Mutex::new(sender)));
         }

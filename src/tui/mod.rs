@@ -3,6 +3,7 @@
 pub mod app;
 pub mod approval;
 pub mod composer;
+pub mod diff;
 pub mod highlight;
 pub mod host;
 pub mod input;

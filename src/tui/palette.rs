@@ -104,9 +104,9 @@ pub fn wanted(text: &str, caret: usize) -> Option<(Offer, Range<usize>, &str)> {
     {
         return Some((Offer::Commands, 0..caret, query));
     }
-    let start = before.rfind(char::is_whitespace).map_or(0, |at| {
-        at + before[at..].chars().next().map_or(1, char::len_utf8)
-    });
+    let start = before
+        .rfind(char::is_whitespace)
+        .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
     let query = before[start..].strip_prefix('@')?;
     Some((Offer::Files, start..caret, query))
 }
@@ -152,7 +152,8 @@ mod tests {
 
     #[test]
     fn commands_that_begin_with_the_query_come_first() {
-        let skill = SkillRow { name: "review".into(), description: "look at it".into(), origin: "bundled".into() };
+        let skill =
+            SkillRow { name: "review".into(), description: "look at it".into(), origin: "bundled".into() };
         let labels: Vec<String> = commands("re", &[skill]).into_iter().map(|row| row.label).collect();
         assert_eq!(labels, ["resume", "review", "threads"]);
     }

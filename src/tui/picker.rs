@@ -147,7 +147,8 @@ mod tests {
     #[test]
     fn typing_narrows_and_the_choice_stays_inside() {
         let row = |label: &str| PickRow { label: label.into(), ..PickRow::default() };
-        let mut picker = Picker::new(PickerKind::Models, vec![row("gpt big"), row("gpt small"), row("claude")]);
+        let mut picker =
+            Picker::new(PickerKind::Models, vec![row("gpt big"), row("gpt small"), row("claude")]);
         picker.step(9);
         assert_eq!(picker.chosen().map(|row| row.label.as_str()), Some("claude"));
         for c in "SMALL gpt".chars() {

@@ -113,7 +113,12 @@ fn styles_come_from_roles() {
     let lines = render("**b** `c`\n\n```rust\nfn x() {}\n```\n", 40, &theme, &Highlighter::here());
     assert_eq!(lines[0].spans[0].style, theme.style(Role::Text).patch(theme.style(Role::Strong)));
     assert_eq!(lines[0].spans[2].style, theme.style(Role::Text).patch(theme.style(Role::Code)));
-    assert!(lines[2].spans.iter().any(|span| span.content == "fn" && span.style == theme.style(Role::CodeKeyword)));
+    assert!(
+        lines[2]
+            .spans
+            .iter()
+            .any(|span| span.content == "fn" && span.style == theme.style(Role::CodeKeyword))
+    );
 }
 
 #[test]

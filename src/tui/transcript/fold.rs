@@ -174,7 +174,8 @@ impl Transcript {
             let number = |key: &str| content.get(key).and_then(Value::as_u64).unwrap_or(0);
             let reason = text("reason");
             let wait = number("delay_ms") as f64 / 1000.0;
-            self.retry = Some(format!("try {} of {} in {wait:.1} s: {reason}", number("attempt"), number("max")));
+            self.retry =
+                Some(format!("try {} of {} in {wait:.1} s: {reason}", number("attempt"), number("max")));
             if content.get("reset").and_then(Value::as_bool).unwrap_or(false) {
                 self.withdraw(reason);
             }

@@ -48,8 +48,11 @@ impl Transcript {
         match message.role {
             Role::System => {}
             Role::User => {
-                let images =
-                    message.content.iter().filter(|block| matches!(block, ContentBlock::Image { .. })).count();
+                let images = message
+                    .content
+                    .iter()
+                    .filter(|block| matches!(block, ContentBlock::Image { .. }))
+                    .count();
                 self.say(message.text(), images);
             }
             Role::Assistant => {
@@ -65,18 +68,22 @@ impl Transcript {
                 for call in &message.tool_calls {
                     self.propose(&call.id, &call.name, &call.arguments);
                 }
-                if let Some(usage) = metadata("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok()) {
+                if let Some(usage) =
+                    metadata("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok())
+                {
                     self.count(&usage);
                 }
             }
             Role::Tool => {
                 let Some(call_id) = &message.tool_call_id else { return };
-                let told = metadata("tool_result").and_then(|value| serde_json::from_value(value.clone()).ok());
+                let told =
+                    metadata("tool_result").and_then(|value| serde_json::from_value(value.clone()).ok());
                 let result = told.unwrap_or_else(|| {
                     let name = self.tool(call_id).map(|tool| tool.name.clone()).unwrap_or_default();
                     ToolResult::text(name, message.text())
                 });
-                let outcome = metadata("outcome").and_then(|value| serde_json::from_value(value.clone()).ok());
+                let outcome =
+                    metadata("outcome").and_then(|value| serde_json::from_value(value.clone()).ok());
                 let outcome = outcome.unwrap_or(if result.is_error() {
                     ToolCallOutcome::Failed
                 } else {

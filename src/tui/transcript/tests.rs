@@ -97,7 +97,13 @@ fn live_and_stored_conversations_look_the_same() {
     events.push(done("a", ToolResult::text("Bash", "src"), ToolCallOutcome::Succeeded));
     events.push(done("b", failed.clone(), ToolCallOutcome::Failed));
     events.push(done("c", declined.clone(), ToolCallOutcome::Cancelled));
-    events.extend([E::StepEnd, E::StepStart { message_id: "n".into() }, text("Done."), complete(), E::StepEnd]);
+    events.extend([
+        E::StepEnd,
+        E::StepStart { message_id: "n".into() },
+        text("Done."),
+        complete(),
+        E::StepEnd,
+    ]);
     events.push(finish(TerminationReason::NaturalEnd));
     let live = fold(&events);
 
@@ -141,7 +147,11 @@ fn states_of_a_call_are_told_apart() {
         (ToolResult::text("Bash", "x"), ToolCallOutcome::Succeeded, ToolState::Done),
         (ToolResult::error("Bash", "x"), ToolCallOutcome::Failed, ToolState::Failed),
         (ToolResult::error_with_code("Bash", "denied", "x"), ToolCallOutcome::Failed, ToolState::Denied),
-        (ToolResult::error_with_code("Bash", "declined", "x"), ToolCallOutcome::Cancelled, ToolState::Declined),
+        (
+            ToolResult::error_with_code("Bash", "declined", "x"),
+            ToolCallOutcome::Cancelled,
+            ToolState::Declined,
+        ),
         (ToolResult::error_with_code("Bash", "expired", "x"), ToolCallOutcome::Failed, ToolState::Expired),
         (ToolResult::error_with_code("Bash", "unknown", "x"), ToolCallOutcome::Failed, ToolState::Unknown),
         (ToolResult::error("Bash", "x"), ToolCallOutcome::Cancelled, ToolState::Cancelled),
@@ -165,7 +175,8 @@ fn a_call_that_waited_and_was_allowed_runs_and_ends() {
     assert_eq!(transcript.settled(), 1);
     transcript.apply(Moment(900), &E::ToolCallResumed { target_id: "a".into(), result: Value::Null });
     assert_eq!(transcript.tool("a").map(|tool| tool.state), Some(ToolState::Allowed));
-    let delta = E::ToolCallStreamDelta { id: "a".into(), name: "Bash".into(), delta: "x\r50%\r100%\nend".into() };
+    let delta =
+        E::ToolCallStreamDelta { id: "a".into(), name: "Bash".into(), delta: "x\r50%\r100%\nend".into() };
     transcript.apply(Moment(1000), &delta);
     let tool = transcript.tool("a").expect("it is there");
     assert_eq!((tool.state, tool.tail.last(9)), (ToolState::Running, vec!["100%", "end"]));

@@ -165,12 +165,14 @@ impl ToolEntry {
             self.wait(result.suspension.as_deref());
             return;
         }
-        let told = result.details.as_ref().and_then(|details| details.get("duration_ms")).and_then(Value::as_u64);
+        let told =
+            result.details.as_ref().and_then(|details| details.get("duration_ms")).and_then(Value::as_u64);
         let seen = at.zip(self.started).map(|(at, started)| at.since(started));
         self.elapsed = told.or(seen);
         self.state = final_state(result, outcome);
         // The result holds what is worth keeping; the stream was for the time in between.
-        if !matches!(self.state, ToolState::Unknown | ToolState::Cancelled) || shown_text(result).len() > 400 {
+        if !matches!(self.state, ToolState::Unknown | ToolState::Cancelled) || shown_text(result).len() > 400
+        {
             self.tail = Tail::default();
         }
         self.progress = None;

@@ -154,7 +154,9 @@ impl App {
             Some(RunStatus::Waiting) => RunState::Waiting,
             Some(RunStatus::Done) | None => RunState::Idle,
         };
-        if let Some(TerminationReason::Error(why)) = opened.run.as_ref().and_then(|run| run.termination.as_ref()) {
+        if let Some(TerminationReason::Error(why)) =
+            opened.run.as_ref().and_then(|run| run.termination.as_ref())
+        {
             self.transcript.note(Level::Error, why.clone());
         }
         for input in earlier {

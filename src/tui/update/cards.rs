@@ -103,9 +103,10 @@ impl App {
             }
             Ok(DecideOutcome::Accepted(_) | DecideOutcome::Repeated(_)) => None,
             Ok(DecideOutcome::AlreadyDecided(record)) => Some(self.who_decided(&record)),
-            Ok(DecideOutcome::Closed(record)) => {
-                Some(format!("the question about {} was closed before your answer", record.ticket.pending.name))
-            }
+            Ok(DecideOutcome::Closed(record)) => Some(format!(
+                "the question about {} was closed before your answer",
+                record.ticket.pending.name
+            )),
             Ok(DecideOutcome::Expired(record)) => Some(format!(
                 "the question about {} had expired before your answer; it did not run",
                 record.ticket.pending.name

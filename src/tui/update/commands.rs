@@ -48,7 +48,8 @@ impl App {
                     && COMMANDS.iter().all(|command| command.name != name)
                 {
                     let text = self.take_text(cmds);
-                    let words = text.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words.trim());
+                    let words =
+                        text.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words.trim());
                     let input = UserInput { text: words.to_owned(), images: Vec::new(), skill: Some(name) };
                     self.submit(input, cmds);
                     return;
@@ -148,8 +149,7 @@ impl App {
     }
 
     pub(super) fn open_help(&mut self) {
-        let heading =
-            |text: &str| PickRow { label: text.to_owned(), is_heading: true, ..PickRow::default() };
+        let heading = |text: &str| PickRow { label: text.to_owned(), is_heading: true, ..PickRow::default() };
         let mut rows = vec![heading("Commands")];
         rows.extend(COMMANDS.iter().map(|command| PickRow {
             label: format!("/{} {}", command.name, command.argument).trim_end().to_owned(),
@@ -228,13 +228,16 @@ impl App {
     /// Finished calls since the person last spoke whose output was folded, and that were not shown whole yet.
     pub(super) fn folded_since_last_words(&self) -> Vec<u64> {
         let entries = self.transcript.entries();
-        let from = entries.iter().rposition(|entry| matches!(entry.kind, EntryKind::User { .. })).unwrap_or(0);
+        let from =
+            entries.iter().rposition(|entry| matches!(entry.kind, EntryKind::User { .. })).unwrap_or(0);
         entries[from..]
             .iter()
             .filter(|entry| self.unfolded.is_none_or(|last| entry.id > last))
             .filter(|entry| match &entry.kind {
                 EntryKind::Tool(tool) => tool.is_over() && super::super::view::entry::is_folded(tool),
-                EntryKind::Thinking { text } => entry.is_done && super::super::view::entry::is_long_thought(text),
+                EntryKind::Thinking { text } => {
+                    entry.is_done && super::super::view::entry::is_long_thought(text)
+                }
                 _ => false,
             })
             .map(|entry| entry.id)

@@ -203,7 +203,11 @@ impl App {
                 self.files_asked += 1;
                 cmds.push(Cmd::Files(self.files_asked, query.trim_start_matches('"').to_owned()));
                 // The rows of the shorter query stand until the new ones come.
-                self.palette.take().filter(|known| known.offer == Offer::Files).map(|known| known.rows).unwrap_or_default()
+                self.palette
+                    .take()
+                    .filter(|known| known.offer == Offer::Files)
+                    .map(|known| known.rows)
+                    .unwrap_or_default()
             }
         };
         self.palette = Some(Palette { offer, range, query, rows, selected: 0 });
