@@ -1,5 +1,6 @@
 //! The terminal front end.
 
+pub mod diff;
 pub mod highlight;
 pub mod input;
 pub mod markdown;
