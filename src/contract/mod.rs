@@ -1,1 +1,24 @@
+//! The vocabulary that every layer speaks: data, and the seams that layers meet at.
 
+pub mod clock;
+pub mod content;
+pub mod context_message;
+pub mod display;
+pub mod event;
+pub mod event_sink;
+pub mod executor;
+pub mod identity;
+pub mod ids;
+pub mod inference;
+pub mod lifecycle;
+pub mod message;
+
+pub mod progress;
+pub mod record;
+pub mod spec;
+pub mod suspension;
+pub mod tool;
+pub mod tool_intercept;
+pub mod workspace;
+
+pub use crate::state::StateError;

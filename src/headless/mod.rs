@@ -1,1 +1,1 @@
-
+//! The front end without a terminal.

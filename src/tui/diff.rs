@@ -170,6 +170,8 @@ impl View<'_> {
         };
         let style = self.theme.style(role);
         let word = style.patch(self.theme.style(word));
+        // A line that is new as a whole has no words to point at.
+        let any_same = pieces.iter().any(|(marked, text)| !marked && !text.trim().is_empty());
         let mut spans = Vec::new();
         let mut left = MAX_CHARACTERS;
         let mut cut = 0;
@@ -184,7 +186,7 @@ impl View<'_> {
                 text = text.chars().take(left).collect();
             }
             left -= count.min(left);
-            spans.push(Span::styled(text, if *marked { word } else { style }));
+            spans.push(Span::styled(text, if *marked && any_same { word } else { style }));
         }
         if cut > 0 {
             spans.push(Span::styled(format!(" … {cut} more characters"), self.theme.style(Role::Dim)));

@@ -1,1 +1,1 @@
-
+//! Allow, ask, deny.

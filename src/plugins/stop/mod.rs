@@ -1,1 +1,1 @@
-
+//! Stop policies.

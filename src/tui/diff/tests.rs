@@ -83,7 +83,7 @@ fn large_changes_are_bounded_and_say_so() {
 #[test]
 fn hostile_text_is_made_visible() {
     let text = plain("a\u{1b}[2J\n", "a\u{202e}b\n");
-    assert!(text.contains("<ESC>[2J") && text.contains("<U+202E>"), "{text}");
+    assert!(text.contains("^[[2J") && text.contains("<U+202E>"), "{text}");
 }
 
 proptest! {

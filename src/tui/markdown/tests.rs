@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::tui::wrap::is_hidden;
+use crate::contract::display::is_unsafe;
 
 fn shown(lines: &[Line<'_>]) -> String {
     let rows: Vec<String> = lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect();
@@ -120,8 +120,8 @@ fn styles_come_from_roles() {
 fn hostile_text_is_made_visible() {
     let text = "a\u{1b}[2J \u{202e}x\n\n```\n\u{9b}31m\n```\n\n| \u{7} |\n|---|\n| \u{1b}] |\n\n[x](http://\u{202e}y)";
     let shown = plain(text, 60);
-    assert!(!shown.chars().any(|c| c != '\n' && is_hidden(c)), "{shown:?}");
-    assert!(shown.contains("<ESC>[2J") && shown.contains("<U+009B>31m"));
+    assert!(!shown.chars().any(|c| is_unsafe(c)), "{shown:?}");
+    assert!(shown.contains("^[[2J") && shown.contains("<U+009B>31m"));
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn fragments() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn a_stream_in_pieces_equals_one_shot(text in fragments(), size in 1usize..9, width in 8u16..60, drain: bool) {
@@ -255,7 +255,7 @@ proptest! {
     fn any_text_and_width_is_survived(text in prop_oneof![any::<String>(), fragments()], width in 1u16..50) {
         for line in render(&text, width, &Theme::plain(), &Highlighter::off()) {
             prop_assert!(line.width() <= usize::from(width), "{line:?}");
-            prop_assert!(!line.to_string().chars().any(|c| is_hidden(c) && c != '\u{200d}'), "{line:?}");
+            prop_assert!(!line.to_string().chars().any(|c| is_unsafe(c)), "{line:?}");
         }
     }
 }

@@ -1,0 +1,61 @@
+//! What a message is made of.
+
+use serde::{Deserialize, Serialize};
+
+/// One piece of a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ContentBlock {
+    /// Plain text or markdown.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// A picture, for models that take them.
+    Image {
+        /// For example `image/png`.
+        media_type: String,
+        /// The bytes as base64, standard alphabet.
+        data: String,
+    },
+    /// What the model thought before it answered.
+    Thinking {
+        /// Readable thoughts; may be empty when only a signature came.
+        thinking: String,
+        /// Opaque proof that some providers want back unchanged with the next tool turn.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signature: Option<String>,
+    },
+    /// A piece of one provider's own, handed back to it unchanged.
+    Opaque {
+        /// Whose it is: the adapter's name.
+        provider: String,
+        /// The piece.
+        data: serde_json::Value,
+    },
+}
+
+impl ContentBlock {
+    /// A text block.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+
+    /// An image block from base64 data.
+    pub fn image(media_type: impl Into<String>, data: impl Into<String>) -> Self {
+        Self::Image { media_type: media_type.into(), data: data.into() }
+    }
+
+    /// The text of a text block.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text { text } => Some(text),
+            Self::Image { .. } | Self::Thinking { .. } | Self::Opaque { .. } => None,
+        }
+    }
+}
+
+/// The text blocks, joined without a separator.
+pub fn text_of(blocks: &[ContentBlock]) -> String {
+    blocks.iter().filter_map(ContentBlock::as_text).collect()
+}

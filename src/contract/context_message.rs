@@ -1,0 +1,60 @@
+//! Messages that plugins and tools put before the model without the person having said them.
+
+use serde::{Deserialize, Serialize};
+
+/// Where in the request a context message stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContextTarget {
+    /// Behind the agent's system prompt.
+    #[default]
+    System,
+    /// Behind the last message of the conversation.
+    Conversation,
+}
+
+/// One context message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContextMessage {
+    /// Names the message; a persistent one replaces the one of the same key.
+    pub key: String,
+    /// The text.
+    pub content: String,
+    /// Where it stands.
+    #[serde(default)]
+    pub target: ContextTarget,
+    /// Offered in each later step too, until replaced.
+    #[serde(default)]
+    pub persistent: bool,
+    /// Not offered again before so many steps have passed; 0 is no limit.
+    #[serde(default)]
+    pub cooldown_turns: u32,
+}
+
+impl ContextMessage {
+    /// For this step only, behind the system prompt.
+    pub fn system(key: impl Into<String>, content: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            content: content.into(),
+            target: ContextTarget::System,
+            persistent: false,
+            cooldown_turns: 0,
+        }
+    }
+
+    /// For this and all later steps of the run.
+    pub fn system_persistent(key: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { persistent: true, ..Self::system(key, content) }
+    }
+
+    /// For this step, and not again before `cooldown_turns` steps have passed.
+    pub fn system_throttled(key: impl Into<String>, content: impl Into<String>, cooldown_turns: u32) -> Self {
+        Self { cooldown_turns, ..Self::system(key, content) }
+    }
+
+    /// For this step only, behind the last message.
+    pub fn conversation(key: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { target: ContextTarget::Conversation, ..Self::system(key, content) }
+    }
+}

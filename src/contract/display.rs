@@ -1,0 +1,98 @@
+//! Foreign text made safe to show.
+//!
+//! What a model, a tool, a file name or a server says may hold bytes that a terminal obeys or that a reader cannot
+//! see. [`visible`] turns each of them into something that is seen and does nothing.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Whether a character must not reach a terminal as it stands. Newline and tab are left to the caller's layout.
+pub fn is_unsafe(c: char) -> bool {
+    match c {
+        '\n' | '\t' => false,
+        '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' => true,
+        _ => is_invisible(c),
+    }
+}
+
+/// Whether a character is there without being seen, or changes how its neighbours are seen: bidirectional controls,
+/// zero-width and filler characters, tags, variation selectors beyond the emoji one, interlinear and format controls.
+pub fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{200b}' | '\u{200c}' | '\u{200e}' | '\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{2800}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fe00}'..='\u{fe0e}'
+        | '\u{fff0}'..='\u{fffb}'
+        | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1345f}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// The text with each unsafe character written out: C0 controls as `^[`, all others as `<U+202E>`.
+///
+/// A carriage return before a newline is dropped. Newlines and tabs stay.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\r' if chars.peek() == Some(&'\n') => {}
+            '\u{0}'..='\u{1f}' if is_unsafe(c) => {
+                out.push('^');
+                out.push(char::from(c as u8 + 0x40));
+            }
+            '\u{7f}' => out.push_str("^?"),
+            _ if is_unsafe(c) => {
+                let _ = write!(out, "<U+{:04X}>", u32::from(c));
+            }
+            _ => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// As [`visible`], on one line: newlines become `⏎` and tabs a blank.
+pub fn visible_line(text: &str) -> Cow<'_, str> {
+    let text = visible(text);
+    if text.contains(['\n', '\t']) { Cow::Owned(text.replace('\n', "⏎").replace('\t', " ")) } else { text }
+}
+
+/// How many characters of the text a reader could not see.
+pub fn count_unsafe(text: &str) -> usize {
+    text.chars().filter(|c| is_unsafe(*c)).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_become_text() {
+        assert_eq!(visible("a\u{1b}[2Jb"), "a^[[2Jb");
+        assert_eq!(visible("x\u{9d}52;c\u{9c}"), "x<U+009D>52;c<U+009C>");
+        assert_eq!(visible("ls \u{202e}# tsil"), "ls <U+202E># tsil");
+        assert_eq!(visible("a\r\nb\rc"), "a\nb^Mc");
+        assert_eq!(visible_line("a\nb\tc"), "a⏎b c");
+    }
+
+    #[test]
+    fn ordinary_text_is_left_alone() {
+        for text in ["héllo", "👨\u{200d}👩\u{200d}👧", "❤\u{fe0f}", "a\tb\n", "漢字"] {
+            assert!(matches!(visible(text), Cow::Borrowed(_)), "{text:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_unsafe_is_left(text in "\\PC*|[\\x00-\\x{ff}]*") {
+            proptest::prop_assert_eq!(count_unsafe(&visible(&text)), 0);
+        }
+    }
+}

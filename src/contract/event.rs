@@ -1,0 +1,133 @@
+//! What a run tells while it runs.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::inference::TokenUsage;
+use super::lifecycle::{TerminationReason, ToolCallOutcome};
+use super::suspension::ResumeDecisionAction;
+use super::tool::ToolResult;
+
+/// One event of a run. Orders are fixed: see the event orders in `src/ARCHITECTURE.md`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event_type", rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the fields are named by the wire format, which the variants describe")]
+pub enum AgentEvent {
+    /// The run starts, or goes on after a wait (same run id).
+    RunStart {
+        thread_id: String,
+        run_id: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent_run_id: Option<String>,
+    },
+    /// The run ended, or waits (`termination: suspended`).
+    RunFinish {
+        thread_id: String,
+        run_id: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Value>,
+        termination: TerminationReason,
+    },
+    /// More text.
+    TextDelta { delta: String },
+    /// More thoughts.
+    ReasoningDelta { delta: String },
+    /// Thoughts that only the provider can read.
+    ReasoningEncryptedValue { encrypted_value: String },
+    /// A call begins to arrive.
+    ToolCallStart { id: String, name: String },
+    /// More of its arguments, as JSON text.
+    ToolCallDelta { id: String, args_delta: String },
+    /// The call is complete.
+    ToolCallReady { id: String, name: String, arguments: Value },
+    /// The call is settled, or waits (`outcome: suspended`; the result carries the ticket).
+    ToolCallDone { id: String, message_id: String, result: ToolResult, outcome: ToolCallOutcome },
+    /// Output of a running tool.
+    ToolCallStreamDelta { id: String, name: String, delta: String },
+    /// A decision arrived for the call; `result` is its payload.
+    ToolCallResumed { target_id: String, result: Value },
+    /// The whole conversation.
+    MessagesSnapshot { messages: Vec<Value> },
+    /// The state of an activity; `replace: false` leaves an existing one alone.
+    ActivitySnapshot {
+        message_id: String,
+        activity_type: String,
+        content: Value,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replace: Option<bool>,
+    },
+    /// A change of an activity, as JSON patch operations.
+    ActivityDelta { message_id: String, activity_type: String, patch: Vec<Value> },
+    /// An inference and its calls begin.
+    StepStart { message_id: String },
+    /// They are over.
+    StepEnd,
+    /// The model's answer is complete.
+    InferenceComplete {
+        model: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<TokenUsage>,
+        duration_ms: u64,
+    },
+    /// The whole shared state.
+    StateSnapshot { snapshot: Value },
+    /// A change of it, as JSON patch operations.
+    StateDelta { delta: Vec<Value> },
+    /// Something failed.
+    Error {
+        message: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<String>,
+    },
+}
+
+impl AgentEvent {
+    /// The response text of a `RunFinish` result: `{"response": "..."}`, or a bare string.
+    pub fn extract_response(result: &Option<Value>) -> String {
+        let Some(value) = result else { return String::new() };
+        value.get("response").unwrap_or(value).as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// An event on the wire: one line of `stream-json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamEvent {
+    /// Counts up from 1 within a run's stream.
+    pub seq: u64,
+    /// RFC 3339.
+    pub timestamp: String,
+    /// The event, its fields beside `seq` and `timestamp`.
+    #[serde(flatten)]
+    pub event: AgentEvent,
+}
+
+impl StreamEvent {
+    /// Wraps an event.
+    pub fn new(seq: u64, timestamp: impl Into<String>, event: AgentEvent) -> Self {
+        Self { seq, timestamp: timestamp.into(), event }
+    }
+}
+
+/// What starts or resumes a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum RunInput {
+    /// The person says something.
+    UserMessage {
+        /// What.
+        text: String,
+    },
+    /// A decision for a call that waits.
+    ResumeDecision {
+        /// The call.
+        tool_call_id: String,
+        /// Yes or no.
+        action: ResumeDecisionAction,
+        /// The payload, left out when null.
+        #[serde(default, skip_serializing_if = "Value::is_null")]
+        payload: Value,
+    },
+}
+
+/// A stream of events.
+pub type RunOutput = futures::stream::BoxStream<'static, AgentEvent>;

@@ -1,0 +1,66 @@
+//! Where events go.
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+
+use super::event::AgentEvent;
+
+/// Takes the events of a run, in order.
+#[async_trait]
+pub trait EventSink: Send + Sync {
+    /// Takes one event. A sink that cannot deliver drops it: the store is the truth, not the stream.
+    async fn emit(&self, event: AgentEvent);
+}
+
+/// Keeps all events.
+#[derive(Debug, Default)]
+pub struct VecEventSink {
+    events: Mutex<Vec<AgentEvent>>,
+}
+
+impl VecEventSink {
+    /// An empty sink.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes all events out.
+    pub fn take(&self) -> Vec<AgentEvent> {
+        std::mem::take(&mut self.events.lock().expect("no panic while events are held"))
+    }
+
+    /// A copy of all events.
+    pub fn events(&self) -> Vec<AgentEvent> {
+        self.events.lock().expect("no panic while events are held").clone()
+    }
+}
+
+#[async_trait]
+impl EventSink for VecEventSink {
+    async fn emit(&self, event: AgentEvent) {
+        self.events.lock().expect("no panic while events are held").push(event);
+    }
+}
+
+/// Drops all events.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NullEventSink;
+
+#[async_trait]
+impl EventSink for NullEventSink {
+    async fn emit(&self, _event: AgentEvent) {}
+}
+
+/// Sends events into a channel. Unbounded, because a run must never wait for a screen; what fills it is bounded by
+/// the provider's stream and by the output caps of tools.
+#[derive(Clone, Debug)]
+pub struct ChannelEventSink(pub tokio::sync::mpsc::UnboundedSender<AgentEvent>);
+
+#[async_trait]
+impl EventSink for ChannelEventSink {
+    async fn emit(&self, event: AgentEvent) {
+        // The receiver is gone when the front end is: nobody is left to tell.
+        let _ = self.0.send(event);
+    }
+}

@@ -1,0 +1,235 @@
+//! The seam to models, and how the calls of a step are executed.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+
+use super::content::ContentBlock;
+use super::inference::{InferenceOverride, StreamResult};
+use super::message::Message;
+use super::tool::ToolDescriptor;
+
+/// How the calls of one step run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolExecutionMode {
+    /// One at a time, in order; the calls behind a question wait for it.
+    #[default]
+    Sequential,
+    /// All at once; answered calls start when every question of the step is answered.
+    ParallelBatchApproval,
+    /// All at once; an answered call starts at once.
+    ParallelStreaming,
+}
+
+/// One request to a model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InferenceRequest {
+    /// The registered model id.
+    pub model: String,
+    /// The provider's name of the model; empty means the id.
+    pub upstream_model: String,
+    /// System text, in order. Byte-stable from step to step, so that prompt caches hold.
+    pub system: Vec<ContentBlock>,
+    /// The conversation; no unpaired call and no unpaired result in it.
+    pub messages: Vec<Message>,
+    /// The tools on offer, in a stable order.
+    pub tools: Vec<ToolDescriptor>,
+    /// Changed parameters.
+    pub overrides: InferenceOverride,
+    /// Whether to set cache marks.
+    pub enable_prompt_cache: bool,
+}
+
+impl InferenceRequest {
+    /// The name that goes over the wire.
+    pub fn wire_model(&self) -> &str {
+        if self.upstream_model.is_empty() { &self.model } else { &self.upstream_model }
+    }
+}
+
+/// What arrives while a model answers, in the order it arrives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LlmStreamEvent {
+    /// More text.
+    TextDelta(String),
+    /// More thoughts.
+    ReasoningDelta(String),
+    /// Thoughts that only the provider can read.
+    ReasoningEncrypted(String),
+    /// A call begins.
+    ToolCallStart {
+        /// Its id: unique in this answer.
+        id: String,
+        /// The tool.
+        name: String,
+    },
+    /// More of a call's arguments, as JSON text.
+    ToolCallDelta {
+        /// The call.
+        id: String,
+        /// The text.
+        args_delta: String,
+    },
+    /// An attempt failed and another one follows after a delay.
+    Retrying {
+        /// 1 is the first repetition.
+        attempt: u32,
+        /// How many repetitions there are at most.
+        max: u32,
+        /// How long it waits first.
+        delay: Duration,
+        /// The model that is asked next.
+        model: String,
+        /// Why.
+        reason: String,
+        /// Everything that was streamed so far is withdrawn.
+        reset: bool,
+    },
+    /// The end: always the last event, and nothing before it was an error.
+    Finish {
+        /// The whole answer.
+        result: StreamResult,
+        /// The model that gave it.
+        model: String,
+    },
+}
+
+/// Why an inference failed. Two causes share a variant when the caller does the same about both.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum InferenceExecutionError {
+    /// The provider said no for another reason; asking again may help.
+    #[error("{0}")]
+    Provider(String),
+    /// Too many requests.
+    #[error("{message}")]
+    RateLimited {
+        /// What the provider said.
+        message: String,
+        /// How long it wants to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// The provider is overloaded or down (5xx).
+    #[error("{message}")]
+    Unavailable {
+        /// What the provider said.
+        message: String,
+        /// How long it wants to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// No connection, or it broke before or in the answer.
+    #[error("{0}")]
+    Network(String),
+    /// Nothing came for too long.
+    #[error("{0}")]
+    Timeout(String),
+    /// The key is missing, wrong, or not allowed to do this; asking again does not help.
+    #[error("{0}")]
+    Unauthorized(String),
+    /// The request itself is refused; asking again does not help.
+    #[error("{0}")]
+    InvalidRequest(String),
+    /// The conversation is longer than the model's window.
+    #[error("{0}")]
+    ContextOverflow(String),
+    /// The caller gave up.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+impl InferenceExecutionError {
+    /// Whether the same request may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Provider(_)
+            | Self::RateLimited { .. }
+            | Self::Unavailable { .. }
+            | Self::Network(_)
+            | Self::Timeout(_) => true,
+            Self::Unauthorized(_) | Self::InvalidRequest(_) | Self::ContextOverflow(_) | Self::Cancelled => {
+                false
+            }
+        }
+    }
+
+    /// How long the provider wants to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::RateLimited { retry_after, .. } | Self::Unavailable { retry_after, .. } => *retry_after,
+            Self::Provider(_)
+            | Self::Network(_)
+            | Self::Timeout(_)
+            | Self::Unauthorized(_)
+            | Self::InvalidRequest(_)
+            | Self::ContextOverflow(_)
+            | Self::Cancelled => None,
+        }
+    }
+
+    /// A short name for events and logs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Provider(_) => "provider",
+            Self::RateLimited { .. } => "rate_limited",
+            Self::Unavailable { .. } => "unavailable",
+            Self::Network(_) => "network",
+            Self::Timeout(_) => "timeout",
+            Self::Unauthorized(_) => "unauthorized",
+            Self::InvalidRequest(_) => "invalid_request",
+            Self::ContextOverflow(_) => "context_overflow",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// The stream of one answer. It ends after `Finish` or after the first error, whichever comes first; a stream that
+/// ends without either was cut, which its maker reports as [`InferenceExecutionError::Network`].
+pub type LlmStream = BoxStream<'static, Result<LlmStreamEvent, InferenceExecutionError>>;
+
+/// A model provider. Dropping a stream or a future cancels the request.
+#[async_trait]
+pub trait LlmExecutor: Send + Sync {
+    /// Asks once and waits for the whole answer.
+    async fn execute(&self, request: InferenceRequest) -> Result<StreamResult, InferenceExecutionError>;
+
+    /// Asks once and streams the answer. By default the whole answer comes as one piece.
+    async fn execute_stream(&self, request: InferenceRequest) -> Result<LlmStream, InferenceExecutionError> {
+        let model = request.model.clone();
+        let result = self.execute(request).await?;
+        Ok(futures::stream::iter(pieces_of(result, model).into_iter().map(Ok)).boxed())
+    }
+
+    /// A name for logs.
+    fn name(&self) -> &str;
+}
+
+/// A whole answer as the events it would have streamed.
+pub fn pieces_of(result: StreamResult, model: String) -> Vec<LlmStreamEvent> {
+    let mut events = Vec::new();
+    for block in &result.content {
+        match block {
+            ContentBlock::Text { text } if !text.is_empty() => {
+                events.push(LlmStreamEvent::TextDelta(text.clone()))
+            }
+            ContentBlock::Thinking { thinking, .. } if !thinking.is_empty() => {
+                events.push(LlmStreamEvent::ReasoningDelta(thinking.clone()));
+            }
+            ContentBlock::Text { .. }
+            | ContentBlock::Thinking { .. }
+            | ContentBlock::Image { .. }
+            | ContentBlock::Opaque { .. } => {}
+        }
+    }
+    for call in &result.tool_calls {
+        events.push(LlmStreamEvent::ToolCallStart { id: call.id.clone(), name: call.name.clone() });
+        events.push(LlmStreamEvent::ToolCallDelta {
+            id: call.id.clone(),
+            args_delta: call.arguments.to_string(),
+        });
+    }
+    events.push(LlmStreamEvent::Finish { result, model });
+    events
+}

@@ -1,0 +1,49 @@
+//! Which run this is.
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::{RunId, ThreadId};
+
+/// Where a run came from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunOrigin {
+    /// A person.
+    #[default]
+    User,
+    /// Another agent.
+    Subagent,
+    /// The program itself.
+    Internal,
+}
+
+/// The names that go with one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunIdentity {
+    /// The conversation.
+    pub thread_id: ThreadId,
+    /// The conversation of the run that started this one.
+    pub parent_thread_id: Option<ThreadId>,
+    /// The run.
+    pub run_id: RunId,
+    /// The run that started this one, or that this one continues.
+    pub parent_run_id: Option<RunId>,
+    /// The agent.
+    pub agent_id: String,
+    /// Where it came from.
+    pub origin: RunOrigin,
+}
+
+impl RunIdentity {
+    /// All of it at once.
+    pub fn new(
+        thread_id: ThreadId,
+        parent_thread_id: Option<ThreadId>,
+        run_id: RunId,
+        parent_run_id: Option<RunId>,
+        agent_id: String,
+        origin: RunOrigin,
+    ) -> Self {
+        Self { thread_id, parent_thread_id, run_id, parent_run_id, agent_id, origin }
+    }
+}

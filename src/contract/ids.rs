@@ -1,0 +1,67 @@
+//! Names of things. Each is a type of its own, so that two of them cannot be swapped.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            /// A fresh one: a UUID v7 as text, so that the order of ids is the order of birth.
+            pub fn fresh() -> Self {
+                Self(uuid::Uuid::now_v7().to_string())
+            }
+
+            /// The id as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl<T: Into<String>> From<T> for $name {
+            fn from(text: T) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// Names a conversation; what a user resumes.
+    ThreadId
+);
+id!(
+    /// Names one run of a thread.
+    RunId
+);
+id!(
+    /// Names one tool call of a run: the id the model reads.
+    CallId
+);
+id!(
+    /// Names one question that waits for an answer.
+    SuspensionId
+);
+id!(
+    /// Names one answer, so that sending it twice counts once.
+    DecisionId
+);
+id!(
+    /// Names one message of a thread.
+    MessageId
+);

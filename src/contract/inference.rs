@@ -1,0 +1,150 @@
+//! What an inference is asked and what it gives.
+
+use serde::{Deserialize, Serialize};
+
+use super::content::{ContentBlock, text_of};
+use super::message::ToolCall;
+
+/// Why a model stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// It was done.
+    EndTurn,
+    /// The output limit was reached.
+    MaxTokens,
+    /// It wants tools.
+    ToolUse,
+    /// A stop sequence came.
+    StopSequence,
+    /// The provider withheld the rest.
+    Refusal,
+    /// Anything else.
+    Other,
+}
+
+/// Tokens that one inference used, as the provider reported them.
+///
+/// All counts are tokens. `None` means "not reported", which is not zero. `prompt_tokens` includes what was read from
+/// or written to a cache, so the counts of one kind are never added.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenUsage {
+    /// Everything that went in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_tokens: Option<i32>,
+    /// Everything that came out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_tokens: Option<i32>,
+    /// Both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_tokens: Option<i32>,
+    /// The part of the prompt that came from a cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read_tokens: Option<i32>,
+    /// The part of the prompt that was put into a cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_creation_tokens: Option<i32>,
+    /// The part of the completion that was thought.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking_tokens: Option<i32>,
+}
+
+impl TokenUsage {
+    /// Adds another inference's counts.
+    pub fn add(&mut self, other: &Self) {
+        fn sum(left: &mut Option<i32>, right: Option<i32>) {
+            if let Some(right) = right {
+                *left = Some(left.unwrap_or(0).saturating_add(right));
+            }
+        }
+        sum(&mut self.prompt_tokens, other.prompt_tokens);
+        sum(&mut self.completion_tokens, other.completion_tokens);
+        sum(&mut self.total_tokens, other.total_tokens);
+        sum(&mut self.cache_read_tokens, other.cache_read_tokens);
+        sum(&mut self.cache_creation_tokens, other.cache_creation_tokens);
+        sum(&mut self.thinking_tokens, other.thinking_tokens);
+    }
+
+    /// Total tokens, added up from the parts when the provider gave no sum.
+    pub fn total(&self) -> u64 {
+        let sum = self.total_tokens.unwrap_or_else(|| {
+            self.prompt_tokens.unwrap_or(0).saturating_add(self.completion_tokens.unwrap_or(0))
+        });
+        u64::try_from(sum).unwrap_or(0)
+    }
+}
+
+/// The whole answer of one inference.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StreamResult {
+    /// Text, thoughts, opaque pieces, in order.
+    pub content: Vec<ContentBlock>,
+    /// The calls it asks for, in order.
+    pub tool_calls: Vec<ToolCall>,
+    /// What it cost, when reported.
+    pub usage: Option<TokenUsage>,
+    /// Why it stopped, when reported.
+    pub stop_reason: Option<StopReason>,
+    /// Calls were cut off by the output limit and dropped.
+    pub has_incomplete_tool_calls: bool,
+}
+
+impl StreamResult {
+    /// The text, joined.
+    pub fn text(&self) -> String {
+        text_of(&self.content)
+    }
+}
+
+/// How hard a model should think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningEffort {
+    /// Not at all.
+    None,
+    /// A little.
+    Low,
+    /// As usual.
+    Medium,
+    /// A lot.
+    High,
+    /// As much as it can.
+    Max,
+    /// At most so many tokens.
+    Budget(u32),
+}
+
+/// Changes to the parameters of one inference; `None` leaves the agent's own value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InferenceOverride {
+    /// Another model, by its registered id.
+    pub model: Option<String>,
+    /// Models to try when the first one fails, in order.
+    pub fallback_models: Option<Vec<String>>,
+    /// Sampling temperature.
+    pub temperature: Option<f64>,
+    /// Limit of output tokens.
+    pub max_tokens: Option<u32>,
+    /// Nucleus sampling.
+    pub top_p: Option<f64>,
+    /// How hard to think.
+    pub reasoning_effort: Option<ReasoningEffort>,
+}
+
+impl InferenceOverride {
+    /// Whether nothing is changed.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Takes each field that the other one sets.
+    pub fn merge(&mut self, other: Self) {
+        self.model = other.model.or(self.model.take());
+        self.fallback_models = other.fallback_models.or(self.fallback_models.take());
+        self.temperature = other.temperature.or(self.temperature);
+        self.max_tokens = other.max_tokens.or(self.max_tokens);
+        self.top_p = other.top_p.or(self.top_p);
+        self.reasoning_effort = other.reasoning_effort.or(self.reasoning_effort);
+    }
+}

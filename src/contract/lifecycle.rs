@@ -1,0 +1,124 @@
+//! The states of runs and calls, and why a run ended.
+
+use serde::{Deserialize, Serialize};
+
+/// The coarse state of a run. A projection of the run machine, never kept beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// Something is being done, or would be if a driver were awake.
+    #[default]
+    Running,
+    /// Nothing is in flight and at least one question is open.
+    Waiting,
+    /// Over.
+    Done,
+}
+
+/// The state of one tool call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolCallStatus {
+    /// Asked for, not yet gated.
+    #[default]
+    New,
+    /// Being executed.
+    Running,
+    /// Waiting for a decision.
+    Suspended,
+    /// Decided, not yet carried out.
+    Resuming,
+    /// Done.
+    Succeeded,
+    /// Ended with an error.
+    Failed,
+    /// Declined, cancelled or superseded.
+    Cancelled,
+}
+
+impl ToolCallStatus {
+    /// Whether the call is over.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+
+    /// Whether the move is legal. Staying is legal where a call may be told its own state again.
+    pub fn can_become(self, next: Self) -> bool {
+        match self {
+            Self::New => next != Self::New,
+            Self::Running => {
+                matches!(next, Self::Suspended | Self::Succeeded | Self::Failed | Self::Cancelled)
+            }
+            Self::Suspended => matches!(next, Self::Resuming | Self::Cancelled),
+            Self::Resuming => matches!(
+                next,
+                Self::Running | Self::Suspended | Self::Succeeded | Self::Failed | Self::Cancelled
+            ),
+            Self::Succeeded | Self::Failed | Self::Cancelled => false,
+        }
+    }
+}
+
+/// How a call ended, or why it stopped for now: what `ToolCallDone` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolCallOutcome {
+    /// Done.
+    Succeeded,
+    /// Ended with an error.
+    Failed,
+    /// Waits for a decision.
+    Suspended,
+    /// Declined, cancelled or superseded.
+    Cancelled,
+}
+
+/// Which stop condition fired.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoppedReason {
+    /// Machine-readable: `max_rounds`, `token_budget`, `timeout`, `consecutive_errors`, ...
+    pub code: String,
+    /// For the person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// Why a run ended, or why it waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "value", rename_all = "snake_case")]
+pub enum TerminationReason {
+    /// The model asked for nothing more.
+    NaturalEnd,
+    /// A plugin ended it.
+    BehaviorRequested,
+    /// A stop condition fired.
+    Stopped(StoppedReason),
+    /// The person, or a signal.
+    Cancelled,
+    /// A plugin blocked a call.
+    Blocked(String),
+    /// Not over: questions are open.
+    Suspended,
+    /// Something failed.
+    Error(String),
+}
+
+impl TerminationReason {
+    /// The status that goes with it.
+    pub fn to_run_status(&self) -> RunStatus {
+        match self {
+            Self::Suspended => RunStatus::Waiting,
+            Self::NaturalEnd
+            | Self::BehaviorRequested
+            | Self::Stopped(_)
+            | Self::Cancelled
+            | Self::Blocked(_)
+            | Self::Error(_) => RunStatus::Done,
+        }
+    }
+
+    /// A stop condition's reason.
+    pub fn stopped(code: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::Stopped(StoppedReason { code: code.into(), detail: Some(detail.into()) })
+    }
+}

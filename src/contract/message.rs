@@ -1,0 +1,138 @@
+//! The messages of a thread.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::content::{ContentBlock, text_of};
+use super::ids::MessageId;
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Instructions.
+    System,
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+    /// The result of one tool call.
+    Tool,
+}
+
+/// A call that the model asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The call's id within its thread; a doubled one is replaced before it gets here.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments; an object, or whatever the model sent instead.
+    pub arguments: Value,
+    /// Why the arguments cannot be used (not JSON, cut off), when they cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
+    /// Opaque proofs that some providers want back with the call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signatures: Vec<String>,
+}
+
+impl ToolCall {
+    /// A call with usable arguments.
+    pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: Value) -> Self {
+        Self { id: id.into(), name: name.into(), arguments, invalid: None, signatures: Vec::new() }
+    }
+}
+
+/// Who may see a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Visibility {
+    /// The person and the model.
+    #[default]
+    All,
+    /// The model only: context that plugins add.
+    Internal,
+}
+
+/// One message of a thread. Messages are only ever appended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Its id.
+    pub id: MessageId,
+    /// Who speaks.
+    pub role: Role,
+    /// What is said.
+    pub content: Vec<ContentBlock>,
+    /// Calls an assistant asks for, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// The call that a tool message answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// Who may see it.
+    #[serde(default, skip_serializing_if = "is_all")]
+    pub visibility: Visibility,
+    /// What the front ends want to know and the model does not: `tool_result`, `interrupted`, `model`, `usage`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Value>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+fn is_all(visibility: &Visibility) -> bool {
+    *visibility == Visibility::All
+}
+
+impl Message {
+    fn of(role: Role, content: Vec<ContentBlock>) -> Self {
+        Self {
+            id: MessageId::fresh(),
+            role,
+            content,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            visibility: Visibility::All,
+            metadata: None,
+        }
+    }
+
+    /// What the person says.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::of(Role::User, vec![ContentBlock::text(text)])
+    }
+
+    /// What the person says, with pictures.
+    pub fn user_with(content: Vec<ContentBlock>) -> Self {
+        Self::of(Role::User, content)
+    }
+
+    /// Instructions.
+    pub fn system(text: impl Into<String>) -> Self {
+        Self::of(Role::System, vec![ContentBlock::text(text)])
+    }
+
+    /// What the model says.
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self::of(Role::Assistant, vec![ContentBlock::text(text)])
+    }
+
+    /// What the model says, with the calls it asks for.
+    pub fn assistant_with(content: Vec<ContentBlock>, tool_calls: Vec<ToolCall>) -> Self {
+        Self { tool_calls, ..Self::of(Role::Assistant, content) }
+    }
+
+    /// The result of one call, as the model reads it.
+    pub fn tool(call_id: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::tool_with(call_id, vec![ContentBlock::text(text)])
+    }
+
+    /// The result of one call, with pictures.
+    pub fn tool_with(call_id: impl Into<String>, content: Vec<ContentBlock>) -> Self {
+        Self { tool_call_id: Some(call_id.into()), ..Self::of(Role::Tool, content) }
+    }
+
+    /// The text blocks, joined.
+    pub fn text(&self) -> String {
+        text_of(&self.content)
+    }
+}

@@ -1,0 +1,59 @@
+//! Progress that a running tool reports.
+
+use serde::{Deserialize, Serialize};
+
+/// The activity type of [`ToolCallProgressState`].
+pub const TOOL_CALL_PROGRESS_ACTIVITY_TYPE: &str = "tool-call-progress";
+/// [`ToolCallProgressState::schema`].
+pub const TOOL_CALL_PROGRESS_SCHEMA: &str = "tool-call-progress.v1";
+/// The activity type of a repeated inference: `{attempt, max, delay_ms, model, reason, reset}`.
+pub const INFERENCE_RETRY_ACTIVITY_TYPE: &str = "inference-retry";
+
+/// How far a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProgressStatus {
+    /// Queued.
+    Pending,
+    /// Executing.
+    Running,
+    /// Completed.
+    Done,
+    /// Ended with an error.
+    Failed,
+    /// Cancelled before it was done.
+    Cancelled,
+}
+
+/// A progress report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCallProgressState {
+    /// [`TOOL_CALL_PROGRESS_SCHEMA`].
+    pub schema: String,
+    /// The call's id.
+    pub node_id: String,
+    /// The call's id.
+    pub call_id: String,
+    /// The tool.
+    pub tool_name: String,
+    /// How far it is.
+    pub status: ProgressStatus,
+    /// 0.0 to 1.0, absent when unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<f64>,
+    /// Absolute count done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded: Option<u64>,
+    /// Absolute count in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// For the person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The node this one belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_node_id: Option<String>,
+    /// The call this one belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_call_id: Option<String>,
+}

@@ -1,0 +1,320 @@
+//! What the store keeps: rows as types. Times are Unix milliseconds.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
+use super::inference::TokenUsage;
+use super::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
+use super::message::Message;
+use super::suspension::{Actor, SuspendTicket, ToolCallResume};
+use super::tool::{FilePreview, ToolClass, ToolResult};
+
+/// A conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThreadRecord {
+    /// Its id.
+    pub id: ThreadId,
+    /// What it is called; empty until the first message.
+    pub title: String,
+    /// The folder it works in.
+    pub cwd: PathBuf,
+    /// Born.
+    pub created_at: u64,
+    /// Last changed.
+    pub updated_at: u64,
+}
+
+/// A conversation in a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThreadSummary {
+    /// The conversation.
+    #[serde(flatten)]
+    pub thread: ThreadRecord,
+    /// How many messages it has.
+    pub messages: u64,
+    /// How many questions wait.
+    pub waiting: u64,
+    /// The status of its latest run.
+    pub status: Option<RunStatus>,
+    /// Set when rows of it are missing or doubled; it cannot be opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
+}
+
+/// A message with its place in the thread; places count up from 1 without a gap.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredMessage {
+    /// The place.
+    pub seq: u64,
+    /// The run that wrote it.
+    pub run_id: RunId,
+    /// When.
+    pub created_at: u64,
+    /// The message.
+    pub message: Message,
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Its id.
+    pub id: RunId,
+    /// The conversation.
+    pub thread_id: ThreadId,
+    /// The run it continues or serves.
+    pub parent_run_id: Option<RunId>,
+    /// The agent.
+    pub agent_id: String,
+    /// The model's registered id.
+    pub model: String,
+    /// The projection of `machine`, for lists and queries.
+    pub status: RunStatus,
+    /// The run machine as JSON, with its own format number.
+    pub machine: Value,
+    /// Run-scoped persistent state by key.
+    pub state: BTreeMap<String, Value>,
+    /// Inferences so far.
+    pub steps: u32,
+    /// Tokens so far.
+    pub usage: TokenUsage,
+    /// Time spent awake so far, in milliseconds.
+    pub active_ms: u64,
+    /// Why it ended, when it did.
+    pub termination: Option<TerminationReason>,
+    /// Started.
+    pub created_at: u64,
+    /// Last changed.
+    pub updated_at: u64,
+}
+
+/// Where a question stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SuspensionStatus {
+    /// Nobody has answered.
+    Open,
+    /// Answered, and the answer is not carried out yet.
+    Decided,
+    /// Answered and carried out.
+    Applied,
+    /// Closed without an answer: a new message came, or the run ended.
+    Superseded,
+    /// Its time ran out.
+    Expired,
+}
+
+/// A question that waits, or waited.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SuspensionRecord {
+    /// The question's id.
+    pub id: SuspensionId,
+    /// The conversation.
+    pub thread_id: ThreadId,
+    /// The run.
+    pub run_id: RunId,
+    /// The call.
+    pub call_id: CallId,
+    /// The question, its call, what an answer does.
+    pub ticket: SuspendTicket,
+    /// Where it stands.
+    pub status: SuspensionStatus,
+    /// Asked.
+    pub created_at: u64,
+    /// The answer.
+    pub decision: Option<ToolCallResume>,
+    /// Who answered.
+    pub decided_by: Option<Actor>,
+}
+
+/// An answer that is to be written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The answer.
+    pub resume: ToolCallResume,
+    /// Who gives it.
+    pub actor: Actor,
+}
+
+/// What became of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DecideOutcome {
+    /// It is stored.
+    Accepted(Box<SuspensionRecord>),
+    /// The same decision id was stored before: nothing changed.
+    Repeated(Box<SuspensionRecord>),
+    /// Somebody else was first.
+    AlreadyDecided(Box<SuspensionRecord>),
+    /// It was closed: superseded or the run is over.
+    Closed(Box<SuspensionRecord>),
+    /// Its time ran out.
+    Expired(Box<SuspensionRecord>),
+    /// There is no such question.
+    NotFound,
+}
+
+/// Names one execution of one call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct AttemptId {
+    /// The run.
+    pub run_id: RunId,
+    /// The call.
+    pub call_id: CallId,
+    /// Counts from 1.
+    pub attempt: u32,
+}
+
+/// Written before a tool starts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IntentRecord {
+    /// Which execution.
+    pub id: AttemptId,
+    /// The conversation.
+    pub thread_id: ThreadId,
+    /// The tool.
+    pub tool: String,
+    /// The arguments that run.
+    pub arguments: Value,
+    /// SHA-256 over tool, canonical arguments and working directory, hex.
+    pub hash: String,
+    /// What a crash means.
+    pub class: ToolClass,
+    /// The files before and after, for verifiable tools.
+    pub files: Vec<FilePreview>,
+    /// The machine's boot.
+    pub boot_id: String,
+    /// The process that started it.
+    pub pid: u32,
+    /// Written.
+    pub started_at: u64,
+}
+
+/// How an execution ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutcomeKind {
+    /// The tool returned.
+    Returned,
+    /// The process died and nobody knows.
+    Unknown,
+    /// It was cancelled.
+    Cancelled,
+}
+
+/// Written after a tool ended, before the model reads the result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OutcomeRecord {
+    /// Which execution.
+    pub id: AttemptId,
+    /// How it ended.
+    pub kind: OutcomeKind,
+    /// What it was for the call.
+    pub outcome: ToolCallOutcome,
+    /// The result.
+    pub result: ToolResult,
+    /// Written.
+    pub ended_at: u64,
+}
+
+/// An execution that was started and never recorded as ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenIntent {
+    /// The intent.
+    pub intent: IntentRecord,
+    /// What it had printed.
+    pub output: String,
+}
+
+/// Who may drive a thread: a process that is awake on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// Unique for each start of a program.
+    pub token: String,
+    /// The machine's boot: a pid means nothing on another one.
+    pub boot_id: String,
+    /// The process.
+    pub pid: u32,
+    /// When that process started, in clock ticks since boot, so that a reused pid is not mistaken for it.
+    pub pid_started: u64,
+}
+
+/// The right to write to a thread: every write of its driver carries it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// The conversation.
+    pub thread_id: ThreadId,
+    /// Counts up with every change of owner; a write with an old one fails.
+    pub epoch: u64,
+    /// The owner.
+    pub token: String,
+}
+
+/// One transaction: what is true after a stage of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// The right to write.
+    pub fence: Fence,
+    /// The run as it is now.
+    pub run: RunRecord,
+    /// New messages, in order.
+    pub messages: Vec<Message>,
+    /// Thread-scoped state by key, when it changed; replaces what was there.
+    pub thread_state: Option<BTreeMap<String, Value>>,
+    /// New questions.
+    pub opened: Vec<SuspensionRecord>,
+    /// Questions that are over, and how.
+    pub closed: Vec<(SuspensionId, SuspensionStatus)>,
+    /// Executions that ended.
+    pub outcomes: Vec<OutcomeRecord>,
+}
+
+/// One transaction: a tool is about to start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Begin {
+    /// The right to write.
+    pub fence: Fence,
+    /// The run as it is now, the call Running in it.
+    pub run: RunRecord,
+    /// The intent. The same attempt twice is refused.
+    pub intent: IntentRecord,
+    /// The decision that is spent, which must be stored, say resume, and be unspent.
+    pub spends: Option<(SuspensionId, DecisionId)>,
+}
+
+/// How far a grant reaches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "scope", content = "id", rename_all = "snake_case")]
+pub enum GrantScope {
+    /// One run.
+    Run(RunId),
+    /// One conversation.
+    Thread(ThreadId),
+    /// One project: the real path of its root.
+    Project(PathBuf),
+    /// Everywhere.
+    Everywhere,
+}
+
+/// An allow rule that a person gave at a prompt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GrantRecord {
+    /// Its id.
+    pub id: String,
+    /// The pattern, as it was shown.
+    pub pattern: String,
+    /// How far it reaches.
+    pub scope: GrantScope,
+    /// Given.
+    pub created_at: u64,
+    /// Over at, when it ends by itself.
+    pub expires_at: Option<u64>,
+    /// Taken back.
+    pub revoked_at: Option<u64>,
+    /// The question it was given at.
+    pub suspension_id: Option<SuspensionId>,
+    /// Who gave it.
+    pub actor: Actor,
+}

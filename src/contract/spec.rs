@@ -1,0 +1,295 @@
+//! Specifications of agents and models: data that may come from files.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::executor::ToolExecutionMode;
+use crate::state::StateError;
+
+/// Binds the name of a config section to its type.
+pub trait PluginConfigKey: 'static + Send + Sync {
+    /// The section's name in [`AgentSpec::sections`].
+    const KEY: &'static str;
+    /// The section's content; its default is what an absent section means.
+    type Config: Default + Clone + Serialize + DeserializeOwned + schemars::JsonSchema + Send + Sync + 'static;
+}
+
+/// How much of a conversation fits into a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ContextWindowPolicy {
+    /// The model's window, in tokens.
+    pub max_context_tokens: usize,
+    /// Kept free for the answer, in tokens.
+    pub max_output_tokens: usize,
+    /// Never cut off.
+    pub min_recent_messages: usize,
+    /// Whether to set cache marks.
+    pub enable_prompt_cache: bool,
+    /// Compaction starts here, in tokens; `None` is never.
+    pub autocompact_threshold: Option<usize>,
+    /// What is kept raw.
+    pub compaction_mode: ContextCompactionMode,
+    /// How many messages are kept raw.
+    pub compaction_raw_suffix_messages: usize,
+}
+
+impl Default for ContextWindowPolicy {
+    fn default() -> Self {
+        Self {
+            max_context_tokens: 200_000,
+            max_output_tokens: 16_384,
+            min_recent_messages: 10,
+            enable_prompt_cache: true,
+            autocompact_threshold: None,
+            compaction_mode: ContextCompactionMode::default(),
+            compaction_raw_suffix_messages: 2,
+        }
+    }
+}
+
+/// What compaction keeps raw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContextCompactionMode {
+    /// The newest messages.
+    #[default]
+    KeepRecentRawSuffix,
+    /// Nothing behind the last complete exchange.
+    CompactToSafeFrontier,
+}
+
+/// An agent that runs elsewhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RemoteEndpoint {
+    /// The kind of backend.
+    pub backend: String,
+    /// Its address.
+    pub base_url: String,
+    /// How to prove who asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<Value>,
+    /// The agent's name there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// How long to wait, in milliseconds.
+    #[serde(default = "remote_timeout_ms")]
+    pub timeout_ms: u64,
+    /// The backend's own settings.
+    #[serde(default)]
+    pub options: BTreeMap<String, Value>,
+}
+
+fn remote_timeout_ms() -> u64 {
+    300_000
+}
+
+/// An agent: a model, a prompt, tools and plugins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentSpec {
+    /// Its id.
+    pub id: String,
+    /// The registered model it uses.
+    #[serde(default)]
+    pub model: String,
+    /// Its instructions.
+    #[serde(default)]
+    pub system_prompt: String,
+    /// Inferences per run; 0 is no limit.
+    #[serde(default = "max_rounds")]
+    pub max_rounds: usize,
+    /// How often a cut answer is asked to go on.
+    #[serde(default = "max_continuation_retries")]
+    pub max_continuation_retries: usize,
+    /// How much of the conversation fits into a request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_policy: Option<ContextWindowPolicy>,
+    /// The plugins it uses.
+    #[serde(default)]
+    pub plugin_ids: Vec<String>,
+    /// Plugins whose hooks, tools and transforms are active; empty is all.
+    #[serde(default)]
+    pub active_hook_filter: HashSet<String>,
+    /// The tools it may use; `None` is all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_tools: Option<Vec<String>>,
+    /// The tools it may not use; beats `allowed_tools`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub excluded_tools: Option<Vec<String>>,
+    /// Where it runs, when not here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<RemoteEndpoint>,
+    /// Agents it may delegate to.
+    #[serde(default)]
+    pub delegates: Vec<String>,
+    /// How the calls of a step run.
+    #[serde(default)]
+    pub tool_execution: ToolExecutionMode,
+    /// Plugin configuration by section.
+    #[serde(default)]
+    pub sections: HashMap<String, Value>,
+    /// The registry it came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registry: Option<String>,
+}
+
+fn max_rounds() -> usize {
+    16
+}
+
+fn max_continuation_retries() -> usize {
+    2
+}
+
+impl AgentSpec {
+    /// An agent with defaults.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            model: String::new(),
+            system_prompt: String::new(),
+            max_rounds: max_rounds(),
+            max_continuation_retries: max_continuation_retries(),
+            context_policy: None,
+            plugin_ids: Vec::new(),
+            active_hook_filter: HashSet::new(),
+            allowed_tools: None,
+            excluded_tools: None,
+            endpoint: None,
+            delegates: Vec::new(),
+            tool_execution: ToolExecutionMode::default(),
+            sections: HashMap::new(),
+            registry: None,
+        }
+    }
+
+    /// Sets the registered model.
+    #[must_use]
+    pub fn with_model(mut self, model: impl Into<String>) -> Self {
+        self.model = model.into();
+        self
+    }
+
+    /// Sets the instructions.
+    #[must_use]
+    pub fn with_system_prompt(mut self, prompt: impl Into<String>) -> Self {
+        self.system_prompt = prompt.into();
+        self
+    }
+
+    /// Sets the limit of inferences per run; 0 is none.
+    #[must_use]
+    pub fn with_max_rounds(mut self, rounds: usize) -> Self {
+        self.max_rounds = rounds;
+        self
+    }
+
+    /// Sets how the calls of a step run.
+    #[must_use]
+    pub fn with_tool_execution(mut self, mode: ToolExecutionMode) -> Self {
+        self.tool_execution = mode;
+        self
+    }
+
+    /// Adds a plugin to the active ones.
+    #[must_use]
+    pub fn with_hook_filter(mut self, plugin_id: impl Into<String>) -> Self {
+        self.active_hook_filter.insert(plugin_id.into());
+        self
+    }
+
+    /// Adds an agent it may delegate to.
+    #[must_use]
+    pub fn with_delegate(mut self, agent_id: impl Into<String>) -> Self {
+        self.delegates.push(agent_id.into());
+        self
+    }
+
+    /// Says where it runs.
+    #[must_use]
+    pub fn with_endpoint(mut self, endpoint: RemoteEndpoint) -> Self {
+        self.endpoint = Some(endpoint);
+        self
+    }
+
+    /// Sets a raw config section.
+    #[must_use]
+    pub fn with_section(mut self, key: impl Into<String>, value: Value) -> Self {
+        self.sections.insert(key.into(), value);
+        self
+    }
+
+    /// Sets a typed config section.
+    ///
+    /// # Errors
+    /// [`StateError::KeyEncode`].
+    pub fn with_config<K: PluginConfigKey>(mut self, config: K::Config) -> Result<Self, StateError> {
+        self.set_config::<K>(config)?;
+        Ok(self)
+    }
+
+    /// Sets a typed config section.
+    ///
+    /// # Errors
+    /// [`StateError::KeyEncode`].
+    pub fn set_config<K: PluginConfigKey>(&mut self, config: K::Config) -> Result<(), StateError> {
+        let value = serde_json::to_value(config)
+            .map_err(|e| StateError::KeyEncode { key: K::KEY.into(), message: e.to_string() })?;
+        self.sections.insert(K::KEY.into(), value);
+        Ok(())
+    }
+
+    /// Reads a typed config section; the default when it is absent.
+    ///
+    /// # Errors
+    /// [`StateError::KeyDecode`].
+    pub fn config<K: PluginConfigKey>(&self) -> Result<K::Config, StateError> {
+        match self.sections.get(K::KEY) {
+            None => Ok(K::Config::default()),
+            Some(value) => serde_json::from_value(value.clone())
+                .map_err(|e| StateError::KeyDecode { key: K::KEY.into(), message: e.to_string() }),
+        }
+    }
+}
+
+/// A registered model with its own id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelSpec {
+    /// The id agents use.
+    pub id: String,
+    /// The registered provider.
+    pub provider: String,
+    /// The provider's name of the model.
+    pub model: String,
+}
+
+/// Which provider serves a model, and under what name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelEntry {
+    /// The registered provider.
+    pub provider: String,
+    /// The provider's name of the model.
+    pub model_name: String,
+}
+
+impl From<ModelSpec> for ModelEntry {
+    fn from(spec: ModelSpec) -> Self {
+        Self { provider: spec.provider, model_name: spec.model }
+    }
+}
+
+/// Prices, in a currency unit per million tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Price {
+    /// Prompt tokens.
+    pub input: f64,
+    /// Completion tokens.
+    pub output: f64,
+    /// Prompt tokens read from a cache; the input price when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<f64>,
+}

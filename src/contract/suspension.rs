@@ -1,0 +1,106 @@
+//! Questions that wait for an answer, and the answers.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ids::{CallId, DecisionId, SuspensionId};
+
+/// The action of a permission question.
+pub const ACTION_PERMISSION: &str = "tool:PermissionConfirm";
+/// The action of a question about a call whose outcome nobody knows.
+pub const ACTION_UNKNOWN_OUTCOME: &str = "tool:UnknownOutcome";
+/// The action of a question that a tool puts to the person.
+pub const ACTION_ASK_USER: &str = "tool:AskUser";
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Suspension {
+    /// Unique over all threads: what `aye approve ID` takes.
+    pub id: SuspensionId,
+    /// What kind of answer is wanted, such as [`ACTION_PERMISSION`].
+    pub action: String,
+    /// The question for a person.
+    pub message: String,
+    /// What a front end needs to show it: for a permission `rule`, `why`, `cwd`, `proposals`, `preview`.
+    #[serde(default)]
+    pub parameters: Value,
+    /// JSON Schema of the answer's payload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_schema: Option<Value>,
+    /// When the question ends unanswered, in Unix milliseconds; `None` is never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
+}
+
+/// The call that waits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PendingToolCall {
+    /// The call.
+    pub id: CallId,
+    /// The tool.
+    pub name: String,
+    /// The arguments as the model gave them.
+    pub arguments: Value,
+}
+
+/// What a decision does to the call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolCallResumeMode {
+    /// The call runs with its own arguments.
+    #[default]
+    ReplayToolCall,
+    /// The answer is the result; the tool does not run.
+    UseDecisionAsToolResult,
+    /// The tool runs with the answer as its arguments.
+    PassDecisionToTool,
+}
+
+/// A question, its call, and what an answer does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SuspendTicket {
+    /// The question.
+    pub suspension: Suspension,
+    /// The call.
+    pub pending: PendingToolCall,
+    /// What an answer does.
+    pub resume_mode: ToolCallResumeMode,
+}
+
+/// Yes or no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResumeDecisionAction {
+    /// Go on as the resume mode says.
+    Resume,
+    /// Do not.
+    Cancel,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCallResume {
+    /// Sending the same id again counts once.
+    pub decision_id: DecisionId,
+    /// Yes or no.
+    pub action: ResumeDecisionAction,
+    /// The payload; `null` when there is none.
+    #[serde(default)]
+    pub result: Value,
+    /// What the person wrote beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Unix milliseconds.
+    pub updated_at: u64,
+}
+
+/// Who answered, and through what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Actor {
+    /// The user's name.
+    pub user: String,
+    /// `tui`, `cli`, `headless`, `grant`, `policy`, ...
+    pub channel: String,
+    /// The process.
+    pub pid: u32,
+}

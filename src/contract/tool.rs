@@ -1,0 +1,440 @@
+//! The seam to tools.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::content::ContentBlock;
+use super::event::AgentEvent;
+use super::event_sink::EventSink;
+use super::identity::{RunIdentity, RunOrigin};
+use super::progress::{
+    ProgressStatus, TOOL_CALL_PROGRESS_ACTIVITY_TYPE, TOOL_CALL_PROGRESS_SCHEMA, ToolCallProgressState,
+};
+use super::spec::AgentSpec;
+use super::suspension::{SuspendTicket, ToolCallResume};
+use crate::state::{Snapshot, StateCommand, StateKey};
+
+/// What may be done with a call that was started and whose outcome nobody recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolClass {
+    /// It only reads: run it again, no question.
+    Pure,
+    /// It changes files that can be looked at: [`Tool::preview`] says what they look like before and after.
+    Verifiable,
+    /// The other side honours an idempotency key: send it again with the same key.
+    Keyed,
+    /// Nobody can know: never again by itself.
+    #[default]
+    Opaque,
+}
+
+/// What a tool is, for the model and for the runtime.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolDescriptor {
+    /// Unique; the name the model calls.
+    pub id: String,
+    /// For people.
+    pub name: String,
+    /// For the model.
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub parameters: Value,
+    /// For grouping in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<String>,
+    /// What a crash means for a call.
+    #[serde(default)]
+    pub class: ToolClass,
+    /// The argument that patterns such as `Tool(text)` look at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primary_argument: Option<String>,
+}
+
+impl ToolDescriptor {
+    /// A tool without arguments, opaque to crash recovery.
+    pub fn new(id: impl Into<String>, name: impl Into<String>, description: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            name: name.into(),
+            description: description.into(),
+            parameters: json!({"type": "object", "properties": {}}),
+            category: None,
+            class: ToolClass::Opaque,
+            primary_argument: None,
+        }
+    }
+
+    /// Sets the JSON Schema of the arguments.
+    #[must_use]
+    pub fn with_parameters(mut self, schema: Value) -> Self {
+        self.parameters = schema;
+        self
+    }
+
+    /// Sets the group.
+    #[must_use]
+    pub fn with_category(mut self, category: impl Into<String>) -> Self {
+        self.category = Some(category.into());
+        self
+    }
+
+    /// Sets what a crash means for a call.
+    #[must_use]
+    pub fn with_class(mut self, class: ToolClass) -> Self {
+        self.class = class;
+        self
+    }
+
+    /// Sets the argument that patterns look at.
+    #[must_use]
+    pub fn with_primary_argument(mut self, name: impl Into<String>) -> Self {
+        self.primary_argument = Some(name.into());
+        self
+    }
+}
+
+/// Whether a call did what it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolStatus {
+    /// It did.
+    Success,
+    /// It waits.
+    Pending,
+    /// It did not; the model reads why.
+    Error,
+}
+
+/// The result of a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The tool.
+    pub tool_name: String,
+    /// Whether it did what it should.
+    pub status: ToolStatus,
+    /// Structured result. When there is a message too, the model reads both, unless `data` is null.
+    #[serde(default)]
+    pub data: Value,
+    /// Text for the model and the person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The question, when it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspension: Option<Box<SuspendTicket>>,
+    /// For the front ends only, never for the model: `exit_code`, `diff`, `truncated`, ...
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+    /// Pictures for models that take them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ContentBlock>,
+}
+
+impl ToolResult {
+    fn of(tool: impl Into<String>, status: ToolStatus, data: Value, message: Option<String>) -> Self {
+        Self {
+            tool_name: tool.into(),
+            status,
+            data,
+            message,
+            suspension: None,
+            details: None,
+            images: Vec::new(),
+        }
+    }
+
+    /// A success with structured data.
+    pub fn success(tool: impl Into<String>, data: Value) -> Self {
+        Self::of(tool, ToolStatus::Success, data, None)
+    }
+
+    /// A success with structured data and text.
+    pub fn success_with_message(tool: impl Into<String>, data: Value, message: impl Into<String>) -> Self {
+        Self::of(tool, ToolStatus::Success, data, Some(message.into()))
+    }
+
+    /// A success that is text.
+    pub fn text(tool: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::of(tool, ToolStatus::Success, Value::Null, Some(message.into()))
+    }
+
+    /// A failure the model can do something about.
+    pub fn error(tool: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::of(tool, ToolStatus::Error, Value::Null, Some(message.into()))
+    }
+
+    /// A failure with a machine-readable code.
+    pub fn error_with_code(
+        tool: impl Into<String>,
+        code: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self::of(tool, ToolStatus::Error, json!({"code": code.into()}), Some(message.into()))
+    }
+
+    /// Waits, for a reason without a ticket.
+    pub fn suspended(tool: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::of(tool, ToolStatus::Pending, Value::Null, Some(message.into()))
+    }
+
+    /// Waits for the decision that the ticket asks for.
+    pub fn suspended_with(
+        tool: impl Into<String>,
+        message: impl Into<String>,
+        ticket: SuspendTicket,
+    ) -> Self {
+        Self { suspension: Some(Box::new(ticket)), ..Self::suspended(tool, message) }
+    }
+
+    /// Adds what only front ends read.
+    #[must_use]
+    pub fn with_details(mut self, details: Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    /// Whether the call did what it should.
+    pub fn is_success(&self) -> bool {
+        self.status == ToolStatus::Success
+    }
+
+    /// Whether it waits.
+    pub fn is_pending(&self) -> bool {
+        self.status == ToolStatus::Pending
+    }
+
+    /// Whether it failed.
+    pub fn is_error(&self) -> bool {
+        self.status == ToolStatus::Error
+    }
+
+    /// The whole result as JSON.
+    pub fn to_json(&self) -> Value {
+        serde_json::to_value(self).unwrap_or(Value::Null)
+    }
+
+    /// The text that the model reads.
+    pub fn model_text(&self) -> String {
+        match (&self.message, &self.data) {
+            (Some(message), Value::Null) => message.clone(),
+            (Some(message), data) => format!("{message}\n{data}"),
+            (None, Value::String(text)) => text.clone(),
+            (None, data) => data.to_string(),
+        }
+    }
+}
+
+/// Why a call could not be made at all. The model reads it as an error result.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ToolError {
+    /// The arguments are wrong.
+    #[error("invalid arguments: {0}")]
+    InvalidArguments(String),
+    /// It was tried and went wrong.
+    #[error("{0}")]
+    ExecutionFailed(String),
+    /// It is not allowed.
+    #[error("denied: {0}")]
+    Denied(String),
+    /// What it needs is not there.
+    #[error("not found: {0}")]
+    NotFound(String),
+    /// A fault of ours.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+/// A result, and what the tool asks of the state.
+#[derive(Debug)]
+pub struct ToolOutput {
+    /// The result.
+    pub result: ToolResult,
+    /// Updates, actions, effects.
+    pub command: StateCommand,
+}
+
+impl ToolOutput {
+    /// A result with a command.
+    pub fn with_command(result: ToolResult, command: StateCommand) -> Self {
+        Self { result, command }
+    }
+}
+
+impl From<ToolResult> for ToolOutput {
+    fn from(result: ToolResult) -> Self {
+        Self { result, command: StateCommand::new() }
+    }
+}
+
+/// What a call would do to one file: shown on the card, kept with the intent, and compared after a crash.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FilePreview {
+    /// The file, absolute, links resolved.
+    pub path: PathBuf,
+    /// SHA-256 of the bytes before, hex; `None` when the file is not there.
+    pub before: Option<String>,
+    /// SHA-256 of the bytes after, hex.
+    pub after: String,
+    /// The text before, when it is text and not too long to show (256 KiB).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old_text: Option<String>,
+    /// The text after, under the same limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_text: Option<String>,
+}
+
+/// What a tool knows about the call it executes.
+#[derive(Clone)]
+pub struct ToolCallContext {
+    /// The call.
+    pub call_id: String,
+    /// The tool.
+    pub tool_name: String,
+    /// The run.
+    pub run_identity: RunIdentity,
+    /// The agent.
+    pub agent_spec: Arc<AgentSpec>,
+    /// The state as it was when the call started.
+    pub snapshot: Snapshot,
+    /// Where reports go; without one they go nowhere.
+    pub activity_sink: Option<Arc<dyn EventSink>>,
+    /// Cancelled when the person or the program gives up. The future is dropped soon after.
+    pub cancellation: CancellationToken,
+    /// The decision that let this call run, if one was needed.
+    pub resume: Option<ToolCallResume>,
+    /// 1 is the first time this call is executed.
+    pub attempt: u32,
+}
+
+impl ToolCallContext {
+    /// A context that reports nowhere, for tests.
+    pub fn test_default() -> Self {
+        Self {
+            call_id: "call-1".into(),
+            tool_name: "test".into(),
+            run_identity: RunIdentity::new(
+                "thread-1".into(),
+                None,
+                "run-1".into(),
+                None,
+                "agent".into(),
+                RunOrigin::Internal,
+            ),
+            agent_spec: Arc::new(AgentSpec::new("agent")),
+            snapshot: Snapshot::default(),
+            activity_sink: None,
+            cancellation: CancellationToken::new(),
+            resume: None,
+            attempt: 1,
+        }
+    }
+
+    /// The value of `K`, or `None` when it was never written.
+    pub fn state<K: StateKey>(&self) -> Option<&K::Value> {
+        self.snapshot.get::<K>()
+    }
+
+    async fn emit(&self, event: AgentEvent) {
+        if let Some(sink) = &self.activity_sink {
+            sink.emit(event).await;
+        }
+    }
+
+    /// Streams output while the tool runs. It is kept beside the call, so that a crash keeps what was seen.
+    pub async fn stream_output(&self, delta: impl Into<String>) {
+        self.emit(AgentEvent::ToolCallStreamDelta {
+            id: self.call_id.clone(),
+            name: self.tool_name.clone(),
+            delta: delta.into(),
+        })
+        .await;
+    }
+
+    /// Reports the full state of an activity.
+    pub async fn report_activity(&self, activity_type: &str, content: &str) {
+        self.emit(AgentEvent::ActivitySnapshot {
+            message_id: self.call_id.clone(),
+            activity_type: activity_type.into(),
+            content: Value::String(content.into()),
+            replace: Some(true),
+        })
+        .await;
+    }
+
+    /// Reports a change of an activity as JSON patch; a single operation becomes a list of one.
+    pub async fn report_activity_delta(&self, activity_type: &str, patch: Value) {
+        let patch = match patch {
+            Value::Array(operations) => operations,
+            operation => vec![operation],
+        };
+        self.emit(AgentEvent::ActivityDelta {
+            message_id: self.call_id.clone(),
+            activity_type: activity_type.into(),
+            patch,
+        })
+        .await;
+    }
+
+    /// Reports progress; `progress` is 0.0 to 1.0, or `None` when unknown.
+    pub async fn report_progress(
+        &self,
+        status: ProgressStatus,
+        message: Option<&str>,
+        progress: Option<f64>,
+    ) {
+        let state = ToolCallProgressState {
+            schema: TOOL_CALL_PROGRESS_SCHEMA.into(),
+            node_id: self.call_id.clone(),
+            call_id: self.call_id.clone(),
+            tool_name: self.tool_name.clone(),
+            status,
+            progress,
+            loaded: None,
+            total: None,
+            message: message.map(Into::into),
+            parent_node_id: None,
+            parent_call_id: None,
+        };
+        self.emit(AgentEvent::ActivitySnapshot {
+            message_id: self.call_id.clone(),
+            activity_type: TOOL_CALL_PROGRESS_ACTIVITY_TYPE.into(),
+            content: serde_json::to_value(state).unwrap_or(Value::Null),
+            replace: Some(true),
+        })
+        .await;
+    }
+}
+
+/// A capability offered to the model. A tool never knows whether it was permitted.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// What it is. The same at each call.
+    fn descriptor(&self) -> ToolDescriptor;
+
+    /// Looks at the arguments before any gate and any execution.
+    ///
+    /// # Errors
+    /// [`ToolError::InvalidArguments`]; the model reads it.
+    fn validate_args(&self, _args: &Value) -> Result<(), ToolError> {
+        Ok(())
+    }
+
+    /// What the call would do to files, without doing it. Only tools of class `Verifiable` have an answer.
+    ///
+    /// # Errors
+    /// What `execute` would say before it changed anything.
+    async fn preview(&self, _args: &Value, _ctx: &ToolCallContext) -> Result<Vec<FilePreview>, ToolError> {
+        Ok(Vec::new())
+    }
+
+    /// Does it. Dropping the future cancels it and leaves nothing running.
+    ///
+    /// # Errors
+    /// A [`ToolError`]; the model reads it as an error result.
+    async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError>;
+}

@@ -1,0 +1,14 @@
+//! Where in the world a program runs: values that only the composition root may find out.
+
+use std::path::PathBuf;
+
+/// The folder a thread works in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workspace {
+    /// Working directory, absolute, links resolved.
+    pub cwd: PathBuf,
+    /// The repository's root, or the working directory when there is none. Writes inside it may be allowed broadly.
+    pub root: PathBuf,
+    /// The user's home directory, for `~` in patterns and paths.
+    pub home: PathBuf,
+}

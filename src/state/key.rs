@@ -1,0 +1,128 @@
+use std::any::{Any, TypeId};
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::model::{JsonValue, encode};
+use super::{StateError, StateMap};
+
+/// How long a value lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyScope {
+    /// Back to its default when a run starts.
+    #[default]
+    Run,
+    /// Kept over the runs of a thread.
+    Thread,
+}
+
+/// Whether two writers of one phase may both be kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MergeStrategy {
+    /// One writer a commit; a second one is run again on the new state.
+    #[default]
+    Exclusive,
+    /// Updates commute: any order gives the same value, so all are kept.
+    Commutative,
+}
+
+/// One named slot of the state: a value, how it is updated, how long it lives.
+///
+/// Implemented by empty types; the type is the key.
+pub trait StateKey: 'static + Send + Sync {
+    /// Unique name, by convention `plugin.key`.
+    const KEY: &'static str;
+    /// What two writers of one phase mean for each other.
+    const MERGE: MergeStrategy = MergeStrategy::Exclusive;
+    /// How long the value lives.
+    const SCOPE: KeyScope = KeyScope::Run;
+    /// The value; its default is what a reader of an unset key may assume.
+    type Value: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static;
+    /// The change that [`StateKey::apply`] understands.
+    type Update: Send + 'static;
+
+    /// Applies one update.
+    fn apply(value: &mut Self::Value, update: Self::Update);
+
+    /// Writes the value as JSON.
+    ///
+    /// # Errors
+    /// [`StateError::KeyEncode`].
+    fn encode(value: &Self::Value) -> Result<JsonValue, StateError> {
+        encode(Self::KEY, value)
+    }
+
+    /// Reads the value from JSON.
+    ///
+    /// # Errors
+    /// [`StateError::KeyDecode`].
+    fn decode(json: JsonValue) -> Result<Self::Value, StateError> {
+        serde_json::from_value(json)
+            .map_err(|e| StateError::KeyDecode { key: Self::KEY.into(), message: e.to_string() })
+    }
+}
+
+/// How a key is registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateKeyOptions {
+    /// Written at checkpoints and restored when the thread is loaded.
+    pub persistent: bool,
+    /// How long the value lives; a key whose type says `Thread` is `Thread` whatever stands here.
+    pub scope: KeyScope,
+}
+
+pub(super) type ErasedValue = Arc<dyn Any + Send + Sync>;
+type EncodeFn = fn(&(dyn Any + Send + Sync)) -> Result<JsonValue, StateError>;
+type DecodeFn = fn(JsonValue) -> Result<ErasedValue, StateError>;
+
+/// A registered key with its type erased.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyRegistration {
+    /// [`StateKey::KEY`].
+    pub key: &'static str,
+    /// [`StateKey::MERGE`].
+    pub merge: MergeStrategy,
+    /// The scope in force.
+    pub scope: KeyScope,
+    /// Whether checkpoints carry it.
+    pub persistent: bool,
+    pub(super) type_id: TypeId,
+    pub(super) encode: EncodeFn,
+    pub(super) decode: DecodeFn,
+}
+
+impl KeyRegistration {
+    /// Registers `K`.
+    pub fn of<K: StateKey>(options: StateKeyOptions) -> Self {
+        let scope = if K::SCOPE == KeyScope::Thread { KeyScope::Thread } else { options.scope };
+        Self {
+            key: K::KEY,
+            merge: K::MERGE,
+            scope,
+            persistent: options.persistent || scope == KeyScope::Thread,
+            type_id: TypeId::of::<K>(),
+            encode: |value| match value.downcast_ref::<K::Value>() {
+                Some(value) => K::encode(value),
+                None => Err(StateError::KeyEncode { key: K::KEY.into(), message: "another type".into() }),
+            },
+            decode: |json| Ok(Arc::new(K::decode(json)?) as ErasedValue),
+        }
+    }
+
+    /// Whether the other registration is of the same key type with the same options.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.type_id == other.type_id && self.scope == other.scope && self.persistent == other.persistent
+    }
+}
+
+pub(super) fn update<K: StateKey>(map: &mut StateMap, update: K::Update) {
+    // The second update of one batch finds a value that no snapshot shares, and need not copy it again.
+    if let Some(value) = map.unshared::<K>() {
+        K::apply(value, update);
+        return;
+    }
+    let mut value = map.get::<K>().cloned().unwrap_or_default();
+    K::apply(&mut value, update);
+    map.set_erased(K::KEY, Arc::new(value));
+}

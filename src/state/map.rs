@@ -1,0 +1,65 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::StateKey;
+use super::key::ErasedValue;
+
+/// The values of all keys that were ever written, by key.
+#[derive(Clone, Default)]
+pub struct StateMap {
+    values: BTreeMap<&'static str, ErasedValue>,
+}
+
+impl StateMap {
+    /// The value of `K`, or `None` when it was never written.
+    pub fn get<K: StateKey>(&self) -> Option<&K::Value> {
+        self.values.get(K::KEY)?.downcast_ref::<K::Value>()
+    }
+
+    pub(super) fn unshared<K: StateKey>(&mut self) -> Option<&mut K::Value> {
+        Arc::get_mut(self.values.get_mut(K::KEY)?)?.downcast_mut::<K::Value>()
+    }
+
+    pub(super) fn erased(&self, key: &str) -> Option<&ErasedValue> {
+        self.values.get(key)
+    }
+
+    pub(super) fn set_erased(&mut self, key: &'static str, value: ErasedValue) {
+        self.values.insert(key, value);
+    }
+
+    /// Whether the key holds the very value that it holds in the other map: no write came between them.
+    pub(super) fn is_untouched(&self, key: &str, other: &Self) -> bool {
+        match (self.values.get(key), other.values.get(key)) {
+            (None, None) => true,
+            (Some(mine), Some(theirs)) => Arc::ptr_eq(mine, theirs),
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &str) {
+        self.values.remove(key);
+    }
+}
+
+impl std::fmt::Debug for StateMap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.values.keys()).finish()
+    }
+}
+
+/// The state at one revision; never changes. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Counts commits that changed something.
+    pub revision: u64,
+    /// The values.
+    pub ext: Arc<StateMap>,
+}
+
+impl Snapshot {
+    /// The value of `K`, or `None` when it was never written.
+    pub fn get<K: StateKey>(&self) -> Option<&K::Value> {
+        self.ext.get::<K>()
+    }
+}
