@@ -13,3 +13,4 @@ pub mod state;
 pub mod store;
 pub mod tools;
 pub mod tui;
+pub mod cli;

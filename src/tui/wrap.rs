@@ -10,14 +10,18 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation;
 
-mod clean;
+use crate::contract::display::visible;
+
 #[cfg(test)]
 mod tests;
 
-pub use clean::{clean, is_hidden};
-
 /// How many columns a tab reaches at most.
 const TAB: usize = 4;
+
+/// The text with characters made visible that would steer the terminal or hide from the reader; see [`visible`].
+pub fn clean(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|b| (0x20..0x7f).contains(&b)) { Cow::Borrowed(text) } else { visible(text) }
+}
 
 /// Where a line may be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,9 +253,7 @@ impl<'a> Filler<'a> {
             }
             push(&mut self.word, grapheme, style);
             self.word_width += wide;
-            if wide == 2 {
-                self.end_word();
-            } else if self.word_width >= self.wrap.width {
+            if wide == 2 || self.word_width >= self.wrap.width {
                 self.end_word();
             }
         }
@@ -276,7 +278,14 @@ impl<'a> Filler<'a> {
             self.begin(&self.wrap.rest);
             self.soft = true;
         }
-        if self.used + wide > self.wrap.width {
+        if self.used + wide > self.wrap.width && grapheme.chars().nth(1).is_some() {
+            // Joined characters that no line holds come apart.
+            let mut piece = [0; 4];
+            for c in grapheme.chars() {
+                let piece = c.encode_utf8(&mut piece);
+                self.put(piece, grapheme_width(piece), style);
+            }
+        } else if self.used + wide > self.wrap.width {
             // Not even an empty line holds it (a wide character in one column).
             if self.used < self.wrap.width {
                 push(&mut self.line, "?", style);

@@ -344,7 +344,7 @@ impl Layout<'_> {
         let spans = self.spans.get_or_insert_default();
         match spans.last_mut() {
             Some(last) if last.style == style && self.links.is_empty() => {
-                last.content.to_mut().push_str(text)
+                last.content.to_mut().push_str(text);
             }
             _ => spans.push(Span::styled(text.to_owned(), style)),
         }

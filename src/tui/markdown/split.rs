@@ -256,7 +256,7 @@ fn nodes(text: &str) -> Vec<Node> {
             }
             Event::End(_) => depth -= 1,
             Event::Rule if depth == 0 => {
-                nodes.push(Node { range, what: What::Closing { at_line_end: true } })
+                nodes.push(Node { range, what: What::Closing { at_line_end: true } });
             }
             _ if depth == 0 => nodes.push(Node { range, what: What::Block }),
             _ => {}

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use ratatui::buffer::{Cell, CellDiffOption, CellWidth};
 use ratatui::style::{Color, Modifier};
 
-use crate::tui::wrap::is_hidden;
+use crate::contract::display::is_unsafe;
 
 /// Writes cells into one buffer of bytes, and knows which style and column the terminal has.
 #[derive(Debug, Default)]
@@ -281,9 +281,9 @@ fn index_of(colour: Color) -> Option<u16> {
     })
 }
 
-/// Characters that no cell may hold. The joiner and the variation selectors belong to emoji.
+/// Characters that no cell may hold.
 fn is_foreign(c: char) -> bool {
-    c != '\u{200d}' && is_hidden(c)
+    matches!(c, '\n' | '\t') || is_unsafe(c)
 }
 
 /// Columns a cell's text takes on the screen.

@@ -180,7 +180,50 @@ fn foreign_characters_never_reach_the_terminal() {
         "{bytes:?}"
     );
     let rows = filled(term.out_mut().rows());
-    assert_eq!(rows, ["a<ESC>[2Jb<U+009B>c<U+202E>d", "x   y", "z", "??k"]);
+    assert_eq!(rows, ["a^[[2Jb<U+009B>c<U+202E>d", "x   y", "z", "??k"]);
+}
+
+/// Bytes without the control sequences that this module writes itself.
+fn without_our_own(bytes: &str) -> String {
+    let ours =
+        regex::Regex::new(r"\x1b\[(\?(2026|25)[hl]|[0-9]*[ABGKJ]|[0-9;:]*m)|\r\n|\r").expect("a pattern");
+    ours.replace_all(bytes, "").into_owned()
+}
+
+#[test]
+fn hostile_output_is_only_ever_text() {
+    let samples: &[(&str, &[u8])] = &[
+        ("leave alternate screen", b"\x1b[?1049l"),
+        ("queries whose reply arrives on stdin", b"\x1b[6n\x1b[c\x1b]11;?\x07"),
+        ("kitty graphics", b"\x1b_Gf=100,a=T;AAAA\x1b\\"),
+        ("unterminated OSC", b"\x1b]"),
+        ("8-bit C1 as characters", "\u{9d}52;c;ZXZpbA==\u{9c}".as_bytes()),
+        ("raw C1 byte", b"\x9b2J"),
+        ("colour without reset", b"\x1b[31;1mred without reset"),
+        ("bidi", "a\u{202e}gpj.exe \u{2066}# tsil\u{2069}".as_bytes()),
+        ("clipboard", b"\x1b]52;c;AA==\x07"),
+        ("backspaces and returns", b"rm -rf /\x08\x08\x08\rls"),
+        ("tags and zero width", "x\u{e0041}\u{200b}\u{feff}".as_bytes()),
+    ];
+    for (name, bytes) in samples {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let mut term = terminal(40, 8);
+        // Neither careful callers nor careless ones get it through.
+        term.append(crate::tui::wrap::Wrap::anywhere(40).text(&text, Style::default()));
+        term.append([Line::raw(text.clone())]);
+        term.draw(2, |area, buf| {
+            buf.set_stringn(0, 0, &text, usize::from(area.width), Style::default());
+            buf[(0, 1)].set_symbol(&text);
+            None
+        })
+        .expect("memory");
+        let written = String::from_utf8(term.out_mut().last.clone()).expect("text");
+        let rest = without_our_own(&written);
+        assert!(
+            !rest.chars().any(|c| c.is_control() || crate::contract::display::is_unsafe(c)),
+            "{name}: {rest:?}"
+        );
+    }
 }
 
 #[test]
