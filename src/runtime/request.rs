@@ -151,7 +151,10 @@ pub enum DecideError {
 }
 
 /// Looks at a payload against the schema of its question.
-pub(super) fn check_payload(
+///
+/// # Errors
+/// [`DecideError::Schema`].
+pub fn check_payload(
     suspension: &SuspensionRecord,
     resume: &ToolCallResume,
 ) -> Result<(), DecideError> {
