@@ -53,7 +53,8 @@ pub trait Plugin: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Looks at one of its sections for what a schema cannot say. Called after the schema was satisfied.
+    /// Looks at one of its sections for what a schema cannot say, or says badly. It is asked before the schema is, so
+    /// that its sentence is the one that a person reads; the section may be anything.
     ///
     /// # Errors
     /// A sentence for the person who wrote the section.
