@@ -93,7 +93,7 @@ pub struct PluginRegistrar {
 impl PluginRegistrar {
     /// An empty registrar for one plugin, for tests of `register`.
     pub fn new(plugin: impl Into<String>) -> Self {
-        Self { plugin: plugin.into(), env: ExecutionEnv::default() }
+        Self { plugin: plugin.into(), env: ExecutionEnv::bare() }
     }
 
     pub(super) fn begin(&mut self, plugin: &str) {

@@ -172,6 +172,8 @@ async fn calls_that_are_gated_at_once_get_their_own_intercepts() {
     let gate = part("gate", |r| {
         let hook = Hook(|ctx: &PhaseContext| {
             let mut command = StateCommand::new();
+            // Telling gives way, so that the other calls' phases go on between this commit and its actions.
+            command.emit::<Told>("gated".into())?;
             let call = &ctx.tool.as_ref().unwrap().call.id;
             if call != "free" {
                 command.schedule_action::<ToolInterceptAction>(suspend(call))?;

@@ -273,6 +273,36 @@ async fn what_nobody_handles_is_refused_before_anything_is_committed() {
 }
 
 #[tokio::test]
+async fn a_hook_that_would_be_run_again_is_looked_at_before_the_others_are_committed() {
+    let bad = Hook(|_: &PhaseContext| {
+        let mut command = StateCommand::new();
+        command.update::<Names>(vec!["bad".into()]);
+        command.emit::<Nobody>(())?;
+        Ok(command)
+    });
+    let bench = Bench::new([names_plugin("good"), hooked("bad", Phase::StepStart, bad)]);
+    let unknown = StateError::UnknownEffectHandler { key: "test.nobody".into() };
+    assert_eq!(bench.phase(Phase::StepStart).await, Err(unknown));
+    assert_eq!(bench.revision(), 0);
+}
+
+#[tokio::test]
+async fn what_waited_for_the_phase_comes_before_what_its_hooks_schedule() {
+    let schedule =
+        |mood: &'static str| command_hook(move |c| c.schedule_action::<Moody>(mood.into()).unwrap());
+    let bench = Bench::new([
+        part("moody", |r| r.register_scheduled_action::<Moody, _>(Moody)),
+        hooked("now", Phase::StepEnd, schedule("error")),
+        hooked("early", Phase::RunStart, schedule("panic")),
+    ]);
+    bench.phase(Phase::RunStart).await.unwrap();
+    bench.phase(Phase::StepEnd).await.unwrap();
+    let failed = bench.runtime.store().read::<FailedScheduledActions>().unwrap();
+    let order: Vec<_> = failed.iter().map(|f| f.payload.as_str().unwrap()).collect();
+    assert_eq!(order, ["panic", "error"]);
+}
+
+#[tokio::test]
 async fn a_tools_command_is_one_commit_with_its_actions() {
     let bench = Bench::new([]);
     let mut command = StateCommand::new();

@@ -111,6 +111,7 @@ pub(super) struct Ears(pub(super) Arc<Mutex<Vec<(String, u64)>>>);
 #[async_trait]
 impl TypedEffectHandler<Told> for Ears {
     async fn handle_typed(&self, text: String, snapshot: &Snapshot) -> Result<(), String> {
+        tokio::task::yield_now().await;
         match text.as_str() {
             "deaf" => Err("cannot hear".into()),
             "panic" => panic!("the ears fell off"),

@@ -98,6 +98,7 @@ impl Bench {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "what is compared with is an option")]
 fn code(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
