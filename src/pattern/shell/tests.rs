@@ -167,3 +167,11 @@ mod properties {
         }
     }
 }
+
+/// The grammar loses the `-` here. What it loses must not count as read.
+#[test]
+fn text_that_the_grammar_loses_is_noticed() {
+    let analysis = analyse("git commit -F - <<'EOF'\nfeat: x\nEOF");
+    assert!(analysis.plain().is_err());
+    assert!(analysis.unreadable.is_some());
+}

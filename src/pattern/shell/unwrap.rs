@@ -48,11 +48,11 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["chroot", "faketime", "setarch", "proxychains", "proxychains4", "direnv-exec"], "", &["userspec", "groups"], 1),
     wrapper(&["busybox", "toybox", "torsocks", "rlwrap", "caffeinate", "winpty", "dbus-run-session", "entr", "ts-node-dev"], "", &[], 0),
     wrapper(&["flock"], "wE", &["timeout", "wait", "conflict-exit-code"], 1),
-    wrapper(&["coproc", "!"], "", &[], 0),
 ];
 
 /// Programs that run others in ways too rich to know: every later word may be the inner program.
 const LOOSE: &[(&str, &[&str])] = &[
+    ("coproc", &[]),
     ("npx", &[]),
     ("pnpx", &[]),
     ("bunx", &[]),
@@ -247,6 +247,9 @@ fn shell(words: &[Word]) -> Inner {
     while let Some(word) = words.get(i) {
         let text = word.text.as_str();
         if !word.is_known() {
+            if has_c && !text.starts_with(['-', '+', super::HOLE]) {
+                break; // the text itself; its holes are said when it is read
+            }
             return Inner::Unsure("a shell's options are only known to the shell".into());
         }
         if text == "--" || text == "-" {

@@ -36,6 +36,35 @@ fn read_text(command: &str, inner: bool, out: &mut Analysis) {
         out.cannot_read("the command has a syntax error");
     }
     walker.children(root, out);
+    if let Some(lost) = lost_text(root, &text) {
+        out.cannot_read(format!("`{lost}` is not understood here"));
+    }
+}
+
+/// The first text that no leaf of the tree covers, blanks and continued lines aside: the grammar drops words in a few
+/// places, and a word that nobody saw must not count as read.
+fn lost_text<'t>(root: Node<'_>, text: &'t str) -> Option<&'t str> {
+    let mut cursor = root.walk();
+    let mut at = 0;
+    loop {
+        let node = cursor.node();
+        let is_leaf = node.child_count() == 0 || matches!(node.kind(), "string" | "heredoc_body" | "expansion");
+        if is_leaf {
+            let gap = text.get(at..node.start_byte()).unwrap_or_default();
+            if let Some(lost) = gap.split_whitespace().find(|part| *part != "\\") {
+                return Some(lost);
+            }
+            at = at.max(node.end_byte());
+        }
+        if !is_leaf && cursor.goto_first_child() {
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return text.get(at..).unwrap_or_default().split_whitespace().find(|part| *part != "\\");
+            }
+        }
+    }
 }
 
 /// The tree's source and how deep inside other things the walk is.
