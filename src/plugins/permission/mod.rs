@@ -16,6 +16,8 @@ mod shell;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_more;
 
 pub use check::{CheckContext, check_line};
 pub use evaluate::{AskKind, Decision, Question, Verdict, evaluate, is_file_edit, known_primary};

@@ -1,6 +1,5 @@
 use super::*;
 use serde_json::{Value, json};
-use std::path::Path;
 
 fn rows(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -72,12 +71,6 @@ fn every_hostile_path_row_about_rules() {
 fn shipped_rules_load() {
     let error = RuleSet::read(SHIPPED_RULES, Format::Yaml, Layer::Shipped, "permissions.yaml").err();
     assert!(error.is_none(), "{}", error.unwrap());
-}
-
-fn ask_of(rules: &RuleSet, tool: &str, args: Value, root: &Path, mode: Mode) -> Decision {
-    let question =
-        Question { tool, args: &args, cwd: root, workspace: root, home: Some(Path::new("/home/user")), primary: None };
-    evaluate_in(rules, &question, mode).decision
 }
 
 fn verdict_of(rules: Value, command: &str, home: &Home) -> (String, String) {
