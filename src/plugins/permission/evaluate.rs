@@ -250,7 +250,13 @@ impl Judge<'_> {
         }
         match default {
             Behavior::Allow => self.allow_by_default(),
-            Behavior::Ask => Verdict::new(Decision::Ask(AskKind::Default), "no rule allows it"),
+            Behavior::Ask => {
+                let doubt = match self.subject {
+                    Subject::File { seen, .. } => self.file_doubt(seen, None),
+                    Subject::Shell(_) | Subject::Other => None,
+                };
+                doubt.unwrap_or_else(|| Verdict::new(Decision::Ask(AskKind::Default), "no rule allows it"))
+            }
             Behavior::Deny => Verdict::new(Decision::Deny, "no rule allows it, and the default is deny"),
         }
     }

@@ -236,7 +236,8 @@ fn read(text: &str, format: Format, file: &str) -> Result<RawFile, RulesFileErro
         return Ok(RawFile { default_behavior: None, rules: None });
     }
     // Not strict about booleans on purpose: a bare `no` must be refused as a name, not taken for one.
-    serde_saphyr::from_str::<RawFile>(text).map_err(|error| {
+    let options = serde_saphyr::options! { reject_unsupported_tags: true };
+    serde_saphyr::from_str_with_options::<RawFile>(text, options).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());
         invalid(line, first_line(&error.without_snippet().to_string()))
     })

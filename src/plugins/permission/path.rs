@@ -104,10 +104,13 @@ pub fn normalise(path: &Path) -> PathBuf {
 ///
 /// The second answer is true when a link on the way leads to nothing.
 pub fn resolve(path: &Path) -> (PathBuf, bool) {
-    let mut rest: Vec<OsString> = path.components().rev().map(|c| c.as_os_str().to_owned()).collect();
+    let parts = |path: &Path, of_link: bool| -> Vec<(OsString, bool)> {
+        path.components().rev().map(|c| (c.as_os_str().to_owned(), of_link)).collect()
+    };
+    let mut rest = parts(path, false);
     let mut at = PathBuf::new();
-    let (mut links, mut followed, mut dangling) = (0, false, false);
-    while let Some(next) = rest.pop() {
+    let (mut links, mut dangling) = (0, false);
+    while let Some((next, of_link)) = rest.pop() {
         match Path::new(&next).components().next() {
             Some(Component::ParentDir) => {
                 at.pop();
@@ -127,16 +130,15 @@ pub fn resolve(path: &Path) -> (PathBuf, bool) {
                 if links > MAX_LINKS {
                     return (step, true);
                 }
-                followed = true;
-                rest.extend(target.components().rev().map(|c| c.as_os_str().to_owned()));
+                rest.extend(parts(&target, true));
                 if target.is_absolute() {
                     at = PathBuf::new();
                 }
             }
             Ok(_) => at = step,
             Err(_) => {
-                // Nothing is there. When a link led here, writing would create its target.
-                dangling |= followed;
+                // Nothing is there. When the name is a link's target, writing would create it.
+                dangling |= of_link;
                 at = step;
             }
         }

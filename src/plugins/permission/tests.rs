@@ -233,6 +233,8 @@ fn lines_that_ask_although_a_part_is_allowed() {
         ("command *", "command touch pwn"),
         ("exec *", "exec touch pwn"),
         ("time *", "time touch pwn"),
+        ("time *", "'time' touch pwn"),
+        ("time *", "/usr/bin/time touch pwn"),
         ("watch *", "watch touch pwn"),
         ("python *", "python -c 'import os'"),
         ("python3 *", "python3 -m http.server"),
