@@ -5,7 +5,6 @@
 
 use regex::Regex;
 
-
 /// Why a glob was refused: where (counted in characters) and what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct GlobError {
@@ -91,7 +90,10 @@ pub(super) fn to_regex(glob: &str, reading: Reading) -> Result<String, GlobError
         i += 1;
     }
     if let Some(open) = braces.first() {
-        return Err(GlobError { position: *open, message: "`{` is never closed (write `\\{` for a brace)".into() });
+        return Err(GlobError {
+            position: *open,
+            message: "`{` is never closed (write `\\{` for a brace)".into(),
+        });
     }
     out.push_str(r")\z");
     Ok(out)

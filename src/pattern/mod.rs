@@ -290,7 +290,8 @@ impl Name {
     fn literal(name: &str) -> Name {
         if is_glob(name) {
             let text = escape_glob(name);
-            let regex = Regex::new(&format!(r"\A{}\z", regex::escape(name))).expect("an escaped text is a regex");
+            let regex =
+                Regex::new(&format!(r"\A{}\z", regex::escape(name))).expect("an escaped text is a regex");
             return Name::Glob { text, regex };
         }
         Name::Exact(name.to_owned())

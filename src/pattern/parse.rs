@@ -33,7 +33,9 @@ pub(super) fn parse(text: &str) -> Parsed<Pattern> {
     let args = if parser.eat('(') { parser.args(&name)? } else { Args::Any };
     parser.blanks();
     if parser.at < parser.chars.len() {
-        return Err(parser.error(parser.at, "nothing may follow here (a pattern is `Tool` or `Tool(arguments)`)"));
+        return Err(
+            parser.error(parser.at, "nothing may follow here (a pattern is `Tool` or `Tool(arguments)`)")
+        );
     }
     Ok(Pattern { name, args })
 }
@@ -86,7 +88,8 @@ impl Parser<'_> {
         if !glob::is_glob(&text) {
             return Ok(Name::Exact(text));
         }
-        let regex = glob::compile(&text, Reading::Text).map_err(|e| self.error(start + e.position, e.message))?;
+        let regex =
+            glob::compile(&text, Reading::Text).map_err(|e| self.error(start + e.position, e.message))?;
         Ok(Name::Glob { text, regex })
     }
 
@@ -107,8 +110,7 @@ impl Parser<'_> {
                     if text.is_empty() {
                         return Err(self.error(start, "the regular expression is empty (`*` is any tool)"));
                     }
-                    let regex =
-                        Regex::new(&text).map_err(|e| self.error(from, glob::regex_message(&e)))?;
+                    let regex = Regex::new(&text).map_err(|e| self.error(from, glob::regex_message(&e)))?;
                     return Ok(Name::Regex { text, regex });
                 }
                 _ => {}
@@ -142,12 +144,17 @@ impl Parser<'_> {
         let mut end = self.at;
         self.at += 1;
         // Blanks at the end do not count, unless they are escaped.
-        while end > start && self.chars[end - 1].is_whitespace() && (end < start + 2 || self.chars[end - 2] != '\\') {
+        while end > start
+            && self.chars[end - 1].is_whitespace()
+            && (end < start + 2 || self.chars[end - 2] != '\\')
+        {
             end -= 1;
         }
         let mut text = self.slice(start, end);
         if text.is_empty() {
-            return Err(self.error(open, "the parens are empty (write the name alone, or `(*)`, for any arguments)"));
+            return Err(
+                self.error(open, "the parens are empty (write the name alone, or `(*)`, for any arguments)")
+            );
         }
         if text == "*" || text == "**" {
             return Ok(Args::Any);
@@ -168,7 +175,9 @@ impl Parser<'_> {
                 return Ok(Args::All(all));
             }
             if !self.eat(',') {
-                return Err(self.error(self.at.min(self.chars.len()), "expected `,` or `)` after the condition"));
+                return Err(
+                    self.error(self.at.min(self.chars.len()), "expected `,` or `)` after the condition")
+                );
             }
             self.blanks();
             let at = self.at;

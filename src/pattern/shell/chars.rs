@@ -16,7 +16,9 @@ pub fn suspicious(c: char) -> Option<&'static str> {
     Some(match u32::from(c) {
         0x09 | 0x0A => return None,
         0x00..=0x1F | 0x7F..=0x9F => "a control character",
-        0x202A..=0x202E | 0x2066..=0x2069 | 0x200E | 0x200F | 0x061C => "a character that turns the writing direction",
+        0x202A..=0x202E | 0x2066..=0x2069 | 0x200E | 0x200F | 0x061C => {
+            "a character that turns the writing direction"
+        }
         0x00AD
         | 0x034F
         | 0x115F
@@ -39,7 +41,9 @@ pub fn suspicious(c: char) -> Option<&'static str> {
         0x00A0 | 0x1680 | 0x2000..=0x200A | 0x2028 | 0x2029 | 0x202F | 0x205F | 0x3000 => {
             "a blank that the shell does not take for one"
         }
-        0xFF01..=0xFF5E | 0xFFE0..=0xFFE6 | 0xFE50..=0xFE6B => "a wide or small lookalike of an ASCII character",
+        0xFF01..=0xFF5E | 0xFFE0..=0xFFE6 | 0xFE50..=0xFE6B => {
+            "a wide or small lookalike of an ASCII character"
+        }
         0x037E | 0x01C0 | 0x2044 | 0x2215 | 0x29F8 | 0x2223 | 0x2758 | 0xA789 | 0x2024 | 0x05C3 => {
             "a lookalike of a shell operator"
         }

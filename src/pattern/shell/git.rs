@@ -5,35 +5,164 @@ use super::risk::Risk;
 use super::unwrap::Inner;
 
 /// Global flags that take the next word as their value.
-const VALUED: &[&str] =
-    &["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--super-prefix", "--config-env", "--exec-path", "--attr-source"];
+const VALUED: &[&str] = &[
+    "-C",
+    "-c",
+    "--git-dir",
+    "--work-tree",
+    "--namespace",
+    "--super-prefix",
+    "--config-env",
+    "--exec-path",
+    "--attr-source",
+];
 
 /// Global flags that change neither the repository nor what runs.
 const HARMLESS: &[&str] = &[
-    "--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects", "--no-advice",
-    "--version", "-v", "--no-lazy-fetch", "--glob-pathspecs", "--icase-pathspecs",
+    "--no-pager",
+    "-P",
+    "--no-optional-locks",
+    "--literal-pathspecs",
+    "--no-replace-objects",
+    "--no-advice",
+    "--version",
+    "-v",
+    "--no-lazy-fetch",
+    "--glob-pathspecs",
+    "--icase-pathspecs",
 ];
 
 /// Commands that come with git. Any other word may be an alias, which can run anything.
 const COMMANDS: &[&str] = &[
-    "add", "am", "annotate", "apply", "archive", "bisect", "blame", "branch", "bundle", "cat-file", "check-attr",
-    "check-ignore", "check-mailmap", "check-ref-format", "checkout", "checkout-index", "cherry", "cherry-pick", "clean",
-    "clone", "column", "commit", "commit-graph", "commit-tree", "config", "count-objects", "describe", "diff",
-    "diff-files", "diff-index", "diff-tree", "fetch", "for-each-ref", "format-patch", "fsck", "gc", "grep",
-    "hash-object", "init", "interpret-trailers", "log", "ls-files", "ls-remote", "ls-tree", "mailinfo", "maintenance",
-    "merge", "merge-base", "merge-file", "merge-tree", "mktag", "mktree", "mv", "name-rev", "notes", "pack-objects",
-    "pack-refs", "patch-id", "prune", "pull", "push", "range-diff", "read-tree", "rebase", "reflog", "remote", "repack",
-    "replace", "request-pull", "rerere", "reset", "restore", "rev-list", "rev-parse", "revert", "rm", "shortlog", "show",
-    "show-branch", "show-index", "show-ref", "sparse-checkout", "stash", "status", "stripspace", "submodule", "switch",
-    "symbolic-ref", "tag", "update-index", "update-ref", "var", "verify-commit", "verify-pack", "verify-tag",
-    "version", "whatchanged", "worktree", "write-tree",
+    "add",
+    "am",
+    "annotate",
+    "apply",
+    "archive",
+    "bisect",
+    "blame",
+    "branch",
+    "bundle",
+    "cat-file",
+    "check-attr",
+    "check-ignore",
+    "check-mailmap",
+    "check-ref-format",
+    "checkout",
+    "checkout-index",
+    "cherry",
+    "cherry-pick",
+    "clean",
+    "clone",
+    "column",
+    "commit",
+    "commit-graph",
+    "commit-tree",
+    "config",
+    "count-objects",
+    "describe",
+    "diff",
+    "diff-files",
+    "diff-index",
+    "diff-tree",
+    "fetch",
+    "for-each-ref",
+    "format-patch",
+    "fsck",
+    "gc",
+    "grep",
+    "hash-object",
+    "init",
+    "interpret-trailers",
+    "log",
+    "ls-files",
+    "ls-remote",
+    "ls-tree",
+    "mailinfo",
+    "maintenance",
+    "merge",
+    "merge-base",
+    "merge-file",
+    "merge-tree",
+    "mktag",
+    "mktree",
+    "mv",
+    "name-rev",
+    "notes",
+    "pack-objects",
+    "pack-refs",
+    "patch-id",
+    "prune",
+    "pull",
+    "push",
+    "range-diff",
+    "read-tree",
+    "rebase",
+    "reflog",
+    "remote",
+    "repack",
+    "replace",
+    "request-pull",
+    "rerere",
+    "reset",
+    "restore",
+    "rev-list",
+    "rev-parse",
+    "revert",
+    "rm",
+    "shortlog",
+    "show",
+    "show-branch",
+    "show-index",
+    "show-ref",
+    "sparse-checkout",
+    "stash",
+    "status",
+    "stripspace",
+    "submodule",
+    "switch",
+    "symbolic-ref",
+    "tag",
+    "update-index",
+    "update-ref",
+    "var",
+    "verify-commit",
+    "verify-pack",
+    "verify-tag",
+    "version",
+    "whatchanged",
+    "worktree",
+    "write-tree",
 ];
 
 /// Commands whose work is to run something else, or to open a program of the user's.
 const RUNNERS: &[&str] = &[
-    "filter-branch", "difftool", "mergetool", "hook", "daemon", "instaweb", "web--browse", "help", "credential",
-    "send-email", "shell", "upload-pack", "receive-pack", "upload-archive", "http-backend", "cvsserver", "gui", "citool",
-    "p4", "svn", "remote-ext", "remote-fd", "for-each-repo", "fast-import", "fast-export", "scalar",
+    "filter-branch",
+    "difftool",
+    "mergetool",
+    "hook",
+    "daemon",
+    "instaweb",
+    "web--browse",
+    "help",
+    "credential",
+    "send-email",
+    "shell",
+    "upload-pack",
+    "receive-pack",
+    "upload-archive",
+    "http-backend",
+    "cvsserver",
+    "gui",
+    "citool",
+    "p4",
+    "svn",
+    "remote-ext",
+    "remote-fd",
+    "for-each-repo",
+    "fast-import",
+    "fast-export",
+    "scalar",
 ];
 
 /// Long options of any command that run a program or write a file. Git takes any unambiguous beginning of them.
@@ -96,7 +225,8 @@ pub(super) fn inner(words: &[Word]) -> Vec<Inner> {
                 for (i, word) in words.iter().enumerate().skip(at) {
                     let text = word.text.as_str();
                     if let Some(text) = text.strip_prefix("--exec=").or_else(|| text.strip_prefix("-x")) {
-                        let glued = (!text.is_empty()).then(|| Word { text: text.to_owned(), ..word.clone() });
+                        let glued =
+                            (!text.is_empty()).then(|| Word { text: text.to_owned(), ..word.clone() });
                         found.extend(glued.or_else(|| words.get(i + 1).cloned()).map(Inner::Text));
                     } else if text == "--exec" {
                         found.extend(words.get(i + 1).cloned().map(Inner::Text));
@@ -147,7 +277,11 @@ pub(super) fn risks(words: &[Word]) -> Vec<Risk> {
             risks.push(Risk::runs(at, usize::MAX, "`git config` can name programs to run".into()));
         }
         ("maintenance", "start" | "register") => {
-            risks.push(Risk::runs(at + 1, at + 1, format!("`git maintenance {sub}` changes the user's settings")));
+            risks.push(Risk::runs(
+                at + 1,
+                at + 1,
+                format!("`git maintenance {sub}` changes the user's settings"),
+            ));
         }
         _ => {}
     }
@@ -189,12 +323,30 @@ fn config_only_reads(words: &[Word]) -> bool {
     words.first().is_some_and(|word| {
         matches!(
             word.text.as_str(),
-            "--get" | "--get-all" | "--get-regexp" | "--list" | "-l" | "get" | "list" | "--show-origin" | "--get-urlmatch"
+            "--get"
+                | "--get-all"
+                | "--get-regexp"
+                | "--list"
+                | "-l"
+                | "get"
+                | "list"
+                | "--show-origin"
+                | "--get-urlmatch"
         )
     }) && !words.iter().any(|word| {
         let text = word.text.as_str();
-        ["--add", "--unset", "--replace-all", "--edit", "-e", "--rename-section", "--remove-section", "--file", "-f"]
-            .iter()
-            .any(|flag| text.starts_with(flag))
+        [
+            "--add",
+            "--unset",
+            "--replace-all",
+            "--edit",
+            "-e",
+            "--rename-section",
+            "--remove-section",
+            "--file",
+            "-f",
+        ]
+        .iter()
+        .any(|flag| text.starts_with(flag))
     })
 }

@@ -6,7 +6,13 @@
 
 /// The commands of `command`, each as its words with assignments in front and redirects taken away.
 pub(super) fn read(command: &str) -> Result<Vec<Vec<String>>, String> {
-    let mut lexer = Lexer { chars: command.chars().collect(), at: 0, commands: Vec::new(), words: Vec::new(), pending: None };
+    let mut lexer = Lexer {
+        chars: command.chars().collect(),
+        at: 0,
+        commands: Vec::new(),
+        words: Vec::new(),
+        pending: None,
+    };
     lexer.run()?;
     Ok(lexer.commands)
 }
@@ -22,8 +28,8 @@ struct Lexer {
 
 /// Words that mean something else than a program where a command starts.
 const RESERVED: [&str; 18] = [
-    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "select", "function",
-    "coproc", "time", "[[", "in",
+    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "select",
+    "function", "coproc", "time", "[[", "in",
 ];
 
 impl Lexer {

@@ -46,8 +46,15 @@ struct Flags {
     harmless: &'static [&'static str],
 }
 
-const NONE: Flags =
-    Flags { names: &[], runs_short: "", writes_short: "", valued_short: "", runs: &[], writes: &[], harmless: &[] };
+const NONE: Flags = Flags {
+    names: &[],
+    runs_short: "",
+    writes_short: "",
+    valued_short: "",
+    runs: &[],
+    writes: &[],
+    harmless: &[],
+};
 
 const FLAGS: &[Flags] = &[
     Flags {
@@ -73,7 +80,12 @@ const FLAGS: &[Flags] = &[
         runs_short: "IF",
         valued_short: "fCbTXgHKLNV",
         runs: &[
-            "checkpoint-action", "to-command", "use-compress-program", "info-script", "new-volume-script", "rsh-command",
+            "checkpoint-action",
+            "to-command",
+            "use-compress-program",
+            "info-script",
+            "new-volume-script",
+            "rsh-command",
             "rmt-command",
         ],
         writes_short: "P",
@@ -86,8 +98,22 @@ const FLAGS: &[Flags] = &[
         writes_short: "oODcKJ",
         valued_short: "XHdFuAebxTmrYywzCEQPtUG",
         writes: &[
-            "output", "output-dir", "remote-name", "remote-name-all", "dump-header", "cookie-jar", "trace", "trace-ascii",
-            "libcurl", "config", "stderr", "etag-save", "hsts", "alt-svc", "remote-header-name", "create-file-mode",
+            "output",
+            "output-dir",
+            "remote-name",
+            "remote-name-all",
+            "dump-header",
+            "cookie-jar",
+            "trace",
+            "trace-ascii",
+            "libcurl",
+            "config",
+            "stderr",
+            "etag-save",
+            "hsts",
+            "alt-svc",
+            "remote-header-name",
+            "create-file-mode",
         ],
         harmless: &["trace-time", "trace-ids", "connect-timeout", "compressed", "cookie", "cert", "cacert"],
         ..NONE
@@ -98,7 +124,14 @@ const FLAGS: &[Flags] = &[
         writes_short: "Oaoi",
         valued_short: "UtTwQBPXIDRA",
         runs: &["execute", "use-askpass", "config"],
-        writes: &["output-document", "output-file", "append-output", "input-file", "save-cookies", "warc-file"],
+        writes: &[
+            "output-document",
+            "output-file",
+            "append-output",
+            "input-file",
+            "save-cookies",
+            "warc-file",
+        ],
         ..NONE
     },
     Flags {
@@ -137,7 +170,15 @@ const FLAGS: &[Flags] = &[
         names: &["npm", "pnpm", "yarn", "bun"],
         runs_short: "C",
         runs: &[
-            "prefix", "script-shell", "node-options", "userconfig", "globalconfig", "init-module", "dir", "cwd", "shell",
+            "prefix",
+            "script-shell",
+            "node-options",
+            "userconfig",
+            "globalconfig",
+            "init-module",
+            "dir",
+            "cwd",
+            "shell",
             "eval",
         ],
         ..NONE
@@ -150,12 +191,53 @@ const FLAGS: &[Flags] = &[
         ..NONE
     },
     Flags { names: &["cmake"], runs_short: "PE", valued_short: "DGBSUAT", ..NONE },
-    Flags { names: &["gcc", "g++", "cc", "c++", "clang", "clang++"], runs_short: "B", valued_short: "oIDLlfWmOxgsU", ..NONE },
-    Flags { names: &["nc", "ncat", "netcat"], runs_short: "ec", valued_short: "piswxXoqTm", runs: &["exec", "sh-exec", "lua-exec"], ..NONE },
+    Flags {
+        names: &["gcc", "g++", "cc", "c++", "clang", "clang++"],
+        runs_short: "B",
+        valued_short: "oIDLlfWmOxgsU",
+        ..NONE
+    },
+    Flags {
+        names: &["nc", "ncat", "netcat"],
+        runs_short: "ec",
+        valued_short: "piswxXoqTm",
+        runs: &["exec", "sh-exec", "lua-exec"],
+        ..NONE
+    },
     Flags { names: &["split", "csplit"], runs: &["filter"], ..NONE },
-    Flags { names: &["pytest", "py.test"], runs_short: "pc", runs: &["rootdir", "confcutdir"], valued_short: "kmnrW", ..NONE },
-    Flags { names: &["tcpdump"], runs_short: "z", writes_short: "w", valued_short: "BcCDEFGijMrsTVWy", ..NONE },
-    Flags { names: &["eslint", "prettier", "jest", "vitest", "tsc", "webpack", "vite", "rollup", "mocha"], runs_short: "cr", runs: &["config", "plugin", "parser", "formatter", "resolve-plugins-relative-to", "rulesdir", "require", "import", "loader", "globalSetup", "transform"], harmless: &["format"], ..NONE },
+    Flags {
+        names: &["pytest", "py.test"],
+        runs_short: "pc",
+        runs: &["rootdir", "confcutdir"],
+        valued_short: "kmnrW",
+        ..NONE
+    },
+    Flags {
+        names: &["tcpdump"],
+        runs_short: "z",
+        writes_short: "w",
+        valued_short: "BcCDEFGijMrsTVWy",
+        ..NONE
+    },
+    Flags {
+        names: &["eslint", "prettier", "jest", "vitest", "tsc", "webpack", "vite", "rollup", "mocha"],
+        runs_short: "cr",
+        runs: &[
+            "config",
+            "plugin",
+            "parser",
+            "formatter",
+            "resolve-plugins-relative-to",
+            "rulesdir",
+            "require",
+            "import",
+            "loader",
+            "globalSetup",
+            "transform",
+        ],
+        harmless: &["format"],
+        ..NONE
+    },
     Flags { names: &["jq", "gojq"], valued_short: "Lf", ..NONE },
 ];
 
@@ -184,19 +266,110 @@ const INTERPRETERS: &[(&str, &str, &[&str])] = &[
 
 /// Builtins that change what later commands mean, or read words as code.
 const STATEFUL: &[&str] = &[
-    "eval", "source", ".", "trap", "exec", "alias", "unalias", "enable", "hash", "set", "shopt", "bind", "complete",
-    "compgen", "compopt", "export", "declare", "typeset", "local", "readonly", "unset", "read", "mapfile", "readarray",
-    "let", "getopts", "fc", "history", "ulimit", "caller", "disown", "suspend", "pushd", "popd",
+    "eval",
+    "source",
+    ".",
+    "trap",
+    "exec",
+    "alias",
+    "unalias",
+    "enable",
+    "hash",
+    "set",
+    "shopt",
+    "bind",
+    "complete",
+    "compgen",
+    "compopt",
+    "export",
+    "declare",
+    "typeset",
+    "local",
+    "readonly",
+    "unset",
+    "read",
+    "mapfile",
+    "readarray",
+    "let",
+    "getopts",
+    "fc",
+    "history",
+    "ulimit",
+    "caller",
+    "disown",
+    "suspend",
+    "pushd",
+    "popd",
 ];
 
 /// Programs that run what they are told in their own language, or from an editor or a prompt.
 const PROGRAMMABLE: &[&str] = &[
-    "vim", "vi", "nvim", "view", "vimdiff", "rvim", "gvim", "ex", "ed", "emacs", "emacsclient", "nano", "pico", "joe",
-    "psql", "mysql", "mariadb", "sqlite3", "mongo", "mongosh", "redis-cli", "ftp", "telnet", "socat", "crontab", "at",
-    "batch", "m4", "dc", "gnuplot", "irb", "pry", "ipython", "jshell", "ghci", "tclsh", "wish", "xdg-open", "open", "gio",
-    "start", "mail", "mailx", "mutt", "ranger", "mc", "lesspipe", "ld.so", "ld-linux-x86-64.so.2", "run-parts", "dpkg",
-    "rpm", "snap", "flatpak", "systemctl", "launchctl", "osascript", "dbus-send", "gdbus", "busctl", "ansible",
-    "ansible-playbook", "terraform", "helm", "puppet", "chef-client",
+    "vim",
+    "vi",
+    "nvim",
+    "view",
+    "vimdiff",
+    "rvim",
+    "gvim",
+    "ex",
+    "ed",
+    "emacs",
+    "emacsclient",
+    "nano",
+    "pico",
+    "joe",
+    "psql",
+    "mysql",
+    "mariadb",
+    "sqlite3",
+    "mongo",
+    "mongosh",
+    "redis-cli",
+    "ftp",
+    "telnet",
+    "socat",
+    "crontab",
+    "at",
+    "batch",
+    "m4",
+    "dc",
+    "gnuplot",
+    "irb",
+    "pry",
+    "ipython",
+    "jshell",
+    "ghci",
+    "tclsh",
+    "wish",
+    "xdg-open",
+    "open",
+    "gio",
+    "start",
+    "mail",
+    "mailx",
+    "mutt",
+    "ranger",
+    "mc",
+    "lesspipe",
+    "ld.so",
+    "ld-linux-x86-64.so.2",
+    "run-parts",
+    "dpkg",
+    "rpm",
+    "snap",
+    "flatpak",
+    "systemctl",
+    "launchctl",
+    "osascript",
+    "dbus-send",
+    "gdbus",
+    "busctl",
+    "ansible",
+    "ansible-playbook",
+    "terraform",
+    "helm",
+    "puppet",
+    "chef-client",
 ];
 
 /// The risky words of a command.
@@ -217,7 +390,9 @@ pub fn risks(words: &[Word]) -> Vec<Risk> {
         risks.push(Risk::runs(0, usize::MAX, format!("`{program}` can run other programs")));
     }
     let interpreter = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    if let Some((_, short, long)) = INTERPRETERS.iter().find(|(name, _, _)| *name == interpreter || *name == program) {
+    if let Some((_, short, long)) =
+        INTERPRETERS.iter().find(|(name, _, _)| *name == interpreter || *name == program)
+    {
         interpret(interpreter, short, long, words, &mut risks);
     }
     if let Some(flags) = FLAGS.iter().find(|flags| flags.names.contains(&program)) {
@@ -230,7 +405,9 @@ pub fn risks(words: &[Word]) -> Vec<Risk> {
 fn shell(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
     let script = words.iter().skip(1).position(|word| !word.text.starts_with(['-', '+'])).map(|at| at + 1);
     let options = script.unwrap_or(words.len());
-    let harmless = |text: &str| matches!(text, "--version" | "--help" | "-e" | "-u" | "-x" | "-eu" | "-ex" | "-eux" | "-n");
+    let harmless = |text: &str| {
+        matches!(text, "--version" | "--help" | "-e" | "-u" | "-x" | "-eu" | "-ex" | "-eux" | "-n")
+    };
     if script.is_none() && !words.iter().skip(1).any(|word| word.text == "--version") {
         risks.push(Risk::runs(0, usize::MAX, format!("`{program}` reads commands from elsewhere")));
     }
@@ -337,7 +514,11 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
         "fd" | "fdfind" => {
             for (i, text) in rest() {
                 let short = text.starts_with('-') && !text.starts_with("--") && text.contains(['x', 'X']);
-                if short || text.starts_with("--ex") && !text.starts_with("--exclude") && !text.starts_with("--extension") {
+                if short
+                    || text.starts_with("--ex")
+                        && !text.starts_with("--exclude")
+                        && !text.starts_with("--extension")
+                {
                     risks.push(Risk::runs(i, usize::MAX, format!("`fd {text}`")));
                 }
             }
@@ -353,7 +534,11 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
                 };
                 // A subscript is evaluated even when it is quoted.
                 if names_variable || text.contains("[$(") || text.contains("[`") {
-                    risks.push(Risk::runs(i, usize::MAX, format!("`{program} {text}` evaluates a variable's name")));
+                    risks.push(Risk::runs(
+                        i,
+                        usize::MAX,
+                        format!("`{program} {text}` evaluates a variable's name"),
+                    ));
                 }
             }
         }
@@ -363,8 +548,14 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
             }
         }
         "uniq" | "xxd" => {
-            if rest().filter(|(_, text)| !text.starts_with('-')).count() > 1 || rest().any(|(_, t)| t.starts_with("-r")) {
-                risks.push(Risk::writes(0, usize::MAX, format!("`{program}` with two names writes to the second")));
+            if rest().filter(|(_, text)| !text.starts_with('-')).count() > 1
+                || rest().any(|(_, t)| t.starts_with("-r"))
+            {
+                risks.push(Risk::writes(
+                    0,
+                    usize::MAX,
+                    format!("`{program}` with two names writes to the second"),
+                ));
             }
         }
         "ssh" | "mosh" | "autossh" | "slogin" => {
@@ -394,7 +585,18 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
         "go" => {
             for (i, text) in rest() {
                 let name = text.trim_start_matches('-').split('=').next().unwrap_or_default();
-                if text.starts_with('-') && matches!(name, "exec" | "toolexec" | "vettool" | "overlay" | "C" | "modfile" | "ldflags" | "gccgoflags")
+                if text.starts_with('-')
+                    && matches!(
+                        name,
+                        "exec"
+                            | "toolexec"
+                            | "vettool"
+                            | "overlay"
+                            | "C"
+                            | "modfile"
+                            | "ldflags"
+                            | "gccgoflags"
+                    )
                 {
                     risks.push(Risk::runs(i, i + 1, format!("`go {text}`")));
                 } else if text.starts_with('-') && matches!(name, "o" | "w" | "coverprofile" | "cpuprofile") {
@@ -414,13 +616,19 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
         }
         "gh" | "glab" => {
             let mut sub = rest().filter(|(_, text)| !text.starts_with('-'));
-            if let Some((i, text @ ("alias" | "extension" | "extensions" | "ext" | "config" | "codespace"))) = sub.next() {
+            if let Some((i, text @ ("alias" | "extension" | "extensions" | "ext" | "config" | "codespace"))) =
+                sub.next()
+            {
                 risks.push(Risk::runs(i, i + 1, format!("`{program} {text}` can run other programs")));
             }
         }
         "docker" | "podman" => {
             let sub = rest().find(|(_, text)| !text.starts_with('-'));
-            if let Some((i, text @ ("build" | "buildx" | "cp" | "plugin" | "sandbox" | "stack" | "service" | "start" | "import" | "load" | "context"))) = sub
+            if let Some((
+                i,
+                text @ ("build" | "buildx" | "cp" | "plugin" | "sandbox" | "stack" | "service" | "start"
+                | "import" | "load" | "context"),
+            )) = sub
             {
                 risks.push(Risk::runs(i, i, format!("`{program} {text}`")));
             }
@@ -454,7 +662,9 @@ fn sed(words: &[Word], risks: &mut Vec<Risk>) {
     let mut i = 1;
     while i < words.len() {
         let text = words[i].text.as_str();
-        let script_flag = text == "-e" || text == "--expression" || (text.starts_with("-") && !text.starts_with("--") && text.ends_with('e'));
+        let script_flag = text == "-e"
+            || text == "--expression"
+            || (text.starts_with("-") && !text.starts_with("--") && text.ends_with('e'));
         if let Some(script) = text.strip_prefix("--expression=") {
             scripts.push((i, script.to_owned()));
         } else if script_flag {
@@ -500,7 +710,8 @@ fn sed_script_is_harmless(script: &str) -> bool {
             'p' | 'd' | 'P' | 'D' | 'n' | 'N' | 'g' | 'G' | 'h' | 'H' | 'x' | '=' | 'l' => {}
             'q' | 'Q' => rest = rest.trim_start_matches(|c: char| c.is_ascii_digit()),
             's' | 'y' => {
-                let Some(delimiter) = rest.chars().next().filter(|c| c.is_ascii_punctuation() && *c != '\\') else {
+                let Some(delimiter) = rest.chars().next().filter(|c| c.is_ascii_punctuation() && *c != '\\')
+                else {
                     return false;
                 };
                 rest = &rest[delimiter.len_utf8()..];
@@ -511,7 +722,8 @@ fn sed_script_is_harmless(script: &str) -> bool {
                     }
                     rest = &rest[end + delimiter.len_utf8()..];
                 }
-                rest = rest.trim_start_matches(|c: char| matches!(c, 'g' | 'p' | 'i' | 'I') || c.is_ascii_digit());
+                rest = rest
+                    .trim_start_matches(|c: char| matches!(c, 'g' | 'p' | 'i' | 'I') || c.is_ascii_digit());
             }
             _ => return false,
         }
@@ -571,7 +783,10 @@ fn awk(words: &[Word], risks: &mut Vec<Risk>) {
     }
     let Some(program) = words.get(i) else { return };
     let text = program.text.as_str();
-    if ["system", "|", ">", "getline", "@", "close", "printf(", "fflush"].iter().any(|part| text.contains(part)) {
+    if ["system", "|", ">", "getline", "@", "close", "printf(", "fflush"]
+        .iter()
+        .any(|part| text.contains(part))
+    {
         risks.push(Risk::runs(i, i, "an awk program that may run a program or write a file".into()));
     }
     // `x=value` operands and names are data.
@@ -580,10 +795,57 @@ fn awk(words: &[Word], risks: &mut Vec<Risk>) {
 /// Programs without flags that run or write: an unquoted glob may expand to anything for them.
 pub fn globs_are_harmless(program: &str) -> bool {
     const SAFE: &[&str] = &[
-        "ls", "cat", "tac", "head", "tail", "wc", "stat", "du", "df", "cksum", "md5sum", "sha1sum", "sha224sum", "sha256sum",
-        "sha384sum", "sha512sum", "b2sum", "sum", "grep", "egrep", "fgrep", "diff", "cmp", "comm", "basename", "dirname",
-        "echo", "nl", "cut", "paste", "join", "tr", "od", "hexdump", "strings", "realpath", "readlink", "rev", "fold", "fmt",
-        "expand", "unexpand", "column", "which", "true", "false", "base64", "base32", "zcat", "size", "nm",
+        "ls",
+        "cat",
+        "tac",
+        "head",
+        "tail",
+        "wc",
+        "stat",
+        "du",
+        "df",
+        "cksum",
+        "md5sum",
+        "sha1sum",
+        "sha224sum",
+        "sha256sum",
+        "sha384sum",
+        "sha512sum",
+        "b2sum",
+        "sum",
+        "grep",
+        "egrep",
+        "fgrep",
+        "diff",
+        "cmp",
+        "comm",
+        "basename",
+        "dirname",
+        "echo",
+        "nl",
+        "cut",
+        "paste",
+        "join",
+        "tr",
+        "od",
+        "hexdump",
+        "strings",
+        "realpath",
+        "readlink",
+        "rev",
+        "fold",
+        "fmt",
+        "expand",
+        "unexpand",
+        "column",
+        "which",
+        "true",
+        "false",
+        "base64",
+        "base32",
+        "zcat",
+        "size",
+        "nm",
     ];
     SAFE.contains(&program)
 }
@@ -591,9 +853,9 @@ pub fn globs_are_harmless(program: &str) -> bool {
 /// Programs that do not write the files they are given.
 pub fn only_reads(program: &str) -> bool {
     const READERS: &[&str] = &[
-        "rg", "git", "sed", "awk", "gawk", "mawk", "jq", "file", "find", "fd", "fdfind", "tree", "sort", "uniq", "less", "more",
-        "bat", "pwd", "printf", "test", "[", "date", "ps", "id", "whoami", "uname", "env", "printenv", "type", "seq", "exa",
-        "eza", "lsd", "xxd", "tokei", "cloc", "scc",
+        "rg", "git", "sed", "awk", "gawk", "mawk", "jq", "file", "find", "fd", "fdfind", "tree", "sort",
+        "uniq", "less", "more", "bat", "pwd", "printf", "test", "[", "date", "ps", "id", "whoami", "uname",
+        "env", "printenv", "type", "seq", "exa", "eza", "lsd", "xxd", "tokei", "cloc", "scc",
     ];
     globs_are_harmless(program) || READERS.contains(&program)
 }

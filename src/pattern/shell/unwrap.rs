@@ -27,14 +27,36 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper(&["env"], "uCSa", &["unset", "chdir", "split-string", "argv0"], 0),
     wrapper(&["timeout", "gtimeout"], "ks", &["kill-after", "signal"], 1),
     wrapper(&["nice"], "n", &["adjustment"], 0),
-    wrapper(&["nohup", "setsid", "command", "builtin", "unbuffer", "fakeroot", "catchsegv", "linux32", "linux64"], "", &[], 0),
+    wrapper(
+        &["nohup", "setsid", "command", "builtin", "unbuffer", "fakeroot", "catchsegv", "linux32", "linux64"],
+        "",
+        &[],
+        0,
+    ),
     wrapper(&["exec"], "a", &[], 0),
     wrapper(&["stdbuf"], "ioe", &["input", "output", "error"], 0),
     wrapper(&["ionice"], "cnpPu", &["class", "classdata"], 0),
     wrapper(&["chrt"], "TPD", &["sched-runtime", "sched-period", "sched-deadline"], 1),
     wrapper(&["taskset"], "", &[], 1),
     wrapper(&["time", "gtime"], "fo", &["format", "output"], 0),
-    wrapper(&["sudo"], "ugCDRTUhprt", &["user", "group", "chdir", "chroot", "host", "prompt", "role", "type", "other-user", "close-from", "command-timeout"], 0),
+    wrapper(
+        &["sudo"],
+        "ugCDRTUhprt",
+        &[
+            "user",
+            "group",
+            "chdir",
+            "chroot",
+            "host",
+            "prompt",
+            "role",
+            "type",
+            "other-user",
+            "close-from",
+            "command-timeout",
+        ],
+        0,
+    ),
     wrapper(&["doas"], "uC", &[], 0),
     wrapper(&["pkexec", "runuser", "sg"], "u", &["user"], 0),
     wrapper(
@@ -45,8 +67,28 @@ const WRAPPERS: &[Wrapper] = &[
     ),
     wrapper(&["watch"], "nq", &["interval", "equexit"], 0),
     wrapper(&["strace", "ltrace"], "eopsuPaIObXE", &["trace", "output", "attach", "string-limit"], 0),
-    wrapper(&["chroot", "faketime", "setarch", "proxychains", "proxychains4", "direnv-exec"], "", &["userspec", "groups"], 1),
-    wrapper(&["busybox", "toybox", "torsocks", "rlwrap", "caffeinate", "winpty", "dbus-run-session", "entr", "ts-node-dev"], "", &[], 0),
+    wrapper(
+        &["chroot", "faketime", "setarch", "proxychains", "proxychains4", "direnv-exec"],
+        "",
+        &["userspec", "groups"],
+        1,
+    ),
+    wrapper(
+        &[
+            "busybox",
+            "toybox",
+            "torsocks",
+            "rlwrap",
+            "caffeinate",
+            "winpty",
+            "dbus-run-session",
+            "entr",
+            "ts-node-dev",
+        ],
+        "",
+        &[],
+        0,
+    ),
     wrapper(&["flock"], "wE", &["timeout", "wait", "conflict-exit-code"], 1),
 ];
 
@@ -108,8 +150,21 @@ const LOOSE: &[(&str, &[&str])] = &[
 ];
 
 /// Programs that read a shell language.
-pub(super) const SHELLS: &[&str] =
-    &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish", "csh", "tcsh", "pwsh", "powershell"];
+pub(super) const SHELLS: &[&str] = &[
+    "sh",
+    "bash",
+    "dash",
+    "zsh",
+    "ksh",
+    "mksh",
+    "ash",
+    "rbash",
+    "fish",
+    "csh",
+    "tcsh",
+    "pwsh",
+    "powershell",
+];
 
 /// What stands inside a command.
 #[derive(Debug, PartialEq)]
@@ -306,7 +361,9 @@ fn find(words: &[Word]) -> Vec<Inner> {
         }
         if matches!(words[i].text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
             let start = i + 1;
-            let end = (start..words.len()).find(|&k| matches!(words[k].text.as_str(), ";" | "+")).unwrap_or(words.len());
+            let end = (start..words.len())
+                .find(|&k| matches!(words[k].text.as_str(), ";" | "+"))
+                .unwrap_or(words.len());
             found.extend(with_blanks(&words[start..end], &["{}"], false));
             i = end;
         }
@@ -390,11 +447,18 @@ fn after_c(words: &[Word]) -> Vec<Inner> {
 fn tar(words: &[Word]) -> Vec<Inner> {
     let mut found = Vec::new();
     for (i, word) in words.iter().enumerate().skip(1) {
-        for flag in ["--to-command", "--use-compress-program", "--info-script", "--new-volume-script", "--rsh-command"] {
+        for flag in [
+            "--to-command",
+            "--use-compress-program",
+            "--info-script",
+            "--new-volume-script",
+            "--rsh-command",
+        ] {
             if let Some(text) = word.text.strip_prefix(flag) {
-                let text = text.strip_prefix('=').map_or_else(|| words.get(i + 1).cloned(), |text| {
-                    Some(Word { text: text.to_owned(), ..word.clone() })
-                });
+                let text = text.strip_prefix('=').map_or_else(
+                    || words.get(i + 1).cloned(),
+                    |text| Some(Word { text: text.to_owned(), ..word.clone() }),
+                );
                 found.extend(text.map(Inner::Text));
             }
         }
@@ -426,10 +490,13 @@ fn wrapped(wrapper: &Wrapper, program: &str, words: &[Word]) -> Vec<Inner> {
             break;
         }
         if let Some(long) = text.strip_prefix("--") {
-            let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+            let (name, value) =
+                long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
             if program == "env" && name == "split-string" {
                 let text = value.map(Word::literal).or_else(|| words.get(i + 1).cloned());
-                found.extend(text.map(|first| Inner::Text(join_first(first, words.get(i + 2..).unwrap_or_default()))));
+                found.extend(
+                    text.map(|first| Inner::Text(join_first(first, words.get(i + 2..).unwrap_or_default()))),
+                );
             }
             if value.is_none() && wrapper.long.contains(&name) {
                 i += 1;
@@ -533,7 +600,8 @@ pub(super) fn inner_start(words: &[Word]) -> Option<usize> {
     let is_wrapper = WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&program));
     let is_loose = LOOSE.iter().any(|(name, subcommands)| {
         *name == program
-            && (subcommands.is_empty() || words.iter().skip(1).any(|w| subcommands.contains(&w.text.as_str())))
+            && (subcommands.is_empty()
+                || words.iter().skip(1).any(|w| subcommands.contains(&w.text.as_str())))
     });
     if !is_wrapper && !is_loose {
         return None;

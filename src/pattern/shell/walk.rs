@@ -170,15 +170,45 @@ impl<'a> Walker<'a> {
                 self.scan(node, out);
             }
             // Constructs and expressions that are understood, but not allowed by themselves.
-            "if_statement" | "elif_clause" | "else_clause" | "while_statement" | "for_statement"
-            | "c_style_for_statement" | "case_statement" | "case_item" | "do_group" | "command_substitution"
-            | "process_substitution" | "arithmetic_expansion" | "expansion" | "simple_expansion" | "subscript"
-            | "array" | "binary_expression" | "unary_expression" | "postfix_expression" | "ternary_expression"
-            | "parenthesized_expression" | "brace_expression" => self.scan(node, out),
-            "string" | "concatenation" | "translated_string" | "heredoc_body" => self.scan_children(node, out),
-            "word" | "number" | "raw_string" | "ansi_c_string" | "string_content" | "variable_name"
-            | "special_variable_name" | "test_operator" | "regex" | "extglob_pattern" | "file_descriptor"
-            | "heredoc_start" | "heredoc_content" | "heredoc_end" => {
+            "if_statement"
+            | "elif_clause"
+            | "else_clause"
+            | "while_statement"
+            | "for_statement"
+            | "c_style_for_statement"
+            | "case_statement"
+            | "case_item"
+            | "do_group"
+            | "command_substitution"
+            | "process_substitution"
+            | "arithmetic_expansion"
+            | "expansion"
+            | "simple_expansion"
+            | "subscript"
+            | "array"
+            | "binary_expression"
+            | "unary_expression"
+            | "postfix_expression"
+            | "ternary_expression"
+            | "parenthesized_expression"
+            | "brace_expression" => self.scan(node, out),
+            "string" | "concatenation" | "translated_string" | "heredoc_body" => {
+                self.scan_children(node, out)
+            }
+            "word"
+            | "number"
+            | "raw_string"
+            | "ansi_c_string"
+            | "string_content"
+            | "variable_name"
+            | "special_variable_name"
+            | "test_operator"
+            | "regex"
+            | "extglob_pattern"
+            | "file_descriptor"
+            | "heredoc_start"
+            | "heredoc_content"
+            | "heredoc_end" => {
                 if self.inner == 0 {
                     out.cannot_read("the command has a stray word");
                 }
@@ -205,7 +235,11 @@ impl<'a> Walker<'a> {
     }
 
     fn simple(&self, node: Node<'_>) -> Simple {
-        Simple { source: self.text(node).trim_end().to_owned(), is_inner: self.inner > 0, ..Simple::default() }
+        Simple {
+            source: self.text(node).trim_end().to_owned(),
+            is_inner: self.inner > 0,
+            ..Simple::default()
+        }
     }
 
     fn command(&mut self, node: Node<'_>, out: &mut Analysis) {
@@ -394,9 +428,19 @@ impl<'a> Walker<'a> {
                     simple_shape = false;
                     self.redirect(child, None, out);
                 }
-                "word" | "string" | "raw_string" | "concatenation" | "number" | "simple_expansion" | "expansion"
-                | "ansi_c_string" | "command_substitution" | "translated_string" | "process_substitution"
-                | "arithmetic_expansion" | "brace_expression" => {
+                "word"
+                | "string"
+                | "raw_string"
+                | "concatenation"
+                | "number"
+                | "simple_expansion"
+                | "expansion"
+                | "ansi_c_string"
+                | "command_substitution"
+                | "translated_string"
+                | "process_substitution"
+                | "arithmetic_expansion"
+                | "brace_expression" => {
                     simple_shape = false;
                     let word = self.word(child, out);
                     words.push(word);
@@ -418,9 +462,8 @@ impl<'a> Walker<'a> {
             }
         }
         let bare = unquoted_delimiter(start);
-        let is_plain = |word: &str| {
-            !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        };
+        let is_plain =
+            |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let closed = bare.is_some_and(|(word, _)| is_plain(word) && word == end);
         let literal = match bare {
             Some((_, true)) => true,

@@ -85,7 +85,11 @@ impl Builder {
             }
         }
         // Extended globs, and `(` that slipped into a word.
-        if self.chars.iter().any(|(c, quoted)| !quoted && matches!(c, '(' | ')' | '<' | '>' | ';' | '&' | '|')) {
+        if self
+            .chars
+            .iter()
+            .any(|(c, quoted)| !quoted && matches!(c, '(' | ')' | '<' | '>' | ';' | '&' | '|'))
+        {
             word.is_odd = true;
         }
         word
@@ -103,7 +107,12 @@ impl Walker<'_> {
     fn piece(&mut self, node: Node<'_>, builder: &mut Builder, out: &mut Analysis) {
         let text = self.text(node);
         match node.kind() {
-            "word" | "number" | "variable_name" | "special_variable_name" | "file_descriptor" | "test_operator" => {
+            "word"
+            | "number"
+            | "variable_name"
+            | "special_variable_name"
+            | "file_descriptor"
+            | "test_operator" => {
                 if node.named_child_count() > 0 {
                     builder.hole();
                     self.scan_children(node, out);
@@ -143,8 +152,14 @@ impl Walker<'_> {
                 builder.hole();
                 builder.unquoted(text);
             }
-            "simple_expansion" | "expansion" | "command_substitution" | "process_substitution"
-            | "arithmetic_expansion" | "brace_expression" | "array" | "subscript" => {
+            "simple_expansion"
+            | "expansion"
+            | "command_substitution"
+            | "process_substitution"
+            | "arithmetic_expansion"
+            | "brace_expression"
+            | "array"
+            | "subscript" => {
                 builder.hole();
                 self.scan(node, out);
             }
