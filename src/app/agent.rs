@@ -1,6 +1,5 @@
 //! The parts put together: store, tools, plugins, model, runtime.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
@@ -54,8 +53,10 @@ impl App {
         let permission = permission_state(&foundation, rules, mode);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let runtime = runtime(&foundation, &store, &permission, &skills, &instructions, &selection, &clock)?;
+        let catalog = runtime.catalog();
+        permission.set_tools(catalog.tools.keys().cloned().collect());
         let mut warnings = std::mem::take(&mut foundation.warnings);
-        warnings.extend(skills.warnings.iter().map(ToString::to_string));
+        warnings.extend(skills.issues.iter().map(ToString::to_string));
         let app = Self {
             foundation,
             store,
@@ -199,28 +200,26 @@ fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
     let stop = &foundation.loaded.settings.stop;
     let mut conditions = Vec::new();
     if let Some(max_total) = stop.max_tokens_total {
-        conditions.push(StopConditionSpec::TokenBudget { max_total });
+        conditions.push(StopConditionSpec::TokenBudget { max_total: usize::try_from(max_total).unwrap_or(usize::MAX) });
     }
     if let Some(timeout) = stop.timeout {
         conditions.push(StopConditionSpec::Timeout { seconds: timeout.as_secs() });
     }
     if let Some(max) = stop.consecutive_errors {
-        conditions.push(StopConditionSpec::ConsecutiveErrors { max });
+        conditions.push(StopConditionSpec::ConsecutiveErrors { max: usize::try_from(max).unwrap_or(usize::MAX) });
     }
     conditions
 }
 
 fn tool_env(foundation: &Foundation) -> ToolEnv {
     let settings = &foundation.loaded.settings;
-    let variables: BTreeMap<String, String> =
-        foundation.env.vars().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let secret_variables =
         settings.providers.values().filter_map(|provider| provider.api_key_env.clone()).collect();
     let mut env = ToolEnv::new(foundation.workspace.clone(), foundation.paths.output_dir());
     env.exec.supervisor = std::env::current_exe().ok();
     env.exec.default_timeout = settings.bash.timeout;
     env.exec.max_output = settings.bash.max_output;
-    env.variables = variables.into_iter().collect();
+    env.variables = foundation.env.vars().map(|(name, value)| (name.into(), value.into())).collect();
     env.secret_variables = secret_variables;
     env
 }
@@ -251,17 +250,26 @@ struct Scripts {
 #[async_trait]
 impl ScriptRunner for Scripts {
     async fn run(&self, request: ScriptRequest, cancel: &CancellationToken) -> Result<ScriptOutput, String> {
+        let mut variables = tools::exec::child_env(&self.env.variables, &self.env.secret_variables);
+        variables.extend(request.env.into_iter().map(|(name, value)| (name.into(), value.into())));
         let exec = tools::exec::ExecRequest {
             program: request.program.into(),
             args: request.args.into_iter().map(Into::into).collect(),
             cwd: request.cwd,
-            env: tools::exec::child_env(&self.env.variables, &self.env.secret_variables, &request.env),
+            env: variables,
             timeout: request.timeout,
             max_output: request.max_output,
-            ..tools::exec::ExecRequest::default()
+            output_dir: None,
         };
         let result =
             tools::exec::run(&self.env.exec, exec, |_| {}, cancel).await.map_err(|e| e.to_string())?;
-        Ok(ScriptOutput { output: result.text(), exit_code: result.exit_code, ended: result.ended() })
+        let ended = if result.timed_out {
+            Some(format!("killed after {} s", result.duration.as_secs()))
+        } else if result.cancelled {
+            Some("cancelled".to_owned())
+        } else {
+            result.signal.map(|signal| format!("signal {}", tools::exec::signal_name(signal)))
+        };
+        Ok(ScriptOutput { output: result.output, exit_code: result.exit_code, ended })
     }
 }

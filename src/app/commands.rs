@@ -21,7 +21,7 @@ use crate::contract::record::{
 };
 use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
 use crate::plugins::permission::{CheckContext, Layer, RuleSet, check_line};
-use crate::plugins::skills::{check_dir, check_discovery, list_rows};
+use crate::plugins::skills::{SkillRow, check_dir, check_discovery, list_rows};
 use crate::runtime::check_payload;
 use crate::store::{Store, SuspensionFilter, SuspensionLookup, ThreadLookup};
 
@@ -63,7 +63,7 @@ pub(super) fn read_optional(path: &Path) -> Option<(std::path::PathBuf, String)>
 /// The thread whose id begins so.
 pub(super) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRecord, Failure> {
     match store.find_thread(id).await.map_err(Failure::failed)? {
-        ThreadLookup::One(thread) => Ok(*thread),
+        ThreadLookup::One(thread) => Ok(thread),
         ThreadLookup::None => {
             Err(Failure::usage(format!("there is no thread `{id}`; `aye threads list` shows them")))
         }
@@ -133,7 +133,7 @@ async fn threads(command: ThreadsCommand, foundation: &Foundation) -> Result<u8,
             for thread in found {
                 let own = own.clone();
                 store
-                    .delete_thread(&thread.id, move |other| crate::runtime::is_alive(&own, other))
+                    .delete_thread(&thread.id, &own.clone(), move |other| crate::runtime::is_alive(&own, other))
                     .await
                     .map_err(Failure::failed)?;
                 say(&format!("deleted {}", thread.id));
@@ -283,9 +283,19 @@ fn skills(command: SkillsCommand, foundation: &Foundation) -> Result<u8, Failure
             if json {
                 put_json(&json!(rows))?;
             } else {
-                put(&rows.iter().map(|row| format!("{row}\n")).collect::<String>())?;
-                for warning in &found.warnings {
-                    say(&warning.to_string());
+                let line = |row: &SkillRow| {
+                    let hidden = row.hidden_by.as_ref().map(|by| format!("  (hidden by {by})"));
+                    let unseen = match row.invisible_characters {
+                        0 => String::new(),
+                        n => format!("  ({n} invisible characters)"),
+                    };
+                    let (name, scope) = (visible_line(&row.name), row.scope);
+                    let hidden = hidden.unwrap_or_default();
+                    format!("{name:<24} {scope:<8} {}{unseen}{hidden}\n", row.description)
+                };
+                put(&rows.iter().map(line).collect::<String>())?;
+                for issue in &found.issues {
+                    say(&issue.to_string());
                 }
             }
             Ok(0)

@@ -233,7 +233,7 @@ impl Host for TerminalHost {
     fn skills(&self) -> Vec<SkillRow> {
         list_rows(&self.app.skills)
             .into_iter()
-            .map(|row| SkillRow { name: row.name, description: row.description, origin: row.scope })
+            .map(|row| SkillRow { name: row.name, description: row.description, origin: row.scope.to_string() })
             .collect()
     }
 

@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use crate::cli::{Cli, Command, completion, man, version_only};
+use crate::cli::{Cli, Command, completion, man_page, version_only};
 use crate::config::Env;
 use foundation::Foundation;
 
@@ -77,7 +77,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             return exit_of(put(&String::from_utf8_lossy(&completion(*shell))));
         }
         Some(Command::Man) => {
-            return match man() {
+            return match man_page() {
                 Ok(page) => exit_of(put(&String::from_utf8_lossy(&page))),
                 Err(error) => exit_of(Err(Failure::failed(error))),
             };

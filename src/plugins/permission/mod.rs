@@ -11,6 +11,7 @@ mod file;
 mod grant;
 mod mode;
 mod path;
+mod plugin;
 mod rules;
 mod shell;
 
@@ -24,4 +25,5 @@ pub use evaluate::{AskKind, Decision, Question, Verdict, evaluate, is_file_edit,
 pub use file::{Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError, SHIPPED_RULES, shipped_rules};
 pub use grant::{GrantProposal, propose_grants};
 pub use mode::{Mode, evaluate_in};
+pub use plugin::{PERMISSION_PLUGIN, PermissionPlugin, PermissionState, RunAllows};
 pub use rules::{Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
