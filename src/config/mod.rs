@@ -18,8 +18,8 @@ pub use layers::{
     ConfigError, ENV_KEYS, Flags, Loaded, Provenance, ProvenanceRow, Sources, load, project_config_files,
 };
 pub use models::{
-    DEMO, ModelRow, ProbeCandidate, ProbeHit, ResolvedProvider, SelectError, Selection, list_models, needs_probe,
-    normalise_base_url, probe_candidates, resolve_providers, select_model,
+    DEMO, ModelRow, ProbeCandidate, ProbeHit, ResolvedProvider, SelectError, Selection, list_models,
+    needs_probe, normalise_base_url, probe_candidates, resolve_providers, select_model,
 };
 pub use paths::{Paths, PathsError, PrivateFileError, create_private_dir, write_private};
 pub use providers::{BuiltInProvider, KNOWN_MODELS, KnownModel, PROVIDERS};

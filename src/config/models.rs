@@ -317,7 +317,7 @@ pub fn select_model(
     match settings.model.as_deref() {
         Some(DEMO) => Ok(demo(format!("asked for by {}", chooser.origin))),
         Some(name) => chooser.named(name),
-        None => chooser.unnamed(),
+        None => Ok(chooser.unnamed()),
     }
 }
 
@@ -456,7 +456,7 @@ impl Chooser<'_> {
     }
 
     /// Nobody asked for a model.
-    fn unnamed(&self) -> Result<Selection, SelectError> {
+    fn unnamed(&self) -> Selection {
         for provider in
             resolve_providers(self.settings, self.env).iter().filter(|provider| provider.is_set_up())
         {
@@ -466,20 +466,20 @@ impl Chooser<'_> {
                     Some(key_env) if provider.has_key => format!("{key_env} is set"),
                     _ => format!("the address of {} is set", provider.name),
                 };
-                return Ok(self.selection(&model, provider, &model, why));
+                return self.selection(&model, provider, &model, why);
             }
         }
         for hit in self.hits {
             if let Some(model) = hit.models.first() {
-                return Ok(self.at_hit(
+                return self.at_hit(
                     model,
                     hit,
                     model,
                     format!("{} answers on this machine", hit.candidate.base_url),
-                ));
+                );
             }
         }
-        Ok(demo("no key is set and no local server answers".to_owned()))
+        demo("no key is set and no local server answers".to_owned())
     }
 
     /// The model of a provider that is chosen for its key alone.

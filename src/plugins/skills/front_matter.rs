@@ -1,6 +1,6 @@
 //! Reads `SKILL.md`: the front matter with its rules, and the instructions below it.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -321,10 +321,8 @@ fn read_yaml(yaml: &str) -> Result<Raw, serde_saphyr::Error> {
 
 /// The first control character but newline and tab, with its line from 1.
 fn control_character(text: &str) -> Option<(usize, char)> {
-    let lines = text.split('\n').enumerate();
-    lines
-        .filter_map(|(i, line)| line.chars().find(|c| c.is_control() && *c != '\t').map(|c| (i + 1, c)))
-        .next()
+    let mut lines = text.split('\n').enumerate();
+    lines.find_map(|(i, line)| line.chars().find(|c| c.is_control() && *c != '\t').map(|c| (i + 1, c)))
 }
 
 /// Puts top-level plain scalars that hold `: ` or ` #` or end in `:` into quotes. Gives the first line changed, from 1.
@@ -340,18 +338,13 @@ fn quote_plain_scalars(yaml: &str) -> Option<(String, usize)> {
                 !value.starts_with(['"', '\'', '|', '>', '[', '{', '&', '*', '!', '#', '%', '@', '`']);
             is_key && is_plain && (value.contains(": ") || value.ends_with(':'))
         });
-        match plain {
-            Some((key, value)) => {
-                changed.get_or_insert(i + 1);
-                out.push_str(&format!(
-                    "{key}: \"{}\"\n",
-                    value.trim().replace('\\', "\\\\").replace('"', "\\\"")
-                ));
-            }
-            None => {
-                out.push_str(line);
-                out.push('\n');
-            }
+        if let Some((key, value)) = plain {
+            changed.get_or_insert(i + 1);
+            let quoted = value.trim().replace('\\', "\\\\").replace('"', "\\\"");
+            let _ = writeln!(out, "{key}: \"{quoted}\"");
+        } else {
+            out.push_str(line);
+            out.push('\n');
         }
     }
     changed.map(|line| (out, line))
