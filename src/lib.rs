@@ -1,5 +1,6 @@
 #![doc = include_str!("ARCHITECTURE.md")]
 
+pub mod cli;
 pub mod config;
 pub mod contract;
 pub mod headless;
@@ -13,4 +14,3 @@ pub mod state;
 pub mod store;
 pub mod tools;
 pub mod tui;
-pub mod cli;

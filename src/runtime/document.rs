@@ -72,7 +72,11 @@ impl RunDocument {
 
     /// The results as the tool messages they will be, in call order: what a front end shows of an open step.
     pub fn tool_messages(&self) -> Vec<Message> {
-        self.calls.iter().filter_map(|call| self.results.iter().find(|r| r.call.as_str() == call.id)).map(tool_message).collect()
+        self.calls
+            .iter()
+            .filter_map(|call| self.results.iter().find(|r| r.call.as_str() == call.id))
+            .map(tool_message)
+            .collect()
     }
 }
 

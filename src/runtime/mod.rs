@@ -148,7 +148,8 @@ impl AgentRuntime {
         let mut parent_run_id = request.parent_run_id.clone();
         if let Some(old) = self.unfinished(&request.thread_id).await? {
             parent_run_id = Some(old.id.clone());
-            let agent = self.resolve(&old.agent_id, Some(&old.model)).or_else(|_| self.resolve(&agent_id, None))?;
+            let agent =
+                self.resolve(&old.agent_id, Some(&old.model)).or_else(|_| self.resolve(&agent_id, None))?;
             let mut driver = self.load(old, agent, slot, fence, &sink, UnknownPolicy::Report).await?;
             let directives = driver.apply(Fact::CancelRequested { superseded: true })?;
             driver.drive(directives).await?;
@@ -221,14 +222,22 @@ impl AgentRuntime {
         };
         let shared = &self.inner.shared;
         let run_id = record.id.clone();
-        let agent = self.resolve(&record.agent_id, Some(&record.model)).or_else(|_| self.resolve(&record.agent_id, None))?;
+        let agent = self
+            .resolve(&record.agent_id, Some(&record.model))
+            .or_else(|_| self.resolve(&record.agent_id, None))?;
         let mut driver = self.load(record, agent, slot, fence, &sink, unknown).await?;
         let mut directives = driver.recover(unknown).await?;
         let expired = shared.store.expire_due(shared.clock.now_ms()).await?;
         for suspension in expired.into_iter().filter(|s| s.run_id == run_id) {
-            directives.extend(driver.try_apply(Fact::Expired { call: suspension.call_id, suspension: suspension.id }));
+            directives.extend(
+                driver.try_apply(Fact::Expired { call: suspension.call_id, suspension: suspension.id }),
+            );
         }
-        let filter = SuspensionFilter { run: Some(run_id), status: Some(SuspensionStatus::Decided), ..SuspensionFilter::default() };
+        let filter = SuspensionFilter {
+            run: Some(run_id),
+            status: Some(SuspensionStatus::Decided),
+            ..SuspensionFilter::default()
+        };
         for suspension in shared.store.suspensions(filter).await? {
             if let Some(decision) = suspension.decision {
                 let fact = Fact::Decided { call: suspension.call_id, suspension: suspension.id, decision };
@@ -278,7 +287,8 @@ impl AgentRuntime {
 
     async fn ensure_thread(&self, request: &RunRequest) -> Result<(), RuntimeError> {
         let shared = &self.inner.shared;
-        let title = request.messages.iter().map(|m| title_of(&m.text())).find(|t| !t.is_empty()).unwrap_or_default();
+        let title =
+            request.messages.iter().map(|m| title_of(&m.text())).find(|t| !t.is_empty()).unwrap_or_default();
         match shared.store.thread(&request.thread_id).await? {
             Some(thread) if thread.title.is_empty() && !title.is_empty() => {
                 shared.store.set_title(&request.thread_id, &title).await?;
@@ -302,14 +312,16 @@ impl AgentRuntime {
     async fn acquire(&self, thread_id: &ThreadId) -> Result<Fence, RuntimeError> {
         let shared = &self.inner.shared;
         let own = shared.owner.clone();
-        shared.store.acquire(thread_id, &shared.owner, move |other| recover::is_alive(&own, other)).await.map_err(
-            |e| match e {
-                AcquireError::Busy(owner) => {
+        shared
+            .store
+            .acquire(thread_id, &shared.owner, move |other| recover::is_alive(&own, other))
+            .await
+            .map_err(|e| match e {
+                AcquireError::Busy { owner } => {
                     RuntimeError::ThreadAlreadyRunning { thread_id: thread_id.clone(), pid: owner.pid }
                 }
                 AcquireError::Store(e) => e.into(),
-            },
-        )
+            })
     }
 
     async fn release(&self, fence: &Fence) {
@@ -347,8 +359,7 @@ impl AgentRuntime {
         let outcome =
             shared.store.decide(id, decision, shared.clock.now_ms()).await.map_err(DecideError::Store)?;
         if let DecideOutcome::Accepted(record) = &outcome {
-            let delivery =
-                Delivery { call: record.call_id.clone(), suspension: record.id.clone(), resume };
+            let delivery = Delivery { call: record.call_id.clone(), suspension: record.id.clone(), resume };
             self.inner.live.deliver(&record.thread_id, delivery);
         }
         Ok(outcome)
@@ -386,7 +397,9 @@ impl AgentRuntime {
         sink: Arc<dyn EventSink>,
     ) -> Result<bool, RuntimeError> {
         let Some(record) = self.unfinished(thread_id).await? else { return Ok(false) };
-        let agent = self.resolve(&record.agent_id, Some(&record.model)).or_else(|_| self.resolve(&record.agent_id, None))?;
+        let agent = self
+            .resolve(&record.agent_id, Some(&record.model))
+            .or_else(|_| self.resolve(&record.agent_id, None))?;
         let mut driver = self.load(record, agent, slot, fence, &sink, UnknownPolicy::Report).await?;
         let directives = driver.apply(Fact::CancelRequested { superseded: false })?;
         driver.drive(directives).await?;

@@ -151,13 +151,17 @@ pub enum DecideError {
 }
 
 /// Looks at a payload against the schema of its question.
-pub(super) fn check_payload(suspension: &SuspensionRecord, resume: &ToolCallResume) -> Result<(), DecideError> {
+pub(super) fn check_payload(
+    suspension: &SuspensionRecord,
+    resume: &ToolCallResume,
+) -> Result<(), DecideError> {
     let Some(schema) = &suspension.ticket.suspension.response_schema else { return Ok(()) };
     if resume.result == Value::Null && accepts_null(schema) {
         return Ok(());
     }
     let fail = |message: String| DecideError::Schema { id: suspension.id.clone(), message };
-    let validator = jsonschema::validator_for(schema).map_err(|e| fail(format!("the schema is broken: {e}")))?;
+    let validator =
+        jsonschema::validator_for(schema).map_err(|e| fail(format!("the schema is broken: {e}")))?;
     match validator.iter_errors(&resume.result).next() {
         None => Ok(()),
         Some(error) => {

@@ -8,6 +8,7 @@ use super::catalog::Catalog;
 use crate::contract::executor::LlmExecutor;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::tool::Tool;
+use crate::llm::retry::Fallback;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
 use crate::pattern::Pattern;
 use crate::phase::{ExecutionEnv, Plugin, validate_sections};
@@ -135,15 +136,16 @@ fn executor_of(
 ) -> Result<(ModelEntry, Arc<dyn LlmExecutor>), ResolveError> {
     let (model, executor) = lookup(catalog, model_id)?;
     let policy: LlmRetryPolicy = spec.config::<RetryConfigKey>()?;
-    let mut fallbacks = Vec::new();
-    for id in &policy.fallback_models {
-        let (entry, executor) = lookup(catalog, id)?;
-        fallbacks.push((id.clone(), entry.model_name, executor));
-    }
-    if policy.max_retries == 0 && fallbacks.is_empty() {
+    let fallback_ids = policy.fallback_models.clone();
+    if policy.max_retries == 0 && fallback_ids.is_empty() {
         return Ok((model, executor));
     }
-    Ok((model, Arc::new(RetryingExecutor::new(executor, policy, fallbacks))))
+    let mut retrying = RetryingExecutor::new(executor, policy);
+    for id in fallback_ids {
+        let (entry, executor) = lookup(catalog, &id)?;
+        retrying = retrying.with_fallback(id, Fallback { executor, upstream_model: entry.model_name });
+    }
+    Ok((model, Arc::new(retrying)))
 }
 
 fn environment(catalog: &Catalog, spec: &AgentSpec) -> Result<(ExecutionEnv, Vec<String>), ResolveError> {
@@ -152,13 +154,15 @@ fn environment(catalog: &Catalog, spec: &AgentSpec) -> Result<(ExecutionEnv, Vec
         plugins.extend(catalog.plugins.values().cloned());
     } else {
         for id in &spec.plugin_ids {
-            let plugin =
-                catalog.plugins.get(id).ok_or_else(|| ResolveError::PluginNotFound(id.clone()))?;
+            let plugin = catalog.plugins.get(id).ok_or_else(|| ResolveError::PluginNotFound(id.clone()))?;
             plugins.push(Arc::clone(plugin));
         }
     }
-    let warnings = validate_sections(&plugins, spec)
-        .map_err(|(plugin, key, message)| ResolveError::InvalidPluginConfig { plugin, key, message })?;
+    let warnings = validate_sections(&plugins, spec).map_err(|e| ResolveError::InvalidPluginConfig {
+        plugin: e.plugin.into(),
+        key: e.key,
+        message: e.message,
+    })?;
     Ok((ExecutionEnv::from_plugins(&plugins)?, warnings))
 }
 
@@ -181,9 +185,9 @@ fn tools_of(
 ) -> Result<IndexMap<String, Arc<dyn Tool>>, ResolveError> {
     let mut tools = catalog.tools.clone();
     for (id, tool) in env.active_tools(spec) {
-        if tools.insert(id.clone(), tool).is_some() {
+        if tools.insert(id.to_owned(), Arc::clone(tool)).is_some() {
             return Err(ResolveError::ToolIdConflict {
-                tool_id: id,
+                tool_id: id.to_owned(),
                 source_a: "the runtime".into(),
                 source_b: "a plugin".into(),
             });

@@ -33,23 +33,45 @@ pub(super) fn closing_result(
             (result, ToolCallOutcome::Succeeded)
         }
         Closing::BadPayload => (
-            error("bad_payload", "The answer to this call was to be its arguments and is not an object; it was not run.".into()),
+            error(
+                "bad_payload",
+                "The answer to this call was to be its arguments and is not an object; it was not run."
+                    .into(),
+            ),
             ToolCallOutcome::Failed,
         ),
         Closing::SaidDone => (
-            ToolResult::text(tool, with_output("The program was interrupted while this call ran. The user looked and says that it is done.", output)),
+            ToolResult::text(
+                tool,
+                with_output(
+                    "The program was interrupted while this call ran. The user looked and says that it is done.",
+                    output,
+                ),
+            ),
             ToolCallOutcome::Succeeded,
         ),
         Closing::Skipped => (
-            error("unknown", with_output("The program was interrupted while this call ran; it may have run in part or in whole. The user chose not to run it again. Check before you rely on it.", output)),
+            error(
+                "unknown",
+                with_output(
+                    "The program was interrupted while this call ran; it may have run in part or in whole. The user chose not to run it again. Check before you rely on it.",
+                    output,
+                ),
+            ),
             ToolCallOutcome::Failed,
         ),
         Closing::Expired => (
-            error("expired", "The question whether to run this call was not answered in time; it was not run.".into()),
+            error(
+                "expired",
+                "The question whether to run this call was not answered in time; it was not run.".into(),
+            ),
             ToolCallOutcome::Failed,
         ),
         Closing::Superseded => (
-            error("superseded", "Not run: the user wrote a new message instead of answering whether to run this call.".into()),
+            error(
+                "superseded",
+                "Not run: the user wrote a new message instead of answering whether to run this call.".into(),
+            ),
             ToolCallOutcome::Cancelled,
         ),
         Closing::NotRun => (
@@ -57,10 +79,15 @@ pub(super) fn closing_result(
             ToolCallOutcome::Cancelled,
         ),
         Closing::Interrupted => (
-            error("interrupted", with_output("Interrupted by the user while it ran; it may have run in part.", output)),
+            error(
+                "interrupted",
+                with_output("Interrupted by the user while it ran; it may have run in part.", output),
+            ),
             ToolCallOutcome::Cancelled,
         ),
-        Closing::Blocked { reason } => (error("blocked", format!("Blocked; it was not run: {reason}")), ToolCallOutcome::Failed),
+        Closing::Blocked { reason } => {
+            (error("blocked", format!("Blocked; it was not run: {reason}")), ToolCallOutcome::Failed)
+        }
     }
 }
 

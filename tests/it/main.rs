@@ -1,1 +1,3 @@
 //! The one integration binary: the crate and the program as a user meets them.
+
+mod exec;
