@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
 use crate::contract::display::{count_unsafe, visible_line};
+use crate::pattern::Pattern;
 
 /// Characters of a name.
 pub const MAX_NAME: usize = 64;
@@ -301,12 +302,22 @@ impl Reader<'_> {
                 format!("allowed-tools holds control or invisible characters: `{}`", visible_line(part));
             self.say(Severity::Error, line, message);
         }
-        if let Some(part) = parts.iter().find(|part| part.matches('(').count() != part.matches(')').count()) {
-            let message =
-                format!("`{}` in allowed-tools has a parenthesis too many or too few", visible_line(part));
-            self.say(Severity::Error, line, message);
+        let mut kept = Vec::new();
+        for part in parts {
+            match Pattern::parse(&part) {
+                Ok(_) => kept.push(part),
+                // Leaving it out grants less, and the skill is still of use.
+                Err(error) => {
+                    let message = format!(
+                        "`{}` in allowed-tools is no pattern and is left out: {}",
+                        visible_line(&part),
+                        visible_line(&error.message)
+                    );
+                    self.say(Severity::Warning, line, message);
+                }
+            }
         }
-        parts
+        kept
     }
 }
 
