@@ -106,10 +106,10 @@ fn first_file(
             Ok(Some(text)) => return Some((path, text)),
             Ok(None) => {}
             Err((0, message)) => {
-                warnings.push(format!("{}: {message}", visible_line(&path.to_string_lossy())))
+                warnings.push(format!("{}: {message}", visible_line(&path.to_string_lossy())));
             }
             Err((line, message)) => {
-                warnings.push(format!("{}:{line}: {message}", visible_line(&path.to_string_lossy())))
+                warnings.push(format!("{}:{line}: {message}", visible_line(&path.to_string_lossy())));
             }
         }
     }
