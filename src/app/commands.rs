@@ -55,11 +55,6 @@ fn put_json(value: &Value) -> Result<(), Failure> {
     put(&format!("{}\n", serde_json::to_string_pretty(value).unwrap_or_default()))
 }
 
-/// The text of a file that may be missing, with its path.
-pub(super) fn read_optional(path: &Path) -> Option<(std::path::PathBuf, String)> {
-    std::fs::read_to_string(path).ok().map(|text| (path.to_path_buf(), text))
-}
-
 /// The thread whose id begins so.
 pub(super) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRecord, Failure> {
     match store.find_thread(id).await.map_err(Failure::failed)? {

@@ -284,7 +284,7 @@ impl App {
             .iter()
             .map(|rule| RuleRow {
                 pattern: rule.pattern.to_string(),
-                behavior: rule.behavior.word().to_owned(),
+                behavior: rule.behavior.to_string(),
                 origin: rule.origin.to_string(),
             })
             .collect();
