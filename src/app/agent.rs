@@ -14,10 +14,10 @@ use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
-use crate::plugins::permission::{Mode, PermissionPlugin, PermissionState, RuleSet};
+use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
 use crate::plugins::skills::{
-    Discovery, ScriptOutput, ScriptRequest, ScriptRunner, SkillSubsystem, bundled, discover, granted_patterns,
-    project_roots, user_roots,
+    Discovery, ScriptOutput, ScriptRequest, ScriptRunner, SkillSubsystem, bundled, discover,
+    granted_patterns, project_roots, user_roots,
 };
 use crate::plugins::stop::{StopConditionSpec, StopPlugin};
 use crate::runtime::{AgentRuntime, AgentRuntimeBuilder};
@@ -32,7 +32,7 @@ pub struct App {
     pub(super) foundation: Foundation,
     pub(super) store: Store,
     pub(super) runtime: AgentRuntime,
-    pub(super) permission: Arc<PermissionState>,
+    pub(super) permission: Permissions,
     pub(super) skills: Discovery,
     pub(super) instructions: Instructions,
     pub(super) selection: RwLock<Selection>,
@@ -50,8 +50,8 @@ impl App {
         let skills = find_skills(&foundation);
         let selection = models::choose(&foundation).await?;
         let mode = mode_of(&foundation);
-        let permission = permission_state(&foundation, rules, mode);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let permission = Permissions::new(foundation.workspace.clone(), Arc::clone(&clock), rules, mode);
         let runtime = runtime(&foundation, &store, &permission, &skills, &instructions, &selection, &clock)?;
         let catalog = runtime.catalog();
         permission.set_tools(catalog.tools.keys().cloned().collect());
@@ -121,13 +121,6 @@ pub(super) fn mode_of(foundation: &Foundation) -> Mode {
     foundation.loaded.settings.permission_mode.as_str().parse().unwrap_or_default()
 }
 
-fn permission_state(foundation: &Foundation, rules: RuleSet, mode: Mode) -> Arc<PermissionState> {
-    // The skills plugin's grants are allow rules of the run; neither plugin knows the other.
-    Arc::new(
-        PermissionState::new(rules, mode, foundation.workspace.clone()).with_run_allows(Arc::new(granted_patterns)),
-    )
-}
-
 fn entry_of(selection: &Selection) -> ModelEntry {
     ModelEntry { provider: selection.full_name(), model_name: selection.model.clone() }
 }
@@ -135,7 +128,7 @@ fn entry_of(selection: &Selection) -> ModelEntry {
 fn runtime(
     foundation: &Foundation,
     store: &Store,
-    permission: &Arc<PermissionState>,
+    permission: &Permissions,
     skills: &Discovery,
     instructions: &Instructions,
     selection: &Selection,
@@ -157,10 +150,8 @@ fn runtime(
         })
         .map_err(Failure::failed)?;
     let tool_env = tool_env(foundation);
-    let subsystem = SkillSubsystem::new(Arc::new(skills.registry())).with_scripts(
-        Arc::new(Scripts { env: tool_env.clone() }),
-        foundation.workspace.cwd.clone(),
-    );
+    let subsystem = SkillSubsystem::new(Arc::new(skills.registry()))
+        .with_scripts(Arc::new(Scripts { env: tool_env.clone() }), foundation.workspace.cwd.clone());
     let mut builder = AgentRuntimeBuilder::new()
         .with_store(store.clone())
         .with_clock(Arc::clone(clock))
@@ -172,14 +163,12 @@ fn runtime(
     for id in &settings.retry.fallback_models {
         let mut named = settings.clone();
         named.model = Some(id.clone());
-        let choice =
-            crate::config::select_model(&named, &foundation.loaded.provenance, &foundation.env, &[])
-                .map_err(|e| Failure::usage(format!("retry.fallback_models: {e}")))?;
+        let choice = crate::config::select_model(&named, &foundation.loaded.provenance, &foundation.env, &[])
+            .map_err(|e| Failure::usage(format!("retry.fallback_models: {e}")))?;
         let provider = format!("fallback {}", choice.full_name());
         let entry = ModelEntry { provider: provider.clone(), model_name: choice.model.clone() };
-        builder = builder
-            .with_model(id, entry)
-            .with_provider(provider, models::executor(&choice, &foundation.env));
+        builder =
+            builder.with_model(id, entry).with_provider(provider, models::executor(&choice, &foundation.env));
     }
     for key in tools::state_keys() {
         builder = builder.with_state_key(key);
@@ -187,8 +176,10 @@ fn runtime(
     for tool in tools::builtin(tool_env) {
         builder = builder.with_tool(tool.descriptor().id, tool);
     }
+    // The skills plugin's grants are allow rules of the run; neither plugin knows the other.
+    let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(granted_patterns));
     builder
-        .with_plugin("permission", Arc::new(PermissionPlugin::new(Arc::clone(permission))))
+        .with_plugin("permission", Arc::new(gatekeeper))
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
         .with_plugin("stop", Arc::new(StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?))
@@ -200,13 +191,16 @@ fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
     let stop = &foundation.loaded.settings.stop;
     let mut conditions = Vec::new();
     if let Some(max_total) = stop.max_tokens_total {
-        conditions.push(StopConditionSpec::TokenBudget { max_total: usize::try_from(max_total).unwrap_or(usize::MAX) });
+        conditions.push(StopConditionSpec::TokenBudget {
+            max_total: usize::try_from(max_total).unwrap_or(usize::MAX),
+        });
     }
     if let Some(timeout) = stop.timeout {
         conditions.push(StopConditionSpec::Timeout { seconds: timeout.as_secs() });
     }
     if let Some(max) = stop.consecutive_errors {
-        conditions.push(StopConditionSpec::ConsecutiveErrors { max: usize::try_from(max).unwrap_or(usize::MAX) });
+        conditions
+            .push(StopConditionSpec::ConsecutiveErrors { max: usize::try_from(max).unwrap_or(usize::MAX) });
     }
     conditions
 }

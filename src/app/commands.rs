@@ -16,9 +16,7 @@ use crate::config::{Env, list_models};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{visible, visible_line};
 use crate::contract::ids::DecisionId;
-use crate::contract::record::{
-    DecideOutcome, Decision, SuspensionRecord, SuspensionStatus, ThreadRecord,
-};
+use crate::contract::record::{DecideOutcome, Decision, SuspensionRecord, SuspensionStatus, ThreadRecord};
 use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
 use crate::plugins::permission::{CheckContext, Layer, RuleSet, check_line};
 use crate::plugins::skills::{SkillRow, check_dir, check_discovery, list_rows};
@@ -128,7 +126,9 @@ async fn threads(command: ThreadsCommand, foundation: &Foundation) -> Result<u8,
             for thread in found {
                 let own = own.clone();
                 store
-                    .delete_thread(&thread.id, &own.clone(), move |other| crate::runtime::is_alive(&own, other))
+                    .delete_thread(&thread.id, &own.clone(), move |other| {
+                        crate::runtime::is_alive(&own, other)
+                    })
                     .await
                     .map_err(Failure::failed)?;
                 say(&format!("deleted {}", thread.id));
@@ -172,7 +172,8 @@ async fn approvals(command: ApprovalsCommand, foundation: &Foundation) -> Result
             if json {
                 put_json(&json!(open))?;
             } else {
-                let line = |s: &SuspensionRecord| format!("{}  {}  {}\n", s.id, when(s.created_at), summary(s));
+                let line =
+                    |s: &SuspensionRecord| format!("{}  {}  {}\n", s.id, when(s.created_at), summary(s));
                 put(&open.iter().map(line).collect::<String>())?;
             }
         }
@@ -258,7 +259,10 @@ async fn decide(
             let by = record.decided_by.as_ref().map_or("somebody", |by| by.user.as_str());
             let channel = record.decided_by.as_ref().map_or("", |by| by.channel.as_str());
             let at = record.decision.as_ref().map_or(0, |d| d.updated_at);
-            Err(Failure::failed(format!("already decided by {by} ({channel}) at {}; nothing changed", when(at))))
+            Err(Failure::failed(format!(
+                "already decided by {by} ({channel}) at {}; nothing changed",
+                when(at)
+            )))
         }
         DecideOutcome::Closed(_) => {
             Err(Failure::failed("the question is closed: a new message came, or the run is over"))
@@ -297,9 +301,7 @@ fn skills(command: SkillsCommand, foundation: &Foundation) -> Result<u8, Failure
         }
         SkillsCommand::Check { dir, json } => {
             let report = match dir {
-                Some(dir) => {
-                    check_dir(&foundation.workspace.cwd.join(dir)).map_err(Failure::usage)?
-                }
+                Some(dir) => check_dir(&foundation.workspace.cwd.join(dir)).map_err(Failure::usage)?,
                 None => check_discovery(&skills_of(foundation)),
             };
             if json {
@@ -344,9 +346,7 @@ fn permissions(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cli) -> 
 fn config(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
     let rows = foundation.loaded.provenance.rows();
     if json {
-        let row = |row: &crate::config::ProvenanceRow| {
-            json!({"key": row.key, "value": row.value, "origin": row.origin.to_string()})
-        };
+        let row = |row: &crate::config::ProvenanceRow| json!({"key": row.key, "value": row.value, "origin": row.origin.to_string()});
         put_json(&json!(rows.iter().map(row).collect::<Vec<_>>()))?;
     } else {
         let line = |row: &crate::config::ProvenanceRow| {

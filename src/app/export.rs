@@ -32,7 +32,13 @@ pub(super) fn as_markdown(thread: &ThreadRecord, messages: &[StoredMessage]) -> 
                 }
             }
             Role::Tool => {
-                let _ = write!(out, "\n{}: {}\n\n{}\n", outcome(message), tool(message), fenced("", &message.text()));
+                let _ = write!(
+                    out,
+                    "\n{}: {}\n\n{}\n",
+                    outcome(message),
+                    tool(message),
+                    fenced("", &message.text())
+                );
             }
         }
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::Failure;
 use crate::cli::Cli;
 use crate::config::{
-    Env, Instructions, Loaded, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load, load_instructions,
-    project_config_files, repository_root,
+    Env, Instructions, Loaded, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
+    load_instructions, project_config_files, repository_root,
 };
 use crate::contract::workspace::Workspace;
 use crate::plugins::permission::{Layer, RuleSet, shipped_rules};
@@ -31,9 +31,10 @@ impl Foundation {
             None => env,
             Some(dir) => env.with_cwd(dir),
         };
-        let cwd = env.cwd().canonicalize().map_err(|e| {
-            Failure::usage(format!("cannot work in {}: {e}", env.cwd().display()))
-        })?;
+        let cwd = env
+            .cwd()
+            .canonicalize()
+            .map_err(|e| Failure::usage(format!("cannot work in {}: {e}", env.cwd().display())))?;
         if !cwd.is_dir() {
             return Err(Failure::usage(format!("{} is not a folder", cwd.display())));
         }
@@ -75,8 +76,7 @@ impl Foundation {
         TrustStore::at(self.paths.trust_file()).trust(&self.assessment).map_err(Failure::failed)?;
         self.is_trusted = true;
         self.untrusted.clear();
-        self.loaded =
-            settings(&self.paths, &self.workspace.root, &self.workspace.cwd, true, &self.env, cli)?;
+        self.loaded = settings(&self.paths, &self.workspace.root, &self.workspace.cwd, true, &self.env, cli)?;
         self.warnings.extend(self.loaded.warnings.iter().map(ToString::to_string));
         Ok(())
     }

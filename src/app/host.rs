@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::agent::App;
-use super::files::Files;
 use super::export;
+use super::files::Files;
 use crate::config::{list_models, write_private};
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
@@ -123,7 +123,8 @@ impl Host for TerminalHost {
         };
         let store = &self.app.store;
         let text = |e: crate::store::StoreError| e.to_string();
-        let thread = store.thread(&id).await.map_err(text)?.ok_or_else(|| format!("there is no thread {id}"))?;
+        let thread =
+            store.thread(&id).await.map_err(text)?.ok_or_else(|| format!("there is no thread {id}"))?;
         let run = store.latest_run(&id).await.map_err(text)?;
         let messages = with_open_results(store.messages(&id).await.map_err(text)?, run.as_ref());
         let waiting = self.app.runtime.waiting(&id).await.map_err(text)?;
@@ -197,7 +198,11 @@ impl Host for TerminalHost {
             provider: selection.provider.clone(),
             is_demo: selection.is_demo(),
             context_window: (!selection.is_demo()).then_some(selection.context_window),
-            price: selection.price.map(|p| Price { input: p.input, output: p.output, cache_read: p.cache_read }),
+            price: selection.price.map(|p| Price {
+                input: p.input,
+                output: p.output,
+                cache_read: p.cache_read,
+            }),
             mode: Mode::parse(self.app.permission.mode().name()).unwrap_or_default(),
             cwd: self.app.foundation.workspace.cwd.clone(),
             project: self.app.foundation.workspace.root.clone(),
@@ -233,7 +238,11 @@ impl Host for TerminalHost {
     fn skills(&self) -> Vec<SkillRow> {
         list_rows(&self.app.skills)
             .into_iter()
-            .map(|row| SkillRow { name: row.name, description: row.description, origin: row.scope.to_string() })
+            .map(|row| SkillRow {
+                name: row.name,
+                description: row.description,
+                origin: row.scope.to_string(),
+            })
             .collect()
     }
 

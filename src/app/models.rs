@@ -29,7 +29,8 @@ pub(super) async fn choose(foundation: &Foundation) -> Result<Selection, Failure
 pub(super) async fn choose_named(foundation: &Foundation, name: &str) -> Result<Selection, String> {
     let mut settings = foundation.loaded.settings.clone();
     settings.model = Some(name.to_owned());
-    let hits = if needs_probe(&settings, &foundation.env) { probe(&foundation.env).await } else { Vec::new() };
+    let hits =
+        if needs_probe(&settings, &foundation.env) { probe(&foundation.env).await } else { Vec::new() };
     select_model(&settings, &foundation.loaded.provenance, &foundation.env, &hits).map_err(|e| e.to_string())
 }
 

@@ -7,7 +7,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Runs the work under the watch of SIGINT, SIGTERM and SIGHUP. Gives its result, `None` when a second signal came
 /// first, and the exit status that goes with the signal, if one came.
-pub(super) async fn guard<T>(work: impl Future<Output = T>, cancel: impl Fn() -> bool) -> (Option<T>, Option<u8>) {
+pub(super) async fn guard<T>(
+    work: impl Future<Output = T>,
+    cancel: impl Fn() -> bool,
+) -> (Option<T>, Option<u8>) {
     let mut signals: Vec<(Signal, u8)> =
         [(SignalKind::interrupt(), 130), (SignalKind::terminate(), 143), (SignalKind::hangup(), 129)]
             .into_iter()

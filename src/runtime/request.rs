@@ -154,10 +154,7 @@ pub enum DecideError {
 ///
 /// # Errors
 /// [`DecideError::Schema`].
-pub fn check_payload(
-    suspension: &SuspensionRecord,
-    resume: &ToolCallResume,
-) -> Result<(), DecideError> {
+pub fn check_payload(suspension: &SuspensionRecord, resume: &ToolCallResume) -> Result<(), DecideError> {
     let Some(schema) = &suspension.ticket.suspension.response_schema else { return Ok(()) };
     if resume.result == Value::Null && accepts_null(schema) {
         return Ok(());

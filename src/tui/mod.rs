@@ -89,5 +89,6 @@ pub async fn run(
     host: Arc<dyn host::Host>,
     events: UnboundedReceiver<(ThreadId, AgentEvent)>,
 ) -> Result<ExitStatus, TuiError> {
-    let _ = (options, host, events); Err(TuiError::NoTerminal(io::Error::other("not yet")))
+    let _ = (options, host, events);
+    Err(TuiError::NoTerminal(io::Error::other("not yet")))
 }

@@ -260,16 +260,21 @@ pub(super) fn inner(simple: &Simple) -> Vec<Inner> {
     match program {
         "eval" => return vec![Inner::Text(join(&words[1..]))],
         // The grammar takes a reserved word for a program in places where the shell does not.
-        "!" | "if" | "then" | "else" | "elif" | "do" | "while" | "until" | "{" | "time" if words[0].is_literal() => {
+        "!" | "if" | "then" | "else" | "elif" | "do" | "while" | "until" | "{" | "time"
+            if words[0].is_literal() =>
+        {
             let rest = Inner::Words(words[1..].to_vec());
             return if matches!(program, "!" | "time") {
-                let own = words[1..].iter().position(|word| !is_option(word)).map_or(words.len(), |at| at + 1);
+                let own =
+                    words[1..].iter().position(|word| !is_option(word)).map_or(words.len(), |at| at + 1);
                 vec![rest, Inner::Words(words[own..].to_vec())]
             } else {
                 vec![rest, Inner::Unsure(format!("`{program}` stands where a program is expected"))]
             };
         }
-        "fi" | "done" | "esac" | "}" | "case" | "for" | "select" | "function" | "[[" | "in" if words[0].is_literal() => {
+        "fi" | "done" | "esac" | "}" | "case" | "for" | "select" | "function" | "[[" | "in"
+            if words[0].is_literal() =>
+        {
             return vec![Inner::Unsure(format!("`{program}` stands where a program is expected"))];
         }
         "source" | "." => return vec![Inner::Unsure("a sourced file can do anything".into())],

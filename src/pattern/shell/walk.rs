@@ -71,7 +71,8 @@ fn lost_text<'t>(root: Node<'_>, text: &'t str) -> Option<&'t str> {
     let mut at = 0;
     loop {
         let node = cursor.node();
-        let is_leaf = node.child_count() == 0 || matches!(node.kind(), "string" | "heredoc_body" | "expansion");
+        let is_leaf =
+            node.child_count() == 0 || matches!(node.kind(), "string" | "heredoc_body" | "expansion");
         if is_leaf {
             let gap = text.get(at..node.start_byte()).unwrap_or_default();
             if let Some(lost) = gap.split_whitespace().find(|part| *part != "\\") {

@@ -72,7 +72,9 @@ impl LineRules {
         for (behavior, patterns) in
             [(Behavior::Allow, self.allow), (Behavior::Ask, self.ask), (Behavior::Deny, self.deny)]
         {
-            set.join(RuleSet::from_patterns(Layer::Run, behavior, patterns).map_err(|error| error.to_string())?);
+            set.join(
+                RuleSet::from_patterns(Layer::Run, behavior, patterns).map_err(|error| error.to_string())?,
+            );
         }
         Ok(set)
     }

@@ -278,14 +278,18 @@ impl Judge<'_> {
                     return Some(Verdict::new(Decision::Ask(AskKind::Undecided), why));
                 }
                 if let Some(rule) = maybe {
-                    let why = format!("it is not certain whether rule `{}` ({}) matches", rule.pattern, rule.origin);
+                    let why = format!(
+                        "it is not certain whether rule `{}` ({}) matches",
+                        rule.pattern, rule.origin
+                    );
                     return Some(Verdict {
                         rule: Some(rule.pattern.to_string()),
                         origin: Some(rule.origin.to_string()),
                         ..Verdict::new(Decision::Ask(AskKind::Undecided), why)
                     });
                 }
-                let strict = self.rules.has(Behavior::Deny, SHELL_TOOL) || self.rules.has(Behavior::Ask, SHELL_TOOL);
+                let strict =
+                    self.rules.has(Behavior::Deny, SHELL_TOOL) || self.rules.has(Behavior::Ask, SHELL_TOOL);
                 let why = analysis.undecided.as_ref().filter(|_| strict)?;
                 // A rule that names the command word by word knows what it allows.
                 if self.allowed().is_ok_and(|rule| !rule.pattern.is_unconditional()) {
@@ -295,7 +299,8 @@ impl Judge<'_> {
                 Some(Verdict::new(Decision::Ask(AskKind::Undecided), why))
             }
             Subject::File { seen, .. } if seen.is_strange => {
-                let path = seen.views.first().map(|view| visible(&view.to_string_lossy())).unwrap_or_default();
+                let path =
+                    seen.views.first().map(|view| visible(&view.to_string_lossy())).unwrap_or_default();
                 let why = format!("the path holds characters that do not show what they are: {path}");
                 Some(Verdict::new(Decision::Ask(AskKind::Unclear), why))
             }
@@ -363,8 +368,12 @@ impl Judge<'_> {
             return false;
         }
         conditions.iter().all(|condition| {
-            let looked =
-                Looked { key: condition.path.single_key(), text: ".", matcher: &condition.matcher, negated: condition.negated };
+            let looked = Looked {
+                key: condition.path.single_key(),
+                text: ".",
+                matcher: &condition.matcher,
+                negated: condition.negated,
+            };
             looked.key == Some(*key) && seen.views.iter().any(|view| self.path_holds(&looked, view, false))
         })
     }
@@ -379,13 +388,15 @@ impl Judge<'_> {
         });
         let is_absolute = text.trim_start_matches("(?i)").trim_start_matches('^').starts_with('/');
         let absolute = (!strict || is_absolute) && hits(&forms.absolute);
-        let home = (!strict || text.trim_start_matches('^').starts_with('~')) && forms.home.as_deref().is_some_and(hits);
+        let home = (!strict || text.trim_start_matches('^').starts_with('~'))
+            && forms.home.as_deref().is_some_and(hits);
         (relative || absolute || home) != looked.negated
     }
 
     /// The allow rule that lets the call through, or what to ask when one nearly does.
     fn allowed(&self) -> Result<&Rule, Option<Verdict>> {
-        let rules: Vec<&Rule> = self.rules.rules().iter().filter(|rule| rule.behavior == Behavior::Allow).collect();
+        let rules: Vec<&Rule> =
+            self.rules.rules().iter().filter(|rule| rule.behavior == Behavior::Allow).collect();
         if let Subject::Shell(analysis) = self.subject {
             return shell::allowed(&rules, analysis, self.question, self.rules)
                 .map_err(|why| Some(Verdict::new(Decision::Ask(AskKind::Default), why)));
@@ -417,14 +428,18 @@ impl Judge<'_> {
         {
             return false;
         }
-        rule.pattern.matches_by(question.tool, question.args, self.primary, Quantifier::Every, &mut |looked| {
-            match self.subject {
+        rule.pattern.matches_by(
+            question.tool,
+            question.args,
+            self.primary,
+            Quantifier::Every,
+            &mut |looked| match self.subject {
                 Subject::File { key, seen } if looked.key == Some(*key) => {
                     seen.views.iter().all(|view| self.path_holds(&looked, view, true))
                 }
                 _ => looked.holds(),
-            }
-        })
+            },
+        )
     }
 
     /// Why a file asks although `rule` (or the default) would allow it.

@@ -58,7 +58,7 @@ pub enum RulesFileError {
 }
 
 /// Rules as data: a file's content, or the section `permission` of an agent's spec.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PermissionRulesConfig {
     /// What happens to calls that no rule matches; ask when it is not given.
@@ -70,7 +70,7 @@ pub struct PermissionRulesConfig {
 }
 
 /// One rule as data.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PermissionRuleEntry {
     /// The pattern.
@@ -78,10 +78,17 @@ pub struct PermissionRuleEntry {
     /// What the rule does.
     pub behavior: ToolPermissionBehavior,
     /// Calls that the pattern must match, checked when the rules are loaded.
-    #[serde(default, rename = "match", skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    #[serde(
+        default,
+        rename = "match",
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "one_or_many"
+    )]
+    #[schemars(with = "Value")]
     pub matches: Vec<Value>,
     /// Calls that it must not match.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
+    #[schemars(with = "Value")]
     pub not_match: Vec<Value>,
 }
 
@@ -141,8 +148,8 @@ impl PermissionRulesConfig {
     pub fn from_file(path: impl AsRef<Path>) -> Result<PermissionRulesConfig, RulesFileError> {
         let path = path.as_ref();
         let file = path.display().to_string();
-        let text =
-            std::fs::read_to_string(path).map_err(|source| RulesFileError::Read { file: file.clone(), source })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| RulesFileError::Read { file: file.clone(), source })?;
         let raw = read(&text, Format::of(path), &file)?;
         let rules = raw.rules.unwrap_or_default().into_iter().map(|rule| PermissionRuleEntry {
             tool: rule.tool.value.0,
@@ -204,8 +211,8 @@ impl RuleSet {
     /// As [`RuleSet::read`], and when the file cannot be read.
     pub fn load(path: &Path, layer: Layer) -> Result<RuleSet, RulesFileError> {
         let file = path.display().to_string();
-        let text =
-            std::fs::read_to_string(path).map_err(|source| RulesFileError::Read { file: file.clone(), source })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| RulesFileError::Read { file: file.clone(), source })?;
         RuleSet::read(&text, Format::of(path), layer, &file)
     }
 }
@@ -220,7 +227,8 @@ pub fn shipped_rules() -> RuleSet {
 }
 
 fn read(text: &str, format: Format, file: &str) -> Result<RawFile, RulesFileError> {
-    let invalid = |line: u64, message: String| RulesFileError::Invalid { file: file.to_owned(), line, message };
+    let invalid =
+        |line: u64, message: String| RulesFileError::Invalid { file: file.to_owned(), line, message };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if format == Format::Json && !text.trim().is_empty() {
         // The YAML reader is more lenient than JSON; strictness first, places from the other.
@@ -283,10 +291,13 @@ fn example_holds(rule: &Rule, example: &Value) -> Result<bool, String> {
     let name = rule.pattern.to_string();
     let name = name.split('(').next().unwrap_or_default().to_owned();
     let is_single = !name.starts_with('/') && !crate::pattern::is_glob(&name);
-    let full = example.as_object().filter(|map| map.contains_key("tool") && map.keys().all(|k| k == "tool" || k == "args"));
+    let full = example
+        .as_object()
+        .filter(|map| map.contains_key("tool") && map.keys().all(|k| k == "tool" || k == "args"));
     let (tool, args) = match (full, example) {
         (Some(map), _) => {
-            let tool = map.get("tool").and_then(Value::as_str).ok_or("the `tool` of an example must be a text")?;
+            let tool =
+                map.get("tool").and_then(Value::as_str).ok_or("the `tool` of an example must be a text")?;
             (tool.to_owned(), map.get("args").cloned().unwrap_or_else(|| json!({})))
         }
         (None, Value::Object(_)) if is_single => (name, example.clone()),

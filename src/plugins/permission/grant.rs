@@ -18,15 +18,45 @@ pub struct GrantProposal {
 
 /// Programs whose first word after them says what they do.
 const WITH_SUBCOMMAND: &[&str] = &[
-    "git", "cargo", "npm", "pnpm", "yarn", "go", "docker", "podman", "kubectl", "gh", "pip", "pip3", "rustup", "brew", "apt", "dotnet",
-    "mix", "gradle", "mvn", "bundle", "composer", "poetry", "uv", "nix", "terraform", "make", "just", "deno", "bun", "swift", "zig",
+    "git",
+    "cargo",
+    "npm",
+    "pnpm",
+    "yarn",
+    "go",
+    "docker",
+    "podman",
+    "kubectl",
+    "gh",
+    "pip",
+    "pip3",
+    "rustup",
+    "brew",
+    "apt",
+    "dotnet",
+    "mix",
+    "gradle",
+    "mvn",
+    "bundle",
+    "composer",
+    "poetry",
+    "uv",
+    "nix",
+    "terraform",
+    "make",
+    "just",
+    "deno",
+    "bun",
+    "swift",
+    "zig",
 ];
 
 /// Programs for which a rule over any arguments would be a rule over anything.
 const ANYTHING: &[&str] = &[
-    "rm", "dd", "chmod", "chown", "mv", "cp", "ln", "tee", "kill", "pkill", "killall", "curl", "wget", "scp", "rsync", "install",
-    "mkfs", "mount", "umount", "awk", "gawk", "sed", "perl", "ruby", "php", "lua", "python", "python3", "node", "deno", "bun", "make",
-    "just", "npx", "truncate", "shred", "patch", "tar", "unzip", "apt", "apt-get", "brew", "pip", "pip3", "java", "dotnet", "find",
+    "rm", "dd", "chmod", "chown", "mv", "cp", "ln", "tee", "kill", "pkill", "killall", "curl", "wget", "scp",
+    "rsync", "install", "mkfs", "mount", "umount", "awk", "gawk", "sed", "perl", "ruby", "php", "lua",
+    "python", "python3", "node", "deno", "bun", "make", "just", "npx", "truncate", "shred", "patch", "tar",
+    "unzip", "apt", "apt-get", "brew", "pip", "pip3", "java", "dotnet", "find",
 ];
 
 /// The grants that make sense for a call, narrowest first. Empty when nothing may be granted.
@@ -60,12 +90,15 @@ fn shell(command: &str) -> Vec<GrantProposal> {
         return Vec::new();
     }
     if commands.iter().any(|command| {
-        command.words.iter().any(|word| !word.is_literal()) || risks(&command.words).iter().any(|risk| risk.executes)
+        command.words.iter().any(|word| !word.is_literal())
+            || risks(&command.words).iter().any(|risk| risk.executes)
     }) {
         return Vec::new();
     }
-    let mut proposals =
-        vec![proposal(&Pattern::literal(SHELL_TOOL, "command", command), format!("exactly `{}`", visible(command)))];
+    let mut proposals = vec![proposal(
+        &Pattern::literal(SHELL_TOOL, "command", command),
+        format!("exactly `{}`", visible(command)),
+    )];
     let [only] = commands.as_slice() else { return proposals };
     let words = only.texts();
     if !risks(&only.words).is_empty() {
@@ -123,8 +156,10 @@ fn file(question: &Question<'_>, key: &str, text: &str) -> Vec<GrantProposal> {
     let Some(view) = seen.views.last() else { return Vec::new() };
     let forms = path::forms(view, &places);
     let name = forms.relative.clone().unwrap_or(forms.absolute);
-    let mut proposals = vec![proposal(&Pattern::literal(tool, key, &name), format!("{tool} of `{}`", visible(&name)))];
-    let folder = Path::new(&name).parent().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
+    let mut proposals =
+        vec![proposal(&Pattern::literal(tool, key, &name), format!("{tool} of `{}`", visible(&name)))];
+    let folder =
+        Path::new(&name).parent().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
     let (glob, shown) = match folder.as_str() {
         "" if forms.relative.is_some() => ("**".to_owned(), "anything in the workspace".to_owned()),
         "" | "/" => return proposals,
@@ -138,7 +173,8 @@ fn file(question: &Question<'_>, key: &str, text: &str) -> Vec<GrantProposal> {
 }
 
 fn url(url: &str) -> Vec<GrantProposal> {
-    let mut proposals = vec![proposal(&Pattern::literal("WebFetch", "url", url), format!("exactly `{}`", visible(url)))];
+    let mut proposals =
+        vec![proposal(&Pattern::literal("WebFetch", "url", url), format!("exactly `{}`", visible(url)))];
     let Some((scheme, rest)) = url.split_once("://") else { return proposals };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     // A name before `@` would make the host something else than it looks.

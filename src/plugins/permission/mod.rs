@@ -9,6 +9,7 @@ mod check;
 mod evaluate;
 mod file;
 mod grant;
+mod handle;
 mod mode;
 mod path;
 mod plugin;
@@ -16,14 +17,19 @@ mod rules;
 mod shell;
 
 #[cfg(test)]
+mod plugin_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_more;
 
 pub use check::{CheckContext, check_line};
 pub use evaluate::{AskKind, Decision, Question, Verdict, evaluate, is_file_edit, known_primary};
-pub use file::{Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError, SHIPPED_RULES, shipped_rules};
+pub use file::{
+    Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError, SHIPPED_RULES, shipped_rules,
+};
 pub use grant::{GrantProposal, propose_grants};
+pub use handle::Permissions;
 pub use mode::{Mode, evaluate_in};
-pub use plugin::{PERMISSION_PLUGIN, PermissionPlugin, PermissionState, RunAllows};
+pub use plugin::{GrantedPatterns, PERMISSION_PLUGIN, PermissionPlugin, PermissionSection};
 pub use rules::{Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};

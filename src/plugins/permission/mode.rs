@@ -69,7 +69,8 @@ pub fn evaluate_in(rules: &RuleSet, question: &Question<'_>, mode: Mode) -> Verd
     let Decision::Ask(kind) = verdict.decision else {
         return if mode == Mode::Plan { in_plan(question, verdict) } else { verdict };
     };
-    let allow = |why: &str| Verdict { decision: Decision::Allow, rule: None, origin: None, why: why.to_owned() };
+    let allow =
+        |why: &str| Verdict { decision: Decision::Allow, rule: None, origin: None, why: why.to_owned() };
     match mode {
         Mode::Ask => verdict,
         Mode::Plan => in_plan(question, verdict),
@@ -99,6 +100,9 @@ fn in_plan(question: &Question<'_>, verdict: Verdict) -> Verdict {
         decision: Decision::Deny,
         rule: None,
         origin: None,
-        why: format!("plan mode: {} is not a read-only tool; propose the change instead of making it", question.tool),
+        why: format!(
+            "plan mode: {} is not a read-only tool; propose the change instead of making it",
+            question.tool
+        ),
     }
 }

@@ -33,16 +33,63 @@ const MAX_LINKS: usize = 40;
 
 /// Files and folders that a broad allow never reaches for writing: they run things, or hold the rules.
 const PROTECTED: &[&str] = &[
-    ".git", ".aye", ".hg", ".svn", ".jj", ".husky", ".vscode", ".idea", ".devcontainer", ".ssh", ".gnupg", ".aws", ".kube",
-    ".gitconfig", ".gitmodules", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
-    ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login", ".logout",
-    ".inputrc", ".envrc", ".xinitrc", ".xprofile", ".xsession", ".pam_environment", ".ripgreprc", ".mcp.json", ".netrc",
-    ".npmrc", ".pypirc", ".pre-commit-config.yaml",
+    ".git",
+    ".aye",
+    ".hg",
+    ".svn",
+    ".jj",
+    ".husky",
+    ".vscode",
+    ".idea",
+    ".devcontainer",
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".kube",
+    ".gitconfig",
+    ".gitmodules",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+    ".kshrc",
+    ".mkshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".login",
+    ".logout",
+    ".inputrc",
+    ".envrc",
+    ".xinitrc",
+    ".xprofile",
+    ".xsession",
+    ".pam_environment",
+    ".ripgreprc",
+    ".mcp.json",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".pre-commit-config.yaml",
 ];
 
 /// Folders below `.config`, and the like, that are protected as pairs.
-const PROTECTED_PAIRS: &[(&str, &str)] =
-    &[(".config", "fish"), (".config", "git"), (".config", "aye"), (".config", "autostart"), (".config", "systemd"), (".github", "workflows"), (".cargo", "config.toml"), (".cargo", "config")];
+const PROTECTED_PAIRS: &[(&str, &str)] = &[
+    (".config", "fish"),
+    (".config", "git"),
+    (".config", "aye"),
+    (".config", "autostart"),
+    (".config", "systemd"),
+    (".github", "workflows"),
+    (".cargo", "config.toml"),
+    (".cargo", "config"),
+];
 
 /// Looks at a path from every side.
 ///
@@ -76,7 +123,8 @@ pub fn look(text: &str, places: &Places<'_>) -> Result<Seen, String> {
             if seen.protected.is_none() {
                 seen.protected = protected_name(&relative_part(&view, places));
             }
-            seen.is_strange |= view.to_string_lossy().chars().any(|c| matches!(c, '\n' | '\t') || suspicious(c).is_some());
+            seen.is_strange |=
+                view.to_string_lossy().chars().any(|c| matches!(c, '\n' | '\t') || suspicious(c).is_some());
             if !seen.views.contains(&view) {
                 seen.views.push(view);
             }
@@ -166,12 +214,18 @@ pub fn protected_name(path: &Path) -> Option<String> {
         if let Some((stem, _)) = short
             && let Some(name) = PROTECTED.iter().find(|name| {
                 let bare = name.trim_start_matches('.').replace('.', "");
-                !stem.is_empty() && (bare.starts_with(stem) || (stem.len() >= 2 && bare.starts_with(&stem[..2.min(stem.len())]) && stem.len() == 6))
+                !stem.is_empty()
+                    && (bare.starts_with(stem)
+                        || (stem.len() >= 2
+                            && bare.starts_with(&stem[..2.min(stem.len())])
+                            && stem.len() == 6))
             })
         {
             return Some((*name).to_owned());
         }
-        if let Some((a, b)) = PROTECTED_PAIRS.iter().find(|(a, b)| a == part && parts.get(i + 1).is_some_and(|n| n == b)) {
+        if let Some((a, b)) =
+            PROTECTED_PAIRS.iter().find(|(a, b)| a == part && parts.get(i + 1).is_some_and(|n| n == b))
+        {
             return Some(format!("{a}/{b}"));
         }
     }
@@ -182,7 +236,8 @@ pub fn protected_name(path: &Path) -> Option<String> {
 fn plain_name(part: &str) -> String {
     let part = part.split(':').next().unwrap_or(part);
     let visible: String = part.chars().filter(|c| suspicious(*c).is_none()).collect();
-    let trimmed = if visible.chars().all(|c| c == '.') { &visible } else { visible.trim_end_matches(['.', ' ']) };
+    let trimmed =
+        if visible.chars().all(|c| c == '.') { &visible } else { visible.trim_end_matches(['.', ' ']) };
     trimmed.to_lowercase()
 }
 

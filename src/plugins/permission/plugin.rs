@@ -1,225 +1,213 @@
-//! The plugin: the rules at the gate of each call.
+//! The plugin: the verdict at the gate of each call, and denied tools kept from the model.
 
-use std::path::Path;
-use std::sync::{Arc, RwLock};
-
-use async_trait::async_trait;
-use serde_json::json;
-
-use super::evaluate::{Decision, Question, Verdict, known_primary};
+use super::evaluate::{AskKind, Decision, Question, Verdict, evaluate};
+use super::file::PermissionRulesConfig;
 use super::grant::propose_grants;
-use super::mode::{Mode, evaluate_in};
+use super::handle::Permissions;
 use super::rules::RuleSet;
-use crate::contract::ids::CallId;
-use crate::contract::record::{GrantRecord, GrantScope};
+use crate::contract::spec::PluginConfigKey;
 use crate::contract::suspension::{
-    ACTION_PERMISSION, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
+    ACTION_PERMISSION, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
 };
 use crate::contract::tool::ToolResult;
 use crate::contract::tool_intercept::{ToolInterceptAction, ToolInterceptPayload};
-use crate::contract::workspace::Workspace;
-use crate::phase::{ExcludeTool, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar, ToolCallInfo};
-use crate::state::{Phase, Snapshot, StateCommand, StateError};
+use crate::pattern::shell::visible;
+use crate::phase::{
+    ConfigSchema, ExcludeTool, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar,
+    ToolCallInfo,
+};
+use crate::state::{JsonValue, Phase, Snapshot, StateCommand, StateError};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// The plugin's name.
 pub const PERMISSION_PLUGIN: &str = "permission";
 
-/// Allow patterns that another part of the program keeps in the state of a run.
-pub type RunAllows = Arc<dyn Fn(&Snapshot) -> Vec<String> + Send + Sync>;
+/// Names patterns that others granted for the run, such as the tools of a skill that a person agreed to.
+pub type GrantedPatterns = Arc<dyn Fn(&Snapshot) -> Vec<String> + Send + Sync>;
 
-/// What the plugin judges by. Front ends change the mode and the grants through it while runs go on.
-pub struct PermissionState {
-    rules: RuleSet,
-    mode: RwLock<Mode>,
-    grants: RwLock<Vec<GrantRecord>>,
-    workspace: Workspace,
-    run_allows: Option<RunAllows>,
-    tools: RwLock<Vec<String>>,
+/// The section `permission` of an agent: rules that hold for its runs besides all others.
+pub struct PermissionSection;
+
+impl PluginConfigKey for PermissionSection {
+    const KEY: &'static str = "permission";
+    type Config = PermissionRulesConfig;
 }
 
-impl PermissionState {
-    /// Rules and mode for a workspace, without grants.
-    pub fn new(rules: RuleSet, mode: Mode, workspace: Workspace) -> Self {
-        Self { rules, mode: RwLock::new(mode), grants: RwLock::default(), workspace, run_allows: None, tools: RwLock::default() }
+/// Judges each tool call before it runs.
+#[derive(Clone)]
+pub struct PermissionPlugin {
+    permissions: Permissions,
+    granted: Option<GrantedPatterns>,
+}
+
+impl PermissionPlugin {
+    /// Over shared rules.
+    pub fn new(permissions: Permissions) -> PermissionPlugin {
+        PermissionPlugin { permissions, granted: None }
     }
 
-    /// Takes allow patterns of the run from here too. They beat no deny and no ask.
+    /// Adds a source of patterns that are granted for the run. They beat neither a deny nor an ask.
     #[must_use]
-    pub fn with_run_allows(mut self, allows: RunAllows) -> Self {
-        self.run_allows = Some(allows);
+    pub fn with_granted(mut self, granted: GrantedPatterns) -> PermissionPlugin {
+        self.granted = Some(granted);
         self
     }
 
-    /// Says which tools there are, so that those which are always denied are not offered.
-    pub fn set_tools(&self, names: Vec<String>) {
-        *self.tools.write().expect("no panic while names are held") = names;
-    }
-
-    /// The mode in force.
-    pub fn mode(&self) -> Mode {
-        *self.mode.read().expect("no panic while the mode is held")
-    }
-
-    /// Changes the mode, for calls that are judged from now on.
-    pub fn set_mode(&self, mode: Mode) {
-        *self.mode.write().expect("no panic while the mode is held") = mode;
-    }
-
-    /// The grants in force.
-    pub fn grants(&self) -> Vec<GrantRecord> {
-        self.grants.read().expect("no panic while grants are held").clone()
-    }
-
-    /// Replaces the grants.
-    pub fn set_grants(&self, grants: Vec<GrantRecord>) {
-        *self.grants.write().expect("no panic while grants are held") = grants;
-    }
-
-    /// The rules of files and flags.
-    pub fn rules(&self) -> &RuleSet {
-        &self.rules
-    }
-
-    /// The rules with the grants that reach this run.
-    fn rules_for(&self, ctx: &PhaseContext) -> RuleSet {
-        let mut rules = self.rules.clone();
-        for grant in self.grants() {
-            if self.reaches(&grant.scope, ctx)
-                && let Err(error) = rules.grant(&grant.pattern)
-            {
-                // A grant that no longer parses allows nothing.
-                tracing::warn!(grant = grant.id, %error, "a grant is not in force");
+    /// All rules that hold at this moment of a run. What cannot be read grants nothing and makes everything ask.
+    fn rules(&self, ctx: &PhaseContext) -> RuleSet {
+        let run = &ctx.run_identity;
+        let mut rules = self.permissions.rules_for(&run.thread_id, &run.run_id);
+        if let Some(section) = ctx.agent_spec.sections.get(PermissionSection::KEY) {
+            match read_section(section) {
+                Ok(own) => rules.join(own),
+                Err(why) => {
+                    rules.refuse(format!("section `permission` of agent `{}`: {why}", ctx.agent_spec.id))
+                }
             }
         }
-        for pattern in self.run_allows.iter().flat_map(|allows| allows(&ctx.snapshot)) {
+        for pattern in self.granted.iter().flat_map(|granted| granted(&ctx.snapshot)) {
             if let Err(error) = rules.grant(&pattern) {
-                tracing::warn!(pattern, %error, "an allow pattern of the run is not in force");
+                tracing::warn!(%error, "a granted pattern cannot be read");
             }
         }
         rules
     }
 
-    fn reaches(&self, scope: &GrantScope, ctx: &PhaseContext) -> bool {
-        match scope {
-            GrantScope::Run(run) => *run == ctx.run_identity.run_id,
-            GrantScope::Thread(thread) => *thread == ctx.run_identity.thread_id,
-            GrantScope::Project(root) => *root == self.workspace.root,
-            GrantScope::Everywhere => true,
-        }
-    }
-
-    fn judge(&self, ctx: &PhaseContext, tool: &ToolCallInfo) -> Verdict {
-        let rules = self.rules_for(ctx);
-        evaluate_in(&rules, &self.question(tool), self.mode())
-    }
-
-    fn question<'a>(&'a self, tool: &'a ToolCallInfo) -> Question<'a> {
-        let declared = tool.descriptor.as_ref().and_then(|d| d.primary_argument.as_deref());
-        Question {
-            tool: &tool.call.name,
-            args: &tool.call.arguments,
-            cwd: &self.workspace.cwd,
-            workspace: &self.workspace.root,
-            home: Some(&self.workspace.home).map(AsRef::<Path>::as_ref),
-            primary: declared.or_else(|| known_primary(&tool.call.name)),
-        }
-    }
-
-    fn ticket(&self, tool: &ToolCallInfo, verdict: &Verdict) -> SuspendTicket {
-        let proposals: Vec<_> = propose_grants(&self.question(tool))
-            .into_iter()
-            .map(|proposal| json!({"pattern": proposal.pattern, "text": proposal.text}))
-            .collect();
-        SuspendTicket {
-            suspension: Suspension {
-                id: format!("perm_{}", tool.call.id).into(),
-                action: ACTION_PERMISSION.into(),
-                message: format!("Allow {}? {}", tool.call.name, verdict.why),
-                parameters: json!({
-                    "tool": tool.call.name,
-                    "args": tool.call.arguments,
-                    "rule": verdict.rule,
-                    "origin": verdict.origin,
-                    "why": verdict.why,
-                    "mode": self.mode().name(),
-                    "cwd": self.workspace.cwd.to_string_lossy(),
-                    "proposals": proposals,
-                }),
-                response_schema: None,
-                expires_at: None,
-            },
-            pending: PendingToolCall {
-                id: CallId::from(tool.call.id.as_str()),
-                name: tool.call.name.clone(),
-                arguments: tool.call.arguments.clone(),
-            },
-            resume_mode: ToolCallResumeMode::ReplayToolCall,
+    /// What to do instead of running the call; nothing when it may run.
+    fn gate(&self, ctx: &PhaseContext, info: &ToolCallInfo) -> Option<ToolInterceptPayload> {
+        let call = &info.call;
+        let rules = self.rules(ctx);
+        let primary = info.descriptor.as_ref().and_then(|tool| tool.primary_argument.as_deref());
+        let question = self.permissions.question(&call.name, &call.arguments, primary);
+        let verdict = self.permissions.judge(&rules, &question);
+        let is_answered =
+            info.resume.as_ref().is_some_and(|resume| resume.action == ResumeDecisionAction::Resume);
+        match verdict.decision {
+            Decision::Allow => None,
+            // Asked once a call: the person said yes. Denials were judged again above.
+            Decision::Ask(_) if is_answered => None,
+            Decision::Ask(kind) => {
+                let ticket = ticket(&question, info, &verdict, kind, &rules);
+                Some(ToolInterceptPayload::Suspend(ticket))
+            }
+            Decision::Deny => Some(refusal(&call.name, "permission_denied", &verdict, "denied")),
+            Decision::Error => Some(refusal(&call.name, "invalid_arguments", &verdict, "not run")),
         }
     }
 }
 
-/// Judges each call before it runs, and takes tools that are always denied out of the model's list.
-pub struct PermissionPlugin {
-    state: Arc<PermissionState>,
+fn read_section(section: &JsonValue) -> Result<RuleSet, String> {
+    let config: PermissionRulesConfig =
+        serde_json::from_value(section.clone()).map_err(|error| error.to_string())?;
+    config.into_ruleset().map_err(|error| error.to_string())
 }
 
-impl PermissionPlugin {
-    /// Judges by this.
-    pub fn new(state: Arc<PermissionState>) -> Self {
-        Self { state }
+fn refusal(tool: &str, code: &str, verdict: &Verdict, word: &str) -> ToolInterceptPayload {
+    let text = match &verdict.rule {
+        // The verdict's words already name the rule and where it stands.
+        Some(_) => format!("{word}: {}. It did not run; do not try the same in another way", verdict.why),
+        None => format!("{word}: {}. It did not run", verdict.why),
+    };
+    ToolInterceptPayload::SetResult(ToolResult::error_with_code(tool, code, text))
+}
+
+fn ticket(
+    question: &Question<'_>,
+    info: &ToolCallInfo,
+    verdict: &Verdict,
+    kind: AskKind,
+    rules: &RuleSet,
+) -> SuspendTicket {
+    let call = &info.call;
+    let message = format!("{} wants to run: {}", visible(&call.name), visible(&verdict.why));
+    SuspendTicket {
+        suspension: Suspension {
+            id: format!("perm_{}", call.id).into(),
+            action: ACTION_PERMISSION.to_owned(),
+            message,
+            parameters: json!({
+                "tool": call.name,
+                "args": call.arguments,
+                "rule": verdict.rule,
+                "origin": verdict.origin,
+                "why": verdict.why,
+                "cwd": question.cwd.to_string_lossy(),
+                "proposals": proposals(question, kind, rules),
+            }),
+            response_schema: None,
+            expires_at: None,
+        },
+        pending: PendingToolCall {
+            id: call.id.as_str().into(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+        },
+        resume_mode: ToolCallResumeMode::ReplayToolCall,
     }
+}
+
+/// The grants that would answer the question for good. None when a rule says to ask: a grant does not beat it.
+fn proposals(question: &Question<'_>, kind: AskKind, rules: &RuleSet) -> Vec<Value> {
+    if matches!(kind, AskKind::Rule | AskKind::BrokenRules) {
+        return Vec::new();
+    }
+    let helps = |pattern: &str| {
+        let mut with = rules.clone();
+        with.grant(pattern).is_ok() && evaluate(&with, question).decision == Decision::Allow
+    };
+    propose_grants(question)
+        .into_iter()
+        .filter(|proposal| helps(&proposal.pattern))
+        .map(|proposal| json!({ "pattern": proposal.pattern, "text": proposal.text }))
+        .collect()
 }
 
 impl Plugin for PermissionPlugin {
     fn descriptor(&self) -> PluginDescriptor {
-        PluginDescriptor { name: PERMISSION_PLUGIN }
+        PluginDescriptor::new(PERMISSION_PLUGIN, "allows, asks for and denies tool calls by rules")
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
-        registrar.register_phase_hook(PERMISSION_PLUGIN, Phase::BeforeToolExecute, Gate(Arc::clone(&self.state)))?;
-        registrar.register_phase_hook(PERMISSION_PLUGIN, Phase::BeforeInference, Offer(Arc::clone(&self.state)))
+        registrar.register_hook(Phase::BeforeToolExecute, Gate(self.clone()));
+        registrar.register_hook(Phase::BeforeInference, Hide(self.clone()));
+        Ok(())
+    }
+
+    fn config_schemas(&self) -> Vec<ConfigSchema> {
+        vec![ConfigSchema {
+            key: PermissionSection::KEY,
+            json_schema: schemars::schema_for!(PermissionRulesConfig),
+        }]
+    }
+
+    fn check_section(&self, key: &str, section: &JsonValue) -> Result<(), String> {
+        if key == PermissionSection::KEY { read_section(section).map(drop) } else { Ok(()) }
     }
 }
 
-struct Gate(Arc<PermissionState>);
+struct Gate(PermissionPlugin);
 
 #[async_trait]
 impl PhaseHook for Gate {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
-        let Some(tool) = &ctx.tool else { return Ok(command) };
-        let verdict = self.0.judge(ctx, tool);
-        let intercept = match verdict.decision {
-            Decision::Allow => return Ok(command),
-            // A person said yes to this call, and no rule denies it now.
-            Decision::Ask(_) if tool.resume.is_some() => return Ok(command),
-            Decision::Ask(_) => ToolInterceptPayload::Suspend(self.0.ticket(tool, &verdict)),
-            Decision::Deny => {
-                let text = format!(
-                    "Denied; it was not run: {}. Do not try to get the same effect another way.",
-                    verdict.why
-                );
-                let mut result = ToolResult::error(&tool.call.name, text);
-                result.details = Some(json!({"code": "denied", "rule": verdict.rule}));
-                ToolInterceptPayload::SetResult(result)
-            }
-            Decision::Error => {
-                ToolInterceptPayload::SetResult(ToolResult::error(&tool.call.name, format!("not run: {}", verdict.why)))
-            }
-        };
-        command.schedule_action::<ToolInterceptAction>(intercept)?;
+        let Some(info) = &ctx.tool else { return Ok(command) };
+        if let Some(intercept) = self.0.gate(ctx, info) {
+            command.schedule_action::<ToolInterceptAction>(intercept)?;
+        }
         Ok(command)
     }
 }
 
-struct Offer(Arc<PermissionState>);
+struct Hide(PermissionPlugin);
 
 #[async_trait]
-impl PhaseHook for Offer {
-    async fn run(&self, _ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+impl PhaseHook for Hide {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
-        let tools = self.0.tools.read().expect("no panic while names are held").clone();
-        for tool in self.0.rules.hidden_tools(&tools) {
+        for tool in self.0.permissions.hidden_tools(&self.0.rules(ctx)) {
             command.schedule_action::<ExcludeTool>(tool)?;
         }
         Ok(command)

@@ -95,13 +95,40 @@ fn could_match(matcher: &Matcher, words: &[Word]) -> bool {
 /// Variables that change how a program talks, not what it does.
 fn is_safe_assignment(assignment: &Assignment) -> bool {
     const SAFE: &[&str] = &[
-        "LANG", "LANGUAGE", "TZ", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES", "TERM", "CI",
-        "RUST_BACKTRACE", "RUST_LOG", "RUST_LIB_BACKTRACE", "CARGO_TERM_COLOR", "CARGO_TERM_PROGRESS_WHEN", "PYTHONUNBUFFERED",
-        "PYTHONDONTWRITEBYTECODE", "NODE_ENV", "GIT_TERMINAL_PROMPT", "GIT_OPTIONAL_LOCKS", "DEBIAN_FRONTEND", "TIMEFORMAT",
-        "POSIXLY_CORRECT", "BLOCKSIZE", "BLOCK_SIZE", "MAKELEVEL", "GOFLAGS_NONE",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "COLUMNS",
+        "LINES",
+        "TERM",
+        "CI",
+        "RUST_BACKTRACE",
+        "RUST_LOG",
+        "RUST_LIB_BACKTRACE",
+        "CARGO_TERM_COLOR",
+        "CARGO_TERM_PROGRESS_WHEN",
+        "PYTHONUNBUFFERED",
+        "PYTHONDONTWRITEBYTECODE",
+        "NODE_ENV",
+        "GIT_TERMINAL_PROMPT",
+        "GIT_OPTIONAL_LOCKS",
+        "DEBIAN_FRONTEND",
+        "TIMEFORMAT",
+        "POSIXLY_CORRECT",
+        "BLOCKSIZE",
+        "BLOCK_SIZE",
+        "MAKELEVEL",
+        "GOFLAGS_NONE",
     ];
     let known = SAFE.contains(&assignment.name.as_str())
-        || assignment.name.strip_prefix("LC_").is_some_and(|rest| rest.chars().all(|c| c.is_ascii_uppercase()));
+        || assignment
+            .name
+            .strip_prefix("LC_")
+            .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_uppercase()));
     known && assignment.value.is_literal() && !assignment.value.text.contains(['/', '%', '\n', ':'])
 }
 
@@ -112,8 +139,11 @@ pub(super) fn allowed<'r>(
     question: &Question<'_>,
     all: &RuleSet,
 ) -> Result<&'r Rule, String> {
-    let mine: Vec<&'r Rule> = rules.iter().copied().filter(|rule| rule.pattern.matches_tool(question.tool)).collect();
-    if let Some(rule) = mine.iter().find(|rule| rule.pattern.is_unconditional() && rule.origin.layer != Layer::Shipped) {
+    let mine: Vec<&'r Rule> =
+        rules.iter().copied().filter(|rule| rule.pattern.matches_tool(question.tool)).collect();
+    if let Some(rule) =
+        mine.iter().find(|rule| rule.pattern.is_unconditional() && rule.origin.layer != Layer::Shipped)
+    {
         return Ok(rule);
     }
     // The exact text of the whole line was allowed: what was seen is what runs.
@@ -138,8 +168,9 @@ pub(super) fn allowed<'r>(
 
 fn names_whole_line(rule: &Rule, question: &Question<'_>) -> bool {
     let Args::All(conditions) = rule.pattern.args() else { return false };
-    let is_exact =
-        |c: &crate::pattern::Condition| c.path.single_key() == Some("command") && !c.negated && matches!(c.matcher, Matcher::Exact(_));
+    let is_exact = |c: &crate::pattern::Condition| {
+        c.path.single_key() == Some("command") && !c.negated && matches!(c.matcher, Matcher::Exact(_))
+    };
     conditions.iter().any(is_exact)
         && rule.pattern.matches(question.tool, question.args, Some("command"), Quantifier::Every)
 }
@@ -204,7 +235,9 @@ impl<'r> Walk<'_, 'r> {
     fn words(&self, words: &[Word]) -> Result<&'r Rule, String> {
         let program = words.first().map(|word| word.text.as_str()).unwrap_or_default();
         for word in words {
-            if !word.is_literal() && !(word.is_glob && !word.has_holes && !word.is_odd && globs_are_harmless(program)) {
+            if !word.is_literal()
+                && !(word.is_glob && !word.has_holes && !word.is_odd && globs_are_harmless(program))
+            {
                 let what = if word.is_glob { "an unquoted glob" } else { "a word that only the shell knows" };
                 return Err(format!("not allowed by itself: {what} for `{program}`"));
             }
@@ -242,7 +275,13 @@ impl<'r> Walk<'_, 'r> {
     }
 
     /// Whether a rule that matches the words also means them.
-    fn fits(&self, rule: &Rule, words: &[Word], texts: &[&str], (spelled, all): (usize, bool)) -> Result<(), String> {
+    fn fits(
+        &self,
+        rule: &Rule,
+        words: &[Word],
+        texts: &[&str],
+        (spelled, all): (usize, bool),
+    ) -> Result<(), String> {
         for risk in risks(words) {
             if risk.is_named_by(spelled, all) {
                 continue;
@@ -279,7 +318,10 @@ impl<'r> Walk<'_, 'r> {
             if expression == Some(i) {
                 continue;
             }
-            let names_only = matches!(program, "ls" | "echo" | "stat" | "du" | "basename" | "dirname" | "which" | "wc" | "true");
+            let names_only = matches!(
+                program,
+                "ls" | "echo" | "stat" | "du" | "basename" | "dirname" | "which" | "wc" | "true"
+            );
             if word.is_glob && !names_only {
                 return Err("which files the glob names is not certain".into());
             }
@@ -313,7 +355,13 @@ impl<'r> Walk<'_, 'r> {
         }
         strict.set_default(Behavior::Allow);
         let args = json!({ "file_path": text });
-        let question = Question { tool: "Read", args: &args, cwd: &self.at, primary: Some("file_path"), ..*self.question };
+        let question = Question {
+            tool: "Read",
+            args: &args,
+            cwd: &self.at,
+            primary: Some("file_path"),
+            ..*self.question
+        };
         evaluate(&strict, &question).decision != super::evaluate::Decision::Allow
     }
 }

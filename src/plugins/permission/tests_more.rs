@@ -36,8 +36,14 @@ fn place() -> Place {
 
 impl Place {
     fn judge(&self, rules: &RuleSet, tool: &str, args: Value, mode: Mode) -> Verdict {
-        let question =
-            Question { tool, args: &args, cwd: &self.root, workspace: &self.root, home: Some(&self.home), primary: None };
+        let question = Question {
+            tool,
+            args: &args,
+            cwd: &self.root,
+            workspace: &self.root,
+            home: Some(&self.home),
+            primary: None,
+        };
         evaluate_in(rules, &question, mode)
     }
 
@@ -46,8 +52,14 @@ impl Place {
     }
 
     fn proposals(&self, tool: &str, args: Value) -> Vec<String> {
-        let question =
-            Question { tool, args: &args, cwd: &self.root, workspace: &self.root, home: Some(&self.home), primary: None };
+        let question = Question {
+            tool,
+            args: &args,
+            cwd: &self.root,
+            workspace: &self.root,
+            home: Some(&self.home),
+            primary: None,
+        };
         propose_grants(&question).into_iter().map(|p| p.pattern).collect()
     }
 }
@@ -114,9 +126,21 @@ fn paths_of_an_allow() {
     }
     let all = set(&["Edit(file_path ~ \"**\")"], &[], &[]);
     for (path, want) in [
-        ("x", "allow"), ("a/b", "allow"), ("GIT~1/config", "ask"), (".git/config", "ask"), (".aye/permissions.yaml", "ask"), (".husky/x", "ask"),
-        ("/etc/passwd", "ask"), ("../x", "ask"), ("a/.vscode/tasks.json", "ask"), (".github/workflows/x.yml", "ask"), (".github/x", "allow"), (".gitignore", "allow"), ("digit~1/x", "allow"),
-        (".gitmodules", "ask"), (".envrc", "ask"),
+        ("x", "allow"),
+        ("a/b", "allow"),
+        ("GIT~1/config", "ask"),
+        (".git/config", "ask"),
+        (".aye/permissions.yaml", "ask"),
+        (".husky/x", "ask"),
+        ("/etc/passwd", "ask"),
+        ("../x", "ask"),
+        ("a/.vscode/tasks.json", "ask"),
+        (".github/workflows/x.yml", "ask"),
+        (".github/x", "allow"),
+        (".gitignore", "allow"),
+        ("digit~1/x", "allow"),
+        (".gitmodules", "ask"),
+        (".envrc", "ask"),
     ] {
         let got = place.word(&all, "Edit", json!({ "file_path": path }));
         if got != want {
@@ -202,13 +226,60 @@ fn shipped_rules_in_use() {
     assert_eq!(rules.refused(), None);
     let mut wrong = Vec::new();
     for (command, want) in [
-        ("ls", "allow"), ("ls -la src", "allow"), ("cat src/main.rs | head -5", "allow"), ("git status && git diff", "allow"), ("rg -n 'fn main' src", "allow"),
-        ("grep -rn '/api/v1' src", "allow"), ("find . -name '*.rs' | wc -l", "allow"), ("cd src && ls", "allow"), ("git log --oneline -5", "allow"), ("git show HEAD", "allow"),
-        ("cat .env", "ask"), ("cat src/env", "ask"), ("head -1 ./.env", "ask"), ("cat ~/.ssh/id_rsa", "ask"), ("cat /etc/passwd", "ask"), ("cat ../out/x", "ask"), ("cat src/outfile", "ask"), ("ls src/outdir", "ask"),
-        ("cat .e*", "ask"), ("git show HEAD:.env", "ask"), ("git diff --no-index /etc/passwd x", "ask"), ("grep -f /etc/passwd x", "ask"), ("grep x --file=/etc/passwd", "ask"), ("rg --files /etc", "ask"), ("sort --files0-from=/etc/passwd", "ask"),
-        ("wc -l /etc/passwd", "ask"), ("find / -name x", "ask"), ("touch x", "ask"), ("npm test", "ask"), ("git push", "ask"), ("echo x > y", "ask"), ("find . -delete", "ask"), ("command ls", "ask"), ("command -v git", "allow"),
-        ("rm -rf /", "deny"), ("sudo rm -rf /", "deny"), ("rm -rf ~/", "deny"), ("sh -c 'rm -fr /*'", "deny"), ("rm -rf \"$HOME\"", "deny"), ("rm -rf target", "ask"), ("rm -rf ./", "ask"), ("rm -rf ~/w/x", "ask"), ("dd if=x of=/dev/sda", "deny"), (":(){ :|:& };:", "deny"),
-        ("git branch -D x", "ask"), ("git branch -a", "allow"), ("git branch", "allow"), ("git -C /x log", "ask"), ("cd .. && ls", "ask"), ("cat src/g/config", "ask"), ("ls -la .git", "allow"), ("cat $X", "ask"), ("jq . /etc/x", "ask"), ("date +%F", "allow"),
+        ("ls", "allow"),
+        ("ls -la src", "allow"),
+        ("cat src/main.rs | head -5", "allow"),
+        ("git status && git diff", "allow"),
+        ("rg -n 'fn main' src", "allow"),
+        ("grep -rn '/api/v1' src", "allow"),
+        ("find . -name '*.rs' | wc -l", "allow"),
+        ("cd src && ls", "allow"),
+        ("git log --oneline -5", "allow"),
+        ("git show HEAD", "allow"),
+        ("cat .env", "ask"),
+        ("cat src/env", "ask"),
+        ("head -1 ./.env", "ask"),
+        ("cat ~/.ssh/id_rsa", "ask"),
+        ("cat /etc/passwd", "ask"),
+        ("cat ../out/x", "ask"),
+        ("cat src/outfile", "ask"),
+        ("ls src/outdir", "ask"),
+        ("cat .e*", "ask"),
+        ("git show HEAD:.env", "ask"),
+        ("git diff --no-index /etc/passwd x", "ask"),
+        ("grep -f /etc/passwd x", "ask"),
+        ("grep x --file=/etc/passwd", "ask"),
+        ("rg --files /etc", "ask"),
+        ("sort --files0-from=/etc/passwd", "ask"),
+        ("wc -l /etc/passwd", "ask"),
+        ("find / -name x", "ask"),
+        ("touch x", "ask"),
+        ("npm test", "ask"),
+        ("git push", "ask"),
+        ("echo x > y", "ask"),
+        ("find . -delete", "ask"),
+        ("command ls", "ask"),
+        ("command -v git", "allow"),
+        ("rm -rf /", "deny"),
+        ("sudo rm -rf /", "deny"),
+        ("rm -rf ~/", "deny"),
+        ("sh -c 'rm -fr /*'", "deny"),
+        ("rm -rf \"$HOME\"", "deny"),
+        ("rm -rf target", "ask"),
+        ("rm -rf ./", "ask"),
+        ("rm -rf ~/w/x", "ask"),
+        ("dd if=x of=/dev/sda", "deny"),
+        (":(){ :|:& };:", "deny"),
+        ("git branch -D x", "ask"),
+        ("git branch -a", "allow"),
+        ("git branch", "allow"),
+        ("git -C /x log", "ask"),
+        ("cd .. && ls", "ask"),
+        ("cat src/g/config", "ask"),
+        ("ls -la .git", "allow"),
+        ("cat $X", "ask"),
+        ("jq . /etc/x", "ask"),
+        ("date +%F", "allow"),
     ] {
         let got = place.judge(&rules, "Bash", json!({ "command": command }), Mode::Ask);
         // What git keeps for itself is no secret: reading it is fine, so both answers are.
@@ -254,7 +325,12 @@ fn the_strictest_rule_wins_in_any_order() {
     rules.grant("Bash(rm *)").unwrap();
     rules.grant("Bash(ls *)").unwrap();
     assert_eq!((git(&rules, "git push"), git(&rules, "rm x"), git(&rules, "ls")), ("ask", "deny", "allow"));
-    let verdict = place.judge(&set(&[], &[], &["Bash", "Bash(rm *)", "B*"]), "Bash", json!({"command": "rm"}), Mode::Ask);
+    let verdict = place.judge(
+        &set(&[], &[], &["Bash", "Bash(rm *)", "B*"]),
+        "Bash",
+        json!({"command": "rm"}),
+        Mode::Ask,
+    );
     assert_eq!(verdict.rule.as_deref(), Some("Bash(rm *)"), "the narrowest rule is reported");
 }
 
@@ -274,13 +350,22 @@ fn broken_rules_make_everything_ask_but_keep_denials() {
 fn modes() {
     let place = place();
     let rules = set(&["Read"], &["Edit(src/a/**)", "Bash(git push *)"], &["Edit(secret/**)"]);
-    let edit = |path: &str, mode| place.judge(&rules, "Edit", json!({ "file_path": path }), mode).decision.word();
+    let edit =
+        |path: &str, mode| place.judge(&rules, "Edit", json!({ "file_path": path }), mode).decision.word();
     let bash = |rules: &RuleSet, command: &str, mode| {
         place.judge(rules, "Bash", json!({ "command": command }), mode).decision.word()
     };
     for (path, want) in [
-        ("src/main.rs", "allow"), ("src/a/x", "ask"), ("secret/key", "deny"), (".git/config", "ask"), ("/etc/passwd", "ask"), ("src/outfile", "ask"), ("src/dangling", "ask"),
-        ("src/alias", "deny"), ("../out/x", "ask"), ("src/a\nb", "ask"),
+        ("src/main.rs", "allow"),
+        ("src/a/x", "ask"),
+        ("secret/key", "deny"),
+        (".git/config", "ask"),
+        ("/etc/passwd", "ask"),
+        ("src/outfile", "ask"),
+        ("src/dangling", "ask"),
+        ("src/alias", "deny"),
+        ("../out/x", "ask"),
+        ("src/a\nb", "ask"),
     ] {
         assert_eq!(edit(path, Mode::AcceptEdits), want, "accept-edits {path}");
     }
@@ -288,7 +373,13 @@ fn modes() {
     assert_eq!(edit("src/main.rs", Mode::Plan), "deny");
     assert_eq!(bash(&rules, "ls", Mode::Plan), "deny");
     assert_eq!(place.judge(&rules, "Read", json!({"file_path": "x"}), Mode::Plan).decision, Decision::Allow);
-    for (path, want) in [("src/main.rs", "allow"), ("src/a/x", "ask"), ("secret/key", "deny"), (".git/config", "ask"), ("/tmp/x", "allow")] {
+    for (path, want) in [
+        ("src/main.rs", "allow"),
+        ("src/a/x", "ask"),
+        ("secret/key", "deny"),
+        (".git/config", "ask"),
+        ("/tmp/x", "allow"),
+    ] {
         assert_eq!(edit(path, Mode::Yolo), want, "yolo {path}");
     }
     let free = set(&[], &["Bash(git push *)"], &[]);
@@ -317,8 +408,31 @@ fn grants_that_are_proposed() {
     assert_eq!(bash("touch '*'"), ["Bash(command = \"touch '*'\")", "Bash(touch *)"]);
     assert_eq!(bash("cargo build && cargo test").len(), 1);
     for command in [
-        "bash -c x", "bash", "python -c x", "python", "npx x", "eval x", "env x", "sudo ls", "xargs ls", "ls $x", "ls > x", "FOO=1 ls", "find . -exec x {} +", "git -c a=b log", "git x", "ssh h",
-        "ls; $x", "source x", "docker run x", "vim x", "ls\u{200b}", "timeout 5 ls", "cat <<EOF\n$x\nEOF", "npm exec x", "awk 'BEGIN{system(1)}'",
+        "bash -c x",
+        "bash",
+        "python -c x",
+        "python",
+        "npx x",
+        "eval x",
+        "env x",
+        "sudo ls",
+        "xargs ls",
+        "ls $x",
+        "ls > x",
+        "FOO=1 ls",
+        "find . -exec x {} +",
+        "git -c a=b log",
+        "git x",
+        "ssh h",
+        "ls; $x",
+        "source x",
+        "docker run x",
+        "vim x",
+        "ls\u{200b}",
+        "timeout 5 ls",
+        "cat <<EOF\n$x\nEOF",
+        "npm exec x",
+        "awk 'BEGIN{system(1)}'",
     ] {
         assert_eq!(bash(command), Vec::<String>::new(), "{command}");
     }
@@ -330,7 +444,10 @@ fn grants_that_are_proposed() {
         assert_eq!(edit(path), Vec::<String>::new(), "{path}");
     }
     assert_eq!(place.proposals("mcp__a__b", json!({})), ["mcp__a__b"]);
-    assert_eq!(place.proposals("WebFetch", json!({"url": "https://docs.rs/x"}))[1], "WebFetch(url ~ \"https://docs.rs/*\")");
+    assert_eq!(
+        place.proposals("WebFetch", json!({"url": "https://docs.rs/x"}))[1],
+        "WebFetch(url ~ \"https://docs.rs/*\")"
+    );
     assert_eq!(place.proposals("WebFetch", json!({"url": "https://docs.rs@evil/x"})).len(), 1);
 }
 
@@ -338,9 +455,14 @@ fn grants_that_are_proposed() {
 fn a_granted_proposal_allows_what_it_was_proposed_for() {
     let place = place();
     for (tool, args) in [
-        ("Bash", json!({"command": "git status -sb"})), ("Bash", json!({"command": "touch '*' 'a b' \"c\""})), ("Bash", json!({"command": "cargo build && cargo test"})),
-        ("Edit", json!({"file_path": "src/main.rs"})), ("Edit", json!({"file_path": "src/we[i]rd*{a,b}/x\\y\"z.rs"})), ("Read", json!({"file_path": "/etc/hosts"})),
-        ("WebFetch", json!({"url": "https://docs.rs/x?y=*"})), ("mcp__x__y", json!({"a": 1})),
+        ("Bash", json!({"command": "git status -sb"})),
+        ("Bash", json!({"command": "touch '*' 'a b' \"c\""})),
+        ("Bash", json!({"command": "cargo build && cargo test"})),
+        ("Edit", json!({"file_path": "src/main.rs"})),
+        ("Edit", json!({"file_path": "src/we[i]rd*{a,b}/x\\y\"z.rs"})),
+        ("Read", json!({"file_path": "/etc/hosts"})),
+        ("WebFetch", json!({"url": "https://docs.rs/x?y=*"})),
+        ("mcp__x__y", json!({"a": 1})),
     ] {
         let patterns = place.proposals(tool, args.clone());
         assert!(!patterns.is_empty(), "{tool} {args}");
@@ -362,7 +484,11 @@ fn files_with_mistakes_are_refused_with_their_line() {
     for (text, line, part) in [
         ("rules:\n  - {tool: Bash, behavior: deny, pattern: 'rm *'}\n", 2, "pattern"),
         ("default_behavior: allow\nrules:\n  - {tool: 'Bash(rm *', behavior: deny}\n", 3, "never closed"),
-        ("default_behavior: allow\nrules:\n  - {tool: 'Bash(command =~ \"(rm\")', behavior: deny}\n", 3, "regular expression"),
+        (
+            "default_behavior: allow\nrules:\n  - {tool: 'Bash(command =~ \"(rm\")', behavior: deny}\n",
+            3,
+            "regular expression",
+        ),
         ("rules:\n  - {tool: no, behavior: deny}\n", 2, "text"),
         ("rules:\n  - {tool: 123, behavior: deny}\n", 2, "text"),
         ("rules:\n  - {tool: true, behavior: deny}\n", 2, "text"),
@@ -392,11 +518,17 @@ fn files_with_mistakes_are_refused_with_their_line() {
         assert!(error.starts_with(&format!("p.yaml:{line}: ")) && error.contains(part), "{text:?}: {error}");
         assert!(!error.contains('\n'), "{error:?}");
     }
-    let json = |text: &str| RuleSet::read(text, Format::Json, Layer::User, "p.json").map_err(|e| e.to_string());
+    let json =
+        |text: &str| RuleSet::read(text, Format::Json, Layer::User, "p.json").map_err(|e| e.to_string());
     assert!(json("{\"rules\":[],}").unwrap_err().starts_with("p.json:1: not JSON"));
     assert!(json("{\"rules\":[],\"rules\":[]}").is_err());
     assert!(json("{\"rules\":[{\"tool\":123,\"behavior\":\"deny\"}]}").is_err());
-    assert_eq!(json("{\n \"rules\":[\n  {\"tool\":\"Bash(x)\",\"behavior\":\"deny\"}]}").unwrap().rules()[0].origin.to_string(), "p.json:3");
+    assert_eq!(
+        json("{\n \"rules\":[\n  {\"tool\":\"Bash(x)\",\"behavior\":\"deny\"}]}").unwrap().rules()[0]
+            .origin
+            .to_string(),
+        "p.json:3"
+    );
 }
 
 #[test]
@@ -410,8 +542,10 @@ fn files_that_are_fine() {
     let origins: Vec<String> = set.rules().iter().map(|rule| rule.origin.to_string()).collect();
     assert_eq!(origins, ["p.yaml:3", "p.yaml:5", "p.yaml:9"]);
     assert_eq!(set.default_behavior(), ToolPermissionBehavior::Deny);
-    let config: PermissionRulesConfig =
-        serde_json::from_value(json!({"rules": [{"tool": "delete_*", "behavior": "deny", "match": "delete_x"}]})).unwrap();
+    let config: PermissionRulesConfig = serde_json::from_value(
+        json!({"rules": [{"tool": "delete_*", "behavior": "deny", "match": "delete_x"}]}),
+    )
+    .unwrap();
     assert_eq!(config.into_ruleset().unwrap().hidden_tools(&["delete_x", "Read"]), ["delete_x"]);
 }
 
@@ -429,11 +563,20 @@ fn check_lines_that_are_no_questions() {
         out["verdict"].as_str().unwrap().to_owned()
     };
     for line in [
-        "", "x", "{}", "[]", "null", "{\"tool\":3}", "{\"tool\":\"Bash\"}", "{\"tool\":\"Bash\",\"args\":[]}",
+        "",
+        "x",
+        "{}",
+        "[]",
+        "null",
+        "{\"tool\":3}",
+        "{\"tool\":\"Bash\"}",
+        "{\"tool\":\"Bash\",\"args\":[]}",
         "{\"tool\":\"Bash\",\"args\":{\"command\":\"ls\"},\"rules\":{\"deny\":[\"Bash(\"]}}",
         "{\"tool\":\"Bash\",\"args\":{\"command\":\"ls\"},\"rules\":{\"denied\":[]}}",
         "{\"tool\":\"Bash\",\"args\":{\"command\":\"ls\"},\"rules\":{\"default\":\"maybe\"}}",
-        "{\"tool\":\"Bash\",\"args\":{\"command\":\" \"}}", "{\"tool\":\"Read\",\"args\":{\"file_path\":null}}", "{\"tool\":\"Read\",\"args\":{\"file_path\":true}}",
+        "{\"tool\":\"Bash\",\"args\":{\"command\":\" \"}}",
+        "{\"tool\":\"Read\",\"args\":{\"file_path\":null}}",
+        "{\"tool\":\"Read\",\"args\":{\"file_path\":true}}",
         "{\"tool\":\"WebFetch\",\"args\":{}}",
     ] {
         assert_eq!(verdict(line), "error", "{line}");

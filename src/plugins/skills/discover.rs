@@ -1,7 +1,7 @@
 //! Finds skills in folders, in the order of precedence, and keeps the first of each name.
 
-use std::fmt;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
