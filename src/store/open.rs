@@ -233,10 +233,10 @@ fn configure(conn: &Connection, path: &Path, journal: &'static str) -> Result<()
     if mode != journal {
         return Err(SettingError::Setting { setting: "journal_mode", found: mode, wanted: journal });
     }
-    conn.execute_batch(&format!(
+    conn.execute_batch(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; \
-         PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
-    ))?;
+         PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;",
+    )?;
     let _: i64 =
         conn.query_row(&format!("PRAGMA journal_size_limit = {JOURNAL_LIMIT}"), (), |row| row.get(0))?;
     for (setting, wanted, number) in
@@ -303,7 +303,6 @@ fn pragma(conn: &Connection, name: &str) -> rusqlite::Result<i64> {
 
 fn from_io(path: &Path, error: std::io::Error) -> OpenError {
     let path = path.to_owned();
-    #[expect(clippy::wildcard_enum_match_arm, reason = "io errors are without end")]
     match error.kind() {
         std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
             OpenError::ReadOnly { path }
@@ -315,10 +314,6 @@ fn from_io(path: &Path, error: std::io::Error) -> OpenError {
 
 fn from_sqlite(path: &Path, busy: Duration, error: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "SQLite has many codes, and the rest share one sentence"
-    )]
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::NotOurs {
             path,

@@ -1,5 +1,7 @@
 //! What a tool prints while it runs, so that a crash keeps it: the first bytes and the last ones of each execution.
 
+use std::fmt::Write as _;
+
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use super::{Store, StoreError};
@@ -128,7 +130,7 @@ pub(super) fn read(conn: &Connection, intent: i64) -> Result<String, StoreError>
         if is_head && row.get::<_, i64>(0)? >= size.cut {
             is_head = false;
             if size.dropped > 0 {
-                text.push_str(&format!("\n[... {} bytes left out ...]\n", size.dropped));
+                let _ = write!(text, "\n[... {} bytes left out ...]\n", size.dropped);
             }
         }
         text.push_str(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?);
