@@ -17,7 +17,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use super::{AcquireError, OpenError, Store, StoreError};
-use crate::contract::ids::SuspensionId;
+use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use crate::contract::message::Message;
