@@ -1,7 +1,7 @@
 //! Opening: what the path is, who wrote the file, the settings that the promises rest on, migrations.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -122,13 +122,17 @@ fn look(path: &Path) -> Result<Option<fs::Metadata>, OpenError> {
     Err(OpenError::NotAFile { path: path.to_owned(), what })
 }
 
+/// Makes an empty file, private from its first moment. It gets its name only after its descriptor was closed, because
+/// another thread may have opened it by that name already; one that is faster is fine.
 fn create(file: &Path) -> Result<(), OpenError> {
-    let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
-    match made {
-        // The mode above goes through the umask, which may even take our own right to write.
-        Ok(made) => made.set_permissions(Permissions::from_mode(0o600)).map_err(|e| from_io(file, e)),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(from_io(file, error)),
+    let io = |error| from_io(file, error);
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let made = tempfile::Builder::new().prefix(".aye-").tempfile_in(folder).map_err(io)?.into_temp_path();
+    // The mode it was made with goes through the umask, which may even take our own right to write.
+    fs::set_permissions(&made, Permissions::from_mode(0o600)).map_err(io)?;
+    match made.persist_noclobber(file) {
+        Err(error) if error.error.kind() != std::io::ErrorKind::AlreadyExists => Err(io(error.error)),
+        _ => Ok(()),
     }
 }
 
@@ -177,10 +181,13 @@ fn harden(conn: &Connection) -> rusqlite::Result<()> {
 /// Whose file it is, before anything is written.
 fn identify(conn: &Connection, path: &Path, busy: Duration) -> Result<(), OpenError> {
     let fail = |error| from_sqlite(path, busy, error);
-    let found = pragma(conn, "user_version").map_err(fail)?;
-    let application = pragma(conn, "application_id").map_err(fail)?;
+    // In one transaction: another process may be making the store at this moment.
+    let tx = conn.unchecked_transaction().map_err(fail)?;
+    let found = pragma(&tx, "user_version").map_err(fail)?;
+    let application = pragma(&tx, "application_id").map_err(fail)?;
     let tables: i64 =
-        conn.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0)).map_err(fail)?;
+        tx.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0)).map_err(fail)?;
+    drop(tx);
     let ours = our_version();
     let is_ours = application == APPLICATION_ID;
     let is_empty = application == 0 && tables == 0;

@@ -341,11 +341,20 @@ fn a_missing_table_is_named() {
 
 #[test]
 fn many_may_make_the_same_store_at_once() {
-    let home = Home::new();
-    std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| Store::open(&home.path()).unwrap());
-        }
-    });
-    assert_eq!(home.raw().query_row("PRAGMA quick_check", (), |row| row.get::<_, String>(0)).unwrap(), "ok");
+    for _ in 0..20 {
+        let home = Home::new();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| home.open());
+            }
+        });
+        assert_eq!(
+            home.raw().query_row("PRAGMA quick_check", (), |row| row.get::<_, String>(0)).unwrap(),
+            "ok"
+        );
+        let names = std::fs::read_dir(home.path().parent().unwrap()).unwrap();
+        assert!(
+            names.into_iter().all(|name| name.unwrap().file_name().to_string_lossy().starts_with("aye.db"))
+        );
+    }
 }

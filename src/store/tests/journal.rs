@@ -40,9 +40,40 @@ async fn runs_come_back_in_order_of_birth() {
 async fn no_question_outlives_its_run() {
     let store = Store::in_memory().unwrap();
     let (fence, run) = waiting(&store, None).await;
+    let opened = ["q2", "q3"].map(|id| question(id, &run, id, None)).to_vec();
+    store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run) }).await.unwrap();
+    store.decide(&"q2".into(), yes("d2"), 1).await.unwrap();
+    store.decide(&"q3".into(), yes("d3"), 1).await.unwrap();
+    store.begin(begin(&fence, &run, "q3", 1, Some(("q3", "d3")))).await.unwrap();
     let done = RunRecord { status: RunStatus::Done, ..run };
     store.checkpoint(checkpoint(&fence, &done)).await.unwrap();
     assert_eq!(status(&store, "q1").await, SuspensionStatus::Superseded);
+    assert_eq!(status(&store, "q2").await, SuspensionStatus::Superseded);
+    assert_eq!(status(&store, "q3").await, SuspensionStatus::Applied);
+}
+
+/// A transaction reads first and writes later; another process that writes in between must only make it wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_of_two_processes_wait_for_each_other() {
+    let home = Home::new();
+    let mut writers = Vec::new();
+    for who in ["a", "b"] {
+        let store = home.open();
+        on_connection(&store, |conn| conn.execute_batch("PRAGMA synchronous = OFF").unwrap()).await;
+        writers.push(tokio::spawn(async move {
+            store.create_thread(thread(who)).await.unwrap();
+            let fence = store.acquire(&who.into(), &owner(who), |_| true).await.unwrap();
+            let run = run(who, who, RunStatus::Running);
+            for n in 0..300 {
+                let messages = vec![Message::user(format!("{n}"))];
+                store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, &run) }).await.unwrap();
+            }
+            store.messages(&who.into()).await.unwrap().len()
+        }));
+    }
+    for writer in writers {
+        assert_eq!(writer.await.unwrap(), 300);
+    }
 }
 
 #[tokio::test]

@@ -57,12 +57,12 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..2u8, 0..2u8).prop_map(|(thread, who)| Op::Delete(thread, who)),
         4 => (0..2u8, 0..2u8, any::<bool>()).prop_map(|(thread, who, alive)| Op::Acquire { thread, who, alive }),
         1 => (0..4u8).prop_map(Op::Release),
-        10 => (0..3u8, 0..3u8, prop::bool::weighted(0.05), 0..3u8, open, close, prop::option::of(0..6u8)).prop_map(
+        10 => (0..3u8, 0..9u8, prop::bool::weighted(0.05), 0..3u8, open, close, prop::option::of(0..6u8)).prop_map(
             |(fence, run, done, messages, open, close, end)| Op::Checkpoint { fence, run, done, messages, open, close, end }
         ),
-        2 => (0..4u8, 0..3u8, 0..6u8, prop::option::of((0..6u8, 0..2u8)))
+        2 => (0..4u8, 0..9u8, 0..6u8, prop::option::of((0..6u8, 0..2u8)))
             .prop_map(|(fence, run, call, spends)| Op::Begin { fence, run, call, spends }),
-        6 => (0..2u8, 0..3u8, 0..6u8, 0..2u8)
+        6 => (0..2u8, 0..9u8, 0..6u8, 0..2u8)
             .prop_map(|(fence, run, call, decision)| Op::Begin { fence, run, call, spends: Some((call, decision)) }),
         8 => (0..6u8, 0..2u8, prop::bool::weighted(0.7), 0..100u64)
             .prop_map(|(question, decision, yes, now)| Op::Decide { question, decision, yes, now }),
@@ -156,6 +156,15 @@ fn fence_of(&(thread, who, epoch): &(u8, u8, u64)) -> Fence {
     Fence { thread_id: name("t", thread).into(), epoch, token: name("o", who) }
 }
 
+/// Mostly a run that the fence may write, so that not all requests are refused for that one reason.
+fn run_for(fence: (u8, u8, u64), choice: u8) -> u8 {
+    match choice {
+        0..=5 => fence.0,
+        6 if fence.0 == 0 => 2,
+        _ => choice % 3,
+    }
+}
+
 /// Does the same to both, and compares what they say.
 async fn step(store: &Store, model: &mut Model, op: Op) {
     let fence_at = |model: &Model, n: u8| model.fences.iter().rev().nth(n as usize).copied();
@@ -201,6 +210,7 @@ async fn step(store: &Store, model: &mut Model, op: Op) {
         }
         Op::Checkpoint { fence, run, done, messages, open, close, end } => {
             let Some(fence) = fence_at(model, fence) else { return };
+            let run = run_for(fence, run);
             let record = record(run, done);
             let sent = Checkpoint {
                 messages: (0..messages).map(|n| Message::user(format!("{n}"))).collect(),
@@ -246,6 +256,7 @@ async fn step(store: &Store, model: &mut Model, op: Op) {
         }
         Op::Begin { fence, run, call, spends } => {
             let Some(fence) = fence_at(model, fence) else { return };
+            let run = run_for(fence, run);
             let names = spends.map(|(question, decision)| (name("q", question), name("d", decision)));
             let spent = names.as_ref().map(|(question, decision)| (question.as_str(), decision.as_str()));
             let sent = begin(&fence_of(&fence), &record(run, false), &name("c", call), 1, spent);
