@@ -21,6 +21,11 @@ const JOURNAL_LIMIT: i64 = 8 * 1024 * 1024;
 /// Between two tries while another process makes the same file.
 const RETRY: Duration = Duration::from_millis(2);
 
+/// The file is there already, links are not followed, and one thread at a time uses a connection.
+const OPEN_FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE
+    .union(OpenFlags::SQLITE_OPEN_NO_MUTEX)
+    .union(OpenFlags::SQLITE_OPEN_NOFOLLOW);
+
 /// The format that this program writes.
 pub(super) fn our_version() -> i64 {
     MIGRATIONS.len() as i64
@@ -122,15 +127,25 @@ fn look(path: &Path) -> Result<Option<fs::Metadata>, OpenError> {
     Err(OpenError::NotAFile { path: path.to_owned(), what })
 }
 
-/// Makes an empty file, private from its first moment. It gets its name only after its descriptor was closed, because
-/// another thread may have opened it by that name already; one that is faster is fine.
+/// Makes a store that is complete, and private, from the moment it has its name. Another process that is faster is fine.
+///
+/// Built in place it would wait for the disk some ten times, each a moment at which a crash leaves a half-made store;
+/// built aside it waits once.
 fn create(file: &Path) -> Result<(), OpenError> {
     let io = |error| from_io(file, error);
+    let sqlite = |error| from_sqlite(file, Duration::ZERO, error);
     let folder = file.parent().unwrap_or(Path::new("."));
-    let made = tempfile::Builder::new().prefix(".aye-").tempfile_in(folder).map_err(io)?.into_temp_path();
-    // The mode it was made with goes through the umask, which may even take our own right to write.
-    fs::set_permissions(&made, Permissions::from_mode(0o600)).map_err(io)?;
-    match made.persist_noclobber(file) {
+    let made = tempfile::Builder::new().prefix(".aye-").tempfile_in(folder).map_err(io)?;
+    // The mode it was made with went through the umask, which may even take our own right to write.
+    fs::set_permissions(made.path(), Permissions::from_mode(0o600)).map_err(io)?;
+    let mut conn = Connection::open_with_flags(made.path(), OPEN_FLAGS).map_err(sqlite)?;
+    conn.execute_batch("PRAGMA synchronous = OFF; PRAGMA journal_mode = WAL;").map_err(sqlite)?;
+    migrate(&mut conn, file)?;
+    conn.close().map_err(|(_, error)| sqlite(error))?;
+    made.as_file().sync_all().map_err(io)?;
+    // Closed before it has its name: another thread may open it then, and a second descriptor that goes away takes
+    // SQLite's locks with it.
+    match made.into_temp_path().persist_noclobber(file) {
         Err(error) if error.error.kind() != std::io::ErrorKind::AlreadyExists => Err(io(error.error)),
         _ => Ok(()),
     }

@@ -221,6 +221,10 @@ async fn long_output_keeps_its_ends() {
     let missing = store.append_output(&attempt("r1", "c9", 1), "x".into()).await.unwrap_err();
     assert!(matches!(missing, StoreError::NotStarted { .. }));
     assert_eq!(store.output(&attempt("r1", "c9", 1)).await.unwrap(), "");
+    let synchronous: i64 =
+        on_connection(&store, |conn| conn.query_row("PRAGMA synchronous", (), |row| row.get(0)).unwrap())
+            .await;
+    assert_eq!(synchronous, 2, "all other requests wait for the disk, also after a failure");
     // Three bytes a character: no cut may fall inside one.
     for (n, sizes) in
         [vec![400_000], vec![1; 40], vec![70_000; 9], vec![10, 300_000, 10, 90_000, 7]].iter().enumerate()
