@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
+use super::rows::body;
 use super::{Store, StoreError, transact};
 use crate::contract::record::AttemptId;
 
@@ -172,7 +173,7 @@ pub(super) fn read(conn: &Connection, intent: i64) -> Result<String, StoreError>
                 let _ = write!(text, "\n[... {} bytes left out ...]\n", size.dropped);
             }
         }
-        text.push_str(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?);
+        text.push_str(&String::from_utf8_lossy(body(row, 1)?));
     }
     Ok(text)
 }

@@ -5,8 +5,11 @@ use std::process::{Command, Stdio};
 
 use super::*;
 
-/// The path of the child's store; set for the child only.
-const CHILD: &str = "AYE_STORE_TEST_CHILD";
+/// Where the child's store is, below the folder it is started in; anywhere else the child has nothing to do.
+const CHILD: &str = "data/aye.db";
+/// The crash point of the child.
+#[cfg(feature = "failpoints")]
+const PLACE: &str = "place";
 
 /// Every acknowledged step of a run is in a copy that is taken right after it.
 #[tokio::test]
@@ -16,7 +19,7 @@ async fn what_was_acknowledged_is_there_after_a_crash() {
     let (fence, run) = waiting(&store, None).await;
 
     let copy = home.copy().open();
-    assert_eq!(copy.unfinished_runs().await.unwrap(), [run.clone()]);
+    assert_eq!(copy.unfinished_runs().await.unwrap(), std::slice::from_ref(&run));
     assert_eq!(status(&copy, "q1").await, SuspensionStatus::Open);
 
     store.decide(&"q1".into(), yes("d1"), 1).await.unwrap();
@@ -41,7 +44,7 @@ async fn what_was_acknowledged_is_there_after_a_crash() {
 
     let outcomes = vec![outcome(begun.intent.id.clone(), OutcomeKind::Returned)];
     let messages = vec![Message::tool("c1", "noon")];
-    store.checkpoint(Checkpoint { outcomes, messages, ..checkpoint(&fence, &run) }).await.unwrap();
+    store.checkpoint(Checkpoint { messages, outcomes, ..checkpoint(&fence, &run) }).await.unwrap();
     let copy = home.copy().open();
     assert_eq!(copy.open_intents(&"r1".into()).await.unwrap(), Vec::new());
     assert_eq!(copy.message_count(&"t1".into()).await.unwrap(), 2);
@@ -100,7 +103,7 @@ async fn a_torn_log_loses_whole_steps_from_the_end_only() {
         let (call, question_id, decision) = (format!("call{n}"), format!("ask{n}"), format!("d{n}"));
         let opened = vec![question(&question_id, &run, &call, None)];
         let messages = vec![Message::user(format!("{n}")), Message::assistant("ok")];
-        store.checkpoint(Checkpoint { opened, messages, ..checkpoint(&fence, &run) }).await.unwrap();
+        store.checkpoint(Checkpoint { messages, opened, ..checkpoint(&fence, &run) }).await.unwrap();
         store.decide(&question_id.clone().into(), yes(&decision), 1).await.unwrap();
         store.begin(begin(&fence, &run, &call, 1, Some((&question_id, &decision)))).await.unwrap();
     }
@@ -140,8 +143,10 @@ async fn a_torn_log_loses_whole_steps_from_the_end_only() {
 #[tokio::test]
 #[ignore = "a process to be killed, started by a test"]
 async fn child() {
-    let Ok(path) = std::env::var(CHILD) else { return };
-    let store = Store::open(Path::new(&path)).unwrap();
+    if !Path::new(CHILD).exists() {
+        return;
+    }
+    let store = Store::open(Path::new(CHILD)).unwrap();
     let fence =
         store.acquire(&"t1".into(), &owner(&format!("{}", std::process::id())), |_| false).await.unwrap();
     let run = run("r1", "t1", RunStatus::Waiting);
@@ -150,7 +155,7 @@ async fn child() {
         let (call, question_id, decision) = (format!("call{n}"), format!("ask{n}"), format!("d{n}"));
         let opened = vec![question(&question_id, &run, &call, None)];
         let messages = vec![Message::user(format!("{n}"))];
-        store.checkpoint(Checkpoint { opened, messages, ..checkpoint(&fence, &run) }).await.unwrap();
+        store.checkpoint(Checkpoint { messages, opened, ..checkpoint(&fence, &run) }).await.unwrap();
         println!("\nACK asked {n}");
         store.decide(&question_id.clone().into(), yes(&decision), 1).await.unwrap();
         println!("\nACK decided {n}");
@@ -168,7 +173,7 @@ async fn a_killed_process_loses_nothing_it_acknowledged() {
     for round in 0..8 {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "store::tests::crash::child", "--ignored", "--nocapture"])
-            .env(CHILD, home.path())
+            .current_dir(home.folder.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -204,5 +209,55 @@ async fn a_killed_process_loses_nothing_it_acknowledged() {
         assert!(intents < count && count - 1 - intents <= round as u64 + 1, "{count} {intents}");
         assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
         store.close().await;
+    }
+}
+
+/// The child of the test below: one step of each kind, and somewhere in it the armed place.
+#[cfg(feature = "failpoints")]
+#[tokio::test]
+#[ignore = "a process to be killed, started by a test"]
+async fn failing_child() {
+    let Ok(place) = std::fs::read_to_string(PLACE) else { return };
+    let store = Store::open(Path::new(CHILD)).unwrap();
+    crate::store::failpoint::arm(place);
+    let fence = store.acquire(&"t1".into(), &owner("child"), |_| false).await.unwrap();
+    let run = run("r1", "t1", RunStatus::Waiting);
+    let messages = vec![Message::user("again")];
+    store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, &run) }).await.unwrap();
+    store.decide(&"q1".into(), yes("d1"), 1).await.unwrap();
+    store.begin(begin(&fence, &run, "c1", 1, Some(("q1", "d1")))).await.unwrap();
+    store.checkpoint(checkpoint(&fence, &run)).await.unwrap();
+}
+
+#[cfg(feature = "failpoints")]
+#[tokio::test]
+async fn each_crash_point_leaves_what_was_committed_before_it() {
+    use std::os::unix::process::ExitStatusExt;
+    for (place, messages, wanted, intents) in [
+        ("store.checkpoint.before", 1, SuspensionStatus::Open, 0),
+        ("store.checkpoint.after", 2, SuspensionStatus::Open, 0),
+        ("store.decide.before", 2, SuspensionStatus::Open, 0),
+        ("store.decide.after", 2, SuspensionStatus::Decided, 0),
+        ("store.begin.before", 2, SuspensionStatus::Decided, 0),
+        ("store.begin.after", 2, SuspensionStatus::Applied, 1),
+        ("store.checkpoint.before:2", 2, SuspensionStatus::Applied, 1),
+    ] {
+        let home = Home::new();
+        let store = home.open();
+        waiting(&store, None).await;
+        store.close().await;
+        std::fs::write(home.folder.path().join(PLACE), place).unwrap();
+        let ended = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "store::tests::crash::failing_child", "--ignored"])
+            .current_dir(home.folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(ended.signal(), Some(9), "{place}");
+        let store = home.open();
+        assert_eq!(store.messages(&"t1".into()).await.unwrap().len(), messages, "{place}");
+        assert_eq!(status(&store, "q1").await, wanted, "{place}");
+        assert_eq!(store.open_intents(&"r1".into()).await.unwrap().len(), intents, "{place}");
     }
 }

@@ -166,7 +166,7 @@ async fn of_two_who_decide_exactly_one_wins() {
                 match store.decide(&format!("race{n}").into(), decision(name), 1).await.unwrap() {
                     DecideOutcome::Accepted(record) => won.push((n, record.decision.unwrap().decision_id)),
                     DecideOutcome::AlreadyDecided(record) => {
-                        assert_ne!(record.decision.unwrap().decision_id.as_str(), name)
+                        assert_ne!(record.decision.unwrap().decision_id.as_str(), name);
                     }
                     other => panic!("{other:?}"),
                 }

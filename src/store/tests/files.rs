@@ -317,6 +317,35 @@ async fn an_empty_file_with_a_log_is_damaged_and_an_empty_one_is_new() {
     assert_eq!(copy.open().threads(None).await.unwrap(), Vec::new());
 }
 
+#[tokio::test]
+async fn shared_memory_that_is_gone_or_garbage_is_made_again() {
+    let home = Home::new();
+    let store = home.open();
+    waiting(&store, None).await;
+    for garbage in [None, Some(vec![0xA5; 32 * 1024]), Some(Vec::new())] {
+        let copy = home.copy();
+        if let Some(bytes) = garbage {
+            fs::write(super::super::rows::with_suffix(&copy.path(), "-shm"), bytes).unwrap();
+        }
+        let store = copy.open();
+        assert_eq!(store.messages(&"t1".into()).await.unwrap().len(), 1);
+        assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_store_that_could_not_be_made() {
+    let home = Home::new();
+    fs::create_dir_all(home.path().parent().unwrap()).unwrap();
+    chmod(home.path().parent().unwrap(), 0o500);
+    assert_eq!(refusal(&home).kind(), OpenErrorKind::ReadOnly);
+    chmod(home.path().parent().unwrap(), 0o700);
+    assert_eq!(fs::read_dir(home.path().parent().unwrap()).unwrap().count(), 0);
+    fs::remove_dir(home.path().parent().unwrap()).unwrap();
+    fs::write(home.path().parent().unwrap(), "a file where the folder should be").unwrap();
+    assert_eq!(refusal(&home).kind(), OpenErrorKind::Io);
+}
+
 #[test]
 fn code_in_the_schema_is_refused() {
     let home = Home::new();

@@ -179,3 +179,41 @@ async fn a_thread_is_deleted_with_all_that_is_its() {
     assert!(matches!(late, StoreError::Fenced { .. }), "{late}");
     assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
 }
+
+/// SQLite stores any bytes as text. What is not UTF-8 closes its own thread, and nothing else.
+#[tokio::test]
+async fn text_that_is_not_utf8_is_damage_of_one_thread() {
+    let store = Store::in_memory().unwrap();
+    let (fence, _) = waiting(&store, None).await;
+    talk(&store, "t2", 2).await;
+    store.remember_prompt(Path::new("/w"), "a").await.unwrap();
+    on_connection(&store, |conn| {
+        conn.execute_batch(
+            "UPDATE thread SET title = CAST(X'41FF' AS TEXT) WHERE id = 't1'; \
+             UPDATE message SET body = CAST(X'22FF22' AS TEXT) WHERE thread_id = 't1'; \
+             UPDATE run SET body = CAST(X'FF' AS TEXT) WHERE id = 'r1'; UPDATE prompt SET text = CAST(X'FF' AS TEXT); \
+             UPDATE suspension SET ticket = CAST(X'FF' AS TEXT) WHERE id = 'q1'; \
+             INSERT INTO thread_state VALUES ('t1', CAST(X'FF' AS TEXT))",
+        )
+        .unwrap();
+    })
+    .await;
+    assert_eq!(store.threads(None).await.unwrap().len(), 2);
+    assert_eq!(store.thread(&"t1".into()).await.unwrap().unwrap().title, "A\u{fffd}");
+    let errors = [
+        store.messages(&"t1".into()).await.unwrap_err(),
+        store.run(&"r1".into()).await.unwrap_err(),
+        store.suspension(&"q1".into()).await.unwrap_err(),
+        store.thread_state(&"t1".into()).await.unwrap_err(),
+        store.decide(&"q1".into(), yes("d1"), 1).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(&error, StoreError::Damaged { thread, .. } if thread.as_str() == "t1"), "{error:?}");
+    }
+    assert_eq!(store.messages(&"t2".into()).await.unwrap().len(), 2);
+    assert_eq!(store.unfinished_runs().await.unwrap().len(), 1);
+    assert_eq!(store.suspensions(crate::store::SuspensionFilter::default()).await.unwrap(), Vec::new());
+    assert_eq!(store.prompts(Path::new("/w"), 9).await.unwrap(), ["\u{fffd}"]);
+    store.release(&fence).await.unwrap();
+    assert!(store.delete_thread(&"t1".into(), &owner("me"), |_| false).await.unwrap());
+}
