@@ -16,6 +16,7 @@ pub mod app;
 pub mod approval;
 pub mod composer;
 pub mod diff;
+mod event_loop;
 pub mod highlight;
 pub mod host;
 pub mod input;
@@ -89,6 +90,5 @@ pub async fn run(
     host: Arc<dyn host::Host>,
     events: UnboundedReceiver<(ThreadId, AgentEvent)>,
 ) -> Result<ExitStatus, TuiError> {
-    let _ = (options, host, events);
-    Err(TuiError::NoTerminal(io::Error::other("not yet")))
+    event_loop::run(options, host, events).await
 }

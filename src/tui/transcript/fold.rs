@@ -46,6 +46,7 @@ impl Transcript {
                     self.propose(id, &result.tool_name, &Value::Null);
                 }
                 self.settle_tool(id, Some(at), result, *outcome);
+                self.begin_next(at);
             }
             AgentEvent::InferenceComplete { usage, .. } => {
                 self.retry = None;
@@ -53,6 +54,7 @@ impl Transcript {
                 if let Some(usage) = usage {
                     self.count(usage);
                 }
+                self.begin_next(at);
             }
             AgentEvent::StepEnd => self.close_texts(false),
             AgentEvent::ActivitySnapshot { message_id, activity_type, content, .. } => {
@@ -106,6 +108,16 @@ impl Transcript {
                 entry.is_done = tool.is_over();
             }
         });
+    }
+
+    /// Calls are gone through in order and the start of one is not an event of its own: when the answer is complete,
+    /// the first call that is not settled is the one in hand, unless a question is open.
+    fn begin_next(&mut self, at: Moment) {
+        let open = self.tools().find(|tool| !tool.is_over());
+        let first = open.filter(|tool| tool.state == ToolState::Proposed).map(|tool| tool.call_id.clone());
+        if let Some(call_id) = first {
+            self.change_tool(&call_id, |tool| tool.run(at));
+        }
     }
 
     /// Adds text to the growing entry, or begins one.

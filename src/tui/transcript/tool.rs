@@ -203,10 +203,10 @@ fn code_of(result: &ToolResult) -> Option<&str> {
 fn final_state(result: &ToolResult, outcome: ToolCallOutcome) -> ToolState {
     let told = match code_of(result) {
         Some("declined") => Some(ToolState::Declined),
-        Some("denied") => Some(ToolState::Denied),
+        Some("denied" | "blocked") => Some(ToolState::Denied),
         Some("expired") => Some(ToolState::Expired),
-        Some("unknown" | "outcome_unknown" | "interrupted") => Some(ToolState::Unknown),
-        Some("cancelled" | "superseded" | "not_run") => Some(ToolState::Cancelled),
+        Some("unknown") => Some(ToolState::Unknown),
+        Some("cancelled" | "interrupted" | "superseded" | "not_run") => Some(ToolState::Cancelled),
         _ => None,
     };
     match outcome {

@@ -1,0 +1,128 @@
+//! Carries out commands: requests to the host in tasks of their own, their answers as messages.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinSet;
+
+use super::super::app::App;
+use super::super::approval::Answer;
+use super::super::host::Host;
+use super::super::msg::{Cmd, Msg};
+use crate::contract::ids::DecisionId;
+use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+
+/// How long requests may take to end when the program ends.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// Sends requests. Each is a task that is owned here.
+pub(super) struct Performer {
+    host: Arc<dyn Host>,
+    answers: UnboundedSender<Msg>,
+    tasks: JoinSet<()>,
+}
+
+impl Performer {
+    pub(super) fn new(host: Arc<dyn Host>, answers: UnboundedSender<Msg>) -> Performer {
+        Performer { host, answers, tasks: JoinSet::new() }
+    }
+
+    /// What the first frame does not need.
+    pub(super) fn load(&mut self, app: &mut App) {
+        app.skills = self.host.skills();
+        let (host, answers) = (Arc::clone(&self.host), self.answers.clone());
+        self.spawn(async move {
+            let _ = answers.send(Msg::History(host.history().await));
+        });
+    }
+
+    pub(super) fn do_all(&mut self, cmds: Vec<Cmd>) {
+        for cmd in cmds {
+            self.perform(cmd);
+        }
+    }
+
+    fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        while self.tasks.try_join_next().is_some() {}
+        self.tasks.spawn(task);
+    }
+
+    /// Ends: requests that are under way may finish, for a moment.
+    pub(super) async fn settle(&mut self) {
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(LAST_WAIT, all).await;
+        self.tasks.shutdown().await;
+    }
+
+    pub(super) fn perform(&mut self, cmd: Cmd) {
+        let (host, answers) = (Arc::clone(&self.host), self.answers.clone());
+        let send = move |msg: Msg| {
+            // The loop is over when nobody listens; then nobody wants to know.
+            let _ = answers.send(msg);
+        };
+        match cmd {
+            Cmd::Open(thread) => self.spawn(async move {
+                let opened = host.open_thread(thread).await.map(Box::new);
+                send(Msg::Info(Box::new(host.info())));
+                send(Msg::Opened(opened));
+            }),
+            Cmd::Start(thread, input) => self.spawn(async move {
+                let started = host.start(&thread, input.clone()).await;
+                send(Msg::Started(started.map_err(|error| (error, input))));
+            }),
+            Cmd::Decide(id, answer) => self.spawn(async move {
+                let outcome = host.decide(&id, resume(answer)).await;
+                send(Msg::Decided(id, outcome));
+            }),
+            Cmd::Grant(id, pattern, scope) => self.spawn(async move {
+                let yes = Answer {
+                    action: ResumeDecisionAction::Resume,
+                    result: serde_json::Value::Null,
+                    reason: None,
+                };
+                let outcome = match host.grant(&id, &pattern, scope).await {
+                    Ok(()) => host.decide(&id, resume(yes)).await,
+                    Err(error) => Err(format!("the rule was not stored: {error}")),
+                };
+                send(Msg::Decided(id, outcome));
+            }),
+            Cmd::Cancel(thread) => host.cancel(&thread),
+            Cmd::Threads => self.spawn(async move { send(Msg::Threads(host.threads().await)) }),
+            Cmd::Models => send(Msg::Models(host.models())),
+            Cmd::Skills => send(Msg::Skills(host.skills())),
+            Cmd::Rules => send(Msg::Rules(host.permissions())),
+            Cmd::SetMode(mode) => {
+                host.set_mode(mode);
+                send(Msg::Info(Box::new(host.info())));
+            }
+            Cmd::SetModel(name) => self.spawn(async move {
+                if let Err(error) = host.set_model(&name).await {
+                    send(Msg::Failed(error));
+                }
+                send(Msg::Info(Box::new(host.info())));
+            }),
+            Cmd::Files(number, query) => self.spawn(async move {
+                send(Msg::Files(number, host.complete_files(&query).await));
+            }),
+            Cmd::Export(thread, format) => {
+                self.spawn(async move { send(Msg::Exported(host.export(&thread, format).await)) });
+            }
+            Cmd::Remember(prompt) => self.spawn(async move { host.remember(&prompt).await }),
+            // The loop does these itself.
+            Cmd::Copy(_) | Cmd::ShowWhole(_) | Cmd::Redraw | Cmd::Suspend | Cmd::Quit => {}
+        }
+    }
+}
+
+/// An answer with its id and time.
+fn resume(answer: Answer) -> ToolCallResume {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    ToolCallResume {
+        decision_id: DecisionId::fresh(),
+        action: answer.action,
+        result: answer.result,
+        reason: answer.reason,
+        updated_at: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+    }
+}
