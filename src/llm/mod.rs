@@ -1,1 +1,29 @@
 //! Models: the genai executor, retry, the scripted and the demo model.
+//!
+//! What arrives from a provider passes four small stations: bytes become frames (`sse`, or genai's transport), frames
+//! become facts (`decode`), facts become events and one whole answer (`fold`), and what goes wrong becomes one
+//! sentence of one kind (`classify`). What goes out is made by `convert`.
+
+pub mod breaker;
+mod chat_body;
+mod classify;
+pub mod convert;
+mod decode;
+pub mod demo;
+pub mod estimate;
+pub mod executor;
+pub mod fold;
+mod http;
+pub mod provider;
+pub mod repair;
+pub mod retry;
+pub mod scripted;
+mod sse;
+
+pub use breaker::{CircuitBreaker, CircuitBreakerConfig};
+pub use demo::DemoExecutor;
+pub use executor::GenaiExecutor;
+pub use provider::{Adapter, ProviderConfig};
+pub use repair::repair;
+pub use retry::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
+pub use scripted::{Answer, MockLlmExecutor, ScriptedExecutor};

@@ -1,0 +1,166 @@
+//! Keeps away from a model that fails again and again.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+/// When a model is left alone, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CircuitBreakerConfig {
+    /// So many failures in a row open the circuit; 0 never opens it.
+    pub failure_threshold: u32,
+    /// How long it stays open before a probe is let through.
+    pub cooldown: Duration,
+    /// How many probes there may be at once.
+    pub half_open_max: u32,
+}
+
+impl Default for CircuitBreakerConfig {
+    fn default() -> Self {
+        Self { failure_threshold: 5, cooldown: Duration::from_secs(30), half_open_max: 1 }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Circuit {
+    failures: u32,
+    opened_at: Option<Instant>,
+    probes: u32,
+}
+
+/// One circuit for each model. Shared by everyone who asks the same providers.
+#[derive(Debug, Default)]
+pub struct CircuitBreaker {
+    config: CircuitBreakerConfig,
+    circuits: Mutex<HashMap<String, Circuit>>,
+}
+
+impl CircuitBreaker {
+    /// All circuits closed.
+    pub fn new(config: CircuitBreakerConfig) -> Self {
+        Self { config, circuits: Mutex::default() }
+    }
+
+    fn with<T>(&self, model: &str, change: impl FnOnce(&mut Circuit) -> T) -> T {
+        let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
+        change(circuits.entry(model.to_owned()).or_default())
+    }
+
+    /// Asks to try a model.
+    ///
+    /// # Errors
+    /// How long the circuit stays open; zero when only the place of the probe is taken.
+    pub fn enter(self: &Arc<Self>, model: &str) -> Result<Permit, Duration> {
+        let is_probe = self.with(model, |circuit| {
+            let Some(opened_at) = circuit.opened_at else { return Ok(false) };
+            let open_for = opened_at.elapsed();
+            if open_for < self.config.cooldown {
+                return Err(self.config.cooldown - open_for);
+            }
+            if circuit.probes >= self.config.half_open_max.max(1) {
+                return Err(Duration::ZERO);
+            }
+            circuit.probes += 1;
+            Ok(true)
+        })?;
+        Ok(Permit { breaker: Arc::clone(self), model: model.to_owned(), is_probe })
+    }
+
+    /// Whether a model would be refused now.
+    pub fn is_open(&self, model: &str) -> bool {
+        self.with(model, |circuit| circuit.opened_at.is_some_and(|at| at.elapsed() < self.config.cooldown))
+    }
+}
+
+/// One try. Dropped without a word it counts as nothing: a cancel says nothing about the model.
+#[derive(Debug)]
+pub struct Permit {
+    breaker: Arc<CircuitBreaker>,
+    model: String,
+    is_probe: bool,
+}
+
+impl Permit {
+    /// The model answered: its circuit closes.
+    pub fn success(self) {
+        self.breaker.with(&self.model, |circuit| {
+            circuit.failures = 0;
+            circuit.opened_at = None;
+        });
+    }
+
+    /// The model failed.
+    pub fn failure(self) {
+        let threshold = self.breaker.config.failure_threshold;
+        let is_probe = self.is_probe;
+        self.breaker.with(&self.model, |circuit| {
+            circuit.failures = circuit.failures.saturating_add(1);
+            if is_probe || (threshold > 0 && circuit.failures >= threshold) {
+                circuit.opened_at = Some(Instant::now());
+            }
+        });
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if self.is_probe {
+            self.breaker.with(&self.model, |circuit| circuit.probes = circuit.probes.saturating_sub(1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fail(breaker: &Arc<CircuitBreaker>, times: u32) {
+        for _ in 0..times {
+            breaker.enter("m").expect("closed").failure();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn five_failures_open_it_for_thirty_seconds() {
+        let breaker = Arc::new(CircuitBreaker::default());
+        fail(&breaker, 4);
+        assert!(breaker.enter("m").is_ok());
+        fail(&breaker, 1);
+        assert_eq!(breaker.enter("m").expect_err("open"), Duration::from_secs(30));
+        assert!(breaker.enter("other").is_ok(), "each model has its own");
+        tokio::time::advance(Duration::from_secs(29)).await;
+        assert!(breaker.is_open("m"));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let probe = breaker.enter("m").expect("half open");
+        assert_eq!(breaker.enter("m").expect_err("one probe"), Duration::ZERO);
+        probe.success();
+        fail(&breaker, 4);
+        assert!(breaker.enter("m").is_ok(), "a success starts the count anew");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_that_fails_opens_it_again() {
+        let breaker = Arc::new(CircuitBreaker::default());
+        fail(&breaker, 5);
+        tokio::time::advance(Duration::from_secs(30)).await;
+        breaker.enter("m").expect("half open").failure();
+        assert_eq!(breaker.enter("m").expect_err("open"), Duration::from_secs(30));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cancel_counts_as_nothing() {
+        let breaker = Arc::new(CircuitBreaker::default());
+        fail(&breaker, 4);
+        for _ in 0..10 {
+            drop(breaker.enter("m").expect("closed"));
+        }
+        fail(&breaker, 1);
+        tokio::time::advance(Duration::from_secs(30)).await;
+        drop(breaker.enter("m").expect("half open"));
+        assert!(breaker.enter("m").is_ok(), "the place of the probe is free again");
+    }
+}

@@ -1,0 +1,343 @@
+//! Models behind an HTTP API.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::StreamExt;
+use genai::adapter::AdapterKind;
+use genai::resolver::{AuthData, Endpoint};
+use genai::{ModelIden, ServiceTarget};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::classify::Origin;
+use super::decode::Decoder;
+use super::fold::Fold;
+use super::http::{Frames, LazyClient};
+use super::provider::{Adapter, ProviderConfig, normalise_base_url};
+use super::scripted::{used_ids, whole};
+use super::{chat_body, convert, http};
+use crate::contract::executor::{
+    InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream, LlmStreamEvent,
+};
+use crate::contract::inference::StreamResult;
+
+/// Asks models over HTTP: chat completions and responses of OpenAI, Anthropic, Gemini, Ollama.
+///
+/// Nothing is connected and no client is built before the first request. One executor keeps one pool of connections,
+/// so it is shared rather than made anew.
+#[derive(Debug)]
+pub struct GenaiExecutor {
+    /// `None` asks genai for provider, address and key of each model.
+    config: Option<ProviderConfig>,
+    http: LazyClient,
+    genai: OnceLock<genai::Client>,
+}
+
+impl Default for GenaiExecutor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One request's destination.
+struct Target {
+    origin: Origin,
+    base: reqwest::Url,
+    timeouts: (Duration, Duration),
+}
+
+impl GenaiExecutor {
+    /// Takes the provider from the model's name and the key from the provider's usual environment variable. This is
+    /// the convenience of a library; programs with configuration use [`GenaiExecutor::with`].
+    pub fn new() -> Self {
+        Self { config: None, http: LazyClient::default(), genai: OnceLock::new() }
+    }
+
+    /// Asks one provider. Reads nothing from the environment.
+    pub fn with(config: ProviderConfig) -> Self {
+        Self { config: Some(config), ..Self::new() }
+    }
+
+    fn genai(&self, http: reqwest::Client) -> Result<&genai::Client, InferenceExecutionError> {
+        if let Some(client) = self.genai.get() {
+            return Ok(client);
+        }
+        let client = genai::Client::builder().with_reqwest(http).build().map_err(|error| {
+            InferenceExecutionError::InvalidRequest(format!("no model client can be made here: {error}"))
+        })?;
+        Ok(self.genai.get_or_init(|| client))
+    }
+
+    /// Where a request goes, and the name of the model there.
+    async fn target(&self, model: &str) -> Result<(Target, String), InferenceExecutionError> {
+        let Some(config) = &self.config else { return self.environment(model).await };
+        let base = config.base_url.as_deref().unwrap_or(config.adapter.default_base_url());
+        let base = normalise_base_url(config.adapter, base).map_err(|problem| {
+            InferenceExecutionError::InvalidRequest(format!("base_url of {}: {problem}", config.name))
+        })?;
+        let origin = Origin {
+            provider: config.name.clone(),
+            adapter: config.adapter,
+            model: model.to_owned(),
+            base_url: shown_url(&base),
+            key: config.api_key.clone(),
+        };
+        // A server of one's own may want no key; the official ones always do, and asking without one only takes time.
+        if origin.key.is_none() && config.base_url.is_none() && config.adapter != Adapter::Ollama {
+            return Err(origin.no_key());
+        }
+        Ok((
+            Target { origin, base, timeouts: (config.header_timeout, config.read_timeout) },
+            model.to_owned(),
+        ))
+    }
+
+    async fn environment(&self, model: &str) -> Result<(Target, String), InferenceExecutionError> {
+        let defaults = ProviderConfig::new("", Adapter::OpenAi);
+        let mut origin = Origin {
+            provider: "the provider".into(),
+            adapter: Adapter::OpenAi,
+            model: model.to_owned(),
+            base_url: String::new(),
+            key: None,
+        };
+        let client = self.genai(self.http.get(&origin, None)?)?;
+        let target = client
+            .resolve_service_target(model)
+            .await
+            .map_err(|error| origin.genai(error, (defaults.header_timeout, defaults.read_timeout)))?;
+        let kind = target.model.adapter_kind;
+        origin.provider = kind.as_lower_str().to_owned();
+        origin.adapter = match kind {
+            AdapterKind::OpenAIResp => Adapter::OpenAiResponses,
+            AdapterKind::Anthropic => Adapter::Anthropic,
+            AdapterKind::Gemini => Adapter::Gemini,
+            AdapterKind::Ollama => Adapter::Ollama,
+            AdapterKind::Cohere | AdapterKind::Vertex | AdapterKind::BedrockApi | AdapterKind::GeminiIx => {
+                return Err(InferenceExecutionError::InvalidRequest(format!(
+                    "{} speaks a wire form that is not supported; configure an OpenAI-compatible address for {model}",
+                    origin.provider
+                )));
+            }
+            // Everyone else says to be compatible with OpenAI.
+            _ => Adapter::OpenAi,
+        };
+        let base = normalise_base_url(origin.adapter, target.endpoint.base_url())
+            .map_err(InferenceExecutionError::InvalidRequest)?;
+        origin.base_url = shown_url(&base);
+        if kind != AdapterKind::Ollama {
+            match target.auth.single_key_value() {
+                Ok(key) => origin.key = Some(SecretString::from(key.trim().to_owned())),
+                Err(genai::resolver::Error::ApiKeyEnvNotFound { env_name }) => {
+                    return Err(InferenceExecutionError::Unauthorized(format!(
+                        "there is no key for {}: the environment variable {env_name} is not set",
+                        origin.provider
+                    )));
+                }
+                Err(_) => return Err(origin.no_key()),
+            }
+        }
+        let (_, name) = target.model.model_name.namespace_and_name();
+        let name = name.to_owned();
+        origin.model.clone_from(&name);
+        Ok((Target { origin, base, timeouts: (defaults.header_timeout, defaults.read_timeout) }, name))
+    }
+
+    async fn start(&self, mut request: InferenceRequest) -> Result<Answering, InferenceExecutionError> {
+        let (target, name) = self.target(request.wire_model()).await?;
+        let answered_by = std::mem::take(&mut request.model);
+        let fold = Fold::new(answered_by.clone(), used_ids(&request));
+        request.model = answered_by;
+        request.upstream_model = name;
+        let Target { origin, base, timeouts } = target;
+        let client = self.http.get(&origin, Some(&base))?;
+        let prepared = convert::prepare(&request);
+        let source = if origin.adapter == Adapter::OpenAi {
+            let body = chat_body::build(&prepared, &request, &origin);
+            let url = endpoint(&base, "chat/completions");
+            let frames = http::send(&client, url, headers(&origin)?, &body, timeouts, origin.clone()).await?;
+            Source::Own(Box::new(frames))
+        } else {
+            let raw = Arc::new(Mutex::new(VecDeque::new()));
+            let sink = Arc::clone(&raw);
+            let options = convert::options(origin.adapter, &request, &prepared)
+                .with_stream_header_timeout(timeouts.0)
+                .with_stream_read_timeout(timeouts.1)
+                .with_raw_frame_fn(move |_, frame| {
+                    let mut frames = sink.lock().unwrap_or_else(PoisonError::into_inner);
+                    frames.push_back(frame.data.to_owned());
+                });
+            let chat = convert::chat_request(origin.adapter, &request, &prepared);
+            let target = ServiceTarget {
+                endpoint: Endpoint::from_owned(base.as_str()),
+                // genai wants a text even where no key is needed.
+                auth: AuthData::from_single(
+                    origin.key.as_ref().map(ExposeSecret::expose_secret).unwrap_or_default(),
+                ),
+                model: ModelIden::new(kind_of(origin.adapter), request.wire_model().to_owned()),
+            };
+            let response = self
+                .genai(client)?
+                .exec_chat_stream(target, chat, Some(&options))
+                .await
+                .map_err(|error| origin.genai(error, timeouts))?;
+            Source::Genai { stream: response.stream, raw, origin: origin.clone(), timeouts }
+        };
+        Ok(Answering { source, decoder: Decoder::new(origin.clone()), fold, origin, over: false })
+    }
+}
+
+fn kind_of(adapter: Adapter) -> AdapterKind {
+    match adapter {
+        Adapter::OpenAi => AdapterKind::OpenAI,
+        Adapter::OpenAiResponses => AdapterKind::OpenAIResp,
+        Adapter::Anthropic => AdapterKind::Anthropic,
+        Adapter::Gemini => AdapterKind::Gemini,
+        Adapter::Ollama => AdapterKind::Ollama,
+    }
+}
+
+/// An address as people may see it: without user, password and query, where keys can stand.
+fn shown_url(url: &reqwest::Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    // Both only fail for addresses without a host, which were refused.
+    let _ = url.set_password(None);
+    let _ = url.set_username("");
+    url.to_string()
+}
+
+fn endpoint(base: &reqwest::Url, path: &str) -> reqwest::Url {
+    let mut url = base.clone();
+    let path = format!("{}{path}", base.path());
+    url.set_path(&path);
+    url
+}
+
+fn headers(origin: &Origin) -> Result<HeaderMap, InferenceExecutionError> {
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    if let Some(key) = &origin.key {
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret())).map_err(|_| {
+            InferenceExecutionError::Unauthorized(format!(
+                "the key of {} holds characters that cannot be sent",
+                origin.provider
+            ))
+        })?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    Ok(headers)
+}
+
+/// Where the frames of an answer come from.
+enum Source {
+    Own(Box<Frames>),
+    Genai {
+        stream: genai::chat::ChatStream,
+        raw: Arc<Mutex<VecDeque<String>>>,
+        origin: Origin,
+        timeouts: (Duration, Duration),
+    },
+}
+
+impl Source {
+    async fn next(&mut self) -> Result<Option<String>, InferenceExecutionError> {
+        match self {
+            Self::Own(frames) => frames.next().await,
+            Self::Genai { stream, raw, origin, timeouts } => {
+                loop {
+                    let frame = raw.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    if let Some(frame) = frame {
+                        return Ok(Some(frame));
+                    }
+                    match stream.next().await {
+                        // Its events are only the beat by which the raw frames come.
+                        Some(Ok(_)) => {}
+                        Some(Err(error @ genai::Error::WebStream { .. })) => {
+                            return Err(origin.genai(error, *timeouts));
+                        }
+                        Some(Err(error)) => {
+                            // genai could not read a frame. That frame is in the queue, where we make up our own
+                            // mind about it; without one it is the request that failed.
+                            if raw.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+                                return Err(origin.genai(error, *timeouts));
+                            }
+                        }
+                        None => {
+                            let rest = raw.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                            return Ok(rest);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One answer that comes in.
+struct Answering {
+    source: Source,
+    decoder: Decoder,
+    fold: Fold,
+    origin: Origin,
+    over: bool,
+}
+
+impl Answering {
+    async fn next(&mut self) -> Option<Result<LlmStreamEvent, InferenceExecutionError>> {
+        loop {
+            if let Some(event) = self.fold.next_event() {
+                return Some(Ok(event));
+            }
+            if self.over || self.fold.is_finished() {
+                return None;
+            }
+            if let Err(error) = self.step().await {
+                self.over = true;
+                return Some(Err(error));
+            }
+        }
+    }
+
+    async fn step(&mut self) -> Result<(), InferenceExecutionError> {
+        match self.source.next().await {
+            Ok(Some(frame)) => self.decoder.frame(&frame, &mut self.fold),
+            Ok(None) => {
+                self.over = true;
+                if self.decoder.end(&mut self.fold)? { Ok(()) } else { Err(self.origin.cut()) }
+            }
+            // A connection that breaks after the last word takes nothing away.
+            Err(error) => {
+                if self.decoder.end(&mut self.fold)? {
+                    Ok(())
+                } else {
+                    Err(error)
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl LlmExecutor for GenaiExecutor {
+    async fn execute(&self, request: InferenceRequest) -> Result<StreamResult, InferenceExecutionError> {
+        whole(self.execute_stream(request).await?).await
+    }
+
+    async fn execute_stream(&self, request: InferenceRequest) -> Result<LlmStream, InferenceExecutionError> {
+        let answering = self.start(request).await?;
+        Ok(futures::stream::unfold(answering, |mut answering| async move {
+            let event = answering.next().await?;
+            Some((event, answering))
+        })
+        .boxed())
+    }
+
+    fn name(&self) -> &str {
+        self.config.as_ref().map_or("genai", |config| &config.name)
+    }
+}

@@ -1,0 +1,212 @@
+//! Who is asked: a provider, its wire form, its address, its key.
+
+use std::time::Duration;
+
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+
+/// The wire form that a provider speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Adapter {
+    /// Chat completions, of OpenAI and of everyone compatible with it.
+    #[serde(rename = "openai", alias = "open_ai")]
+    OpenAi,
+    /// Responses of OpenAI.
+    #[serde(rename = "openai_responses", alias = "open_ai_responses")]
+    OpenAiResponses,
+    /// Messages of Anthropic.
+    Anthropic,
+    /// `generateContent` of Gemini.
+    Gemini,
+    /// `api/chat` of Ollama.
+    Ollama,
+}
+
+impl Adapter {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::OpenAi, Self::OpenAiResponses, Self::Anthropic, Self::Gemini, Self::Ollama];
+
+    /// Its name in configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::OpenAiResponses => "openai_responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+        }
+    }
+
+    /// The adapter of a configured name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|adapter| adapter.as_str() == name)
+    }
+
+    /// Where it is asked when no address is given.
+    pub fn default_base_url(self) -> &'static str {
+        match self {
+            Self::OpenAi | Self::OpenAiResponses => "https://api.openai.com/v1/",
+            Self::Anthropic => "https://api.anthropic.com/v1/",
+            Self::Gemini => "https://generativelanguage.googleapis.com/v1beta/",
+            Self::Ollama => "http://localhost:11434/",
+        }
+    }
+
+    /// An opaque proof with its owner's name before it: a proof of one provider makes another one refuse the request.
+    pub fn mark(self, proof: &str) -> String {
+        format!("{}:{proof}", self.as_str())
+    }
+
+    /// The proof without its mark; `None` when it is another provider's. One without a mark is taken as it is.
+    pub fn unmark(self, proof: &str) -> Option<&str> {
+        match proof.split_once(':') {
+            Some((owner, rest)) if Self::from_name(owner).is_some() => {
+                (owner == self.as_str()).then_some(rest)
+            }
+            _ => Some(proof),
+        }
+    }
+
+    /// The path of an address that has none: `https://host` means `https://host/v1/`.
+    fn default_path(self) -> &'static str {
+        match self {
+            Self::OpenAi | Self::OpenAiResponses | Self::Anthropic => "/v1/",
+            Self::Gemini => "/v1beta/",
+            Self::Ollama => "/",
+        }
+    }
+}
+
+/// One provider. `Debug` does not show the key.
+#[derive(Clone, Debug)]
+pub struct ProviderConfig {
+    /// Its name, for messages.
+    pub name: String,
+    /// What it speaks.
+    pub adapter: Adapter,
+    /// Where it is; a slash at the end makes no difference, and a bare host means the usual path on it.
+    pub base_url: Option<String>,
+    /// Its key; none for servers that want none.
+    pub api_key: Option<SecretString>,
+    /// How long until the headers of an answer have to be there.
+    pub header_timeout: Duration,
+    /// How long the pause between two pieces of an answer may be.
+    pub read_timeout: Duration,
+}
+
+impl ProviderConfig {
+    /// A provider at its usual address, without a key, that is waited for as long as thinking models need.
+    pub fn new(name: impl Into<String>, adapter: Adapter) -> Self {
+        Self {
+            name: name.into(),
+            adapter,
+            base_url: None,
+            api_key: None,
+            header_timeout: Duration::from_mins(5),
+            read_timeout: Duration::from_mins(5),
+        }
+    }
+
+    /// Sets the address.
+    #[must_use]
+    pub fn with_base_url(mut self, base_url: impl Into<String>) -> Self {
+        self.base_url = Some(base_url.into());
+        self
+    }
+
+    /// Sets the key; an empty one is none.
+    #[must_use]
+    pub fn with_api_key(mut self, key: impl Into<String>) -> Self {
+        let key: String = key.into();
+        self.api_key = (!key.trim().is_empty()).then(|| SecretString::from(key.trim().to_owned()));
+        self
+    }
+}
+
+/// An address with its path and exactly one slash at the end; the query is kept.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn normalise_base_url(adapter: Adapter, base_url: &str) -> Result<reqwest::Url, String> {
+    let mut url = reqwest::Url::parse(base_url.trim()).map_err(|error| {
+        format!(
+            "{base_url:?} is not an address ({error}); it should look like {}",
+            adapter.default_base_url()
+        )
+    })?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(format!("{base_url:?} is not an http or https address"));
+    }
+    url.set_fragment(None);
+    let mut path = url.path().trim_end_matches('/').to_owned();
+    // People copy the whole address of the endpoint.
+    let endpoints = match adapter {
+        Adapter::OpenAi => &["/chat/completions"][..],
+        Adapter::OpenAiResponses => &["/responses"],
+        Adapter::Anthropic => &["/messages"],
+        Adapter::Gemini => &["/models"],
+        Adapter::Ollama => &["/api/chat", "/api", "/v1"],
+    };
+    for endpoint in endpoints {
+        if let Some(base) = path.strip_suffix(endpoint) {
+            path = base.to_owned();
+            break;
+        }
+    }
+    if path.is_empty() {
+        adapter.default_path().clone_into(&mut path);
+    } else {
+        path.push('/');
+    }
+    url.set_path(&path);
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(adapter: Adapter, base_url: &str, expected: &str) {
+        assert_eq!(normalise_base_url(adapter, base_url).expect("an address").as_str(), expected);
+    }
+
+    #[test]
+    fn a_slash_at_the_end_makes_no_difference() {
+        check(Adapter::OpenAi, "http://h:1/v1", "http://h:1/v1/");
+        check(Adapter::OpenAi, "http://h:1/v1/", "http://h:1/v1/");
+        check(Adapter::OpenAi, "http://h:1/v1//", "http://h:1/v1/");
+        check(Adapter::OpenAi, "http://h:1/a/b?x=1", "http://h:1/a/b/?x=1");
+    }
+
+    #[test]
+    fn a_bare_host_gets_the_usual_path() {
+        check(Adapter::OpenAi, "http://h:1", "http://h:1/v1/");
+        check(Adapter::Anthropic, "http://h:1/", "http://h:1/v1/");
+        check(Adapter::Gemini, "http://h:1", "http://h:1/v1beta/");
+        check(Adapter::Ollama, "http://h:1", "http://h:1/");
+    }
+
+    #[test]
+    fn the_address_of_the_endpoint_itself_is_understood() {
+        check(Adapter::OpenAi, "http://h:1/v1/chat/completions", "http://h:1/v1/");
+        check(Adapter::Anthropic, "http://h:1/v1/messages", "http://h:1/v1/");
+        check(Adapter::Ollama, "http://h:1/v1", "http://h:1/");
+    }
+
+    #[test]
+    fn what_is_no_address_is_said() {
+        assert!(
+            normalise_base_url(Adapter::OpenAi, "localhost").expect_err("no scheme").contains("localhost")
+        );
+        assert!(normalise_base_url(Adapter::OpenAi, "ftp://h/").is_err());
+    }
+
+    #[test]
+    fn the_key_is_not_shown() {
+        let config = ProviderConfig::new("p", Adapter::OpenAi).with_api_key("sk-very-secret");
+        assert!(!format!("{config:?}").contains("very-secret"));
+    }
+}

@@ -1,0 +1,155 @@
+//! Makes any history one that every provider accepts: each call has exactly one result, right behind it, in call
+//! order, and no result stands alone.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::contract::message::{Message, Role};
+
+/// What the model reads about a call whose result was lost.
+pub const NO_RESULT: &str = "The result of this call is not known. It may or may not have run.";
+
+/// Repairs a history. One that is in order comes back unchanged.
+///
+/// - A call without a result gets [`NO_RESULT`].
+/// - A result moves right behind its call; what stood between them follows.
+/// - A result without a call before it, and a second one for the same call, is dropped.
+/// - Of two calls with one id in one message the second is dropped; one in a later message takes the results that
+///   come after it.
+pub fn repair(messages: Vec<Message>) -> Vec<Message> {
+    // Each result, by where it stands, waits for the nearest assistant message before it that asked for it.
+    let mut results: HashMap<usize, Vec<Option<Message>>> = HashMap::new();
+    let mut owner: HashMap<String, (usize, usize)> = HashMap::new();
+    let mut kept = Vec::with_capacity(messages.len());
+    for mut message in messages {
+        match message.role {
+            Role::Assistant => {
+                let mut seen = HashSet::new();
+                message.tool_calls.retain(|call| seen.insert(call.id.clone()));
+                let at = kept.len();
+                for (nth, call) in message.tool_calls.iter().enumerate() {
+                    owner.insert(call.id.clone(), (at, nth));
+                }
+                results.insert(at, vec![None; message.tool_calls.len()]);
+                kept.push(message);
+            }
+            Role::Tool => {
+                let slot = message
+                    .tool_call_id
+                    .as_ref()
+                    .and_then(|id| owner.get(id))
+                    .and_then(|(at, nth)| results.get_mut(at)?.get_mut(*nth));
+                if let Some(slot @ None) = slot {
+                    *slot = Some(message);
+                }
+            }
+            Role::System | Role::User => kept.push(message),
+        }
+    }
+    let mut repaired = Vec::with_capacity(kept.len());
+    for (at, mut message) in kept.into_iter().enumerate() {
+        let calls: Vec<String> = message.tool_calls.iter().map(|call| call.id.clone()).collect();
+        // Only an assistant can ask.
+        if message.role != Role::Assistant {
+            message.tool_calls.clear();
+            repaired.push(message);
+            continue;
+        }
+        repaired.push(message);
+        let results = results.remove(&at).unwrap_or_default();
+        for (id, result) in calls.into_iter().zip(results) {
+            repaired.push(result.unwrap_or_else(|| Message::tool(id, NO_RESULT)));
+        }
+    }
+    repaired
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::contract::content::ContentBlock;
+    use crate::contract::message::ToolCall;
+
+    fn asks(ids: &[&str]) -> Message {
+        let calls = ids.iter().map(|id| ToolCall::new(*id, "Bash", json!({}))).collect();
+        Message::assistant_with(vec![ContentBlock::text("so")], calls)
+    }
+
+    fn shape(messages: &[Message]) -> Vec<String> {
+        messages
+            .iter()
+            .map(|message| match message.role {
+                Role::Tool => {
+                    let lost = if message.text() == NO_RESULT { "?" } else { "" };
+                    format!("={}{lost}", message.tool_call_id.as_deref().unwrap_or(""))
+                }
+                Role::Assistant => {
+                    let ids: Vec<&str> = message.tool_calls.iter().map(|call| call.id.as_str()).collect();
+                    format!("a[{}]", ids.join(" "))
+                }
+                Role::User => "u".into(),
+                Role::System => "s".into(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_call_that_was_cut_off_gets_a_result() {
+        let repaired = repair(vec![Message::user("go"), asks(&["1", "2"]), Message::tool("2", "two")]);
+        assert_eq!(shape(&repaired), ["u", "a[1 2]", "=1?", "=2"]);
+    }
+
+    #[test]
+    fn results_move_behind_their_calls_in_call_order() {
+        let repaired = repair(vec![
+            asks(&["1", "2"]),
+            Message::user("by the way"),
+            Message::tool("2", "two"),
+            Message::tool("1", "one"),
+            Message::tool("1", "one again"),
+            Message::tool("9", "whose?"),
+        ]);
+        assert_eq!(shape(&repaired), ["a[1 2]", "=1", "=2", "u"]);
+        assert_eq!(repaired[1].text(), "one");
+    }
+
+    #[test]
+    fn an_id_that_is_used_again_binds_to_the_later_call() {
+        let repaired =
+            repair(vec![asks(&["a"]), Message::tool("a", "old"), asks(&["a"]), Message::tool("a", "new")]);
+        assert_eq!(shape(&repaired), ["a[a]", "=a", "a[a]", "=a"]);
+        assert_eq!(repaired[3].text(), "new");
+    }
+
+    fn message() -> impl Strategy<Value = Message> {
+        let id = prop::sample::select(vec!["1", "2", "3"]);
+        prop_oneof![
+            Just(Message::user("u")),
+            Just(Message::system("s")),
+            prop::collection::vec(id.clone(), 0..4).prop_map(|ids| asks(&ids)),
+            id.prop_map(|id| Message::tool(id, "r")),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn every_call_has_one_result_behind_it_and_no_result_stands_alone(
+            messages in prop::collection::vec(message(), 0..20),
+        ) {
+            let repaired = repair(messages.clone());
+            let mut rest = repaired.iter();
+            while let Some(message) = rest.next() {
+                prop_assert_ne!(message.role, Role::Tool, "a result without its call");
+                for call in &message.tool_calls {
+                    let result = rest.next().expect("a result for each call");
+                    prop_assert_eq!(result.tool_call_id.as_deref(), Some(call.id.as_str()));
+                }
+            }
+            let spoken = |messages: &[Message]| messages.iter().filter(|m| m.role != Role::Tool).count();
+            prop_assert_eq!(spoken(&messages), spoken(&repaired), "nothing that was said is lost");
+            prop_assert_eq!(repair(repaired.clone()), repaired, "once is enough");
+        }
+    }
+}
