@@ -21,7 +21,7 @@ const MAX_CHOICES: usize = 12;
 pub(super) struct AskUser;
 
 struct Question<'a> {
-    question: &'a str,
+    text: &'a str,
     header: Option<&'a str>,
     choices: Vec<(&'a str, Option<&'a str>)>,
     multi: bool,
@@ -61,7 +61,7 @@ fn parse(args: &Value) -> Result<Question<'_>, ToolError> {
         return Err(invalid("without `choices` and without `free_text` there is no way to answer"));
     }
     Ok(Question {
-        question: args.filled("question")?,
+        text: args.filled("question")?,
         header: args.opt_text("header")?,
         multi: args.flag("multi", false)?,
         choices,
@@ -82,7 +82,7 @@ impl Question<'_> {
             .map(|(label, description)| json!({"label": label, "description": description}))
             .collect();
         json!({
-            "question": self.question,
+            "question": self.text,
             "header": self.header,
             "choices": choices,
             "multi": self.multi,
@@ -148,7 +148,7 @@ impl Tool for AskUser {
                 // Call ids are unique in a run only.
                 id: format!("ask_{}_{}", ctx.call_id, ctx.run_identity.run_id).into(),
                 action: ACTION_ASK_USER.into(),
-                message: question.question.into(),
+                message: question.text.into(),
                 parameters: question.parameters(),
                 response_schema: Some(question.response_schema()),
                 expires_at: None,
@@ -160,7 +160,7 @@ impl Tool for AskUser {
             },
             resume_mode: ToolCallResumeMode::UseDecisionAsToolResult,
         };
-        Ok(ToolResult::suspended_with(NAME, question.question, ticket).into())
+        Ok(ToolResult::suspended_with(NAME, question.text, ticket).into())
     }
 }
 

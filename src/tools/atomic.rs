@@ -203,7 +203,10 @@ impl Target {
             use rustix::fs::RenameFlags;
             let (folder, name) = (&self.folder, &self.name);
             match rustix::fs::renameat_with(folder, temp, folder, name, RenameFlags::NOREPLACE) {
-                Ok(()) => return self.sync_folder(),
+                Ok(()) => {
+                    self.sync_folder();
+                    return Ok(());
+                }
                 Err(Errno::EXIST) => return Err(FileError::Raced(self.shown.clone())),
                 // Some file systems cannot; then the look a moment ago has to do.
                 Err(Errno::INVAL | Errno::NOSYS) => {}
@@ -211,16 +214,16 @@ impl Target {
             }
         }
         rustix::fs::renameat(&self.folder, temp, &self.folder, &self.name).map_err(self.errno("write"))?;
-        self.sync_folder()
+        self.sync_folder();
+        Ok(())
     }
 
     /// A rename is on the disk when its folder is. Not every folder may be opened for that; the file is there anyway.
-    fn sync_folder(&self) -> Result<(), FileError> {
+    fn sync_folder(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(fd) = rustix::fs::openat(&self.folder, ".", flags, Mode::empty()) {
             let _ = rustix::fs::fsync(fd);
         }
-        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Glob: finds files by name.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -111,7 +112,7 @@ fn glob(env: &ToolEnv, args: &Value, cancel: CancellationToken) -> Result<ToolRe
     if found.is_empty() {
         text.push_str("no file matches");
     } else if found.len() > MAX_FILES {
-        text.push_str(&format!("[{} more; narrow the pattern]", found.len() - MAX_FILES));
+        let _ = write!(text, "[{} more; narrow the pattern]", found.len() - MAX_FILES);
     }
     let text = format!("{}{}", text.trim_end(), walk::over_note(over));
     let details = json!({"count": found.len(), "truncated": over || found.len() > MAX_FILES});

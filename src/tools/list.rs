@@ -1,5 +1,6 @@
 //! List: shows what is in a folder.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -72,14 +73,14 @@ fn list(env: &ToolEnv, args: &Value, cancel: CancellationToken) -> Result<ToolRe
         }
     }
     if count > MAX_ENTRIES {
-        text.push_str(&format!("[{} more; List a folder in it]\n", count - MAX_ENTRIES));
+        let _ = writeln!(text, "[{} more; List a folder in it]", count - MAX_ENTRIES);
     }
     let all = std::fs::read_dir(&folder)
         .map_err(|error| ToolError::ExecutionFailed(format!("cannot look into {name}: {error}")))?
         .take(100_000)
         .count();
     if all > top && !over {
-        text.push_str(&format!("[{} hidden or ignored]\n", all - top));
+        let _ = writeln!(text, "[{} hidden or ignored]", all - top);
     }
     if text.is_empty() {
         text = format!("({name} is empty)");

@@ -1,5 +1,6 @@
 //! Read: shows a page of a text file, or a picture.
 
+use std::fmt::Write as _;
 use std::fs::{File, Metadata};
 use std::io::{BufRead, BufReader, Cursor, Read as _, Seek as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
@@ -159,11 +160,8 @@ fn answer(name: &str, call: &Call<'_>, page: &Page) -> Result<ToolResult, ToolEr
     let last = call.offset + page.shown - 1;
     if page.more {
         let of = page.total.map_or_else(String::new, |total| format!(" of {total}"));
-        text.push_str(&format!(
-            "[truncated: lines {}-{last}{of}; go on with offset {}]\n",
-            call.offset,
-            last + 1
-        ));
+        let _ =
+            writeln!(text, "[truncated: lines {}-{last}{of}; go on with offset {}]", call.offset, last + 1);
     }
     if page.lossy {
         text.push_str(
