@@ -6,6 +6,7 @@ use aye::contract::content::ContentBlock;
 use aye::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStreamEvent};
 use aye::contract::inference::{StopReason, StreamResult};
 use aye::contract::message::{Message, ToolCall};
+use aye::contract::tool::ToolDescriptor;
 use aye::llm::{Adapter, GenaiExecutor, ProviderConfig};
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -746,5 +747,56 @@ async fn an_error_inside_a_stream_is_an_error() {
     ] {
         let events = replay(adapter, Reply::sse(body)).await;
         assert_eq!(failed(&events).code(), code, "{adapter:?} {body}: {events:?}");
+    }
+}
+
+/// What a model answered goes back to it in the next request, proofs and all.
+#[tokio::test]
+async fn an_answer_goes_back_the_way_it_came() {
+    for (name, adapter, proofs) in [
+        ("anthropic-thinking-tool.sse", Adapter::Anthropic, &["EqRR", "opaque", "Look first."][..]),
+        ("openai-responses-reasoning-tools.sse", Adapter::OpenAiResponses, &["gAAA"]),
+        ("gemini-tool.sse", Adapter::Gemini, &["EpoI"]),
+        ("openai-chat-parallel-tools.sse", Adapter::OpenAi, &["call_a", "call_b"]),
+        ("ollama-chat.ndjson", Adapter::Ollama, &["List"]),
+    ] {
+        let server = MockServer::start([Reply::sse(fixture(name))]).await;
+        let executor = GenaiExecutor::with(provider(adapter, &server));
+        let mut request = request();
+        request.system = vec![ContentBlock::text("one"), ContentBlock::text("two")];
+        request.tools = ["List", "Read"].map(|tool| ToolDescriptor::new(tool, tool, "a tool")).to_vec();
+        request.enable_prompt_cache = true;
+        let result = executor.execute(request.clone()).await.expect("an answer");
+        let ids: Vec<String> = result.tool_calls.iter().map(|call| call.id.clone()).collect();
+        request.messages.push(Message::assistant_with(result.content, result.tool_calls));
+        let png = ContentBlock::image("image/png", "iVBORw0KGgo=");
+        for id in &ids {
+            request.messages.push(Message::tool_with(id, vec![ContentBlock::text("found"), png.clone()]));
+        }
+        executor.execute(request).await.expect("another answer");
+        let body = &server.asked()[1].body;
+        let text = body.to_string();
+        for proof in proofs {
+            assert!(text.contains(proof), "{name}: {proof} in {body:#}");
+        }
+        assert!(text.contains("iVBORw0KGgo=") && text.contains("found"), "{name}: {body:#}");
+        for mark in ["anthropic:", "gemini:", "openai_responses:"] {
+            assert!(!text.contains(mark), "{name}: our own mark is not sent");
+        }
+        if adapter != Adapter::Anthropic {
+            assert!(!text.contains("cache_control"), "{name}");
+            continue;
+        }
+        let mark = json!({"type": "ephemeral"});
+        assert_eq!(body["system"][1]["cache_control"], mark);
+        assert!(body["system"][0].get("cache_control").is_none());
+        assert_eq!(body["tools"][1]["cache_control"], mark);
+        let last = body["messages"].as_array().and_then(|messages| messages.last()).expect("messages");
+        assert_eq!((&last["role"], &last["content"][0]["cache_control"]), (&json!("user"), &mark));
+        assert_eq!(last["content"][0]["content"][1]["source"]["media_type"], "image/png");
+        let kinds: Vec<&Value> =
+            body["messages"][1]["content"].as_array().expect("blocks").iter().map(|b| &b["type"]).collect();
+        assert_eq!(kinds, ["thinking", "redacted_thinking", "text", "tool_use"]);
+        assert_eq!(text.matches("cache_control").count(), 3);
     }
 }
