@@ -1,1 +1,12 @@
-fn main() {}
+//! The program: a supervisor of one command, or arguments, then the composition root, then a front end.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<_> = std::env::args_os().collect();
+    // First of all: a supervisor must start fast and needs nothing of the rest.
+    if args.get(1).is_some_and(|arg| arg == aye::tools::exec::SUPERVISE_ARG) {
+        return aye::tools::exec::supervise_main(args.into_iter().skip(2));
+    }
+    aye::app::main(args)
+}

@@ -1,5 +1,6 @@
 //! The vocabulary that every layer speaks: data, and the seams that layers meet at.
 
+pub mod clock;
 pub mod content;
 pub mod context_message;
 pub mod display;

@@ -111,7 +111,7 @@ impl Origin {
                     "{who} refuses to work for this account{number}: {shown}"
                 ))
             }
-            Some(401 | 402 | 403) => InferenceExecutionError::Unauthorized(format!(
+            Some(401..=403) => InferenceExecutionError::Unauthorized(format!(
                 "{who} does not accept the key{number}: {shown}"
             )),
             Some(404 | 410) => InferenceExecutionError::InvalidRequest(format!(

@@ -121,6 +121,19 @@ fn the_output_limit_keeps_what_was_complete() {
 }
 
 #[test]
+fn the_output_limit_drops_what_was_cut_and_only_that() {
+    for args in ["{\"command\":\"rm -rf ", ""] {
+        let mut fold = fold();
+        fold.call(CallKey::Index(0), Some("a"), Some("List"), Some("{}")).expect("short");
+        fold.call(CallKey::Index(1), Some("b"), Some("Bash"), Some(args)).expect("short");
+        fold.stop(StopReason::MaxTokens);
+        let result = finish(fold);
+        assert_eq!((result.tool_calls.len(), result.has_incomplete_tool_calls), (1, true), "{args:?}");
+        assert_eq!(result.tool_calls[0].name, "List");
+    }
+}
+
+#[test]
 fn the_limit_of_nesting_is_exact() {
     let nested = |n: usize| format!("{{\"a\":{}1{}}}", "[".repeat(n - 1), "]".repeat(n - 1));
     assert!(parse_arguments(&nested(100)).is_ok());

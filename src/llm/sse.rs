@@ -139,6 +139,14 @@ mod tests {
     }
 
     #[test]
+    fn a_line_end_of_two_bytes_is_one_line_end_wherever_it_is_cut() {
+        let text = b"data: a\r\ndata: b\r\n\r\n";
+        for at in 0..text.len() {
+            assert_eq!(parse(&[&text[..at], &text[at..]]), ["a\nb"], "cut at {at}");
+        }
+    }
+
+    #[test]
     fn comments_and_keep_alives_are_no_frames() {
         assert_eq!(parse(&[b":\n\n:\n\n"]), [""; 0]);
         assert_eq!(parse(&[b": hi\ndata: a\n: ho\n\n"]), ["a"]);

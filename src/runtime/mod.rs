@@ -1,1 +1,442 @@
-//! The runtime: starts, decides, cancels; one driver task per run that is awake.
+//! The runtime: starts, decides, cancels; one driver per run that is awake.
+//!
+//! A run that waits has no driver, no task and no lease: it is rows in the store. [`AgentRuntime::decide`] writes an
+//! answer into its row; [`AgentRuntime::resume`] wakes the run and carries out whatever answers are there, in this
+//! process or in any other.
+
+mod builder;
+mod call;
+mod catalog;
+mod document;
+mod driver;
+mod infer;
+mod live;
+mod output;
+mod recover;
+mod request;
+mod resolve;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+
+use crate::contract::clock::Clock;
+use crate::contract::event_sink::EventSink;
+use crate::contract::executor::LlmExecutor;
+use crate::contract::ids::{RunId, SuspensionId, ThreadId};
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::record::{
+    DecideOutcome, Decision, Fence, Owner, RunRecord, SuspensionRecord, SuspensionStatus, ThreadRecord,
+};
+use crate::contract::spec::{AgentSpec, ModelEntry};
+use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
+use crate::run::{Fact, Run};
+use crate::state::KeyRegistration;
+use crate::store::{AcquireError, Store, StoreError, SuspensionFilter};
+
+pub use builder::{AgentRuntimeBuilder, BuildError};
+pub use catalog::Catalog;
+pub use document::{CallResult, DocumentError, RunDocument, tool_message};
+pub use recover::{UnknownPolicy, is_alive};
+pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_payload};
+pub use resolve::{ResolveError, ResolvedAgent};
+
+use driver::{Driver, Loaded};
+use live::{Delivery, Live, Slot};
+
+/// What every driver shares.
+pub(crate) struct Parts {
+    pub(crate) catalog: Catalog,
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) owner: Owner,
+    pub(crate) cwd: PathBuf,
+    pub(crate) keys: Vec<KeyRegistration>,
+}
+
+struct Inner {
+    catalog: RwLock<Catalog>,
+    shared: Arc<Shared>,
+    live: Arc<Live>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) owner: Owner,
+    pub(crate) cwd: PathBuf,
+    pub(crate) keys: Vec<KeyRegistration>,
+}
+
+/// Runs agents over threads. Clones share everything.
+#[derive(Clone)]
+pub struct AgentRuntime {
+    inner: Arc<Inner>,
+}
+
+impl AgentRuntime {
+    pub(crate) fn from_parts(parts: Parts) -> Self {
+        let Parts { catalog, store, clock, owner, cwd, keys } = parts;
+        let shared = Arc::new(Shared { store, clock, owner, cwd, keys });
+        Self { inner: Arc::new(Inner { catalog: RwLock::new(catalog), shared, live: Arc::default() }) }
+    }
+
+    /// The store that threads and runs live in.
+    pub fn store(&self) -> &Store {
+        &self.inner.shared.store
+    }
+
+    /// A copy of what is registered now.
+    pub fn catalog(&self) -> Catalog {
+        self.inner.catalog.read().expect("no panic while the catalog is held").clone()
+    }
+
+    /// Replaces an agent, for the runs that start from now on.
+    pub fn set_agent(&self, spec: AgentSpec) {
+        let mut catalog = self.inner.catalog.write().expect("no panic while the catalog is held");
+        catalog.agents.insert(spec.id.clone(), Arc::new(spec));
+    }
+
+    /// Registers or replaces a model and its provider, for the runs that start from now on.
+    pub fn set_model(&self, id: &str, model: ModelEntry, executor: Arc<dyn LlmExecutor>) {
+        let mut catalog = self.inner.catalog.write().expect("no panic while the catalog is held");
+        catalog.providers.insert(model.provider.clone(), executor);
+        catalog.models.insert(id.to_owned(), model);
+    }
+
+    fn resolve(&self, agent_id: &str, model: Option<&str>) -> Result<ResolvedAgent, RuntimeError> {
+        let catalog = self.inner.catalog.read().expect("no panic while the catalog is held");
+        resolve::resolve(&catalog, agent_id, model).map_err(|e| match e {
+            ResolveError::AgentNotFound(agent_id) => RuntimeError::AgentNotFound { agent_id },
+            other => RuntimeError::ResolveFailed { message: other.to_string() },
+        })
+    }
+
+    /// Starts a run and stays with it until it is over or waits. A run of the thread that is awake here is cancelled
+    /// first; one that waits, or was left by a dead process, is closed: its questions are superseded.
+    ///
+    /// # Errors
+    /// [`RuntimeError`]: nothing was started, or the store failed on the way.
+    pub async fn run(
+        &self,
+        request: RunRequest,
+        sink: Arc<dyn EventSink>,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        let agent_id = self.agent_of(&request)?;
+        let agent = self.resolve(&agent_id, request.overrides.model.as_deref())?;
+        self.inner.live.cancel(&request.thread_id);
+        let slot = self.inner.live.enter(&request.thread_id).await;
+        self.ensure_thread(&request).await?;
+        let fence = self.acquire(&request.thread_id).await?;
+        let result = self.run_fenced(request, agent_id, agent, slot, &fence, sink).await;
+        self.release(&fence).await;
+        result
+    }
+
+    async fn run_fenced(
+        &self,
+        request: RunRequest,
+        agent_id: String,
+        agent: ResolvedAgent,
+        slot: Slot,
+        fence: &Fence,
+        sink: Arc<dyn EventSink>,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        let mut slot = slot;
+        let mut parent_run_id = request.parent_run_id.clone();
+        if let Some(old) = self.unfinished(&request.thread_id).await? {
+            parent_run_id = Some(old.id.clone());
+            let agent =
+                self.resolve(&old.agent_id, Some(&old.model)).or_else(|_| self.resolve(&agent_id, None))?;
+            let mut driver = self.load(old, agent, slot, fence, &sink, UnknownPolicy::Report).await?;
+            let directives = driver.apply(Fact::CancelRequested { superseded: true })?;
+            driver.drive(directives).await?;
+            slot = driver.into_slot();
+        }
+        let shared = &self.inner.shared;
+        let now = shared.clock.now_ms();
+        let record = RunRecord {
+            id: RunId::fresh(),
+            thread_id: request.thread_id.clone(),
+            parent_run_id,
+            agent_id,
+            model: agent.model_id.clone(),
+            status: RunStatus::Running,
+            machine: serde_json::Value::Null,
+            state: std::collections::BTreeMap::new(),
+            steps: 0,
+            usage: crate::contract::inference::TokenUsage::default(),
+            active_ms: 0,
+            termination: None,
+            created_at: now,
+            updated_at: now,
+        };
+        let machine = Run::new(agent.spec.tool_execution);
+        let loaded = Loaded::fresh(record, machine, request.messages);
+        let mut driver = Driver::new(
+            Arc::clone(shared),
+            fence.clone(),
+            slot,
+            Arc::clone(&sink),
+            agent,
+            request.overrides,
+            loaded,
+        )
+        .await?;
+        driver.checkpoint().await?;
+        let directives = driver.apply(Fact::Started)?;
+        driver.drive(directives).await?;
+        driver.result().await
+    }
+
+    /// Wakes the thread's unfinished run, if there is one: recovers what a dead process left, carries out the answers
+    /// that are stored, and stays with it until it is over or waits. Does nothing to a run that only waits.
+    ///
+    /// # Errors
+    /// [`RuntimeError`]; [`RuntimeError::NothingToResume`] when the thread has no unfinished run.
+    pub async fn resume(
+        &self,
+        thread_id: &ThreadId,
+        sink: Arc<dyn EventSink>,
+        unknown: UnknownPolicy,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        let slot = self.inner.live.enter(thread_id).await;
+        let fence = self.acquire(thread_id).await?;
+        let result = self.resume_fenced(thread_id, slot, &fence, sink, unknown).await;
+        self.release(&fence).await;
+        result
+    }
+
+    async fn resume_fenced(
+        &self,
+        thread_id: &ThreadId,
+        slot: Slot,
+        fence: &Fence,
+        sink: Arc<dyn EventSink>,
+        unknown: UnknownPolicy,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        let Some(record) = self.unfinished(thread_id).await? else {
+            return Err(RuntimeError::NothingToResume { thread_id: thread_id.clone() });
+        };
+        let shared = &self.inner.shared;
+        let run_id = record.id.clone();
+        let agent = self
+            .resolve(&record.agent_id, Some(&record.model))
+            .or_else(|_| self.resolve(&record.agent_id, None))?;
+        let mut driver = self.load(record, agent, slot, fence, &sink, unknown).await?;
+        let mut directives = driver.recover(unknown).await?;
+        let expired = shared.store.expire_due(shared.clock.now_ms()).await?;
+        for suspension in expired.into_iter().filter(|s| s.run_id == run_id) {
+            directives.extend(
+                driver.try_apply(Fact::Expired { call: suspension.call_id, suspension: suspension.id }),
+            );
+        }
+        let filter = SuspensionFilter {
+            run: Some(run_id),
+            status: Some(SuspensionStatus::Decided),
+            ..SuspensionFilter::default()
+        };
+        for suspension in shared.store.suspensions(filter).await? {
+            if let Some(decision) = suspension.decision {
+                let fact = Fact::Decided { call: suspension.call_id, suspension: suspension.id, decision };
+                directives.extend(driver.try_apply(fact));
+            }
+        }
+        driver.drive(directives).await?;
+        driver.result().await
+    }
+
+    async fn load(
+        &self,
+        record: RunRecord,
+        agent: ResolvedAgent,
+        slot: Slot,
+        fence: &Fence,
+        sink: &Arc<dyn EventSink>,
+        _unknown: UnknownPolicy,
+    ) -> Result<Driver, RuntimeError> {
+        let document = RunDocument::from_value(&record.machine)
+            .map_err(|e| RuntimeError::Damaged { run_id: record.id.clone(), message: e.to_string() })?;
+        let loaded = Loaded::stored(record, document);
+        Driver::new(
+            Arc::clone(&self.inner.shared),
+            fence.clone(),
+            slot,
+            Arc::clone(sink),
+            agent,
+            crate::contract::inference::InferenceOverride::default(),
+            loaded,
+        )
+        .await
+    }
+
+    fn agent_of(&self, request: &RunRequest) -> Result<String, RuntimeError> {
+        if let Some(id) = &request.agent_id {
+            return Ok(id.clone());
+        }
+        let catalog = self.inner.catalog.read().expect("no panic while the catalog is held");
+        catalog
+            .agents
+            .keys()
+            .next()
+            .cloned()
+            .ok_or_else(|| RuntimeError::AgentNotFound { agent_id: "default".into() })
+    }
+
+    async fn ensure_thread(&self, request: &RunRequest) -> Result<(), RuntimeError> {
+        let shared = &self.inner.shared;
+        let title =
+            request.messages.iter().map(|m| title_of(&m.text())).find(|t| !t.is_empty()).unwrap_or_default();
+        match shared.store.thread(&request.thread_id).await? {
+            Some(thread) if thread.title.is_empty() && !title.is_empty() => {
+                shared.store.set_title(&request.thread_id, &title).await?;
+            }
+            Some(_) => {}
+            None => {
+                let now = shared.clock.now_ms();
+                let thread = ThreadRecord {
+                    id: request.thread_id.clone(),
+                    title,
+                    cwd: shared.cwd.clone(),
+                    created_at: now,
+                    updated_at: now,
+                };
+                shared.store.create_thread(thread).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn acquire(&self, thread_id: &ThreadId) -> Result<Fence, RuntimeError> {
+        let shared = &self.inner.shared;
+        let own = shared.owner.clone();
+        shared
+            .store
+            .acquire(thread_id, &shared.owner, move |other| recover::is_alive(&own, other))
+            .await
+            .map_err(|e| match e {
+                AcquireError::Busy { owner } => {
+                    RuntimeError::ThreadAlreadyRunning { thread_id: thread_id.clone(), pid: owner.pid }
+                }
+                AcquireError::Store(e) => e.into(),
+            })
+    }
+
+    async fn release(&self, fence: &Fence) {
+        // A lease that cannot be given back is taken over when this process is gone.
+        if let Err(error) = self.inner.shared.store.release(fence).await {
+            tracing::warn!(thread = %fence.thread_id, %error, "the lease could not be released");
+        }
+    }
+
+    async fn unfinished(&self, thread_id: &ThreadId) -> Result<Option<RunRecord>, StoreError> {
+        let latest = self.inner.shared.store.latest_run(thread_id).await?;
+        Ok(latest.filter(|run| run.status != RunStatus::Done))
+    }
+
+    /// Writes an answer into its row, and hands it to the driver when one is awake here. When it returns `Accepted`,
+    /// the answer is durable; the caller then wakes the run with [`AgentRuntime::resume`], which does nothing when
+    /// the answer was carried out meanwhile.
+    ///
+    /// # Errors
+    /// [`DecideError`]: nothing was written.
+    pub async fn decide(
+        &self,
+        id: &SuspensionId,
+        resume: ToolCallResume,
+        actor: Actor,
+    ) -> Result<DecideOutcome, DecideError> {
+        let shared = &self.inner.shared;
+        let Some(suspension) = shared.store.suspension(id).await.map_err(DecideError::Store)? else {
+            return Ok(DecideOutcome::NotFound);
+        };
+        if resume.action == ResumeDecisionAction::Resume {
+            request::check_payload(&suspension, &resume)?;
+        }
+        let decision = Decision { resume: resume.clone(), actor };
+        let outcome =
+            shared.store.decide(id, decision, shared.clock.now_ms()).await.map_err(DecideError::Store)?;
+        if let DecideOutcome::Accepted(record) = &outcome {
+            let delivery = Delivery { call: record.call_id.clone(), suspension: record.id.clone(), resume };
+            self.inner.live.deliver(&record.thread_id, delivery);
+        }
+        Ok(outcome)
+    }
+
+    /// Asks the run that is awake on the thread to stop. `false` when none is awake here.
+    pub fn cancel(&self, thread_id: &ThreadId) -> bool {
+        self.inner.live.cancel(thread_id)
+    }
+
+    /// Ends the thread's run that waits, and closes its questions; a run that is awake is asked to stop.
+    ///
+    /// # Errors
+    /// [`RuntimeError`].
+    pub async fn cancel_waiting(
+        &self,
+        thread_id: &ThreadId,
+        sink: Arc<dyn EventSink>,
+    ) -> Result<bool, RuntimeError> {
+        if self.cancel(thread_id) {
+            return Ok(true);
+        }
+        let slot = self.inner.live.enter(thread_id).await;
+        let fence = self.acquire(thread_id).await?;
+        let result = self.cancel_fenced(thread_id, slot, &fence, sink).await;
+        self.release(&fence).await;
+        result
+    }
+
+    async fn cancel_fenced(
+        &self,
+        thread_id: &ThreadId,
+        slot: Slot,
+        fence: &Fence,
+        sink: Arc<dyn EventSink>,
+    ) -> Result<bool, RuntimeError> {
+        let Some(record) = self.unfinished(thread_id).await? else { return Ok(false) };
+        let agent = self
+            .resolve(&record.agent_id, Some(&record.model))
+            .or_else(|_| self.resolve(&record.agent_id, None))?;
+        let mut driver = self.load(record, agent, slot, fence, &sink, UnknownPolicy::Report).await?;
+        let directives = driver.apply(Fact::CancelRequested { superseded: false })?;
+        driver.drive(directives).await?;
+        Ok(true)
+    }
+
+    /// Whether a driver is awake on the thread in this process.
+    pub fn is_awake(&self, thread_id: &ThreadId) -> bool {
+        self.inner.live.is_awake(thread_id)
+    }
+
+    /// The open questions of a thread, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn waiting(&self, thread_id: &ThreadId) -> Result<Vec<SuspensionRecord>, StoreError> {
+        let filter = SuspensionFilter {
+            thread: Some(thread_id.clone()),
+            status: Some(SuspensionStatus::Open),
+            ..SuspensionFilter::default()
+        };
+        self.inner.shared.store.suspensions(filter).await
+    }
+}
+
+impl std::fmt::Debug for AgentRuntime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentRuntime").finish_non_exhaustive()
+    }
+}
+
+/// A title from what a person said first: one line, at most 80 characters.
+fn title_of(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    let mut title: String = line.chars().take(80).collect();
+    if title.len() < line.len() {
+        title.push('…');
+    }
+    title
+}

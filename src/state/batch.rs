@@ -1,3 +1,5 @@
+use std::any::TypeId;
+
 use super::key::update;
 use super::{MergeStrategy, StateError, StateKey, StateMap};
 
@@ -8,7 +10,15 @@ type Op = Box<dyn FnOnce(&mut StateMap) + Send>;
 pub struct MutationBatch {
     base_revision: Option<u64>,
     ops: Vec<Op>,
-    touched: Vec<(&'static str, MergeStrategy)>,
+    touched: Vec<Touched>,
+}
+
+/// A key that a batch writes. Each once; the type tells apart two key types that share a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Touched {
+    pub(super) key: &'static str,
+    pub(super) merge: MergeStrategy,
+    pub(super) type_id: TypeId,
 }
 
 impl MutationBatch {
@@ -30,8 +40,12 @@ impl MutationBatch {
     /// Adds one update.
     pub fn update<K: StateKey>(&mut self, change: K::Update) {
         self.ops.push(Box::new(move |map| update::<K>(map, change)));
-        if !self.touched.iter().any(|(key, _)| *key == K::KEY) {
-            self.touched.push((K::KEY, K::MERGE));
+        self.touch(Touched { key: K::KEY, merge: K::MERGE, type_id: TypeId::of::<K>() });
+    }
+
+    fn touch(&mut self, touched: Touched) {
+        if !self.touched.contains(&touched) {
+            self.touched.push(touched);
         }
     }
 
@@ -42,17 +56,21 @@ impl MutationBatch {
 
     /// The keys that would be written, each once.
     pub fn touched_keys(&self) -> impl Iterator<Item = &'static str> + '_ {
-        self.touched.iter().map(|(key, _)| *key)
+        self.touched.iter().map(|touched| touched.key)
+    }
+
+    /// The exclusive keys that would be written, each once.
+    pub fn exclusive_keys(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.touched.iter().filter(|t| t.merge == MergeStrategy::Exclusive).map(|touched| touched.key)
+    }
+
+    pub(super) fn touched(&self) -> &[Touched] {
+        &self.touched
     }
 
     /// The first exclusive key that both batches write.
     pub fn conflict(&self, other: &Self) -> Option<&'static str> {
-        self.touched
-            .iter()
-            .find(|(key, merge)| {
-                *merge == MergeStrategy::Exclusive && other.touched.iter().any(|(k, _)| k == key)
-            })
-            .map(|(key, _)| *key)
+        self.exclusive_keys().find(|key| other.touched.iter().any(|touched| touched.key == *key))
     }
 
     /// Appends the other batch's updates.
@@ -78,9 +96,7 @@ impl MutationBatch {
         self.base_revision = self.base_revision.or(other.base_revision);
         self.ops.extend(other.ops);
         for touched in other.touched {
-            if !self.touched.contains(&touched) {
-                self.touched.push(touched);
-            }
+            self.touch(touched);
         }
     }
 

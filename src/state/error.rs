@@ -1,3 +1,5 @@
+use std::any::Any;
+
 use super::model::Phase;
 
 /// Why an operation on the state, or on what plugins registered, was refused.
@@ -103,7 +105,35 @@ pub enum StateError {
         /// The tool's id.
         tool_id: String,
     },
+    /// A tool is registered under another id than it declares, so no call of the model would reach it.
+    #[error("tool `{tool_id}` declares the id `{declared}`")]
+    ToolIdMismatch {
+        /// The id it is registered under.
+        tool_id: String,
+        /// The id in its descriptor.
+        declared: String,
+    },
+    /// Code of a plugin panicked; what it wanted is not done.
+    #[error("{what} panicked: {message}")]
+    Panicked {
+        /// Which code, such as a hook of a plugin.
+        what: String,
+        /// What the panic said.
+        message: String,
+    },
     /// The run was cancelled while hooks ran.
     #[error("cancelled")]
     Cancelled,
+}
+
+impl StateError {
+    /// The error for a caught panic.
+    pub fn panicked(what: impl Into<String>, panic: &(dyn Any + Send)) -> Self {
+        let message = panic
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no message".to_owned());
+        Self::Panicked { what: what.into(), message }
+    }
 }

@@ -1,4 +1,4 @@
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -87,6 +87,7 @@ pub struct KeyRegistration {
     pub scope: KeyScope,
     /// Whether checkpoints carry it.
     pub persistent: bool,
+    pub(super) type_id: TypeId,
     pub(super) encode: EncodeFn,
     pub(super) decode: DecodeFn,
 }
@@ -100,6 +101,7 @@ impl KeyRegistration {
             merge: K::MERGE,
             scope,
             persistent: options.persistent || scope == KeyScope::Thread,
+            type_id: TypeId::of::<K>(),
             encode: |value| match value.downcast_ref::<K::Value>() {
                 Some(value) => K::encode(value),
                 None => Err(StateError::KeyEncode { key: K::KEY.into(), message: "another type".into() }),
@@ -107,9 +109,19 @@ impl KeyRegistration {
             decode: |json| Ok(Arc::new(K::decode(json)?) as ErasedValue),
         }
     }
+
+    /// Whether the other registration is of the same key type with the same options.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.type_id == other.type_id && self.scope == other.scope && self.persistent == other.persistent
+    }
 }
 
 pub(super) fn update<K: StateKey>(map: &mut StateMap, update: K::Update) {
+    // The second update of one batch finds a value that no snapshot shares, and need not copy it again.
+    if let Some(value) = map.unshared::<K>() {
+        K::apply(value, update);
+        return;
+    }
     let mut value = map.get::<K>().cloned().unwrap_or_default();
     K::apply(&mut value, update);
     map.set_erased(K::KEY, Arc::new(value));

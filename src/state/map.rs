@@ -16,12 +16,25 @@ impl StateMap {
         self.values.get(K::KEY)?.downcast_ref::<K::Value>()
     }
 
+    pub(super) fn unshared<K: StateKey>(&mut self) -> Option<&mut K::Value> {
+        Arc::get_mut(self.values.get_mut(K::KEY)?)?.downcast_mut::<K::Value>()
+    }
+
     pub(super) fn erased(&self, key: &str) -> Option<&ErasedValue> {
         self.values.get(key)
     }
 
     pub(super) fn set_erased(&mut self, key: &'static str, value: ErasedValue) {
         self.values.insert(key, value);
+    }
+
+    /// Whether the key holds the very value that it holds in the other map: no write came between them.
+    pub(super) fn is_untouched(&self, key: &str, other: &Self) -> bool {
+        match (self.values.get(key), other.values.get(key)) {
+            (None, None) => true,
+            (Some(mine), Some(theirs)) => Arc::ptr_eq(mine, theirs),
+            (Some(_), None) | (None, Some(_)) => false,
+        }
     }
 
     pub(super) fn remove(&mut self, key: &str) {

@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use super::batch::Touched;
 use super::{
     JsonValue, KeyRegistration, KeyScope, MutationBatch, Snapshot, StateCommand, StateError, StateKey,
     StateMap,
@@ -63,7 +65,9 @@ impl StateStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("no panic while the state is held")
+        // A panic in a key's own code cannot leave a half-done state behind: every change is made on a copy that
+        // replaces the snapshot in one assignment. So a poisoned lock is as good as any.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a key known.
@@ -79,16 +83,34 @@ impl StateStore {
         Ok(())
     }
 
-    /// Notes that a plugin is installed.
+    /// Makes keys known, all or none; those that are known with the same type and options stay as they are.
     ///
     /// # Errors
-    /// [`StateError::PluginAlreadyInstalled`].
-    pub fn note_plugin(&self, name: &str) -> Result<(), StateError> {
+    /// [`StateError::KeyAlreadyRegistered`] when another key type, or other options, hold one of the names.
+    pub fn ensure(&self, registrations: &[KeyRegistration]) -> Result<(), StateError> {
         let mut inner = self.lock();
-        if inner.plugins.iter().any(|p| p == name) {
-            return Err(StateError::PluginAlreadyInstalled { name: name.into() });
+        let taken = |r: &&KeyRegistration| inner.keys.get(r.key).is_some_and(|known| !known.is_same(r));
+        if let Some(other) = registrations.iter().find(taken) {
+            return Err(StateError::KeyAlreadyRegistered { key: other.key.into() });
         }
-        inner.plugins.push(name.into());
+        inner.keys.extend(registrations.iter().map(|r| (r.key, *r)));
+        Ok(())
+    }
+
+    /// Installs a plugin's keys under its name, all or none.
+    ///
+    /// # Errors
+    /// [`StateError::PluginAlreadyInstalled`], [`StateError::KeyAlreadyRegistered`].
+    pub fn install(&self, plugin: &str, registrations: &[KeyRegistration]) -> Result<(), StateError> {
+        let mut inner = self.lock();
+        if inner.plugins.iter().any(|name| name == plugin) {
+            return Err(StateError::PluginAlreadyInstalled { name: plugin.into() });
+        }
+        if let Some(taken) = registrations.iter().find(|r| inner.keys.contains_key(r.key)) {
+            return Err(StateError::KeyAlreadyRegistered { key: taken.key.into() });
+        }
+        inner.keys.extend(registrations.iter().map(|r| (r.key, *r)));
+        inner.plugins.push(plugin.into());
         Ok(())
     }
 
@@ -119,9 +141,34 @@ impl StateStore {
     ///
     /// # Errors
     /// [`StateError::RevisionConflict`] when the batch insists on another revision,
-    /// [`StateError::UnknownKey`] when it writes a key that nobody registered.
+    /// [`StateError::UnknownKey`] when it writes a key that nobody registered,
+    /// [`StateError::Panicked`] when a key's own code panics.
     pub fn commit_batch(&self, batch: MutationBatch) -> Result<u64, StateError> {
-        let (event, hooks, revision) = {
+        Ok(self.apply(batch, None)?.revision)
+    }
+
+    /// As [`StateStore::commit_batch`], and gives the state after it.
+    ///
+    /// # Errors
+    /// As [`StateStore::commit_batch`].
+    pub fn commit_snapshot(&self, batch: MutationBatch) -> Result<Snapshot, StateError> {
+        self.apply(batch, None)
+    }
+
+    /// Applies a batch that was made from this snapshot, and gives the state after it.
+    ///
+    /// Commutative updates are welcome at any later revision; an exclusive key must still hold the value that the
+    /// maker of the batch saw, or its update would undo somebody's.
+    ///
+    /// # Errors
+    /// [`StateError::ParallelMergeConflict`] when an exclusive key was written meanwhile; else as
+    /// [`StateStore::commit_batch`].
+    pub fn commit_since(&self, batch: MutationBatch, seen: &Snapshot) -> Result<Snapshot, StateError> {
+        self.apply(batch, Some(seen))
+    }
+
+    fn apply(&self, batch: MutationBatch, seen: Option<&Snapshot>) -> Result<Snapshot, StateError> {
+        let (event, hooks) = {
             let mut inner = self.lock();
             let actual = inner.snapshot.revision;
             if let Some(expected) = batch.base_revision()
@@ -129,30 +176,42 @@ impl StateStore {
             {
                 return Err(StateError::RevisionConflict { expected, actual });
             }
-            if let Some(key) = batch.touched_keys().find(|key| !inner.keys.contains_key(key)) {
-                return Err(StateError::UnknownKey { key: key.into() });
+            let known = |t: &&Touched| inner.keys.get(t.key).is_some_and(|known| known.type_id == t.type_id);
+            if let Some(unknown) = batch.touched().iter().find(|touched| !known(touched)) {
+                return Err(StateError::UnknownKey { key: unknown.key.into() });
+            }
+            if let Some(seen) = seen
+                && let Some(key) =
+                    batch.exclusive_keys().find(|key| !seen.ext.is_untouched(key, &inner.snapshot.ext))
+            {
+                return Err(StateError::ParallelMergeConflict { key: key.into() });
             }
             if batch.is_empty() {
-                return Ok(actual);
+                return Ok(inner.snapshot.clone());
             }
             let touched: Vec<_> = batch.touched_keys().collect();
             let mut map = StateMap::clone(&inner.snapshot.ext);
-            batch.apply(&mut map);
+            catch_unwind(AssertUnwindSafe(|| batch.apply(&mut map))).map_err(|panic| {
+                StateError::panicked(format!("an update of state key `{}`", touched.join("` or `")), &*panic)
+            })?;
             inner.snapshot = Snapshot { revision: actual + 1, ext: Arc::new(map) };
-            let event = CommitEvent { snapshot: inner.snapshot.clone(), touched };
-            (event, inner.hooks.clone(), actual + 1)
+            (CommitEvent { snapshot: inner.snapshot.clone(), touched }, inner.hooks.clone())
         };
         for hook in hooks {
             hook.committed(&event);
         }
-        Ok(revision)
+        Ok(event.snapshot)
     }
 
     /// Puts all run-scoped keys back to unset: a new run begins.
     pub fn clear_run_scope(&self) {
         let mut inner = self.lock();
+        let written = |key: &&KeyRegistration| inner.snapshot.ext.erased(key.key).is_some();
         let run_keys: Vec<_> =
-            inner.keys.values().filter(|k| k.scope == KeyScope::Run).map(|k| k.key).collect();
+            inner.keys.values().filter(|k| k.scope == KeyScope::Run).filter(written).map(|k| k.key).collect();
+        if run_keys.is_empty() {
+            return;
+        }
         let mut map = StateMap::clone(&inner.snapshot.ext);
         for key in run_keys {
             map.remove(key);

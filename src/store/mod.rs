@@ -1,1 +1,219 @@
 //! SQLite: the one place that knows it.
+//!
+//! A [`Store`] is a handle to one thread that owns the connection. A request is a boxed closure on a channel and its
+//! answer comes back through a oneshot channel, so every request runs alone and in the order of sending. A request
+//! whose future is dropped is still carried out: a write is never half a write.
+//!
+//! The promises of the design that live here: what is acknowledged has been committed with `synchronous=FULL`; one
+//! step is one transaction; a decision is spent once; a writer that lost its thread to another process is refused.
+
+mod error;
+pub mod failpoint;
+mod grants;
+mod journal;
+mod leases;
+mod open;
+mod output;
+mod prompts;
+mod rows;
+mod runs;
+mod suspensions;
+#[cfg(test)]
+mod tests;
+mod threads;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use tokio::sync::oneshot;
+
+pub use error::{AcquireError, OpenError, OpenErrorKind, StoreError};
+pub use suspensions::{SuspensionFilter, SuspensionLookup};
+pub use threads::ThreadLookup;
+
+/// How long a request waits for another process to finish its transaction.
+const BUSY_TIMEOUT: Duration = Duration::from_millis(5000);
+/// Statements that stay prepared: about as many as this module has.
+const STATEMENTS: usize = 96;
+
+enum Job {
+    Work(Box<dyn FnOnce(&mut Connection) + Send>),
+    Close(oneshot::Sender<()>),
+}
+
+/// A handle to the store. Clones speak to the same thread and the same connection.
+///
+/// The thread ends when the last handle is gone, or at [`Store::close`].
+#[derive(Clone, Debug)]
+pub struct Store {
+    // Unbounded on purpose: everybody who sends waits for the answer, so there are never more requests than callers.
+    jobs: mpsc::Sender<Job>,
+    path: Option<Arc<Path>>,
+}
+
+impl Store {
+    /// Opens the store in a file, makes it when it is not there, and brings an older one up to date.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. A file that is not ours, or newer, is left as it is.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        Self::open_with(path, BUSY_TIMEOUT)
+    }
+
+    fn open_with(path: &Path, busy: Duration) -> Result<Self, OpenError> {
+        let (connection, path) = open::open(path, busy)?;
+        Self::start(connection, Some(path))
+    }
+
+    /// Opens a store that is gone with its last handle.
+    ///
+    /// # Errors
+    /// When SQLite cannot be set up, or no thread can be started.
+    pub fn in_memory() -> Result<Self, OpenError> {
+        Self::start(open::in_memory()?, None)
+    }
+
+    fn start(connection: Connection, path: Option<PathBuf>) -> Result<Self, OpenError> {
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        let (jobs, queue) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("aye-store".to_owned())
+            .spawn(move || serve(connection, &queue))
+            .map_err(|error| OpenError::Io {
+                path: path.clone().unwrap_or_default(),
+                source: Box::new(error),
+            })?;
+        Ok(Self { jobs, path: path.map(Arc::from) })
+    }
+
+    /// The file, with its folder resolved; `None` for a store in memory.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Ends the store for all its handles, after the requests that were sent before. The write-ahead log is folded
+    /// into the file when no other process has it open. A store that was closed before is no error.
+    pub async fn close(&self) {
+        let (reply, answer) = oneshot::channel();
+        if self.jobs.send(Job::Close(reply)).is_ok() {
+            let _ = answer.await;
+        }
+    }
+
+    /// Looks for damage in the whole file: one line for each thing found. It reads every page, so it takes a while.
+    ///
+    /// # Errors
+    /// When SQLite cannot even look.
+    pub async fn check(&self) -> Result<Vec<String>, StoreError> {
+        self.read(|conn| {
+            let mut found = Vec::new();
+            let mut statement = conn.prepare("PRAGMA quick_check(20)")?;
+            let mut rows = statement.query(())?;
+            while let Some(row) = rows.next()? {
+                let line: String = row.get(0)?;
+                if line != "ok" {
+                    found.push(line);
+                }
+            }
+            let mut statement = conn.prepare("PRAGMA foreign_key_check")?;
+            let mut rows = statement.query(())?;
+            while let Some(row) = rows.next()? {
+                let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
+                found.push(format!("a row of {table} names a row of {parent} that is not there"));
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// Carries out a request on the store's thread.
+    async fn call<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let job = Job::Work(Box::new(move |conn| {
+            let _ = reply.send(work(conn));
+        }));
+        self.jobs.send(job).map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Reads in one transaction, so that several statements see one moment.
+    async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.call(move |conn| {
+            let tx = conn.transaction_with_behavior(TransactionBehavior::Deferred)?;
+            work(&tx)
+        })
+        .await
+    }
+
+    /// Writes in one transaction, which is rolled back when the work fails.
+    async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.call(move |conn| transact(conn, "", "", work)).await
+    }
+
+    /// The same, with places to crash at before and after the commit.
+    async fn write_at<T, F>(
+        &self,
+        before: &'static str,
+        after: &'static str,
+        work: F,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.call(move |conn| transact(conn, before, after, work)).await
+    }
+}
+
+fn transact<T>(
+    conn: &mut Connection,
+    before: &'static str,
+    after: &'static str,
+    work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    // Immediate: a transaction that reads first and writes later could not be begun again when another process wrote
+    // in between, and would fail without waiting.
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let value = work(&tx)?;
+    failpoint::failpoint(before);
+    tx.commit()?;
+    failpoint::failpoint(after);
+    Ok(value)
+}
+
+fn serve(mut connection: Connection, queue: &mpsc::Receiver<Job>) {
+    while let Ok(job) = queue.recv() {
+        match job {
+            Job::Work(work) => {
+                // A panic in one request (a caller's predicate, say) must not take the store away from all others.
+                // Its transaction was rolled back while the stack unwound, and its caller reads `Closed`.
+                let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut connection)));
+                if done.is_err() {
+                    tracing::error!("a request to the store panicked");
+                }
+            }
+            Job::Close(reply) => {
+                if let Err((_, error)) = connection.close() {
+                    tracing::warn!("the store was not closed cleanly: {error}");
+                }
+                let _ = reply.send(());
+                return;
+            }
+        }
+    }
+}

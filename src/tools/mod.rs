@@ -1,1 +1,122 @@
-//! The built-in tools, one file each.
+//! The built-in tools: one file each, the description the model reads beside it as .md.
+//!
+//! [`builtin`] makes them from a [`ToolEnv`], which holds all they know about the world. No tool knows whether it was
+//! permitted. Together their names, descriptions and schemas stay below 6,000 bytes: they go out with each request.
+
+mod args;
+mod ask_user;
+mod atomic;
+mod bash;
+mod change;
+mod edit;
+pub mod exec;
+mod glob;
+mod grep;
+mod hint;
+mod ledger;
+mod list;
+mod page;
+mod paths;
+mod read;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod text;
+pub mod todo;
+mod walk;
+mod web_fetch;
+mod web_net;
+mod web_page;
+mod write;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::contract::tool::{Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError};
+use crate::contract::workspace::Workspace;
+use crate::state::KeyRegistration;
+use exec::{Env, ExecConfig};
+use ledger::FileLedger;
+
+/// Makes the beginnings of an HTTP client: roots, proxies, names. What guards against private addresses is added here.
+pub type HttpFactory = Arc<dyn Fn() -> reqwest::ClientBuilder + Send + Sync>;
+
+/// What the tools know about the world; made by the composition root.
+#[derive(Clone)]
+pub struct ToolEnv {
+    /// Where the thread works.
+    pub workspace: Workspace,
+    /// Where output that is too long for the model is written, one file a call. It is made when needed, mode 0700.
+    pub output_dir: PathBuf,
+    /// How programs are run.
+    pub exec: ExecConfig,
+    /// The variables that programs may inherit; secrets are filtered out here: see [`exec::child_env`].
+    pub variables: Env,
+    /// Names of variables that the configuration calls keys: never inherited.
+    pub secret_variables: Vec<String>,
+    /// Makes WebFetch's client, with its first call. `None`: a plain one without a proxy.
+    pub http: Option<HttpFactory>,
+    /// Hosts that WebFetch may reach although they are not public: `localhost:8080`, `127.0.0.1`.
+    pub web_allow_hosts: Vec<String>,
+    ledger: Arc<FileLedger>,
+}
+
+impl ToolEnv {
+    /// The usual settings, without a supervisor and without any variables.
+    pub fn new(workspace: Workspace, output_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            workspace,
+            output_dir: output_dir.into(),
+            exec: ExecConfig::default(),
+            variables: Env::new(),
+            secret_variables: Vec::new(),
+            http: None,
+            web_allow_hosts: Vec::new(),
+            ledger: Arc::default(),
+        }
+    }
+}
+
+/// All built-in tools, in the order in which the model reads them.
+pub fn builtin(env: ToolEnv) -> Vec<Arc<dyn Tool>> {
+    let env = Arc::new(env);
+    vec![
+        Arc::new(read::Read { env: env.clone() }),
+        Arc::new(write::Write { env: env.clone() }),
+        Arc::new(edit::Edit { env: env.clone() }),
+        Arc::new(list::List { env: env.clone() }),
+        Arc::new(glob::Glob { env: env.clone() }),
+        Arc::new(grep::Grep { env: env.clone() }),
+        Arc::new(bash::Bash { env: env.clone() }),
+        Arc::new(web_fetch::WebFetch::new(env)),
+        Arc::new(ask_user::AskUser),
+        Arc::new(todo::TodoWrite),
+    ]
+}
+
+/// The state keys that the tools write; the composition root registers them.
+pub fn state_keys() -> Vec<KeyRegistration> {
+    vec![todo::registration()]
+}
+
+/// Does file work on a thread that may block. The token it gets is cancelled with the call, and when the call's future
+/// is dropped; the work looks at it and ends.
+async fn blocking<T: Send + 'static>(
+    ctx: &ToolCallContext,
+    work: impl FnOnce(CancellationToken) -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    let token = ctx.cancellation.child_token();
+    let _guard = token.clone().drop_guard();
+    match tokio::task::spawn_blocking(move || work(token)).await {
+        Ok(result) => result,
+        Err(error) => Err(ToolError::Internal(format!("the tool broke down: {error}"))),
+    }
+}
+
+/// A descriptor with the parts that all built-in tools share.
+fn describe(name: &str, description: &str) -> ToolDescriptor {
+    ToolDescriptor::new(name, name, description.trim()).with_class(ToolClass::Opaque)
+}

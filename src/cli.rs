@@ -1,0 +1,639 @@
+//! The command line: what can be typed, and nothing about what it does.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+use crate::config::{Flags, PermissionMode};
+
+const EXAMPLES: &str = "\
+Examples:
+  aye                                   chat in this folder
+  aye \"why does the build fail?\"        the same, with a first message
+  aye -c                                go on with the last conversation of this folder
+  git diff | aye -p \"review this\"       headless; what is piped in is context
+  aye -p --output-format json \"...\"     one JSON object on stdout
+  aye --model ollama/qwen3              provider and model
+  aye approvals list                    what waits for a decision
+
+Exit status: 0 done, 1 failed, 2 usage, 3 waiting for a decision, 4 blocked by a rule or plugin,
+5 a limit was reached, 75 provider unavailable, 130 interrupted, 143 terminated.";
+
+/// A terminal agent whose questions outlive the process
+#[derive(Clone, Debug, Parser)]
+#[command(name = "aye", version, after_help = EXAMPLES, max_term_width = 100, subcommand_precedence_over_arg = false)]
+pub struct Cli {
+    /// What to do instead of chatting.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    /// First message; with -p the whole task
+    ///
+    /// Put it after `--` when it begins with a `-`.
+    #[arg(value_name = "PROMPT")]
+    pub prompt: Option<String>,
+
+    /// Go on with the last conversation of this folder
+    #[arg(short = 'c', long = "continue", conflicts_with = "resume")]
+    pub continue_last: bool,
+
+    /// Go on with a conversation; without ID, choose from a list
+    #[arg(short = 'r', long, value_name = "ID", num_args = 0..=1, default_missing_value = "")]
+    pub resume: Option<String>,
+
+    /// Answer on stdout and exit; piped input is context
+    ///
+    /// Nothing that needs a decision runs: the exit status is 3 then, and `aye approvals` lists the questions.
+    #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
+    pub print: Option<String>,
+
+    /// Form of what -p writes to stdout
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Text)]
+    pub output_format: OutputFormat,
+
+    /// What happens to a call that was interrupted and may have run, with -p
+    #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnUnknown::Report)]
+    pub on_unknown: OnUnknown,
+
+    /// Settings of this start.
+    #[command(flatten)]
+    pub global: Global,
+}
+
+/// Flags that every command takes.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Settings")]
+pub struct Global {
+    /// Work in this folder
+    #[arg(short = 'C', long = "cd", value_name = "DIR", global = true, allow_hyphen_values = true)]
+    pub cd: Option<PathBuf>,
+
+    /// Model, as NAME or PROVIDER/NAME; `aye models` lists them
+    #[arg(long, value_name = "NAME", global = true)]
+    pub model: Option<String>,
+
+    /// What happens to calls that no rule decides
+    #[arg(long, value_name = "MODE", global = true, value_parser = ["ask", "accept-edits", "plan", "yolo"])]
+    pub permission_mode: Option<String>,
+
+    /// Allow calls like these in this start, for example 'Bash(git diff *)'; never beats a deny or an ask
+    #[arg(long, value_name = "PATTERN", global = true, num_args = 1.., action = clap::ArgAction::Append)]
+    pub allowed_tools: Vec<String>,
+
+    /// Deny calls like these in this start, for example WebFetch
+    #[arg(long, value_name = "PATTERN", global = true, num_args = 1.., action = clap::ArgAction::Append)]
+    pub disallowed_tools: Vec<String>,
+
+    /// Stop after this many answers of the model; 0 is no limit
+    #[arg(long, value_name = "N", global = true)]
+    pub max_turns: Option<u32>,
+
+    /// Order in which the calls of one answer run
+    #[arg(long, value_name = "MODE", global = true,
+          value_parser = ["sequential", "parallel_batch_approval", "parallel_streaming"])]
+    pub tool_execution: Option<String>,
+
+    /// Set one key of the settings, for example --config retry.max_retries=2
+    #[arg(long, value_name = "KEY=VALUE", global = true, action = clap::ArgAction::Append, allow_hyphen_values = true)]
+    pub config: Vec<String>,
+
+    /// Use this folder's own rules, settings and skills in this start, without asking
+    #[arg(long, global = true)]
+    pub trust: bool,
+}
+
+/// Form of the output of `-p`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// The answer as text
+    #[default]
+    Text,
+    /// One object at the end
+    Json,
+    /// One event a line while it runs
+    StreamJson,
+}
+
+/// What a headless run does about calls whose outcome is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OnUnknown {
+    /// Tell the model that the call may have run
+    #[default]
+    Report,
+    /// End the run
+    Stop,
+    /// Run the call again
+    Retry,
+}
+
+/// Everything but chatting.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Conversations that are kept
+    #[command(subcommand)]
+    Threads(ThreadsCommand),
+    /// Questions that wait for a decision, and decide them
+    #[command(subcommand)]
+    Approvals(ApprovalsCommand),
+    /// Skills: which there are, and whether their files are right
+    #[command(subcommand)]
+    Skills(SkillsCommand),
+    /// Permission rules
+    #[command(subcommand)]
+    Permissions(PermissionsCommand),
+    /// Models that can be used, and why the others cannot
+    Models(JsonFlag),
+    /// Settings
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Look for what keeps aye from working here
+    Doctor(JsonFlag),
+    /// Write completions for a shell to stdout
+    #[command(
+        after_help = "Example:\n  aye completion bash > ~/.local/share/bash-completion/completions/aye"
+    )]
+    Completion {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual page to stdout
+    #[command(after_help = "Example:\n  aye man > ~/.local/share/man/man1/aye.1")]
+    Man,
+}
+
+/// The flag for programs that read the output.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct JsonFlag {
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `aye threads ...`
+#[derive(Clone, Debug, Subcommand)]
+pub enum ThreadsCommand {
+    /// List conversations, the latest first
+    List(JsonFlag),
+    /// Show one conversation
+    Show {
+        /// Its id, or the beginning of it
+        id: String,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete conversations for good
+    Delete {
+        /// Their ids, or the beginnings of them
+        #[arg(required = true)]
+        ids: Vec<String>,
+    },
+    /// Write one conversation to stdout
+    Export {
+        /// Its id, or the beginning of it
+        id: String,
+        /// Form of the text
+        #[arg(long, value_enum, default_value_t = ExportFormat::Md)]
+        format: ExportFormat,
+    },
+}
+
+/// Form of an exported conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Markdown
+    #[default]
+    Md,
+    /// One JSON object
+    Json,
+}
+
+/// `aye approvals ...`
+#[derive(Clone, Debug, Subcommand)]
+#[command(after_help = "Example:\n  aye approvals approve 0198c && aye -c -p")]
+pub enum ApprovalsCommand {
+    /// List what waits for a decision
+    List(JsonFlag),
+    /// Show one question with the exact call
+    Show {
+        /// Id of the question, or the beginning of it
+        id: String,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let the call run
+    Approve {
+        /// Id of the question, or the beginning of it
+        id: String,
+    },
+    /// Tell the model no
+    Deny {
+        /// Id of the question, or the beginning of it
+        id: String,
+        /// What the model is told about it
+        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+        reason: Option<String>,
+    },
+    /// Answer a question with data
+    #[command(after_help = "Example:\n  aye approvals answer 0198c '{\"answer\": \"the second one\"}'")]
+    Answer {
+        /// Id of the question, or the beginning of it
+        id: String,
+        /// The answer as JSON
+        #[arg(value_name = "JSON", allow_negative_numbers = true)]
+        answer: String,
+    },
+}
+
+/// `aye skills ...`
+#[derive(Clone, Debug, Subcommand)]
+pub enum SkillsCommand {
+    /// List the skills that can be used here, with what hides what
+    List(JsonFlag),
+    /// Check skill files: a skill's folder, or a folder of skills; without DIR, all that are used here
+    Check {
+        /// Folder to check
+        dir: Option<PathBuf>,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `aye permissions ...`
+#[derive(Clone, Debug, Subcommand)]
+pub enum PermissionsCommand {
+    /// Say what the rules make of calls: one JSON object a line on stdin, one on stdout
+    #[command(
+        after_help = "Example:\n  echo '{\"tool\":\"Bash\",\"args\":{\"command\":\"git push\"}}' | aye permissions check"
+    )]
+    Check {
+        /// Use the rules of this file instead of those that hold here
+        #[arg(long, value_name = "FILE")]
+        rules: Option<PathBuf>,
+    },
+}
+
+/// `aye config ...`
+#[derive(Clone, Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Show each setting with the place it comes from
+    Show(JsonFlag),
+}
+
+/// Which conversation a start is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ThreadChoice {
+    /// A new one.
+    New,
+    /// The last one of this folder.
+    Last,
+    /// One that the person chooses from a list.
+    Pick,
+    /// This one, by id or the beginning of it.
+    Id(String),
+}
+
+impl Cli {
+    /// Reads the arguments, the program's name first.
+    ///
+    /// # Errors
+    /// Usage errors (exit status 2), and also the texts of `--help` and `--version` (exit status 0): see
+    /// [`clap::Error::exit_code`].
+    pub fn parse_args<I>(args: I) -> Result<Self, clap::Error>
+    where
+        I: IntoIterator,
+        I::Item: Into<OsString> + Clone,
+    {
+        let mut cli = Self::try_parse_from(args)?;
+        let refuse =
+            |message: &str| Err(Self::command().error(clap::error::ErrorKind::ArgumentConflict, message));
+        // An empty text stands for "no value", because a flag with an optional value says it that way.
+        if cli.print.as_deref().is_some_and(|text| !text.is_empty()) {
+            if cli.prompt.is_some() {
+                return refuse("the prompt was given twice, once after -p and once by itself");
+            }
+            cli.prompt = cli.print.replace(String::new());
+        }
+        if cli.command.is_some()
+            && (cli.print.is_some() || cli.prompt.is_some() || cli.continue_last || cli.resume.is_some())
+        {
+            return refuse("a command such as `threads` takes no prompt and none of -p, -c, -r");
+        }
+        if !cli.is_print() && cli.output_format != OutputFormat::Text {
+            return refuse("--output-format is for headless runs; add -p");
+        }
+        if cli.is_print() && cli.resume.as_deref() == Some("") {
+            return refuse(
+                "-r needs the id of a conversation when -p is given; `aye threads list` shows them",
+            );
+        }
+        Ok(cli)
+    }
+
+    /// Whether the run is headless.
+    pub fn is_print(&self) -> bool {
+        self.print.is_some()
+    }
+
+    /// Which conversation is meant.
+    pub fn thread(&self) -> ThreadChoice {
+        match self.resume.as_deref() {
+            Some("") => ThreadChoice::Pick,
+            Some(id) => ThreadChoice::Id(id.to_owned()),
+            None if self.continue_last => ThreadChoice::Last,
+            None => ThreadChoice::New,
+        }
+    }
+
+    /// What the command line says about settings, as their last layer.
+    pub fn flags(&self) -> Flags {
+        self.global.flags()
+    }
+}
+
+impl Global {
+    /// The settings that these flags stand for; own flags beat `--config`.
+    pub fn flags(&self) -> Flags {
+        let mut flags = Flags::default();
+        for assignment in &self.config {
+            flags.config(assignment);
+        }
+        let own = [
+            ("--model", "model", self.model.clone()),
+            ("--permission-mode", "permission_mode", self.permission_mode.clone()),
+            ("--max-turns", "max_turns", self.max_turns.map(|turns| turns.to_string())),
+            ("--tool-execution", "tool_execution", self.tool_execution.clone()),
+        ];
+        for (flag, key, value) in own {
+            if let Some(value) = value {
+                flags.set(flag, key, &value);
+            }
+        }
+        flags
+    }
+
+    /// The patterns of `--allowed-tools`, one each: a value may hold several, with blanks or commas between them.
+    pub fn allowed_patterns(&self) -> Vec<String> {
+        split_patterns(&self.allowed_tools)
+    }
+
+    /// The patterns of `--disallowed-tools`, one each.
+    pub fn disallowed_patterns(&self) -> Vec<String> {
+        split_patterns(&self.disallowed_tools)
+    }
+
+    /// The permission mode of `--permission-mode`, when it was given.
+    pub fn permission_mode(&self) -> Option<PermissionMode> {
+        self.permission_mode.as_deref().and_then(|word| word.parse().ok())
+    }
+}
+
+/// Takes lists of patterns apart at blanks and commas outside of parentheses, slashes and quotes left alone.
+fn split_patterns(values: &[String]) -> Vec<String> {
+    let mut patterns: Vec<String> = Vec::new();
+    for value in values {
+        // A regex may hold blanks and commas, and what is one pattern by itself is not looked into.
+        if value.trim_start().starts_with('/') {
+            patterns.push(value.trim().to_owned());
+            continue;
+        }
+        let (mut part, mut depth) = (String::new(), 0_usize);
+        let mut rest = value.chars().peekable();
+        while let Some(c) = rest.next() {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            let is_between = depth == 0 && (c == ',' || c.is_whitespace());
+            if !is_between {
+                part.push(c);
+                continue;
+            }
+            while c != ',' && rest.next_if(|next| next.is_whitespace()).is_some() {}
+            // `Bash (git *)` is one pattern.
+            if c != ',' && rest.peek() == Some(&'(') {
+                continue;
+            }
+            patterns.extend(Some(std::mem::take(&mut part)).filter(|part| !part.is_empty()));
+        }
+        patterns.extend(Some(part).filter(|part| !part.is_empty()));
+    }
+    patterns
+}
+
+/// Answers `aye --version` and `aye -V` without building anything else.
+pub fn version_only(args: &[OsString]) -> Option<&'static str> {
+    match args {
+        [_, flag] if flag == "--version" || flag == "-V" => Some(concat!("aye ", env!("CARGO_PKG_VERSION"))),
+        _ => None,
+    }
+}
+
+/// The completion script of a shell.
+pub fn completion(shell: clap_complete::Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "aye", &mut script);
+    script
+}
+
+/// The manual page: the one of `aye` with a section for each command.
+pub fn man_page() -> std::io::Result<Vec<u8>> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::parse_args(std::iter::once("aye").chain(args.iter().copied()))
+    }
+
+    fn ok(args: &[&str]) -> Cli {
+        parse(args).unwrap_or_else(|error| panic!("{args:?}: {error}"))
+    }
+
+    #[test]
+    fn the_tree_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_prompt_comes_by_itself_or_after_print() {
+        assert_eq!(ok(&["hello there"]).prompt.as_deref(), Some("hello there"));
+        for args in [
+            &["-p", "hello"][..],
+            &["--print=hello"],
+            &["-p", "--output-format", "json", "hello"],
+            &["hello", "-p"],
+            &["-c", "-p", "hello"],
+            &["-r", "abc", "-p", "hello"],
+            &["--permission-mode", "yolo", "--model", "mock", "-p", "hello"],
+        ] {
+            let cli = ok(args);
+            assert!(cli.is_print(), "{args:?}");
+            assert_eq!(cli.prompt.as_deref(), Some("hello"), "{args:?}");
+        }
+        assert!(ok(&["-p"]).is_print() && ok(&["-p"]).prompt.is_none());
+        assert!(!ok(&[]).is_print());
+        assert_eq!(parse(&["-p", "a", "b"]).expect_err("two prompts").exit_code(), 2);
+    }
+
+    #[test]
+    fn a_thread_is_chosen() {
+        assert_eq!(ok(&[]).thread(), ThreadChoice::New);
+        assert_eq!(ok(&["-c"]).thread(), ThreadChoice::Last);
+        assert_eq!(ok(&["--continue", "go on"]).thread(), ThreadChoice::Last);
+        assert_eq!(ok(&["-r"]).thread(), ThreadChoice::Pick);
+        assert_eq!(ok(&["-r", "0198", "-p"]).thread(), ThreadChoice::Id("0198".into()));
+        assert!(parse(&["-c", "-r", "x"]).is_err());
+        assert!(parse(&["-p", "-r"]).is_err());
+    }
+
+    /// Row HL005: what begins with a `-` inside a value stays a value.
+    #[test]
+    fn no_flag_is_read_from_inside_a_value() {
+        let cli = ok(&["--print=--config=model=evil"]);
+        assert_eq!(cli.prompt.as_deref(), Some("--config=model=evil"));
+        assert!(cli.global.config.is_empty());
+        assert_eq!(ok(&["-p", "--", "--trust"]).prompt.as_deref(), Some("--trust"));
+        assert_eq!(ok(&["--", "--permission-mode=yolo"]).prompt.as_deref(), Some("--permission-mode=yolo"));
+        assert_eq!(ok(&["--model=--trust"]).global.model.as_deref(), Some("--trust"));
+        assert!(!ok(&["--model=--trust"]).global.trust);
+        assert!(!ok(&["--config", "--trust"]).global.trust);
+        assert!(parse(&["--model", "--trust"]).is_err(), "a missing value is an error, not the next flag");
+        assert_eq!(parse(&["--prompt=--settings=/tmp/evil"]).expect_err("unknown").exit_code(), 2);
+        let cli = ok(&["approvals", "deny", "id", "--reason", "--trust me"]);
+        assert!(!cli.global.trust);
+        let Some(Command::Approvals(ApprovalsCommand::Deny { reason, .. })) = cli.command else {
+            panic!("deny")
+        };
+        assert_eq!(reason.as_deref(), Some("--trust me"));
+        let Some(Command::Approvals(ApprovalsCommand::Answer { answer, .. })) =
+            ok(&["approvals", "answer", "id", "-1"]).command
+        else {
+            panic!("answer")
+        };
+        assert_eq!(answer, "-1");
+    }
+
+    #[test]
+    fn patterns_and_settings_are_collected() {
+        let cli = ok(&[
+            "-p",
+            "x",
+            "--allowed-tools",
+            "Bash(git *)",
+            "Read",
+            "--disallowed-tools",
+            "WebFetch",
+            "--allowed-tools",
+            "Edit",
+            "--max-turns",
+            "3",
+            "--trust",
+        ]);
+        assert_eq!(cli.global.allowed_tools, ["Bash(git *)", "Read", "Edit"]);
+        assert_eq!(cli.global.disallowed_tools, ["WebFetch"]);
+        assert_eq!(cli.global.max_turns, Some(3));
+        assert!(cli.global.trust);
+        let cli = ok(&["config", "show", "--json", "--config", "theme=dark", "--model", "m", "-C", "/tmp"]);
+        assert_eq!(cli.global.config, ["theme=dark"]);
+        assert_eq!(cli.global.cd.as_deref(), Some(std::path::Path::new("/tmp")));
+        assert!(matches!(cli.command, Some(Command::Config(ConfigCommand::Show(JsonFlag { json: true })))));
+        assert!(matches!(ok(&["--model", "m", "models"]).command, Some(Command::Models(_))));
+    }
+
+    #[test]
+    fn a_value_may_hold_several_patterns() {
+        for (value, expected) in [
+            ("Read,Bash(git add *), Edit", &["Read", "Bash(git add *)", "Edit"][..]),
+            ("Read Bash(echo, x)  Edit ", &["Read", "Bash(echo, x)", "Edit"]),
+            ("Bash (git *)", &["Bash(git *)"]),
+            ("/Read|List, x/", &["/Read|List, x/"]),
+            ("Bash(a (b) *)", &["Bash(a (b) *)"]),
+            ("", &[]),
+        ] {
+            assert_eq!(split_patterns(&[value.to_owned()]), expected, "{value}");
+        }
+        assert_eq!(
+            ok(&["-p", "x", "--allowed-tools", "A,B", "C"]).global.allowed_patterns(),
+            ["A", "B", "C"]
+        );
+    }
+
+    #[test]
+    fn every_command_is_there() {
+        for args in [
+            "threads list --json",
+            "threads show a",
+            "threads delete a b",
+            "threads export a --format json",
+            "approvals list --json",
+            "approvals show a --json",
+            "approvals approve a",
+            "approvals deny a",
+            "approvals answer a {}",
+            "skills list",
+            "skills check",
+            "skills check dir --json",
+            "permissions check",
+            "permissions check --rules f",
+            "models",
+            "models --json",
+            "config show",
+            "doctor --json",
+            "completion bash",
+            "man",
+        ] {
+            let args: Vec<_> = args.split(' ').collect();
+            assert!(ok(&args).command.is_some(), "{args:?}");
+        }
+        assert!(ok(&["threads of execution"]).command.is_none(), "a sentence is a prompt");
+    }
+
+    #[test]
+    fn usage_errors_end_with_status_two() {
+        for args in [
+            &["--nope"][..],
+            &["--permission-mode", "auto", "x"],
+            &["--max-turns", "many"],
+            &["threads"],
+            &["completion", "tcsh"],
+            &["--output-format", "xml", "-p"],
+            &["--output-format", "json", "x"],
+            &["-p", "x", "threads", "list"],
+            &["--on-unknown", "hope"],
+            &["-c", "models"],
+        ] {
+            assert_eq!(parse(args).expect_err("refused").exit_code(), 2, "{args:?}");
+        }
+        assert_eq!(parse(&["--help"]).expect_err("help").exit_code(), 0);
+    }
+
+    #[test]
+    fn version_needs_no_parser() {
+        let args = |list: &[&str]| list.iter().map(OsString::from).collect::<Vec<_>>();
+        let version = version_only(&args(&["aye", "--version"])).expect("version");
+        assert!(version.starts_with("aye ") && version.ends_with(env!("CARGO_PKG_VERSION")));
+        assert!(version_only(&args(&["aye", "--version", "x"])).is_none());
+        assert!(version_only(&args(&["aye"])).is_none());
+    }
+
+    #[test]
+    fn completions_and_the_manual_are_written() {
+        use clap_complete::Shell;
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            assert!(String::from_utf8_lossy(&completion(shell)).contains("approvals"), "{shell}");
+        }
+        let page = man_page().expect("page");
+        assert!(String::from_utf8_lossy(&page).contains("Exit status"));
+    }
+}

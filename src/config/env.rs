@@ -1,0 +1,79 @@
+//! What the process was started with, as a value, so that nothing below `app.rs` reads the environment.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The variables, the home directory and the working directory that one app works with.
+///
+/// Its `Debug` form shows the names of the variables only: their values hold keys.
+#[derive(Clone, Default)]
+pub struct Env {
+    vars: BTreeMap<String, String>,
+    home: Option<PathBuf>,
+    cwd: PathBuf,
+}
+
+impl Env {
+    /// Collects variables, home and working directory. Variables that are not UTF-8 are left out.
+    pub fn new(
+        vars: impl IntoIterator<Item = (OsString, OsString)>,
+        home: Option<PathBuf>,
+        cwd: impl Into<PathBuf>,
+    ) -> Self {
+        let vars = vars
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        Self { vars, home, cwd: cwd.into() }
+    }
+
+    /// An environment made of literal pairs, for tests and embedding.
+    pub fn of(vars: &[(&str, &str)], home: impl Into<PathBuf>, cwd: impl Into<PathBuf>) -> Self {
+        let vars = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Self { vars, home: Some(home.into()), cwd: cwd.into() }
+    }
+
+    /// The value of a variable; an empty one counts as not set.
+    pub fn var(&self, name: &str) -> Option<&str> {
+        self.vars.get(name).map(String::as_str).filter(|value| !value.trim().is_empty())
+    }
+
+    /// Whether a variable is set to something.
+    pub fn has(&self, name: &str) -> bool {
+        self.var(name).is_some()
+    }
+
+    /// All variables, for the environment of children (which must drop the secret ones).
+    pub fn vars(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.vars.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The home directory, when there is one.
+    pub fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+
+    /// The folder that aye works in.
+    pub fn cwd(&self) -> &Path {
+        &self.cwd
+    }
+
+    /// The same environment with another working directory (`-C DIR`), relative to this one.
+    #[must_use]
+    pub fn with_cwd(mut self, dir: impl AsRef<Path>) -> Self {
+        self.cwd = self.cwd.join(dir);
+        self
+    }
+}
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Env")
+            .field("vars", &self.vars.keys().collect::<Vec<_>>())
+            .field("home", &self.home)
+            .field("cwd", &self.cwd)
+            .finish()
+    }
+}

@@ -1,0 +1,288 @@
+//! Joins the layers of settings: defaults < user < project < environment < flags.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::env::Env;
+use super::layer::{Entry, Key, Layer, Origin, Problem, Value, parse_duration};
+use super::schema::{self, Kind, ProjectMay};
+use super::settings::Settings;
+
+/// A settings file that is larger than this is not one.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Variables that set a key.
+pub const ENV_KEYS: [(&str, &str); 6] = [
+    ("AYE_MODEL", "model"),
+    ("AYE_PERMISSION_MODE", "permission_mode"),
+    ("AYE_MAX_TURNS", "max_turns"),
+    ("AYE_TOOL_EXECUTION", "tool_execution"),
+    ("AYE_THEME", "theme"),
+    ("AYE_SCREEN", "screen"),
+];
+
+/// The last layer: what the command line says.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    layer: Layer,
+}
+
+impl Flags {
+    /// Adds `KEY=VALUE` as given to `--config`.
+    pub fn config(&mut self, assignment: &str) -> &mut Self {
+        self.layer.add_assignment(assignment);
+        self
+    }
+
+    /// Adds a flag that stands for one key, such as `--model`; it beats `--config` when it is added later.
+    pub fn set(&mut self, flag: &str, key: &str, value: &str) -> &mut Self {
+        self.layer.add(Key::of(key), value, Origin::Flag(flag.to_owned()));
+        self
+    }
+}
+
+/// Where the layers come from.
+#[derive(Clone, Debug)]
+pub struct Sources<'a> {
+    /// The user's file; it may be missing.
+    pub user: &'a Path,
+    /// The project's files, the repository's root first; they may be missing.
+    pub project: &'a [PathBuf],
+    /// Whether the person trusts the opened folder.
+    pub is_trusted: bool,
+    /// Variables.
+    pub env: &'a Env,
+    /// The command line.
+    pub flags: &'a Flags,
+}
+
+/// Settings, where each came from, and what was ignored on the way.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The effective settings.
+    pub settings: Settings,
+    /// Where each value came from.
+    pub provenance: Provenance,
+    /// One line each for the status line or stderr.
+    pub warnings: Vec<Problem>,
+}
+
+/// All problems of all layers that refuse a start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// At least one.
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.problems.iter().enumerate() {
+            write!(f, "{}{problem}", if i == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// One line of `aye config show`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProvenanceRow {
+    /// The dotted key.
+    pub key: String,
+    /// The value as TOML.
+    pub value: String,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// The origin of each effective value. Keys of providers are never in it, only the names of their variables.
+#[derive(Clone, Debug, Default)]
+pub struct Provenance {
+    entries: BTreeMap<Key, (Value, Origin)>,
+}
+
+impl Provenance {
+    /// All effective values in the order of their keys.
+    pub fn rows(&self) -> Vec<ProvenanceRow> {
+        let row = |(key, (value, origin)): (&Key, &(Value, Origin))| ProvenanceRow {
+            key: key.to_string(),
+            value: value.to_string(),
+            origin: origin.clone(),
+        };
+        self.entries.iter().map(row).collect()
+    }
+
+    /// Where one value comes from, by its dotted key; `None` when nobody set it.
+    pub fn origin(&self, key: &str) -> Option<&Origin> {
+        self.entries.get(&Key::of(key)).map(|(_, origin)| origin)
+    }
+}
+
+/// The project's settings files that count for a working directory: the repository's root first, then the directory.
+pub fn project_config_files(root: &Path, cwd: &Path) -> Vec<PathBuf> {
+    let mut files = vec![root.join(".aye/config.toml")];
+    if root != cwd {
+        files.push(cwd.join(".aye/config.toml"));
+    }
+    files
+}
+
+pub(crate) fn defaults() -> Vec<Entry> {
+    let layer = Layer::from_toml(Path::new("defaults"), schema::DEFAULTS);
+    debug_assert!(layer.problems.is_empty(), "{:?}", layer.problems);
+    layer.entries
+}
+
+/// Reads and joins all layers.
+///
+/// # Errors
+/// All problems of the user's file, of a trusted project's files, of the environment and of the flags. What is wrong in
+/// the files of a folder that is not trusted is ignored with a warning, so that a clone cannot keep aye from starting.
+pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
+    let mut joined: BTreeMap<Key, (Value, Origin)> = BTreeMap::new();
+    let mut warnings = Vec::new();
+    let mut problems = Vec::new();
+    for entry in defaults() {
+        joined.insert(entry.key, (entry.value, Origin::Default));
+    }
+    let user = read_layer(sources.user);
+    problems.extend(user.problems);
+    join(&mut joined, user.entries);
+    for path in sources.project {
+        let layer = read_layer(path);
+        let wrong = if sources.is_trusted { &mut problems } else { &mut warnings };
+        wrong.extend(
+            layer
+                .problems
+                .into_iter()
+                .map(|problem| if sources.is_trusted { problem } else { ignored(problem) }),
+        );
+        for entry in layer.entries {
+            let before = joined.get(&entry.key).map(|(value, _)| value);
+            match project_refusal(&entry, before, sources.is_trusted) {
+                None => join(&mut joined, vec![entry]),
+                Some(message) => warnings.push(Problem { origin: entry.origin, message }),
+            }
+        }
+    }
+    let env = env_layer(sources.env);
+    problems.extend(env.problems);
+    join(&mut joined, env.entries);
+    problems.extend(sources.flags.layer.problems.iter().cloned());
+    join(&mut joined, sources.flags.layer.entries.clone());
+    if !problems.is_empty() {
+        return Err(ConfigError { problems });
+    }
+    let values = joined.iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect();
+    Ok(Loaded {
+        settings: Settings::from_values(&values),
+        provenance: Provenance { entries: joined },
+        warnings,
+    })
+}
+
+fn join(joined: &mut BTreeMap<Key, (Value, Origin)>, entries: Vec<Entry>) {
+    for entry in entries {
+        joined.insert(entry.key, (entry.value, entry.origin));
+    }
+}
+
+fn ignored(problem: Problem) -> Problem {
+    Problem { message: format!("{}; ignored, this folder is not trusted", problem.message), ..problem }
+}
+
+fn env_layer(env: &Env) -> Layer {
+    let mut layer = Layer::default();
+    for (name, key) in ENV_KEYS {
+        if let Some(value) = env.var(name) {
+            layer.add(Key::of(key), value, Origin::Env(name.to_owned()));
+        }
+    }
+    layer
+}
+
+/// Why a project's file may not set this, or nothing when it may.
+pub(crate) fn project_refusal(entry: &Entry, before: Option<&Value>, is_trusted: bool) -> Option<String> {
+    let key = &entry.key;
+    let untrusted = || format!("`{key}` is ignored until you trust this folder");
+    match entry.leaf.project {
+        ProjectMay::Never => Some(format!(
+            "`{key}` is ignored: a project never sets endpoints, keys or models; put it into your own config.toml"
+        )),
+        ProjectMay::Set if is_trusted => None,
+        ProjectMay::Set => Some(untrusted()),
+        ProjectMay::Lower if is_trusted || is_lower(&entry.value, before) => None,
+        ProjectMay::Lower => {
+            Some(format!("`{key}` is ignored: a folder you did not trust may only lower it"))
+        }
+        ProjectMay::Tighten if is_stricter(&entry.value, before, entry.leaf.kind) => None,
+        ProjectMay::Tighten => Some(format!("`{key}` is ignored: a project may only make it stricter")),
+    }
+}
+
+fn is_lower(value: &Value, before: Option<&Value>) -> bool {
+    let size = |value: &Value| match value {
+        // 0 is "no limit".
+        Value::Count(0) => u128::MAX,
+        Value::Count(number) => u128::from(*number),
+        Value::Text(text) => parse_duration(text).map_or(u128::MAX, |time| time.as_millis()),
+        Value::Number(_) | Value::Flag(_) | Value::List(_) => u128::MAX,
+    };
+    size(value) <= before.map_or(u128::MAX, size)
+}
+
+fn is_stricter(value: &Value, before: Option<&Value>, kind: Kind) -> bool {
+    let Kind::OneOf(strictest_first) = kind else { return false };
+    let rank = |value: &Value| match value {
+        Value::Text(word) => strictest_first.iter().position(|known| known == word),
+        _ => None,
+    };
+    match (rank(value), before.and_then(rank)) {
+        (Some(new), Some(old)) => new <= old,
+        _ => false,
+    }
+}
+
+/// Reads a settings file; a missing one is an empty layer.
+pub(crate) fn read_layer(path: &Path) -> Layer {
+    match read_text(path, MAX_FILE) {
+        Ok(None) => Layer::default(),
+        Ok(Some(text)) => Layer::from_toml(path, &text),
+        Err((line, message)) => {
+            let origin = Origin::File { path: path.to_path_buf(), line, column: usize::from(line > 0) };
+            Layer { entries: Vec::new(), problems: vec![Problem { origin, message }] }
+        }
+    }
+}
+
+/// Reads a regular UTF-8 file up to a size; `None` when there is none. The error is a line (0: the whole file) and words.
+pub(crate) fn read_text(path: &Path, max: u64) -> Result<Option<String>, (usize, String)> {
+    let refuse = |error: io::Error| (0, format!("cannot be read: {error}"));
+    let is_missing =
+        |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+    // Looked at before it is opened: opening a pipe would wait for its other end.
+    match path.metadata() {
+        Ok(meta) if meta.is_file() => {}
+        Ok(_) => return Err((0, "is not a file".to_owned())),
+        Err(error) if is_missing(&error) => return Ok(None),
+        Err(error) => return Err(refuse(error)),
+    }
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(max + 1).read_to_end(&mut bytes)).map_err(refuse)?;
+    if bytes.len() as u64 > max {
+        return Err((0, format!("is larger than {} KiB", max / 1024)));
+    }
+    String::from_utf8(bytes).map(Some).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..valid].split(|byte| *byte == b'\n').count();
+        (line, "is not UTF-8 text".to_owned())
+    })
+}
+
+#[cfg(test)]
+#[path = "layers_tests.rs"]
+mod tests;

@@ -1,0 +1,216 @@
+//! Where aye keeps its files, computed from an [`Env`], and the way private files are made.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::env::Env;
+
+/// The folders and files of one installation. Nothing is created until [`Paths::create`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    /// User settings: `config.toml`, `permissions.yaml`, `AGENTS.md`, `skills/`, `themes/`.
+    pub config_dir: PathBuf,
+    /// What must not be lost: the database.
+    pub data_dir: PathBuf,
+    /// What may be lost but is worth keeping: trust, history, logs.
+    pub state_dir: PathBuf,
+    /// What can be made again.
+    pub cache_dir: PathBuf,
+    /// The home directory that `~` means in messages and rules; absent when only `AYE_HOME` is known.
+    pub home: Option<PathBuf>,
+}
+
+/// Why the folders could not be computed.
+#[derive(Debug, thiserror::Error)]
+pub enum PathsError {
+    /// Neither a home directory nor `AYE_HOME` is known.
+    #[error("no home directory is known; set HOME, or AYE_HOME to a folder of your choice")]
+    NoHome,
+}
+
+/// Why a private file or folder could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}", path.display())]
+pub struct PrivateFileError {
+    action: &'static str,
+    path: PathBuf,
+    #[source]
+    source: io::Error,
+}
+
+impl Paths {
+    /// Computes all folders: `AYE_HOME` first, then the XDG variables, then the places under home.
+    ///
+    /// Relative XDG values are ignored, as their specification asks; a relative `AYE_HOME` starts at the working directory.
+    pub fn from_env(env: &Env) -> Result<Self, PathsError> {
+        let home = env.home().filter(|home| !home.as_os_str().is_empty()).map(|home| env.cwd().join(home));
+        if let Some(root) = env.var("AYE_HOME") {
+            let root = env.cwd().join(root);
+            return Ok(Self {
+                config_dir: root.join("config"),
+                data_dir: root.join("data"),
+                state_dir: root.join("state"),
+                cache_dir: root.join("cache"),
+                home,
+            });
+        }
+        let dir = |variable: &str, below_home: &str| -> Result<PathBuf, PathsError> {
+            let base = match env.var(variable).map(Path::new) {
+                Some(given) if given.is_absolute() => given.to_path_buf(),
+                _ => home.as_ref().ok_or(PathsError::NoHome)?.join(below_home),
+            };
+            Ok(base.join("aye"))
+        };
+        Ok(Self {
+            config_dir: dir("XDG_CONFIG_HOME", ".config")?,
+            data_dir: dir("XDG_DATA_HOME", ".local/share")?,
+            state_dir: dir("XDG_STATE_HOME", ".local/state")?,
+            cache_dir: dir("XDG_CACHE_HOME", ".cache")?,
+            home: home.clone(),
+        })
+    }
+
+    /// The user's settings.
+    pub fn config_file(&self) -> PathBuf {
+        self.config_dir.join("config.toml")
+    }
+
+    /// The user's permission rules.
+    pub fn permissions_file(&self) -> PathBuf {
+        self.config_dir.join("permissions.yaml")
+    }
+
+    /// The database of threads, runs and grants.
+    pub fn database(&self) -> PathBuf {
+        self.data_dir.join("aye.db")
+    }
+
+    /// Where long tool output is kept for the model to read.
+    pub fn output_dir(&self) -> PathBuf {
+        self.data_dir.join("output")
+    }
+
+    /// The folder of the log files.
+    pub fn log_dir(&self) -> PathBuf {
+        self.state_dir.join("log")
+    }
+
+    /// The list of trusted folders.
+    pub fn trust_file(&self) -> PathBuf {
+        self.state_dir.join("trust.json")
+    }
+
+    /// The composer's history.
+    pub fn history_file(&self) -> PathBuf {
+        self.state_dir.join("history.jsonl")
+    }
+
+    /// Creates the folders that aye writes to, each with mode 0700 whatever the umask.
+    ///
+    /// The settings folder is only read, so it is left as it is.
+    pub fn create(&self) -> Result<(), PrivateFileError> {
+        for dir in [&self.data_dir, &self.state_dir, &self.cache_dir] {
+            create_private_dir(dir)?;
+        }
+        Ok(())
+    }
+
+    /// The path with the home directory written as `~`, for messages.
+    pub fn display(&self, path: &Path) -> String {
+        match self.home.as_deref().and_then(|home| path.strip_prefix(home).ok()) {
+            Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
+            Some(below) => format!("~/{}", below.display()),
+            None => path.display().to_string(),
+        }
+    }
+}
+
+/// Makes a folder and its missing parents with mode 0700, and takes group and others off an existing one.
+pub fn create_private_dir(dir: &Path) -> Result<(), PrivateFileError> {
+    let fail = |action| {
+        let path = dir.to_path_buf();
+        move |source| PrivateFileError { action, path, source }
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(fail("create folder"))?;
+    let mode = fs::metadata(dir).map_err(fail("look at folder"))?.permissions().mode();
+    // A umask can only take bits away, so an odd one may have left the owner without access.
+    if mode & 0o777 != 0o700 {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(fail("protect folder"))?;
+    }
+    Ok(())
+}
+
+/// Writes a file with mode 0600 in one step: readers see the old content or the new one, also after a power cut.
+pub fn write_private(path: &Path, content: &[u8]) -> Result<(), PrivateFileError> {
+    let fail = |action| {
+        let path = path.to_path_buf();
+        move |source| PrivateFileError { action, path, source }
+    };
+    let dir = path.parent().unwrap_or(Path::new("."));
+    create_private_dir(dir)?;
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let temporary = dir.join(format!(".{name}.{}.tmp", uuid::Uuid::new_v4().simple()));
+    let write = || -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        file.set_permissions(fs::Permissions::from_mode(0o600))?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)?;
+        fs::File::open(dir)?.sync_all()
+    };
+    write().map_err(|source| {
+        // The rename did not happen, so the temporary file is all there is to clean up.
+        let _ = fs::remove_file(&temporary);
+        fail("write")(source)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_follow_home_xdg_and_aye_home() {
+        let paths = |vars: &[(&str, &str)]| Paths::from_env(&Env::of(vars, "/h", "/w")).expect("home is set");
+        let plain = paths(&[]);
+        assert_eq!(plain.config_file(), Path::new("/h/.config/aye/config.toml"));
+        assert_eq!(plain.database(), Path::new("/h/.local/share/aye/aye.db"));
+        assert_eq!(plain.log_dir(), Path::new("/h/.local/state/aye/log"));
+        let xdg = paths(&[("XDG_CONFIG_HOME", "/c"), ("XDG_DATA_HOME", "relative"), ("XDG_STATE_HOME", "")]);
+        assert_eq!(xdg.config_dir, Path::new("/c/aye"));
+        assert_eq!(xdg.data_dir, Path::new("/h/.local/share/aye"));
+        let own = paths(&[("AYE_HOME", "t"), ("XDG_CONFIG_HOME", "/c")]);
+        assert_eq!(own.config_dir, Path::new("/w/t/config"));
+        assert_eq!(own.trust_file(), Path::new("/w/t/state/trust.json"));
+        assert!(Paths::from_env(&Env::default()).is_err());
+    }
+
+    #[test]
+    fn private_files_and_folders_have_their_modes() {
+        let root = tempfile::tempdir().expect("temp");
+        let file = root.path().join("a/b/secret.json");
+        fs::create_dir_all(root.path().join("a")).expect("dir");
+        fs::set_permissions(root.path().join("a"), fs::Permissions::from_mode(0o755)).expect("mode");
+        write_private(&file, b"one").expect("write");
+        write_private(&file, b"two").expect("write");
+        assert_eq!(fs::read(&file).expect("read"), b"two");
+        let mode = |path: &Path| fs::metadata(path).expect("meta").permissions().mode() & 0o777;
+        assert_eq!(mode(&file), 0o600);
+        assert_eq!(mode(&root.path().join("a/b")), 0o700);
+        assert_eq!(mode(&root.path().join("a")), 0o755, "parents that were there are not ours");
+        assert_eq!(
+            fs::read_dir(root.path().join("a/b")).expect("list").count(),
+            1,
+            "no temporary file stays"
+        );
+    }
+
+    #[test]
+    fn the_debug_form_of_an_environment_has_no_values() {
+        let env = Env::of(&[("OPENAI_API_KEY", "canary-key")], "/h", "/w");
+        let text = format!("{env:?}");
+        assert!(text.contains("OPENAI_API_KEY") && !text.contains("canary"));
+    }
+}

@@ -1,0 +1,304 @@
+//! Every key that a settings file may hold, in one table: type, who may set it, what it is for.
+
+use std::fmt;
+
+/// What a leaf of the settings holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kind {
+    /// Any text that is not blank.
+    Text,
+    /// A whole number from `min` up.
+    Count { min: u64 },
+    /// A number that is not negative.
+    Number,
+    /// `true` or `false`.
+    Flag,
+    /// A list of texts.
+    TextList,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// Seconds as a whole number, or text with a unit: `500ms`, `90s`, `2m`.
+    Duration,
+    /// An `http://` or `https://` address without a name or password in it.
+    Url,
+    /// The name of an environment variable, never its value.
+    EnvName,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text => f.write_str("a text in quotes"),
+            Self::Count { min: 0 } => f.write_str("a whole number"),
+            Self::Count { min } => write!(f, "a whole number, at least {min}"),
+            Self::Number => f.write_str("a number that is not negative"),
+            Self::Flag => f.write_str("true or false"),
+            Self::TextList => f.write_str("a list of texts such as [\"a\", \"b\"]"),
+            Self::OneOf(words) => {
+                f.write_str("one of ")?;
+                for (i, word) in words.iter().enumerate() {
+                    write!(f, "{}\"{word}\"", if i == 0 { "" } else { ", " })?;
+                }
+                Ok(())
+            }
+            Self::Duration => {
+                f.write_str("seconds as a whole number, or a text with a unit such as \"90s\" or \"2m\"")
+            }
+            Self::Url => f.write_str(
+                "an address such as \"http://127.0.0.1:8080/v1/\", without a name or password in it",
+            ),
+            Self::EnvName => f.write_str("the name of an environment variable such as \"OPENAI_API_KEY\""),
+        }
+    }
+}
+
+/// What the settings file of a project may do with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProjectMay {
+    /// Nothing, trusted or not: endpoints and keys are the user's alone (CVE-2026-21852).
+    Never,
+    /// Set it once the folder is trusted.
+    Set,
+    /// Lower it at any time, raise it once the folder is trusted; 0 counts as "no limit".
+    Lower,
+    /// Choose an earlier word of the list at any time, a later one never: the list starts with the strictest.
+    Tighten,
+}
+
+/// One key that holds a value.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    pub kind: Kind,
+    pub project: ProjectMay,
+    pub doc: &'static str,
+}
+
+/// A place in the tree of settings.
+#[derive(Debug)]
+pub(crate) enum Node {
+    Leaf(Leaf),
+    Table(Fields),
+    /// A table whose keys are names that the user chooses.
+    Named(Fields),
+}
+
+pub(crate) type Fields = &'static [(&'static str, Node)];
+
+const fn leaf(kind: Kind, project: ProjectMay, doc: &'static str) -> Node {
+    Node::Leaf(Leaf { kind, project, doc })
+}
+
+pub(crate) const PERMISSION_MODES: &[&str] = &["plan", "ask", "accept-edits", "yolo"];
+pub(crate) const TOOL_EXECUTIONS: &[&str] = &["sequential", "parallel_batch_approval", "parallel_streaming"];
+pub(crate) const ADAPTERS: &[&str] = &["openai", "openai_responses", "anthropic", "gemini", "ollama"];
+pub(crate) const SCREENS: &[&str] = &["inline", "full"];
+
+use Kind::{Count, Duration, EnvName, Flag, Number, OneOf, Text, TextList, Url};
+use ProjectMay::{Lower, Never, Set, Tighten};
+
+/// The whole tree.
+pub(crate) const ROOT: Fields = &[
+    ("model", leaf(Text, Set, "model to use, as `name` or `provider/name`")),
+    ("permission_mode", leaf(OneOf(PERMISSION_MODES), Tighten, "what happens to calls that no rule decides")),
+    ("max_turns", leaf(Count { min: 0 }, Lower, "inferences in one run; 0 is no limit")),
+    ("tool_execution", leaf(OneOf(TOOL_EXECUTIONS), Set, "order in which the calls of one answer run")),
+    ("theme", leaf(Text, Set, "name of a theme")),
+    ("screen", leaf(OneOf(SCREENS), Set, "draw below the prompt, or on the whole screen")),
+    (
+        "providers",
+        Node::Named(&[
+            ("adapter", leaf(OneOf(ADAPTERS), Never, "wire form that the server speaks")),
+            ("base_url", leaf(Url, Never, "address of the server")),
+            ("api_key_env", leaf(EnvName, Never, "environment variable that holds the key")),
+        ]),
+    ),
+    (
+        "models",
+        Node::Named(&[
+            ("provider", leaf(Text, Never, "provider that serves this model")),
+            ("model", leaf(Text, Never, "name that the provider knows, when it differs")),
+            ("context_window", leaf(Count { min: 1024 }, Never, "tokens that fit in one request")),
+            ("max_output", leaf(Count { min: 1 }, Never, "tokens of one answer")),
+            (
+                "price",
+                Node::Table(&[
+                    ("input", leaf(Number, Never, "price of a million prompt tokens")),
+                    ("output", leaf(Number, Never, "price of a million answer tokens")),
+                    ("cache_read", leaf(Number, Never, "price of a million cached prompt tokens")),
+                ]),
+            ),
+        ]),
+    ),
+    (
+        "retry",
+        Node::Table(&[
+            ("max_retries", leaf(Count { min: 0 }, Set, "repeats of a failed inference")),
+            ("backoff_base_ms", leaf(Count { min: 1 }, Set, "first delay in milliseconds")),
+            ("fallback_models", leaf(TextList, Set, "models to try when the first one fails")),
+        ]),
+    ),
+    (
+        "bash",
+        Node::Table(&[
+            ("timeout", leaf(Duration, Lower, "time one command may take")),
+            ("max_output", leaf(Count { min: 1024 }, Lower, "bytes of output that the model sees")),
+        ]),
+    ),
+    (
+        "stop",
+        Node::Table(&[
+            ("max_tokens_total", leaf(Count { min: 0 }, Lower, "tokens of one run; 0 is no limit")),
+            ("timeout_s", leaf(Count { min: 0 }, Lower, "seconds of one run; 0 is no limit")),
+            ("consecutive_errors", leaf(Count { min: 0 }, Lower, "failed calls in a row; 0 is no limit")),
+        ]),
+    ),
+    (
+        "tui",
+        Node::Table(&[
+            ("mouse", leaf(Flag, Set, "take the mouse from the terminal")),
+            ("bell", leaf(Flag, Set, "ring when a question waits")),
+            ("show_reasoning", leaf(Flag, Set, "show what the model thinks")),
+        ]),
+    ),
+];
+
+/// Values that hold when nobody says otherwise, in the form of a settings file.
+pub(crate) const DEFAULTS: &str = r#"
+permission_mode = "ask"
+max_turns = 100
+tool_execution = "parallel_streaming"
+theme = "default"
+screen = "inline"
+[retry]
+max_retries = 6
+backoff_base_ms = 500
+fallback_models = []
+[bash]
+timeout = "2m"
+max_output = 32768
+[stop]
+max_tokens_total = 0
+timeout_s = 0
+consecutive_errors = 8
+[tui]
+mouse = false
+bell = true
+show_reasoning = false
+"#;
+
+/// What stands at a path, if anything does.
+pub(crate) fn find<S: AsRef<str>>(path: &[S]) -> Option<&'static Node> {
+    let (first, rest) = path.split_first()?;
+    let mut node = &ROOT.iter().find(|(name, _)| *name == first.as_ref())?.1;
+    let mut inside_named = false;
+    for part in rest {
+        node = match node {
+            Node::Leaf(_) => return None,
+            Node::Named(_) if !inside_named => {
+                inside_named = true;
+                continue;
+            }
+            Node::Table(fields) | Node::Named(fields) => {
+                &fields.iter().find(|(name, _)| *name == part.as_ref())?.1
+            }
+        };
+    }
+    Some(node)
+}
+
+/// The leaf at a path, if there is one.
+pub(crate) fn find_leaf<S: AsRef<str>>(path: &[S]) -> Option<&'static Leaf> {
+    match find(path)? {
+        // A path that ends at the user's own name is a table, whatever it holds.
+        Node::Leaf(leaf) => Some(leaf),
+        Node::Table(_) | Node::Named(_) => None,
+    }
+}
+
+/// What the reader may have meant by an unknown key: a neighbour that is spelled alike, else the same word elsewhere.
+pub(crate) fn suggest(siblings: Fields, key: &str) -> Option<String> {
+    let close = |name: &&'static str| distance(name, key) <= (key.chars().count() / 3).clamp(1, 3);
+    let neighbour =
+        siblings.iter().map(|(name, _)| *name).filter(close).min_by_key(|name| distance(name, key));
+    neighbour.map(str::to_owned).or_else(|| {
+        ROOT.iter().find_map(|(table, node)| match node {
+            Node::Table(fields) => {
+                fields.iter().find(|(name, _)| *name == key).map(|(name, _)| format!("{table}.{name}"))
+            }
+            Node::Named(fields) => {
+                fields.iter().find(|(name, _)| *name == key).map(|(name, _)| format!("{table}.NAME.{name}"))
+            }
+            Node::Leaf(_) => (*table == key)
+                .then(|| format!("{key}` at the top of the file, outside of any table; `{key}")),
+        })
+    })
+}
+
+/// Edits that turn one word into the other, case ignored, a swap of neighbours counted as one.
+fn distance(a: &str, b: &str) -> usize {
+    // Keys are short; a very long one is no misspelling and not worth the square of its length.
+    let (a, b): (Vec<char>, Vec<char>) =
+        (a.to_lowercase().chars().take(40).collect(), b.to_lowercase().chars().take(40).collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for (j, cell) in rows[0].iter_mut().enumerate() {
+        *cell = j;
+    }
+    for i in 1..=a.len() {
+        rows[i][0] = i;
+        for j in 1..=b.len() {
+            let change = rows[i - 1][j - 1]
+                + usize::from(a[i - 1] != b[j - 1] && !(a[i - 1] == '-' && b[j - 1] == '_'));
+            let mut best = change.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            rows[i][j] = best;
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+/// The known names for messages that have no near miss to offer.
+pub(crate) fn names(fields: Fields) -> String {
+    fields.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_find_their_leaf() {
+        assert!(find_leaf(&["model"]).is_some());
+        assert!(find_leaf(&["models", "my.model", "price", "input"]).is_some());
+        assert!(find_leaf(&["providers", "x", "base_url"]).is_some());
+        assert!(find_leaf(&["providers", "base_url"]).is_none(), "that is a provider named base_url");
+        assert!(find_leaf(&["model", "x"]).is_none());
+        assert!(find_leaf(&["bash"]).is_none());
+        assert!(find_leaf::<&str>(&[]).is_none());
+    }
+
+    #[test]
+    fn a_misspelled_key_gets_a_suggestion() {
+        let at_root = |key| suggest(ROOT, key);
+        assert_eq!(at_root("modle").as_deref(), Some("model"));
+        assert_eq!(at_root("permission-mode").as_deref(), Some("permission_mode"));
+        assert_eq!(at_root("provider").as_deref(), Some("providers"));
+        assert_eq!(at_root("timeout_s").as_deref(), Some("stop.timeout_s"));
+        assert_eq!(at_root("base_url").as_deref(), Some("providers.NAME.base_url"));
+        assert_eq!(at_root("completely_else"), None);
+    }
+
+    #[test]
+    fn every_table_documents_its_keys() {
+        fn check(fields: Fields) {
+            for (name, node) in fields {
+                match node {
+                    Node::Leaf(leaf) => assert!(!leaf.doc.is_empty(), "{name}"),
+                    Node::Table(fields) | Node::Named(fields) => check(fields),
+                }
+            }
+        }
+        check(ROOT);
+    }
+}

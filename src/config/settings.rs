@@ -1,0 +1,382 @@
+//! The effective settings as typed values.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::layer::{Key, Value, parse_duration};
+use super::schema;
+use crate::contract::executor::ToolExecutionMode;
+use crate::contract::spec::Price;
+
+/// What happens to tool calls that no rule decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PermissionMode {
+    /// Nothing that changes anything runs.
+    Plan,
+    /// Every such call asks.
+    #[default]
+    Ask,
+    /// Edits inside the project run, the rest asks.
+    AcceptEdits,
+    /// Everything runs, except what a rule denies or asks for.
+    Yolo,
+}
+
+/// The wire form that a provider speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Adapter {
+    /// Chat completions, which most servers speak.
+    OpenAi,
+    /// The responses form of OpenAI.
+    OpenAiResponses,
+    /// Anthropic messages.
+    Anthropic,
+    /// Google's generative language form.
+    Gemini,
+    /// Ollama's own form.
+    Ollama,
+    /// The scripted model that is built in; it cannot be configured.
+    Demo,
+}
+
+/// The mode that a word of a file or flag means.
+pub fn tool_execution(word: &str) -> Option<ToolExecutionMode> {
+    match word {
+        "sequential" => Some(ToolExecutionMode::Sequential),
+        "parallel_batch_approval" => Some(ToolExecutionMode::ParallelBatchApproval),
+        "parallel_streaming" => Some(ToolExecutionMode::ParallelStreaming),
+        _ => None,
+    }
+}
+
+/// How much of the terminal is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Screen {
+    /// Below the shell's prompt, in the terminal's own scrollback.
+    #[default]
+    Inline,
+    /// The whole screen.
+    Full,
+}
+
+macro_rules! words {
+    ($type:ident, $what:literal, $($variant:ident = $word:literal),+) => {
+        impl $type {
+            /// The word that files, flags and messages use.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+        impl FromStr for $type {
+            type Err = UnknownWord;
+            fn from_str(text: &str) -> Result<Self, UnknownWord> {
+                match text {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err(UnknownWord { what: $what, word: text.to_owned() }),
+                }
+            }
+        }
+    };
+}
+
+/// A word that is none of the choices.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is no {what}", word.escape_debug())]
+pub struct UnknownWord {
+    what: &'static str,
+    word: String,
+}
+
+words!(
+    PermissionMode,
+    "permission mode",
+    Plan = "plan",
+    Ask = "ask",
+    AcceptEdits = "accept-edits",
+    Yolo = "yolo"
+);
+words!(
+    Adapter,
+    "adapter",
+    OpenAi = "openai",
+    OpenAiResponses = "openai_responses",
+    Anthropic = "anthropic",
+    Gemini = "gemini",
+    Ollama = "ollama",
+    Demo = "demo"
+);
+words!(Screen, "screen", Inline = "inline", Full = "full");
+
+/// `[providers.NAME]`: what the user says about a provider; absent parts come from the built-in one of that name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProviderSettings {
+    /// Wire form; chat completions when nobody says otherwise.
+    pub adapter: Option<Adapter>,
+    /// Address of the server.
+    pub base_url: Option<String>,
+    /// Variable that holds the key; absent for servers that need none.
+    pub api_key_env: Option<String>,
+}
+
+/// `[models.NAME]`: a model under a name of the user's choice.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelSettings {
+    /// Provider that serves it; found by the usual rules when absent.
+    pub provider: Option<String>,
+    /// Name that the provider knows; the entry's own name when absent.
+    pub model: Option<String>,
+    /// Tokens that fit in one request.
+    pub context_window: Option<u64>,
+    /// Tokens of one answer.
+    pub max_output: Option<u64>,
+    /// What it costs.
+    pub price: Option<Price>,
+}
+
+/// `[retry]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetrySettings {
+    /// Repeats of a failed inference.
+    pub max_retries: u32,
+    /// First delay; the next ones double.
+    pub backoff_base: Duration,
+    /// Models to try after that, in order.
+    pub fallback_models: Vec<String>,
+}
+
+/// `[bash]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BashSettings {
+    /// Time that one command may take when it does not say otherwise.
+    pub timeout: Duration,
+    /// Bytes of output that the model sees.
+    pub max_output: usize,
+}
+
+/// `[stop]`; `None` is "no limit".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StopSettings {
+    /// Tokens of one run.
+    pub max_tokens_total: Option<u64>,
+    /// Time of one run, waiting not counted.
+    pub timeout: Option<Duration>,
+    /// Tool calls that fail in a row.
+    pub consecutive_errors: Option<u32>,
+}
+
+/// `[tui]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TuiSettings {
+    /// Whether the mouse is taken from the terminal.
+    pub mouse: bool,
+    /// Whether a waiting question rings.
+    pub bell: bool,
+    /// Whether the model's reasoning is shown.
+    pub show_reasoning: bool,
+}
+
+/// All settings after the layers were joined.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The model that was asked for, as `name` or `provider/name`.
+    pub model: Option<String>,
+    /// What happens to calls that no rule decides.
+    pub permission_mode: PermissionMode,
+    /// Inferences in one run; `None` is "no limit".
+    pub max_turns: Option<u32>,
+    /// Order of the calls of one answer.
+    pub tool_execution: ToolExecutionMode,
+    /// Name of the theme.
+    pub theme: String,
+    /// How much of the terminal is used.
+    pub screen: Screen,
+    /// Providers by name.
+    pub providers: BTreeMap<String, ProviderSettings>,
+    /// Models by name.
+    pub models: BTreeMap<String, ModelSettings>,
+    /// Retry of failed inferences.
+    pub retry: RetrySettings,
+    /// Limits of shell commands.
+    pub bash: BashSettings,
+    /// Limits of a run.
+    pub stop: StopSettings,
+    /// The terminal.
+    pub tui: TuiSettings,
+}
+
+/// The joined values of all layers, by key.
+pub(crate) type Values = BTreeMap<Key, Value>;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::from_values(
+            &super::layers::defaults().into_iter().map(|entry| (entry.key, entry.value)).collect(),
+        )
+    }
+}
+
+impl Settings {
+    /// Builds the typed form. Values were checked against the schema, so what is absent has no default there either.
+    pub(crate) fn from_values(values: &Values) -> Self {
+        let get = Getter(values);
+        let names = |table: &str| {
+            let of_table = values.keys().filter(|key| key.0.len() > 2 && key.0[0] == table);
+            let mut names: Vec<String> = of_table.map(|key| key.0[1].clone()).collect();
+            names.dedup();
+            names
+        };
+        Self {
+            model: get.text("model"),
+            permission_mode: get.word("permission_mode").unwrap_or_default(),
+            max_turns: get.limit("max_turns").map(to_u32),
+            tool_execution: get
+                .text("tool_execution")
+                .and_then(|word| tool_execution(&word))
+                .unwrap_or_default(),
+            theme: get.text("theme").unwrap_or_default(),
+            screen: get.word("screen").unwrap_or_default(),
+            providers: names("providers")
+                .into_iter()
+                .map(|name| (name.clone(), get.provider(&name)))
+                .collect(),
+            models: names("models").into_iter().map(|name| (name.clone(), get.model(&name))).collect(),
+            retry: RetrySettings {
+                max_retries: get.count("retry.max_retries").map_or(0, to_u32),
+                backoff_base: Duration::from_millis(get.count("retry.backoff_base_ms").unwrap_or(500)),
+                fallback_models: get.list("retry.fallback_models"),
+            },
+            bash: BashSettings {
+                timeout: get
+                    .text("bash.timeout")
+                    .and_then(|text| parse_duration(&text))
+                    .unwrap_or(Duration::from_mins(2)),
+                max_output: get
+                    .count("bash.max_output")
+                    .map_or(32 * 1024, |n| usize::try_from(n).unwrap_or(usize::MAX)),
+            },
+            stop: StopSettings {
+                max_tokens_total: get.limit("stop.max_tokens_total"),
+                timeout: get.limit("stop.timeout_s").map(Duration::from_secs),
+                consecutive_errors: get.limit("stop.consecutive_errors").map(to_u32),
+            },
+            tui: TuiSettings {
+                mouse: get.flag("tui.mouse"),
+                bell: get.flag("tui.bell"),
+                show_reasoning: get.flag("tui.show_reasoning"),
+            },
+        }
+    }
+}
+
+fn to_u32(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+struct Getter<'a>(&'a Values);
+
+impl Getter<'_> {
+    fn get(&self, dotted: &str) -> Option<&Value> {
+        self.0.get(&Key::of(dotted))
+    }
+
+    fn text(&self, dotted: &str) -> Option<String> {
+        text_of(self.get(dotted)?)
+    }
+
+    fn word<T: FromStr>(&self, dotted: &str) -> Option<T> {
+        self.text(dotted)?.parse().ok()
+    }
+
+    fn count(&self, dotted: &str) -> Option<u64> {
+        count_of(self.get(dotted)?)
+    }
+
+    fn limit(&self, dotted: &str) -> Option<u64> {
+        self.count(dotted).filter(|limit| *limit > 0)
+    }
+
+    fn flag(&self, dotted: &str) -> bool {
+        matches!(self.get(dotted), Some(Value::Flag(true)))
+    }
+
+    fn list(&self, dotted: &str) -> Vec<String> {
+        match self.get(dotted) {
+            Some(Value::List(texts)) => texts.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn named(&self, table: &str, name: &str, rest: &[&str]) -> Option<&Value> {
+        let parts = [table, name].into_iter().chain(rest.iter().copied());
+        self.0.get(&Key(parts.map(str::to_owned).collect()))
+    }
+
+    fn provider(&self, name: &str) -> ProviderSettings {
+        let text = |field| self.named("providers", name, &[field]).and_then(text_of);
+        ProviderSettings {
+            adapter: text("adapter").and_then(|word| word.parse().ok()),
+            base_url: text("base_url"),
+            api_key_env: text("api_key_env"),
+        }
+    }
+
+    fn model(&self, name: &str) -> ModelSettings {
+        let text = |field| self.named("models", name, &[field]).and_then(text_of);
+        let count = |field| self.named("models", name, &[field]).and_then(count_of);
+        let price = |field| match self.named("models", name, &["price", field])? {
+            Value::Number(number) => Some(*number),
+            _ => None,
+        };
+        let has_price = price("input").is_some() || price("output").is_some();
+        ModelSettings {
+            provider: text("provider"),
+            model: text("model"),
+            context_window: count("context_window"),
+            max_output: count("max_output"),
+            price: has_price.then(|| Price {
+                input: price("input").unwrap_or_default(),
+                output: price("output").unwrap_or_default(),
+                cache_read: price("cache_read"),
+            }),
+        }
+    }
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::Text(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn count_of(value: &Value) -> Option<u64> {
+    match value {
+        Value::Count(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// Documentation of every key, one line each, for `aye config show --help` and the README.
+pub fn documented_keys() -> Vec<(String, String, &'static str)> {
+    fn collect(fields: schema::Fields, prefix: &str, rows: &mut Vec<(String, String, &'static str)>) {
+        for (name, node) in fields {
+            match node {
+                schema::Node::Leaf(leaf) => {
+                    rows.push((format!("{prefix}{name}"), leaf.kind.to_string(), leaf.doc));
+                }
+                schema::Node::Table(fields) => collect(fields, &format!("{prefix}{name}."), rows),
+                schema::Node::Named(fields) => collect(fields, &format!("{prefix}{name}.NAME."), rows),
+            }
+        }
+    }
+    let mut rows = Vec::new();
+    collect(schema::ROOT, "", &mut rows);
+    rows
+}

@@ -1,0 +1,172 @@
+use super::*;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+struct World(tempfile::TempDir);
+
+impl World {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let world = Self(tempfile::tempdir().expect("temp"));
+        for (path, text) in files {
+            world.put(path, text);
+        }
+        world
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.0.path().canonicalize().expect("real").join(path)
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().expect("parent")).expect("dir");
+        fs::write(path, text).expect("write");
+    }
+
+    fn store(&self) -> TrustStore {
+        TrustStore::at(self.path("state/trust.json"))
+    }
+
+    fn assess(&self, folder: &str) -> TrustAssessment {
+        let folder = self.path(folder);
+        TrustAssessment::of(&folder, &crate::config::repository_root(&folder)).expect("folder")
+    }
+
+    fn is_trusted(&self, folder: &str) -> bool {
+        self.store().is_trusted(&self.assess(folder)).expect("readable")
+    }
+}
+
+#[test]
+fn a_folder_with_nothing_of_the_kind_is_not_asked_about() {
+    let world = World::new(&[
+        ("r/.git/HEAD", ""),
+        ("r/AGENTS.md", "text"),
+        (
+            "r/.aye/config.toml",
+            "permission_mode = \"plan\"\nmax_turns = 3\n[providers.x]\nbase_url = \"http://evil\"\n",
+        ),
+    ]);
+    assert_eq!(world.assess("r").items, []);
+    assert!(world.is_trusted("r"));
+}
+
+#[test]
+fn what_grants_or_runs_is_listed_with_its_content() {
+    let world = World::new(&[
+        ("r/.git/HEAD", ""),
+        ("r/.aye/permissions.yaml", "# ours\nrules:\n  - {tool: 'Bash(*)', behavior: allow}\n"),
+        ("r/.aye/config.toml", "model = \"big\"\nmax_turns = 0\n[mcp_servers.x]\ncommand = \"sh\"\n"),
+        ("r/.mcp.json", "{\"mcpServers\": {\"x\": {\"command\": \"sh\"}}}"),
+        ("r/.claude/skills/s/SKILL.md", "---\nname: s\ndescription: d\nallowed-tools: Bash(rm *)\n---\n"),
+        ("r/.claude/skills/s/scripts/go.sh", "echo"),
+        ("r/sub/.agents/skills/t/SKILL.md", "---\nname: t\ndescription: d\n---\n"),
+        (
+            "r/sub/.agents/skills/u/SKILL.md",
+            "---\nname: u\ndescription: d\n\"allowed\\u002dtools\": Bash\n---\n",
+        ),
+    ]);
+    let summaries: Vec<_> = world.assess("r").items.into_iter().map(|item| item.summary).collect();
+    assert_eq!(summaries.len(), 4, "{summaries:?}");
+    assert_eq!(summaries[0], "permission rules: rules:; - {tool: 'Bash(*)', behavior: allow}");
+    assert!(
+        summaries[1].starts_with("settings: max_turns = 0, model = \"big\", unknown key `mcp_servers`"),
+        "{}",
+        summaries[1]
+    );
+    assert!(summaries[2].starts_with("starts programs or connects to servers (MCP): "));
+    assert_eq!(summaries[3], "skill s, with 1 script, asks to be allowed: Bash(rm *)");
+    assert_eq!(world.assess("r/sub").items.len(), 5);
+}
+
+#[test]
+fn trust_is_remembered_until_something_changes() {
+    let world = World::new(&[
+        ("r/.git/HEAD", ""),
+        ("r/.aye/permissions.yaml", "rules: []"),
+        ("r/.agents/skills/s/SKILL.md", "x"),
+    ]);
+    assert_eq!(world.assess("r").items.len(), 1, "a skill of words alone grants nothing");
+    assert!(!world.is_trusted("r"));
+    world.store().trust(&world.assess("r")).expect("stored");
+    assert!(world.is_trusted("r"));
+    let mode = fs::metadata(world.path("state/trust.json")).expect("meta").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    world.put("r/.aye/permissions.yaml", "rules: [more]");
+    let missing = world.store().missing(&world.assess("r")).expect("readable");
+    assert_eq!(missing.len(), 1);
+    assert!(missing[0].path.ends_with("permissions.yaml"));
+    world.store().trust(&world.assess("r")).expect("stored");
+    world.put("r/.agents/skills/s/scripts/x.sh", "echo");
+    assert!(!world.is_trusted("r"), "a new script asks again");
+    world.store().trust(&world.assess("r")).expect("stored");
+    assert!(world.store().distrust(&world.path("r")).expect("stored"));
+    assert!(!world.store().distrust(&world.path("r")).expect("stored"));
+    assert!(!world.is_trusted("r"));
+}
+
+#[test]
+fn trust_of_a_repository_holds_in_its_folders_and_ends_at_another_one() {
+    let world = World::new(&[
+        ("r/.git/HEAD", ""),
+        ("r/.aye/permissions.yaml", "rules: []"),
+        ("r/sub/file", ""),
+        ("r/nested/.git/HEAD", ""),
+        ("r/nested/.aye/permissions.yaml", "rules: []"),
+    ]);
+    world.store().trust(&world.assess("r")).expect("stored");
+    assert!(world.is_trusted("r/sub"));
+    assert!(!world.is_trusted("r/nested"));
+    world.put("r/sub/.aye/permissions.yaml", "rules: []");
+    assert!(!world.is_trusted("r/sub"), "what was not there was not agreed to");
+}
+
+/// Row PA037: a `.git` file that points at a trusted repository borrows nothing of its trust.
+#[test]
+fn a_git_file_that_points_at_a_trusted_repository_is_not_trusted() {
+    let world = World::new(&[("good/.git/HEAD", ""), ("good/.aye/permissions.yaml", "rules: []")]);
+    world.store().trust(&world.assess("good")).expect("stored");
+    let pointer = format!("gitdir: {}", world.path("good/.git").display());
+    world.put("evil/.git", &pointer);
+    world.put("evil/.aye/permissions.yaml", "rules: []");
+    world.put("good/inner/.git", &pointer);
+    world.put("good/inner/.aye/permissions.yaml", "rules: []");
+    assert!(!world.is_trusted("evil"));
+    assert!(!world.is_trusted("good/inner"));
+    symlink(world.path("good"), world.path("link")).expect("link");
+    assert!(world.is_trusted("link"), "the real folder counts, not the name it is opened by");
+}
+
+#[test]
+fn a_skill_reached_through_a_link_is_seen() {
+    let world = World::new(&[
+        ("r/.git/HEAD", ""),
+        ("r/.agents/skills/a/b/c/d/e/f/SKILL.md", "x"),
+        ("r/.agents/skills/a/b/c/d/e/f/scripts/x.sh", "x"),
+    ]);
+    assert_eq!(world.assess("r").items.len(), 0);
+    symlink("a/b/c/d/e", world.path("r/.agents/skills/short")).expect("link");
+    assert_eq!(world.assess("r").items.len(), 1);
+    let notice = TrustAssessment::ignored_notice(&world.assess("r").items).expect("a line");
+    assert!(notice.contains("--trust") && notice.ends_with("/a/b/c/d/e/f"), "{notice}");
+    assert_eq!(TrustAssessment::ignored_notice(&[]), None);
+}
+
+#[test]
+fn a_broken_list_is_an_error_and_never_trust() {
+    let world = World::new(&[("r/.git/HEAD", ""), ("r/.aye/permissions.yaml", "rules: []")]);
+    for text in [
+        "",
+        "{",
+        "[]",
+        "{\"format\":1}",
+        "{\"format\":2,\"folders\":{}}",
+        "{\"format\":1,\"folders\":{},\"x\":1}",
+        "{\"a\":1,}",
+    ] {
+        world.put("state/trust.json", text);
+        assert!(world.store().is_trusted(&world.assess("r")).is_err(), "{text}");
+        assert!(world.store().trust(&world.assess("r")).is_err(), "{text}: what is there is not thrown away");
+    }
+    let told = world.store().folders().expect_err("broken").to_string();
+    assert!(told.contains("trust.json") && told.contains("line 1 column"), "{told}");
+}

@@ -1,0 +1,284 @@
+//! The reader of patterns.
+
+use super::glob::{self, Reading};
+use super::value::{ArgPath, Segment};
+use super::{Args, Condition, Matcher, Name, Pattern};
+use regex::Regex;
+
+/// Why a text is not a pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("pattern `{pattern}`, character {}: {message}", position + 1)]
+pub struct PatternError {
+    /// Where the trouble is, counted in characters from 0.
+    pub position: usize,
+    /// What is wrong and what would be right.
+    pub message: String,
+    /// The text that was read.
+    pub pattern: String,
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    chars: Vec<char>,
+    at: usize,
+}
+
+type Parsed<T> = Result<T, PatternError>;
+
+pub(super) fn parse(text: &str) -> Parsed<Pattern> {
+    let mut parser = Parser { text, chars: text.chars().collect(), at: 0 };
+    parser.blanks();
+    let name = parser.name()?;
+    parser.blanks();
+    let args = if parser.eat('(') { parser.args(&name)? } else { Args::Any };
+    parser.blanks();
+    if parser.at < parser.chars.len() {
+        return Err(
+            parser.error(parser.at, "nothing may follow here (a pattern is `Tool` or `Tool(arguments)`)")
+        );
+    }
+    Ok(Pattern { name, args })
+}
+
+impl Parser<'_> {
+    fn error(&self, position: usize, message: impl Into<String>) -> PatternError {
+        PatternError { position, message: message.into(), pattern: self.text.to_owned() }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.chars.get(self.at).copied()
+    }
+
+    fn eat(&mut self, c: char) -> bool {
+        let hit = self.peek() == Some(c);
+        if hit {
+            self.at += 1;
+        }
+        hit
+    }
+
+    fn blanks(&mut self) {
+        while self.peek().is_some_and(char::is_whitespace) {
+            self.at += 1;
+        }
+    }
+
+    fn slice(&self, from: usize, to: usize) -> String {
+        self.chars[from..to].iter().collect()
+    }
+
+    fn name(&mut self) -> Parsed<Name> {
+        let start = self.at;
+        if self.eat('/') {
+            return self.regex_name(start);
+        }
+        while self.peek().is_some_and(|c| c != '(' && !c.is_whitespace()) {
+            if matches!(self.peek(), Some(')' | '"' | '\'' | ',')) {
+                return Err(self.error(self.at, "not a character of a tool's name"));
+            }
+            self.at += 1;
+        }
+        let text = self.slice(start, self.at);
+        if text.is_empty() {
+            return Err(self.error(start, "a tool's name is missing (`*` is any tool)"));
+        }
+        if let Some(bad) = text.chars().position(char::is_control) {
+            return Err(self.error(start + bad, "a tool's name holds no control characters"));
+        }
+        if !glob::is_glob(&text) {
+            return Ok(Name::Exact(text));
+        }
+        let regex =
+            glob::compile(&text, Reading::Text).map_err(|e| self.error(start + e.position, e.message))?;
+        Ok(Name::Glob { text, regex })
+    }
+
+    /// The expression ends at the first `/` that is neither escaped nor in parens.
+    fn regex_name(&mut self, start: usize) -> Parsed<Name> {
+        let (mut depth, mut in_class) = (0_usize, false);
+        let from = self.at;
+        while let Some(c) = self.peek() {
+            match c {
+                '\\' => self.at += 1,
+                '[' if !in_class => in_class = true,
+                ']' => in_class = false,
+                '(' if !in_class => depth += 1,
+                ')' if !in_class => depth = depth.saturating_sub(1),
+                '/' if depth == 0 && !in_class => {
+                    let text = self.slice(from, self.at);
+                    self.at += 1;
+                    if text.is_empty() {
+                        return Err(self.error(start, "the regular expression is empty (`*` is any tool)"));
+                    }
+                    let regex = Regex::new(&text).map_err(|e| self.error(from, glob::regex_message(&e)))?;
+                    return Ok(Name::Regex { text, regex });
+                }
+                _ => {}
+            }
+            self.at += 1;
+        }
+        Err(self.error(start, "the regular expression is never closed by `/`"))
+    }
+
+    /// Everything after the opening paren, with the closing one.
+    fn args(&mut self, name: &Name) -> Parsed<Args> {
+        let open = self.at - 1;
+        self.blanks();
+        let start = self.at;
+        if let Some(first) = self.condition()? {
+            return self.conditions(first);
+        }
+        self.at = start;
+        let mut depth = 0_usize;
+        loop {
+            match self.peek() {
+                None => return Err(self.error(open, "`(` is never closed")),
+                Some('\\') => self.at += 1,
+                Some('(') => depth += 1,
+                Some(')') if depth == 0 => break,
+                Some(')') => depth -= 1,
+                Some(_) => {}
+            }
+            self.at += 1;
+        }
+        let mut end = self.at;
+        self.at += 1;
+        // Blanks at the end do not count, unless they are escaped.
+        while end > start
+            && self.chars[end - 1].is_whitespace()
+            && (end < start + 2 || self.chars[end - 2] != '\\')
+        {
+            end -= 1;
+        }
+        let mut text = self.slice(start, end);
+        if text.is_empty() {
+            return Err(
+                self.error(open, "the parens are empty (write the name alone, or `(*)`, for any arguments)")
+            );
+        }
+        if text == "*" || text == "**" {
+            return Ok(Args::Any);
+        }
+        if matches!(name, Name::Exact(tool) if tool == "Bash")
+            && let Some(prefix) = text.strip_suffix(":*")
+        {
+            text = format!("{prefix} *");
+        }
+        Ok(Args::Primary(self.glob_matcher(&text, start)?))
+    }
+
+    fn conditions(&mut self, first: Condition) -> Parsed<Args> {
+        let mut all = vec![first];
+        loop {
+            self.blanks();
+            if self.eat(')') {
+                return Ok(Args::All(all));
+            }
+            if !self.eat(',') {
+                return Err(
+                    self.error(self.at.min(self.chars.len()), "expected `,` or `)` after the condition")
+                );
+            }
+            self.blanks();
+            let at = self.at;
+            match self.condition()? {
+                Some(condition) => all.push(condition),
+                None => return Err(self.error(at, "expected another condition, such as `name = \"value\"`")),
+            }
+        }
+    }
+
+    /// A condition, or nothing when what stands here does not have the form `path op quoted`.
+    fn condition(&mut self) -> Parsed<Option<Condition>> {
+        let Some(path) = self.path() else { return Ok(None) };
+        self.blanks();
+        let op_at = self.at;
+        let negated = self.eat('!');
+        let op = match (self.peek(), self.chars.get(self.at + 1)) {
+            (Some('='), Some('~')) => "=~",
+            (Some('='), _) => "=",
+            (Some('~'), _) => "~",
+            _ => return Ok(None),
+        };
+        self.at += op.len();
+        self.blanks();
+        let Some(quote @ ('"' | '\'')) = self.peek() else { return Ok(None) };
+        let value_at = self.at + 1;
+        let value = self.quoted(quote)?;
+        let matcher = match op {
+            "=" => Matcher::Exact(value),
+            "~" => self.glob_matcher(&value, value_at)?,
+            _ if value.is_empty() => {
+                return Err(self.error(op_at, "an empty regular expression matches everything"));
+            }
+            _ => Matcher::Regex(Regex::new(&value).map_err(|e| {
+                self.error(value_at, format!("not a regular expression: {}", glob::regex_message(&e)))
+            })?),
+        };
+        Ok(Some(Condition { path, negated, matcher }))
+    }
+
+    fn quoted(&mut self, quote: char) -> Parsed<String> {
+        let open = self.at;
+        self.at += 1;
+        let mut value = String::new();
+        loop {
+            match self.peek() {
+                None => return Err(self.error(open, "the quote is never closed")),
+                Some(c) if c == quote => break,
+                Some('\\') if self.chars.get(self.at + 1).is_some_and(|c| *c == quote || *c == '\\') => {
+                    self.at += 1;
+                    value.extend(self.peek());
+                }
+                Some(c) => value.push(c),
+            }
+            self.at += 1;
+        }
+        self.at += 1;
+        Ok(value)
+    }
+
+    fn path(&mut self) -> Option<ArgPath> {
+        let mut segments = vec![self.key()?];
+        loop {
+            if self.eat('.') {
+                segments.push(self.key()?);
+            } else if self.eat('[') {
+                let start = self.at;
+                while self.peek().is_some_and(|c| c.is_ascii_digit()) {
+                    self.at += 1;
+                }
+                let digits = self.slice(start, self.at);
+                let segment = if digits.is_empty() && self.eat('*') {
+                    Segment::AnyIndex
+                } else {
+                    Segment::Index(digits.parse().ok()?)
+                };
+                if !self.eat(']') {
+                    return None;
+                }
+                segments.push(segment);
+            } else {
+                return Some(ArgPath(segments));
+            }
+        }
+    }
+
+    fn key(&mut self) -> Option<Segment> {
+        if self.eat('*') {
+            return Some(Segment::AnyKey);
+        }
+        let start = self.at;
+        while self.peek().is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '-') {
+            self.at += 1;
+        }
+        (self.at > start).then(|| Segment::Key(self.slice(start, self.at)))
+    }
+
+    fn glob_matcher(&self, text: &str, at: usize) -> Parsed<Matcher> {
+        let wrap = |e: glob::GlobError| self.error(at + e.position, e.message);
+        let regex = glob::compile(text, Reading::Text).map_err(wrap)?;
+        let words = glob::compile(text.trim(), Reading::Words).map_err(wrap)?;
+        Ok(Matcher::Glob { text: text.to_owned(), regex, words })
+    }
+}

@@ -1,0 +1,352 @@
+//! What is special about git: global flags, aliases, and options that run programs or write files.
+
+use super::Word;
+use super::risk::Risk;
+use super::unwrap::Inner;
+
+/// Global flags that take the next word as their value.
+const VALUED: &[&str] = &[
+    "-C",
+    "-c",
+    "--git-dir",
+    "--work-tree",
+    "--namespace",
+    "--super-prefix",
+    "--config-env",
+    "--exec-path",
+    "--attr-source",
+];
+
+/// Global flags that change neither the repository nor what runs.
+const HARMLESS: &[&str] = &[
+    "--no-pager",
+    "-P",
+    "--no-optional-locks",
+    "--literal-pathspecs",
+    "--no-replace-objects",
+    "--no-advice",
+    "--version",
+    "-v",
+    "--no-lazy-fetch",
+    "--glob-pathspecs",
+    "--icase-pathspecs",
+];
+
+/// Commands that come with git. Any other word may be an alias, which can run anything.
+const COMMANDS: &[&str] = &[
+    "add",
+    "am",
+    "annotate",
+    "apply",
+    "archive",
+    "bisect",
+    "blame",
+    "branch",
+    "bundle",
+    "cat-file",
+    "check-attr",
+    "check-ignore",
+    "check-mailmap",
+    "check-ref-format",
+    "checkout",
+    "checkout-index",
+    "cherry",
+    "cherry-pick",
+    "clean",
+    "clone",
+    "column",
+    "commit",
+    "commit-graph",
+    "commit-tree",
+    "config",
+    "count-objects",
+    "describe",
+    "diff",
+    "diff-files",
+    "diff-index",
+    "diff-tree",
+    "fetch",
+    "for-each-ref",
+    "format-patch",
+    "fsck",
+    "gc",
+    "grep",
+    "hash-object",
+    "init",
+    "interpret-trailers",
+    "log",
+    "ls-files",
+    "ls-remote",
+    "ls-tree",
+    "mailinfo",
+    "maintenance",
+    "merge",
+    "merge-base",
+    "merge-file",
+    "merge-tree",
+    "mktag",
+    "mktree",
+    "mv",
+    "name-rev",
+    "notes",
+    "pack-objects",
+    "pack-refs",
+    "patch-id",
+    "prune",
+    "pull",
+    "push",
+    "range-diff",
+    "read-tree",
+    "rebase",
+    "reflog",
+    "remote",
+    "repack",
+    "replace",
+    "request-pull",
+    "rerere",
+    "reset",
+    "restore",
+    "rev-list",
+    "rev-parse",
+    "revert",
+    "rm",
+    "shortlog",
+    "show",
+    "show-branch",
+    "show-index",
+    "show-ref",
+    "sparse-checkout",
+    "stash",
+    "status",
+    "stripspace",
+    "submodule",
+    "switch",
+    "symbolic-ref",
+    "tag",
+    "update-index",
+    "update-ref",
+    "var",
+    "verify-commit",
+    "verify-pack",
+    "verify-tag",
+    "version",
+    "whatchanged",
+    "worktree",
+    "write-tree",
+];
+
+/// Commands whose work is to run something else, or to open a program of the user's.
+const RUNNERS: &[&str] = &[
+    "filter-branch",
+    "difftool",
+    "mergetool",
+    "hook",
+    "daemon",
+    "instaweb",
+    "web--browse",
+    "help",
+    "credential",
+    "send-email",
+    "shell",
+    "upload-pack",
+    "receive-pack",
+    "upload-archive",
+    "http-backend",
+    "cvsserver",
+    "gui",
+    "citool",
+    "p4",
+    "svn",
+    "remote-ext",
+    "remote-fd",
+    "for-each-repo",
+    "fast-import",
+    "fast-export",
+    "scalar",
+];
+
+/// Long options of any command that run a program or write a file. Git takes any unambiguous beginning of them.
+const LONG: &[(&str, bool)] = &[
+    ("output", false),
+    ("output-directory", false),
+    ("upload-pack", true),
+    ("receive-pack", true),
+    ("exec", true),
+    ("ext-diff", true),
+    ("open-files-in-pager", true),
+    ("config", true),
+    ("config-env", true),
+    ("template", true),
+    ("extcmd", true),
+    ("edit-description", true),
+    ("show-signature", true),
+    ("separate-git-dir", false),
+    ("upload-archive", true),
+    ("unsafe-paths", false),
+    ("textconv", true),
+];
+
+/// Whole options that a listed one starts with, or that look like the start of one, and are harmless.
+const EXACT: &[&str] = &["text", "oneline", "not", "no-ext-diff", "no-textconv", "exclude", "es", "on"];
+
+/// The index of the word after git's global flags.
+pub(super) fn skip_global_flags(words: &[Word]) -> usize {
+    let mut i = 1;
+    while let Some(word) = words.get(i).filter(|word| word.text.starts_with('-')) {
+        i += if VALUED.contains(&word.text.as_str()) { 2 } else { 1 };
+    }
+    i
+}
+
+fn subcommand(words: &[Word]) -> Option<(usize, &str)> {
+    let at = skip_global_flags(words);
+    words.get(at).map(|word| (at, word.text.as_str()))
+}
+
+/// Commands inside a git command.
+pub(super) fn inner(words: &[Word]) -> Vec<Inner> {
+    let mut found = Vec::new();
+    let join = |from: usize| {
+        let rest = words.get(from..).unwrap_or_default();
+        let text = rest.iter().map(|w| w.text.as_str()).collect::<Vec<_>>().join(" ");
+        Word { text, has_holes: rest.iter().any(|w| !w.is_known()), ..Word::default() }
+    };
+    if let Some((at, command)) = subcommand(words) {
+        let sub = words.get(at + 1).map_or("", |word| word.text.as_str());
+        match (command, sub) {
+            ("bisect", "run") => found.push(Inner::Words(words[at + 2..].to_vec())),
+            ("submodule", _) => {
+                if let Some(each) = words.iter().position(|word| word.text == "foreach") {
+                    let start = (each + 1..words.len()).find(|&i| !words[i].text.starts_with('-'));
+                    found.extend(start.map(|start| Inner::Text(join(start))));
+                }
+            }
+            ("rebase", _) => {
+                for (i, word) in words.iter().enumerate().skip(at) {
+                    let text = word.text.as_str();
+                    if let Some(text) = text.strip_prefix("--exec=").or_else(|| text.strip_prefix("-x")) {
+                        let glued =
+                            (!text.is_empty()).then(|| Word { text: text.to_owned(), ..word.clone() });
+                        found.extend(glued.or_else(|| words.get(i + 1).cloned()).map(Inner::Text));
+                    } else if text == "--exec" {
+                        found.extend(words.get(i + 1).cloned().map(Inner::Text));
+                    }
+                }
+            }
+            _ => {}
+        }
+        if words.get(at).is_some_and(|word| !word.is_known()) {
+            found.push(Inner::Unsure("which git command runs is only known to the shell".into()));
+        }
+    }
+    for word in words.iter().skip(1) {
+        // `-c alias.x='!…'` and `--config-env` name a program in a setting.
+        if let Some((_, text)) = word.text.split_once("=!").filter(|_| word.text.starts_with("alias.")) {
+            found.push(Inner::Text(Word { text: text.to_owned(), ..word.clone() }));
+        }
+    }
+    if let Some(risk) = risks(words).into_iter().find(|risk| risk.executes) {
+        found.push(Inner::Unsure(risk.why));
+    }
+    found
+}
+
+/// Words of a git command that run a program, write a file, or look at another repository.
+pub(super) fn risks(words: &[Word]) -> Vec<Risk> {
+    let mut risks = Vec::new();
+    let at = skip_global_flags(words).min(words.len());
+    for (i, word) in words.iter().enumerate().take(at).skip(1) {
+        let text = word.text.as_str();
+        let is_value = i > 1 && VALUED.contains(&words[i - 1].text.as_str()) && !text.starts_with('-');
+        if !is_value && !HARMLESS.contains(&text) {
+            risks.push(Risk::runs(i, i + 1, format!("git's global flag `{text}`")));
+        }
+    }
+    let Some((_, command)) = subcommand(words) else { return risks };
+    if RUNNERS.contains(&command) {
+        risks.push(Risk::runs(at, usize::MAX, format!("`git {command}` runs other programs")));
+    } else if !COMMANDS.contains(&command) {
+        risks.push(Risk::runs(at, at, format!("`git {command}` may be an alias")));
+    }
+    let sub = words.get(at + 1).map_or("", |word| word.text.as_str());
+    match (command, sub) {
+        ("bisect", "run" | "visualize" | "view") | ("submodule", "foreach" | "add" | "update") => {
+            risks.push(Risk::runs(at + 1, usize::MAX, format!("`git {command} {sub}` runs other programs")));
+        }
+        ("config", _) if !config_only_reads(&words[at + 1..]) => {
+            risks.push(Risk::runs(at, usize::MAX, "`git config` can name programs to run".into()));
+        }
+        ("maintenance", "start" | "register") => {
+            risks.push(Risk::runs(
+                at + 1,
+                at + 1,
+                format!("`git maintenance {sub}` changes the user's settings"),
+            ));
+        }
+        _ => {}
+    }
+    for (i, word) in words.iter().enumerate().skip(at + 1) {
+        let text = word.text.as_str();
+        if text.contains("ext::") || text.contains("fd::") {
+            risks.push(Risk::runs(i, i, "a git address that runs a command".into()));
+        }
+        if let Some(long) = text.strip_prefix("--").filter(|long| !long.is_empty()) {
+            let name = long.split('=').next().unwrap_or(long);
+            if EXACT.contains(&name) {
+                continue;
+            }
+            if let Some((flag, runs)) = LONG.iter().find(|(flag, _)| flag.starts_with(name)) {
+                let why = format!("git's `--{flag}`");
+                risks.push(Risk { index: i, through: i + 1, executes: *runs, why });
+            }
+        } else if text.starts_with('-') && risky_short(command, text) {
+            risks.push(Risk::runs(i, i + 1, format!("`{text}` of `git {command}`")));
+        }
+    }
+    risks
+}
+
+fn risky_short(command: &str, text: &str) -> bool {
+    let letters = &text[1..];
+    match command {
+        "grep" => letters.contains('O'),
+        "rebase" => letters.contains('x') && !letters.starts_with('X'),
+        "clone" => letters.contains(['u', 'c']),
+        "fetch" | "pull" | "ls-remote" => letters.contains('u') && command == "ls-remote",
+        "format-patch" | "archive" => letters.contains('o'),
+        "merge" | "cherry-pick" | "revert" => letters.starts_with('s') && letters != "s",
+        _ => false,
+    }
+}
+
+fn config_only_reads(words: &[Word]) -> bool {
+    words.first().is_some_and(|word| {
+        matches!(
+            word.text.as_str(),
+            "--get"
+                | "--get-all"
+                | "--get-regexp"
+                | "--list"
+                | "-l"
+                | "get"
+                | "list"
+                | "--show-origin"
+                | "--get-urlmatch"
+        )
+    }) && !words.iter().any(|word| {
+        let text = word.text.as_str();
+        [
+            "--add",
+            "--unset",
+            "--replace-all",
+            "--edit",
+            "-e",
+            "--rename-section",
+            "--remove-section",
+            "--file",
+            "-f",
+        ]
+        .iter()
+        .any(|flag| text.starts_with(flag))
+    })
+}

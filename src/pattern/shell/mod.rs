@@ -1,0 +1,210 @@
+//! What a shell command line would run.
+//!
+//! [`analyse`] reads the line with a real bash grammar and finds every simple command in it: in lists and pipelines, in
+//! substitutions, subshells and functions, in the text handed to `sh -c`, behind wrappers such as `env` and `timeout`.
+//! Two sides use what is found. The *allow* side is strict: [`Analysis::plain`] holds the commands only when the whole
+//! line is made of literal words in a simple shape. The *deny* side is broad: it looks at every command found anywhere,
+//! and what cannot be decided is said in [`Analysis::undecided`].
+
+mod chars;
+mod git;
+mod lexer;
+mod risk;
+mod unwrap;
+mod walk;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub use chars::{suspicious, visible};
+pub use risk::{Risk, globs_are_harmless, only_reads, risks};
+pub use unwrap::is_transparent;
+
+/// Longer command lines are not read.
+pub const MAX_BYTES: usize = 10_000;
+
+/// How deep commands are looked for in the text of other commands.
+const MAX_DEPTH: usize = 8;
+
+/// Stands for a part of a word that only the shell knows.
+pub(super) const HOLE: char = '\u{fffc}';
+
+/// One word of a command, its quotes removed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Word {
+    /// The text; each part that only the shell knows is U+FFFC.
+    pub text: String,
+    /// A part of it only the shell knows.
+    pub has_holes: bool,
+    /// It holds an unquoted `*`, `?` or `[`.
+    pub is_glob: bool,
+    /// It was written with quotes whose meaning depends on the shell (`$'…'`, `$"…"`) or in another odd way.
+    pub is_odd: bool,
+}
+
+impl Word {
+    /// True when the shell passes on exactly [`Word::text`].
+    pub fn is_literal(&self) -> bool {
+        !self.has_holes && !self.is_glob && !self.is_odd
+    }
+
+    /// True when the text is known, however it was written.
+    pub fn is_known(&self) -> bool {
+        !self.has_holes && !self.is_glob
+    }
+
+    fn literal(text: impl Into<String>) -> Word {
+        Word { text: text.into(), ..Word::default() }
+    }
+}
+
+/// A variable set in front of a command, or by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// The variable, with a subscript or `+` when there is one.
+    pub name: String,
+    /// What it is set to.
+    pub value: Word,
+}
+
+/// A simple command: a program and its words.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Simple {
+    /// Variables set for it.
+    pub assignments: Vec<Assignment>,
+    /// The program and its arguments; empty for assignments alone.
+    pub words: Vec<Word>,
+    /// The text it was read from.
+    pub source: String,
+    /// Found inside something: a substitution, a function, another command's text.
+    pub is_inner: bool,
+}
+
+impl Simple {
+    /// The program's name without its folder; nothing when it is not known.
+    pub fn program(&self) -> Option<&str> {
+        let word = self.words.first()?;
+        word.is_known().then(|| base_name(&word.text))
+    }
+
+    /// The words as plain texts.
+    pub fn texts(&self) -> Vec<&str> {
+        self.words.iter().map(|word| word.text.as_str()).collect()
+    }
+
+    /// Other spellings of the same command that a deny rule is held against too: the program without its folder,
+    /// and git without its global flags.
+    pub fn spellings(&self) -> Vec<Vec<Word>> {
+        let mut all = vec![self.words.clone()];
+        let Some(first) = self.words.first() else { return all };
+        let base = base_name(&first.text);
+        if base != first.text {
+            let mut words = self.words.clone();
+            base.clone_into(&mut words[0].text);
+            all.push(words);
+        }
+        if base == "git" {
+            let rest = git::skip_global_flags(&self.words);
+            if rest > 1 {
+                let mut words = vec![Word::literal("git")];
+                words.extend_from_slice(&self.words[rest.min(self.words.len())..]);
+                all.push(words);
+            }
+        }
+        all
+    }
+}
+
+/// What was found in a command line.
+#[derive(Debug, Clone, Default)]
+pub struct Analysis {
+    /// Every simple command found anywhere.
+    pub commands: Vec<Simple>,
+    /// Why nothing here may be allowed by itself: expansions, redirects, constructs, assignments.
+    pub barred: Vec<String>,
+    /// Why the line could not be read with certainty. It always asks.
+    pub unreadable: Option<String>,
+    /// Why it is not certain what would run. It asks when any deny rule exists.
+    pub undecided: Option<String>,
+}
+
+impl Analysis {
+    /// The commands, when the line is made of literal words in a simple shape; else why it is not.
+    ///
+    /// # Errors
+    /// The first reason why the line cannot be allowed by itself.
+    pub fn plain(&self) -> Result<Vec<&Simple>, &str> {
+        if let Some(why) = self.unreadable.as_deref().or(self.barred.first().map(String::as_str)) {
+            return Err(why);
+        }
+        Ok(self.commands.iter().filter(|command| !command.is_inner).collect())
+    }
+
+    fn bar(&mut self, why: impl Into<String>) {
+        let why = why.into();
+        if !self.barred.contains(&why) {
+            self.barred.push(why);
+        }
+    }
+
+    fn undecide(&mut self, why: impl Into<String>) {
+        if self.undecided.is_none() {
+            self.undecided = Some(why.into());
+        }
+    }
+
+    fn cannot_read(&mut self, why: impl Into<String>) {
+        if self.unreadable.is_none() {
+            self.unreadable = Some(why.into());
+        }
+    }
+}
+
+/// Takes a command line apart.
+pub fn analyse(command: &str) -> Analysis {
+    let mut analysis = Analysis::default();
+    if let Some(why) = chars::unreadable(command) {
+        analysis.cannot_read(why);
+    }
+    if command.len() > MAX_BYTES {
+        return analysis;
+    }
+    walk::read(command, false, &mut analysis);
+    unwrap::unwrap_all(&mut analysis, 0, 0);
+    if analysis.unreadable.is_none() && analysis.barred.is_empty() {
+        // The strict side does not trust one reader: a second, much simpler one must find the same words.
+        let plain: Vec<Vec<String>> =
+            analysis.commands.iter().filter(|command| !command.is_inner).map(as_lexed).collect();
+        match lexer::read(command) {
+            Ok(lexed) if lexed == plain => {}
+            Ok(_) => analysis.bar("the command can be read in two ways"),
+            Err(why) => analysis.bar(why),
+        }
+    }
+    analysis
+}
+
+/// A text quoted for a shell when it needs it.
+pub fn quote(text: &str) -> String {
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    if !text.is_empty() && !text.starts_with('=') && text.chars().all(is_safe) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Words as one text, each quoted when it needs it.
+pub fn canonical(words: &[&str]) -> String {
+    words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn as_lexed(command: &Simple) -> Vec<String> {
+    let assignments = command.assignments.iter().map(|a| format!("{}={}", a.name, a.value.text));
+    assignments.chain(command.words.iter().map(|word| word.text.clone())).collect()
+}
+
+/// The last component of a path.
+pub(super) fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

@@ -1,0 +1,861 @@
+//! Programs and flags that run other programs or write files.
+//!
+//! A rule such as `Bash(sort *)` means reading; `sort -o file` writes. A risky word is allowed only by a rule that
+//! spells it out, so `Bash(sort -o out.txt *)` still works.
+
+use super::unwrap::{self, SHELLS, is_assignment};
+use super::{Word, base_name, git};
+
+/// A word that makes a command do more than its name says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Risk {
+    /// The word.
+    pub index: usize,
+    /// The last word that a rule must spell out for the risk to be wanted; larger than the command: all of them.
+    pub through: usize,
+    /// It can run another program (it only writes otherwise).
+    pub executes: bool,
+    /// What it is, in words.
+    pub why: String,
+}
+
+impl Risk {
+    pub(super) fn runs(index: usize, through: usize, why: String) -> Risk {
+        Risk { index, through, executes: true, why }
+    }
+
+    fn writes(index: usize, through: usize, why: String) -> Risk {
+        Risk { index, through, executes: false, why }
+    }
+
+    /// True when a rule whose first `spelled` words are literal (`all`: and which has no others) names the risk.
+    pub fn is_named_by(&self, spelled: usize, all: bool) -> bool {
+        all || (self.through != usize::MAX && spelled > self.through)
+    }
+}
+
+/// Flags of a program: which run something, which write, which short ones take a value.
+struct Flags {
+    names: &'static [&'static str],
+    runs_short: &'static str,
+    writes_short: &'static str,
+    valued_short: &'static str,
+    runs: &'static [&'static str],
+    writes: &'static [&'static str],
+    /// Long options that are themselves a beginning of a listed one, and harmless.
+    harmless: &'static [&'static str],
+}
+
+const NONE: Flags = Flags {
+    names: &[],
+    runs_short: "",
+    writes_short: "",
+    valued_short: "",
+    runs: &[],
+    writes: &[],
+    harmless: &[],
+};
+
+const FLAGS: &[Flags] = &[
+    Flags {
+        names: &["sort", "gsort"],
+        writes_short: "o",
+        valued_short: "ktST",
+        runs: &["compress-program"],
+        writes: &["output"],
+        ..NONE
+    },
+    Flags {
+        names: &["rg"],
+        runs_short: "z",
+        valued_short: "ABCEefgjmMrtTd",
+        runs: &["pre", "hostname-bin", "search-zip"],
+        harmless: &["pre-glob"],
+        ..NONE
+    },
+    Flags { names: &["ag", "ack"], runs: &["pager", "ackrc", "output"], runs_short: "z", ..NONE },
+    Flags { names: &["bat", "batcat"], runs: &["pager", "generate-config-file", "diagnostic"], ..NONE },
+    Flags {
+        names: &["tar", "gtar", "bsdtar"],
+        runs_short: "IF",
+        valued_short: "fCbTXgHKLNV",
+        runs: &[
+            "checkpoint-action",
+            "to-command",
+            "use-compress-program",
+            "info-script",
+            "new-volume-script",
+            "rsh-command",
+            "rmt-command",
+        ],
+        writes_short: "P",
+        writes: &["absolute-names", "index-file", "volno-file"],
+        harmless: &["checkpoint"],
+        ..NONE
+    },
+    Flags {
+        names: &["curl"],
+        writes_short: "oODcKJ",
+        valued_short: "XHdFuAebxTmrYywzCEQPtUG",
+        writes: &[
+            "output",
+            "output-dir",
+            "remote-name",
+            "remote-name-all",
+            "dump-header",
+            "cookie-jar",
+            "trace",
+            "trace-ascii",
+            "libcurl",
+            "config",
+            "stderr",
+            "etag-save",
+            "hsts",
+            "alt-svc",
+            "remote-header-name",
+            "create-file-mode",
+        ],
+        harmless: &["trace-time", "trace-ids", "connect-timeout", "compressed", "cookie", "cert", "cacert"],
+        ..NONE
+    },
+    Flags {
+        names: &["wget"],
+        runs_short: "e",
+        writes_short: "Oaoi",
+        valued_short: "UtTwQBPXIDRA",
+        runs: &["execute", "use-askpass", "config"],
+        writes: &[
+            "output-document",
+            "output-file",
+            "append-output",
+            "input-file",
+            "save-cookies",
+            "warc-file",
+        ],
+        ..NONE
+    },
+    Flags {
+        names: &["rsync"],
+        runs_short: "e",
+        valued_short: "fBMT",
+        runs: &["rsh", "rsync-path"],
+        writes: &["log-file", "write-batch"],
+        ..NONE
+    },
+    Flags { names: &["scp", "sftp"], runs_short: "SoFD", valued_short: "ciJlPX", ..NONE },
+    Flags { names: &["zip"], runs_short: "T", runs: &["unzip-command", "test"], ..NONE },
+    Flags {
+        names: &["man"],
+        runs_short: "PHCBT",
+        valued_short: "sSMmLRer",
+        runs: &["pager", "html", "config-file", "browser", "gxditview", "preprocessor"],
+        ..NONE
+    },
+    Flags {
+        names: &["less", "more", "most"],
+        runs_short: "kK",
+        writes_short: "oO",
+        valued_short: "bhjpPtTxyz",
+        runs: &["lesskey-file", "lesskey-src", "lesskey-content"],
+        writes: &["log-file", "LOG-FILE"],
+        ..NONE
+    },
+    Flags { names: &["tree"], writes_short: "o", valued_short: "LPIHT", ..NONE },
+    Flags { names: &["shuf"], writes_short: "o", valued_short: "in", writes: &["output"], ..NONE },
+    Flags { names: &["file"], writes_short: "C", valued_short: "emPfF", writes: &["compile"], ..NONE },
+    Flags { names: &["date"], writes_short: "s", valued_short: "dfrI", writes: &["set"], ..NONE },
+    Flags { names: &["yq"], writes_short: "is", writes: &["inplace", "in-place", "split-exp"], ..NONE },
+    Flags { names: &["cargo"], runs_short: "CZ", runs: &["config", "manifest-path"], ..NONE },
+    Flags {
+        names: &["npm", "pnpm", "yarn", "bun"],
+        runs_short: "C",
+        runs: &[
+            "prefix",
+            "script-shell",
+            "node-options",
+            "userconfig",
+            "globalconfig",
+            "init-module",
+            "dir",
+            "cwd",
+            "shell",
+            "eval",
+        ],
+        ..NONE
+    },
+    Flags {
+        names: &["make", "gmake"],
+        runs_short: "fCIE",
+        valued_short: "joOW",
+        runs: &["file", "makefile", "directory", "include-dir", "eval"],
+        ..NONE
+    },
+    Flags { names: &["cmake"], runs_short: "PE", valued_short: "DGBSUAT", ..NONE },
+    Flags {
+        names: &["gcc", "g++", "cc", "c++", "clang", "clang++"],
+        runs_short: "B",
+        valued_short: "oIDLlfWmOxgsU",
+        ..NONE
+    },
+    Flags {
+        names: &["nc", "ncat", "netcat"],
+        runs_short: "ec",
+        valued_short: "piswxXoqTm",
+        runs: &["exec", "sh-exec", "lua-exec"],
+        ..NONE
+    },
+    Flags { names: &["split", "csplit"], runs: &["filter"], ..NONE },
+    Flags {
+        names: &["pytest", "py.test"],
+        runs_short: "pc",
+        runs: &["rootdir", "confcutdir"],
+        valued_short: "kmnrW",
+        ..NONE
+    },
+    Flags {
+        names: &["tcpdump"],
+        runs_short: "z",
+        writes_short: "w",
+        valued_short: "BcCDEFGijMrsTVWy",
+        ..NONE
+    },
+    Flags {
+        names: &["eslint", "prettier", "jest", "vitest", "tsc", "webpack", "vite", "rollup", "mocha"],
+        runs_short: "cr",
+        runs: &[
+            "config",
+            "plugin",
+            "parser",
+            "formatter",
+            "resolve-plugins-relative-to",
+            "rulesdir",
+            "require",
+            "import",
+            "loader",
+            "globalSetup",
+            "transform",
+        ],
+        harmless: &["format"],
+        ..NONE
+    },
+    Flags { names: &["jq", "gojq"], valued_short: "Lf", ..NONE },
+];
+
+/// Interpreters, with the flags that take code instead of a file.
+const INTERPRETERS: &[(&str, &str, &[&str])] = &[
+    ("python", "cm", &[]),
+    ("node", "epri", &["eval", "print", "require", "import", "loader", "experimental-loader", "interactive"]),
+    ("nodejs", "epri", &["eval", "print", "require", "import", "loader"]),
+    ("deno", "", &["eval"]),
+    ("bun", "ep", &["eval", "print", "preload"]),
+    ("perl", "eEMmnpdI", &[]),
+    ("ruby", "erIn", &[]),
+    ("php", "rBRFad", &["run", "process-code"]),
+    ("lua", "eli", &[]),
+    ("osascript", "e", &[]),
+    ("Rscript", "e", &[]),
+    ("tclsh", "", &[]),
+    ("groovy", "e", &[]),
+    ("scala", "e", &[]),
+    ("julia", "eEL", &["eval", "print", "load"]),
+    ("elixir", "er", &["eval"]),
+    ("ghci", "e", &[]),
+    ("guile", "cel", &[]),
+    ("sbcl", "", &["eval", "load"]),
+];
+
+/// Builtins that change what later commands mean, or read words as code.
+const STATEFUL: &[&str] = &[
+    "eval",
+    "source",
+    ".",
+    "trap",
+    "exec",
+    "alias",
+    "unalias",
+    "enable",
+    "hash",
+    "set",
+    "shopt",
+    "bind",
+    "complete",
+    "compgen",
+    "compopt",
+    "export",
+    "declare",
+    "typeset",
+    "local",
+    "readonly",
+    "unset",
+    "read",
+    "mapfile",
+    "readarray",
+    "let",
+    "getopts",
+    "fc",
+    "history",
+    "ulimit",
+    "caller",
+    "disown",
+    "suspend",
+    "pushd",
+    "popd",
+];
+
+/// Programs that run what they are told in their own language, or from an editor or a prompt.
+const PROGRAMMABLE: &[&str] = &[
+    "vim",
+    "vi",
+    "nvim",
+    "view",
+    "vimdiff",
+    "rvim",
+    "gvim",
+    "ex",
+    "ed",
+    "emacs",
+    "emacsclient",
+    "nano",
+    "pico",
+    "joe",
+    "psql",
+    "mysql",
+    "mariadb",
+    "sqlite3",
+    "mongo",
+    "mongosh",
+    "redis-cli",
+    "ftp",
+    "telnet",
+    "socat",
+    "crontab",
+    "at",
+    "batch",
+    "m4",
+    "dc",
+    "gnuplot",
+    "irb",
+    "pry",
+    "ipython",
+    "jshell",
+    "ghci",
+    "tclsh",
+    "wish",
+    "xdg-open",
+    "open",
+    "gio",
+    "start",
+    "mail",
+    "mailx",
+    "mutt",
+    "ranger",
+    "mc",
+    "lesspipe",
+    "ld.so",
+    "ld-linux-x86-64.so.2",
+    "run-parts",
+    "dpkg",
+    "rpm",
+    "snap",
+    "flatpak",
+    "systemctl",
+    "launchctl",
+    "osascript",
+    "dbus-send",
+    "gdbus",
+    "busctl",
+    "ansible",
+    "ansible-playbook",
+    "terraform",
+    "helm",
+    "puppet",
+    "chef-client",
+];
+
+/// The risky words of a command.
+pub fn risks(words: &[Word]) -> Vec<Risk> {
+    let Some(first) = words.first() else { return Vec::new() };
+    let program = base_name(&first.text);
+    let mut risks = Vec::new();
+    if let Some(start) = unwrap::inner_start(words) {
+        risks.push(Risk::runs(start, start, format!("`{program}` runs another program")));
+    }
+    if SHELLS.contains(&program) {
+        shell(program, words, &mut risks);
+    }
+    if STATEFUL.contains(&program) {
+        risks.push(Risk::runs(0, usize::MAX, format!("`{program}` can change what other commands mean")));
+    }
+    if PROGRAMMABLE.contains(&program) {
+        risks.push(Risk::runs(0, usize::MAX, format!("`{program}` can run other programs")));
+    }
+    let interpreter = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    if let Some((_, short, long)) =
+        INTERPRETERS.iter().find(|(name, _, _)| *name == interpreter || *name == program)
+    {
+        interpret(interpreter, short, long, words, &mut risks);
+    }
+    if let Some(flags) = FLAGS.iter().find(|flags| flags.names.contains(&program)) {
+        scan(flags, program, words, &mut risks);
+    }
+    special(program, words, &mut risks);
+    risks
+}
+
+fn shell(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
+    let script = words.iter().skip(1).position(|word| !word.text.starts_with(['-', '+'])).map(|at| at + 1);
+    let options = script.unwrap_or(words.len());
+    let harmless = |text: &str| {
+        matches!(text, "--version" | "--help" | "-e" | "-u" | "-x" | "-eu" | "-ex" | "-eux" | "-n")
+    };
+    if script.is_none() && !words.iter().skip(1).any(|word| word.text == "--version") {
+        risks.push(Risk::runs(0, usize::MAX, format!("`{program}` reads commands from elsewhere")));
+    }
+    for (i, word) in words.iter().enumerate().take(options).skip(1) {
+        if !harmless(&word.text) {
+            risks.push(Risk::runs(i, usize::MAX, format!("`{} {}`", program, word.text)));
+        }
+    }
+}
+
+fn interpret(program: &str, short: &str, long: &[&str], words: &[Word], risks: &mut Vec<Risk>) {
+    let mut has_file = false;
+    for (i, word) in words.iter().enumerate().skip(1) {
+        let text = word.text.as_str();
+        if text == "-" {
+            risks.push(Risk::runs(i, i, format!("`{program} -` reads code from elsewhere")));
+        } else if let Some(name) = text.strip_prefix("--") {
+            let name = name.split('=').next().unwrap_or(name);
+            if matches!(name, "version" | "help") {
+                has_file = true;
+            } else if long.contains(&name) {
+                risks.push(Risk::runs(i, i + 1, format!("`{program} --{name}` takes code")));
+                has_file = true;
+            }
+        } else if let Some(letters) = text.strip_prefix('-') {
+            if matches!(text, "-V" | "-v" | "-h") {
+                has_file = true;
+            } else if letters.contains(|c| short.contains(c)) {
+                risks.push(Risk::runs(i, i + 1, format!("`{program} {text}` takes code")));
+                has_file = true;
+            }
+        } else {
+            has_file = true;
+            break;
+        }
+    }
+    if !has_file {
+        risks.push(Risk::runs(0, usize::MAX, format!("`{program}` reads code from elsewhere")));
+    }
+}
+
+fn scan(flags: &Flags, program: &str, words: &[Word], risks: &mut Vec<Risk>) {
+    let push = |risks: &mut Vec<Risk>, i: usize, runs: bool| {
+        let text = words[i].text.as_str();
+        let why = if runs { "can run a program" } else { "writes a file" };
+        let why = format!("`{program} {text}` {why}");
+        risks.push(Risk { index: i, through: i + 1, executes: runs, why });
+    };
+    for (i, word) in words.iter().enumerate().skip(1) {
+        let text = word.text.as_str();
+        if let Some(long) = text.strip_prefix("--").filter(|long| !long.is_empty()) {
+            let name = long.split('=').next().unwrap_or(long);
+            if flags.harmless.contains(&name) {
+                continue;
+            }
+            // GNU programs take any unambiguous beginning of a long option.
+            if flags.runs.iter().any(|flag| flag.starts_with(name)) {
+                push(risks, i, true);
+            } else if flags.writes.iter().any(|flag| flag.starts_with(name)) {
+                push(risks, i, false);
+            }
+        } else if let Some(letters) = text.strip_prefix('-') {
+            cluster(flags, letters, i, &push, risks);
+        } else if i == 1 && program.ends_with("tar") {
+            cluster(&Flags { valued_short: "", ..*flags }, text, i, &push, risks);
+        }
+    }
+}
+
+fn cluster(
+    flags: &Flags,
+    letters: &str,
+    i: usize,
+    push: &dyn Fn(&mut Vec<Risk>, usize, bool),
+    risks: &mut Vec<Risk>,
+) {
+    for letter in letters.chars() {
+        if flags.runs_short.contains(letter) {
+            return push(risks, i, true);
+        }
+        if flags.writes_short.contains(letter) {
+            return push(risks, i, false);
+        }
+        if flags.valued_short.contains(letter) {
+            return;
+        }
+    }
+}
+
+/// Programs with a syntax of their own.
+fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
+    let rest = || words.iter().enumerate().skip(1).map(|(i, word)| (i, word.text.as_str()));
+    match program {
+        "git" => risks.extend(git::risks(words)),
+        "find" | "gfind" => {
+            for (i, text) in rest() {
+                if matches!(text, "-exec" | "-execdir" | "-ok" | "-okdir") {
+                    risks.push(Risk::runs(i, usize::MAX, format!("`find {text}`")));
+                } else if matches!(text, "-delete" | "-fprint" | "-fprint0" | "-fprintf" | "-fls") {
+                    risks.push(Risk::writes(i, i + 1, format!("`find {text}`")));
+                }
+            }
+        }
+        "fd" | "fdfind" => {
+            for (i, text) in rest() {
+                let short = text.starts_with('-') && !text.starts_with("--") && text.contains(['x', 'X']);
+                if short
+                    || text.starts_with("--ex")
+                        && !text.starts_with("--exclude")
+                        && !text.starts_with("--extension")
+                {
+                    risks.push(Risk::runs(i, usize::MAX, format!("`fd {text}`")));
+                }
+            }
+        }
+        "sed" | "gsed" => sed(words, risks),
+        "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => awk(words, risks),
+        "test" | "[" | "[[" | "printf" | "wait" => {
+            for (i, text) in rest() {
+                let names_variable = match program {
+                    "printf" => text.starts_with("-v"),
+                    "wait" => text.starts_with("-p"),
+                    _ => matches!(text, "-v" | "-R"),
+                };
+                // A subscript is evaluated even when it is quoted.
+                if names_variable || text.contains("[$(") || text.contains("[`") {
+                    risks.push(Risk::runs(
+                        i,
+                        usize::MAX,
+                        format!("`{program} {text}` evaluates a variable's name"),
+                    ));
+                }
+            }
+        }
+        "dd" => {
+            for (i, text) in rest().filter(|(_, text)| text.starts_with("of=")) {
+                risks.push(Risk::writes(i, i, format!("`dd {text}` writes")));
+            }
+        }
+        "uniq" | "xxd" => {
+            if rest().filter(|(_, text)| !text.starts_with('-')).count() > 1
+                || rest().any(|(_, t)| t.starts_with("-r"))
+            {
+                risks.push(Risk::writes(
+                    0,
+                    usize::MAX,
+                    format!("`{program}` with two names writes to the second"),
+                ));
+            }
+        }
+        "ssh" | "mosh" | "autossh" | "slogin" => {
+            risks.push(Risk::runs(0, usize::MAX, format!("`{program}` runs commands elsewhere")));
+        }
+        "su" | "script" => risks.push(Risk::runs(0, usize::MAX, format!("`{program}` starts a shell"))),
+        "make" | "gmake" => {
+            for (i, text) in rest().filter(|(_, text)| text.contains('=') && !text.starts_with('-')) {
+                risks.push(Risk::runs(i, i, format!("`{text}` changes what make runs")));
+            }
+        }
+        "cargo" => {
+            for (i, text) in rest() {
+                if text.starts_with('+') {
+                    risks.push(Risk::runs(i, i, "another toolchain".into()));
+                }
+            }
+        }
+        "npm" | "pnpm" | "yarn" | "bun" => {
+            let sub = rest().find(|(_, text)| !text.starts_with('-'));
+            if let Some((i, text @ ("config" | "c" | "set" | "edit" | "init" | "create" | "innit"))) = sub
+                && words.len() > i + 1
+            {
+                risks.push(Risk::runs(i, usize::MAX, format!("`{program} {text}` can run other programs")));
+            }
+        }
+        "go" => {
+            for (i, text) in rest() {
+                let name = text.trim_start_matches('-').split('=').next().unwrap_or_default();
+                if text.starts_with('-')
+                    && matches!(
+                        name,
+                        "exec"
+                            | "toolexec"
+                            | "vettool"
+                            | "overlay"
+                            | "C"
+                            | "modfile"
+                            | "ldflags"
+                            | "gccgoflags"
+                    )
+                {
+                    risks.push(Risk::runs(i, i + 1, format!("`go {text}`")));
+                } else if text.starts_with('-') && matches!(name, "o" | "w" | "coverprofile" | "cpuprofile") {
+                    risks.push(Risk::writes(i, i + 1, format!("`go {text}` writes")));
+                }
+            }
+        }
+        "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++" | "rustc" => {
+            for (i, text) in rest() {
+                if ["-wrapper", "-fplugin", "-specs", "--specs", "-Clinker", "linker=", "-Zcodegen", "@"]
+                    .iter()
+                    .any(|flag| text.starts_with(flag))
+                {
+                    risks.push(Risk::runs(i, i + 1, format!("`{program} {text}` can run a program")));
+                }
+            }
+        }
+        "gh" | "glab" => {
+            let mut sub = rest().filter(|(_, text)| !text.starts_with('-'));
+            if let Some((i, text @ ("alias" | "extension" | "extensions" | "ext" | "config" | "codespace"))) =
+                sub.next()
+            {
+                risks.push(Risk::runs(i, i + 1, format!("`{program} {text}` can run other programs")));
+            }
+        }
+        "docker" | "podman" => {
+            let sub = rest().find(|(_, text)| !text.starts_with('-'));
+            if let Some((
+                i,
+                text @ ("build" | "buildx" | "cp" | "plugin" | "sandbox" | "stack" | "service" | "start"
+                | "import" | "load" | "context"),
+            )) = sub
+            {
+                risks.push(Risk::runs(i, i, format!("`{program} {text}`")));
+            }
+        }
+        "kubectl" => {
+            if let Some((i, text @ ("cp" | "plugin" | "edit" | "port-forward" | "proxy" | "attach"))) =
+                rest().find(|(_, text)| !text.starts_with('-'))
+            {
+                risks.push(Risk::runs(i, i, format!("`kubectl {text}`")));
+            }
+        }
+        "less" | "more" => {
+            for (i, text) in rest().filter(|(_, text)| text.starts_with('+')) {
+                risks.push(Risk::runs(i, i, format!("`{program} {text}` gives a pager's command")));
+            }
+        }
+        "hostname" | "domainname" => {
+            for (i, _) in rest().filter(|(_, text)| !text.starts_with('-')) {
+                risks.push(Risk::writes(i, i, format!("`{program}` with a name sets it")));
+            }
+        }
+        "env" if words.iter().skip(1).any(|word| is_assignment(&word.text)) => {
+            risks.push(Risk::runs(1, usize::MAX, "`env` sets variables".into()));
+        }
+        _ => {}
+    }
+}
+
+fn sed(words: &[Word], risks: &mut Vec<Risk>) {
+    let mut scripts = Vec::new();
+    let mut i = 1;
+    while i < words.len() {
+        let text = words[i].text.as_str();
+        let script_flag = text == "-e"
+            || text == "--expression"
+            || (text.starts_with("-") && !text.starts_with("--") && text.ends_with('e'));
+        if let Some(script) = text.strip_prefix("--expression=") {
+            scripts.push((i, script.to_owned()));
+        } else if script_flag {
+            scripts.extend(words.get(i + 1).map(|word| (i + 1, word.text.clone())));
+            i += 1;
+        } else if text.starts_with("-e") {
+            scripts.push((i, text[2..].to_owned()));
+        }
+        let is_short = text.starts_with('-') && !text.starts_with("--");
+        let long = text.strip_prefix("--").map(|long| long.split('=').next().unwrap_or(long));
+        if (is_short && !script_flag && !text.starts_with("-e") && text.contains('i'))
+            || long.is_some_and(|long| !long.is_empty() && "in-place".starts_with(long))
+        {
+            risks.push(Risk::writes(i, i, format!("`sed {text}` changes files")));
+        } else if (is_short && !text.starts_with("-e") && text.contains('f'))
+            || long.is_some_and(|long| long.len() > 1 && "file".starts_with(long))
+        {
+            risks.push(Risk::runs(i, i + 1, format!("`sed {text}` reads its script from a file")));
+        } else if is_short && text.contains('s') && text.contains('E') && text.len() > 4 {
+            risks.push(Risk::runs(i, i, format!("`sed {text}` is not understood")));
+        }
+        i += 1;
+    }
+    if scripts.is_empty() {
+        let first = words.iter().enumerate().skip(1).find(|(_, word)| !word.text.starts_with('-'));
+        scripts.extend(first.map(|(i, word)| (i, word.text.clone())));
+    }
+    for (i, script) in scripts {
+        if !sed_script_is_harmless(&script) {
+            risks.push(Risk::runs(i, i, "a sed script that may run a program or write a file".into()));
+        }
+    }
+}
+
+/// True for scripts of the plainest kind: printing, deleting, quitting, and `s` without the flags `e` and `w`.
+fn sed_script_is_harmless(script: &str) -> bool {
+    let mut rest = script.trim();
+    while !rest.is_empty() {
+        rest = skip_addresses(rest).trim_start_matches([' ', '!']);
+        let Some(command) = rest.chars().next() else { return false };
+        rest = &rest[command.len_utf8()..];
+        match command {
+            'p' | 'd' | 'P' | 'D' | 'n' | 'N' | 'g' | 'G' | 'h' | 'H' | 'x' | '=' | 'l' => {}
+            'q' | 'Q' => rest = rest.trim_start_matches(|c: char| c.is_ascii_digit()),
+            's' | 'y' => {
+                let Some(delimiter) = rest.chars().next().filter(|c| c.is_ascii_punctuation() && *c != '\\')
+                else {
+                    return false;
+                };
+                rest = &rest[delimiter.len_utf8()..];
+                for _ in 0..2 {
+                    let Some(end) = find_unescaped(rest, delimiter) else { return false };
+                    if rest[..end].contains(['\n', '[']) && rest[..end].contains(delimiter) {
+                        return false;
+                    }
+                    rest = &rest[end + delimiter.len_utf8()..];
+                }
+                rest = rest
+                    .trim_start_matches(|c: char| matches!(c, 'g' | 'p' | 'i' | 'I') || c.is_ascii_digit());
+            }
+            _ => return false,
+        }
+        rest = rest.trim_start_matches([' ', '\t']);
+        match rest.chars().next() {
+            None => return true,
+            Some(';' | '\n') => rest = rest[1..].trim_start(),
+            Some(_) => return false,
+        }
+    }
+    true
+}
+
+fn find_unescaped(text: &str, wanted: char) -> Option<usize> {
+    let mut escaped = false;
+    text.char_indices().find_map(|(i, c)| {
+        let hit = c == wanted && !escaped;
+        escaped = c == '\\' && !escaped;
+        hit.then_some(i)
+    })
+}
+
+fn skip_addresses(text: &str) -> &str {
+    let mut rest = text;
+    for _ in 0..2 {
+        if let Some(after) = rest.strip_prefix('/') {
+            match find_unescaped(after, '/') {
+                // A bracket can hide the end of the expression; then nothing is certain.
+                Some(end) if !after[..end].contains('[') => rest = after[end + 1..].trim_start_matches('I'),
+                _ => return text,
+            }
+        } else {
+            rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '$' | '~' | '+'));
+        }
+        match rest.trim_start().strip_prefix(',') {
+            Some(after) => rest = after.trim_start(),
+            None => break,
+        }
+    }
+    rest
+}
+
+fn awk(words: &[Word], risks: &mut Vec<Risk>) {
+    let mut i = 1;
+    while let Some(word) = words.get(i) {
+        let text = word.text.as_str();
+        match text {
+            "-F" | "-v" => i += 1,
+            _ if text.starts_with("-F") || text.starts_with("-v") => {}
+            "--" => {}
+            _ if text.starts_with('-') && text.len() > 1 => {
+                risks.push(Risk::runs(i, i + 1, format!("`awk {text}`")));
+            }
+            _ => break,
+        }
+        i += 1;
+    }
+    let Some(program) = words.get(i) else { return };
+    let text = program.text.as_str();
+    if ["system", "|", ">", "getline", "@", "close", "printf(", "fflush"]
+        .iter()
+        .any(|part| text.contains(part))
+    {
+        risks.push(Risk::runs(i, i, "an awk program that may run a program or write a file".into()));
+    }
+    // `x=value` operands and names are data.
+}
+
+/// Programs without flags that run or write: an unquoted glob may expand to anything for them.
+pub fn globs_are_harmless(program: &str) -> bool {
+    const SAFE: &[&str] = &[
+        "ls",
+        "cat",
+        "tac",
+        "head",
+        "tail",
+        "wc",
+        "stat",
+        "du",
+        "df",
+        "cksum",
+        "md5sum",
+        "sha1sum",
+        "sha224sum",
+        "sha256sum",
+        "sha384sum",
+        "sha512sum",
+        "b2sum",
+        "sum",
+        "grep",
+        "egrep",
+        "fgrep",
+        "diff",
+        "cmp",
+        "comm",
+        "basename",
+        "dirname",
+        "echo",
+        "nl",
+        "cut",
+        "paste",
+        "join",
+        "tr",
+        "od",
+        "hexdump",
+        "strings",
+        "realpath",
+        "readlink",
+        "rev",
+        "fold",
+        "fmt",
+        "expand",
+        "unexpand",
+        "column",
+        "which",
+        "true",
+        "false",
+        "base64",
+        "base32",
+        "zcat",
+        "size",
+        "nm",
+    ];
+    SAFE.contains(&program)
+}
+
+/// Programs that do not write the files they are given.
+pub fn only_reads(program: &str) -> bool {
+    const READERS: &[&str] = &[
+        "rg", "git", "sed", "awk", "gawk", "mawk", "jq", "file", "find", "fd", "fdfind", "tree", "sort",
+        "uniq", "less", "more", "bat", "pwd", "printf", "test", "[", "date", "ps", "id", "whoami", "uname",
+        "env", "printenv", "type", "seq", "exa", "eza", "lsd", "xxd", "tokei", "cloc", "scc",
+    ];
+    globs_are_harmless(program) || READERS.contains(&program)
+}

@@ -1,0 +1,620 @@
+//! Commands inside commands: wrappers, runners, and texts that another shell reads.
+
+use super::risk::risks;
+use super::{Analysis, MAX_DEPTH, Simple, Word, base_name, git, walk};
+
+/// A program whose first plain word (after its own options) is another program.
+struct Wrapper {
+    names: &'static [&'static str],
+    /// One-letter options that take a value.
+    short: &'static str,
+    /// Long options that take a value as the next word.
+    long: &'static [&'static str],
+    /// Plain words of its own in front of the inner program.
+    own_words: usize,
+}
+
+const fn wrapper(
+    names: &'static [&'static str],
+    short: &'static str,
+    long: &'static [&'static str],
+    own_words: usize,
+) -> Wrapper {
+    Wrapper { names, short, long, own_words }
+}
+
+const WRAPPERS: &[Wrapper] = &[
+    wrapper(&["env"], "uCSa", &["unset", "chdir", "split-string", "argv0"], 0),
+    wrapper(&["timeout", "gtimeout"], "ks", &["kill-after", "signal"], 1),
+    wrapper(&["nice"], "n", &["adjustment"], 0),
+    wrapper(
+        &["nohup", "setsid", "command", "builtin", "unbuffer", "fakeroot", "catchsegv", "linux32", "linux64"],
+        "",
+        &[],
+        0,
+    ),
+    wrapper(&["exec"], "a", &[], 0),
+    wrapper(&["stdbuf"], "ioe", &["input", "output", "error"], 0),
+    wrapper(&["ionice"], "cnpPu", &["class", "classdata"], 0),
+    wrapper(&["chrt"], "TPD", &["sched-runtime", "sched-period", "sched-deadline"], 1),
+    wrapper(&["taskset"], "", &[], 1),
+    wrapper(&["time", "gtime"], "fo", &["format", "output"], 0),
+    wrapper(
+        &["sudo"],
+        "ugCDRTUhprt",
+        &[
+            "user",
+            "group",
+            "chdir",
+            "chroot",
+            "host",
+            "prompt",
+            "role",
+            "type",
+            "other-user",
+            "close-from",
+            "command-timeout",
+        ],
+        0,
+    ),
+    wrapper(&["doas"], "uC", &[], 0),
+    wrapper(&["pkexec", "runuser", "sg"], "u", &["user"], 0),
+    wrapper(
+        &["xargs", "gxargs"],
+        "adEILnPsR",
+        &["arg-file", "delimiter", "max-args", "max-procs", "max-chars", "max-lines", "process-slot-var"],
+        0,
+    ),
+    wrapper(&["watch"], "nq", &["interval", "equexit"], 0),
+    wrapper(&["strace", "ltrace"], "eopsuPaIObXE", &["trace", "output", "attach", "string-limit"], 0),
+    wrapper(
+        &["chroot", "faketime", "setarch", "proxychains", "proxychains4", "direnv-exec"],
+        "",
+        &["userspec", "groups"],
+        1,
+    ),
+    wrapper(
+        &[
+            "busybox",
+            "toybox",
+            "torsocks",
+            "rlwrap",
+            "caffeinate",
+            "winpty",
+            "dbus-run-session",
+            "entr",
+            "ts-node-dev",
+        ],
+        "",
+        &[],
+        0,
+    ),
+    wrapper(&["flock"], "wE", &["timeout", "wait", "conflict-exit-code"], 1),
+];
+
+/// Programs that run others in ways too rich to know: every later word may be the inner program.
+const LOOSE: &[(&str, &[&str])] = &[
+    ("coproc", &[]),
+    ("npx", &[]),
+    ("pnpx", &[]),
+    ("bunx", &[]),
+    ("uvx", &[]),
+    ("npm", &["exec", "x", "explore"]),
+    ("pnpm", &["exec", "dlx"]),
+    ("yarn", &["exec", "dlx"]),
+    ("bun", &["x"]),
+    ("uv", &["run"]),
+    ("poetry", &["run"]),
+    ("pipenv", &["run"]),
+    ("pipx", &["run"]),
+    ("pdm", &["run"]),
+    ("hatch", &["run"]),
+    ("conda", &["run"]),
+    ("bundle", &["exec"]),
+    ("rustup", &["run"]),
+    ("mise", &["exec", "x"]),
+    ("asdf", &["exec"]),
+    ("direnv", &["exec"]),
+    ("dotenv", &[]),
+    ("docker", &["exec", "run", "compose", "container", "create"]),
+    ("podman", &["exec", "run", "compose", "container", "create"]),
+    ("nerdctl", &["exec", "run", "compose"]),
+    ("kubectl", &["exec", "run", "debug"]),
+    ("oc", &["exec", "run", "debug", "rsh"]),
+    ("vagrant", &["ssh"]),
+    ("nix", &["develop", "shell", "run"]),
+    ("nix-shell", &[]),
+    ("unshare", &[]),
+    ("nsenter", &[]),
+    ("bwrap", &[]),
+    ("firejail", &[]),
+    ("proot", &[]),
+    ("systemd-run", &[]),
+    ("start-stop-daemon", &[]),
+    ("xvfb-run", &[]),
+    ("valgrind", &[]),
+    ("gdb", &[]),
+    ("lldb", &[]),
+    ("perf", &[]),
+    ("hyperfine", &[]),
+    ("parallel", &[]),
+    ("watchexec", &[]),
+    ("tmux", &[]),
+    ("screen", &[]),
+    ("expect", &[]),
+    ("setpriv", &[]),
+    ("capsh", &[]),
+    ("ssh-agent", &[]),
+    ("at", &[]),
+    ("batch", &[]),
+];
+
+/// Programs that read a shell language.
+pub(super) const SHELLS: &[&str] = &[
+    "sh",
+    "bash",
+    "dash",
+    "zsh",
+    "ksh",
+    "mksh",
+    "ash",
+    "rbash",
+    "fish",
+    "csh",
+    "tcsh",
+    "pwsh",
+    "powershell",
+];
+
+/// What stands inside a command.
+#[derive(Debug, PartialEq)]
+pub(super) enum Inner {
+    /// Nothing.
+    None,
+    /// A command made of these words.
+    Words(Vec<Word>),
+    /// A text that a shell reads.
+    Text(Word),
+    /// Something, but it is not certain what.
+    Unsure(String),
+}
+
+/// True for the wrappers that change neither what runs nor what it may do: they may be allowed when a rule allows
+/// them and another rule allows the command inside.
+pub fn is_transparent(program: &str) -> bool {
+    matches!(program, "timeout" | "nice" | "ionice" | "stdbuf")
+}
+
+/// Unwraps every command from the `from`th on, and what is found on the way.
+pub(super) fn unwrap_all(out: &mut Analysis, from: usize, depth: usize) {
+    let mut index = from;
+    while index < out.commands.len() {
+        let simple = out.commands[index].clone();
+        index += 1;
+        if out.commands.len() > 2_000 {
+            out.cannot_read("the command has too many parts");
+            return;
+        }
+        if let Some(first) = simple.words.first()
+            && (!first.is_known() || first.text.is_empty())
+        {
+            out.undecide("which program runs is only known to the shell");
+        }
+        let mut explained = false;
+        for inner in inner(&simple) {
+            explained = true;
+            match inner {
+                Inner::None => {}
+                Inner::Unsure(why) => out.undecide(why),
+                Inner::Words(words) => {
+                    // A chain of wrappers gets shorter with each step, so this ends.
+                    let source = super::canonical(&words.iter().map(|w| w.text.as_str()).collect::<Vec<_>>());
+                    let candidate = Simple { words, source, is_inner: true, ..Simple::default() };
+                    if !candidate.words.is_empty() && !out.commands.contains(&candidate) {
+                        out.commands.push(candidate);
+                    }
+                }
+                Inner::Text(word) => read_text(&word, depth, out),
+            }
+        }
+        if !explained && let Some(risk) = risks(&simple.words).into_iter().find(|risk| risk.executes) {
+            out.undecide(risk.why);
+        }
+    }
+}
+
+fn read_text(word: &Word, depth: usize, out: &mut Analysis) {
+    if word.has_holes {
+        out.undecide("a text that is run is only known to the shell");
+    }
+    if depth >= MAX_DEPTH {
+        out.undecide("commands are nested too deeply");
+        return;
+    }
+    let mut inside = Analysis::default();
+    walk::read(&word.text, true, &mut inside);
+    unwrap_all(&mut inside, 0, depth + 1);
+    for mut command in inside.commands {
+        command.is_inner = true;
+        out.commands.push(command);
+    }
+    if let Some(why) = inside.unreadable.or(inside.undecided) {
+        out.undecide(why);
+    }
+}
+
+fn is_option(word: &Word) -> bool {
+    word.text.starts_with('-') && word.text.len() > 1
+}
+
+/// Everything inside `simple`.
+pub(super) fn inner(simple: &Simple) -> Vec<Inner> {
+    let words = &simple.words;
+    let Some(program) = words.first().filter(|word| word.is_known()).map(|word| base_name(&word.text)) else {
+        return Vec::new();
+    };
+    let program = program.strip_suffix(".exe").unwrap_or(program);
+    if SHELLS.contains(&program) {
+        return vec![shell(words)];
+    }
+    match program {
+        "eval" => return vec![Inner::Text(join(&words[1..]))],
+        // The grammar takes a reserved word for a program in places where the shell does not.
+        "!" | "if" | "then" | "else" | "elif" | "do" | "while" | "until" | "{" | "time" if words[0].is_literal() => {
+            let rest = Inner::Words(words[1..].to_vec());
+            return if matches!(program, "!" | "time") {
+                let own = words[1..].iter().position(|word| !is_option(word)).map_or(words.len(), |at| at + 1);
+                vec![rest, Inner::Words(words[own..].to_vec())]
+            } else {
+                vec![rest, Inner::Unsure(format!("`{program}` stands where a program is expected"))]
+            };
+        }
+        "fi" | "done" | "esac" | "}" | "case" | "for" | "select" | "function" | "[[" | "in" if words[0].is_literal() => {
+            return vec![Inner::Unsure(format!("`{program}` stands where a program is expected"))];
+        }
+        "source" | "." => return vec![Inner::Unsure("a sourced file can do anything".into())],
+        "trap" => {
+            return words[1..]
+                .iter()
+                .find(|word| !matches!(word.text.as_str(), "-" | "--" | "-p" | "-l"))
+                .map(|word| Inner::Text(word.clone()))
+                .into_iter()
+                .collect();
+        }
+        "alias" => {
+            let text = |word: &Word| {
+                let (_, text) = word.text.split_once('=')?;
+                Some(Inner::Text(Word { text: text.to_owned(), ..word.clone() }))
+            };
+            return words[1..].iter().filter_map(text).collect();
+        }
+        "find" | "gfind" => return find(words),
+        "fd" | "fdfind" => return fd(words),
+        "git" => return git::inner(words),
+        "ssh" | "mosh" | "autossh" | "slogin" => return vec![ssh(words)],
+        "su" | "script" => return after_c(words),
+        "tar" | "gtar" | "bsdtar" => return tar(words),
+        _ => {}
+    }
+    if let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&program)) {
+        return wrapped(wrapper, program, words);
+    }
+    if let Some((_, subcommands)) = LOOSE.iter().find(|(name, _)| *name == program) {
+        return loose(subcommands, words);
+    }
+    Vec::new()
+}
+
+fn join(words: &[Word]) -> Word {
+    let text = words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+    Word { text, has_holes: words.iter().any(|word| !word.is_known()), ..Word::default() }
+}
+
+fn shell(words: &[Word]) -> Inner {
+    let (mut i, mut has_c, mut reads_stdin) = (1, false, false);
+    while let Some(word) = words.get(i) {
+        let text = word.text.as_str();
+        if !word.is_known() {
+            if has_c && !text.starts_with(['-', '+', super::HOLE]) {
+                break; // the text itself; its holes are said when it is read
+            }
+            return Inner::Unsure("a shell's options are only known to the shell".into());
+        }
+        if text == "--" || text == "-" {
+            i += 1;
+            break;
+        }
+        if let Some(long) = text.strip_prefix("--") {
+            match long {
+                "version" | "help" => return Inner::None,
+                "command" => has_c = true,
+                "rcfile" | "init-file" => i += 1,
+                _ if long.starts_with("command=") => {
+                    return Inner::Text(Word::literal(long.trim_start_matches("command=")));
+                }
+                _ => {}
+            }
+        } else if let Some(cluster) = text.strip_prefix(['-', '+']) {
+            has_c |= cluster.contains(['c', 'C']);
+            reads_stdin |= cluster.contains('s');
+            if cluster.contains(['o', 'O']) {
+                i += 1;
+            }
+        } else {
+            break;
+        }
+        i += 1;
+    }
+    match words.get(i) {
+        Some(text) if has_c => Inner::Text(text.clone()),
+        Some(script) if !reads_stdin && script.is_known() && !script.text.starts_with("/dev/") => Inner::None,
+        _ => Inner::Unsure("a shell reads commands from elsewhere".into()),
+    }
+}
+
+fn find(words: &[Word]) -> Vec<Inner> {
+    let mut found = Vec::new();
+    let mut i = 1;
+    while i < words.len() {
+        if !words[i].is_known() {
+            found.push(Inner::Unsure("an option of find is only known to the shell".into()));
+        }
+        if matches!(words[i].text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
+            let start = i + 1;
+            let end = (start..words.len())
+                .find(|&k| matches!(words[k].text.as_str(), ";" | "+"))
+                .unwrap_or(words.len());
+            found.extend(with_blanks(&words[start..end], &["{}"], false));
+            i = end;
+        }
+        i += 1;
+    }
+    found
+}
+
+/// The inner command of a program that fills in names: `{}` is only known later.
+fn with_blanks(words: &[Word], blanks: &[&str], more: bool) -> Vec<Inner> {
+    let mut words = words.to_vec();
+    for word in &mut words {
+        if blanks.iter().any(|blank| !blank.is_empty() && word.text.contains(blank)) {
+            word.has_holes = true;
+        }
+    }
+    let mut found = Vec::new();
+    if words.first().is_some_and(|word| word.has_holes) {
+        found.push(Inner::Unsure("which program runs is only known later".into()));
+    }
+    if more {
+        words.push(Word { text: super::HOLE.to_string(), has_holes: true, ..Word::default() });
+    }
+    if !words.is_empty() {
+        found.push(Inner::Words(words));
+    }
+    found
+}
+
+fn fd(words: &[Word]) -> Vec<Inner> {
+    let at = words.iter().position(|word| {
+        let text = word.text.as_str();
+        matches!(text, "-x" | "-X" | "--exec" | "--exec-batch")
+            || text.starts_with("--exec=")
+            || text.starts_with("--exec-batch=")
+            || (text.starts_with('-') && !text.starts_with("--") && text.contains(['x', 'X']))
+    });
+    let Some(at) = at else { return Vec::new() };
+    let mut inner = words[at + 1..].to_vec();
+    if let Some((_, program)) = words[at].text.split_once('=') {
+        inner.insert(0, Word::literal(program));
+    }
+    let mut found = with_blanks(&inner, &["{}", "{/}", "{//}", "{.}", "{/.}"], true);
+    found.push(Inner::None);
+    found
+}
+
+fn ssh(words: &[Word]) -> Inner {
+    const VALUES: &str = "BbcDEeFIiJLlmOopQRSWw";
+    let mut i = 1;
+    while let Some(word) = words.get(i).filter(|word| is_option(word)) {
+        let text = word.text.as_str();
+        if text.starts_with("-o") || text.starts_with("-F") {
+            return Inner::Unsure("an option of ssh can run a command".into());
+        }
+        if text.len() == 2 && text.chars().nth(1).is_some_and(|c| VALUES.contains(c)) {
+            i += 1;
+        }
+        i += 1;
+    }
+    match words.get(i + 1..) {
+        Some(rest) if !rest.is_empty() => Inner::Text(join(rest)),
+        _ => Inner::None,
+    }
+}
+
+fn after_c(words: &[Word]) -> Vec<Inner> {
+    for (i, word) in words.iter().enumerate().skip(1) {
+        if let Some(text) = word.text.strip_prefix("--command=") {
+            return vec![Inner::Text(Word { text: text.to_owned(), ..word.clone() })];
+        }
+        let is_c = word.text == "--command"
+            || (word.text.starts_with('-') && !word.text.starts_with("--") && word.text.ends_with('c'));
+        if is_c {
+            return words.get(i + 1).map(|text| Inner::Text(text.clone())).into_iter().collect();
+        }
+    }
+    vec![Inner::Unsure("a shell reads commands from elsewhere".into())]
+}
+
+fn tar(words: &[Word]) -> Vec<Inner> {
+    let mut found = Vec::new();
+    for (i, word) in words.iter().enumerate().skip(1) {
+        for flag in [
+            "--to-command",
+            "--use-compress-program",
+            "--info-script",
+            "--new-volume-script",
+            "--rsh-command",
+        ] {
+            if let Some(text) = word.text.strip_prefix(flag) {
+                let text = text.strip_prefix('=').map_or_else(
+                    || words.get(i + 1).cloned(),
+                    |text| Some(Word { text: text.to_owned(), ..word.clone() }),
+                );
+                found.extend(text.map(Inner::Text));
+            }
+        }
+        if let Some(text) = word.text.strip_prefix("--checkpoint-action=exec=") {
+            found.push(Inner::Text(Word { text: text.to_owned(), ..word.clone() }));
+        }
+    }
+    if let Some(risk) = risks(words).into_iter().find(|risk| risk.executes) {
+        found.push(Inner::Unsure(risk.why));
+    }
+    found
+}
+
+/// Where the inner command of a wrapper starts.
+fn wrapped(wrapper: &Wrapper, program: &str, words: &[Word]) -> Vec<Inner> {
+    let mut found = Vec::new();
+    let mut own_words = wrapper.own_words;
+    let mut replaced: Vec<String> = Vec::new();
+    let mut i = 1;
+    while let Some(word) = words.get(i) {
+        let text = word.text.as_str();
+        if !word.is_known() {
+            found.push(Inner::Unsure(format!("the words of `{program}` are only known to the shell")));
+            break;
+        }
+        if text == "--" {
+            i += 1;
+            i += own_words;
+            break;
+        }
+        if let Some(long) = text.strip_prefix("--") {
+            let (name, value) =
+                long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+            if program == "env" && name == "split-string" {
+                let text = value.map(Word::literal).or_else(|| words.get(i + 1).cloned());
+                found.extend(
+                    text.map(|first| Inner::Text(join_first(first, words.get(i + 2..).unwrap_or_default()))),
+                );
+            }
+            if value.is_none() && wrapper.long.contains(&name) {
+                i += 1;
+            }
+        } else if is_option(word) {
+            let mut letters = text[1..].char_indices();
+            let valued = letters.find(|(_, letter)| wrapper.short.contains(*letter));
+            if let Some((at, letter)) = valued {
+                let glued = &text[1 + at + letter.len_utf8()..];
+                let value = if glued.is_empty() {
+                    i += 1;
+                    words.get(i).map(|word| word.text.clone()).unwrap_or_default()
+                } else {
+                    glued.to_owned()
+                };
+                if program == "env" && letter == 'S' {
+                    found.push(Inner::Text(join_first(
+                        Word::literal(value),
+                        words.get(i + 1..).unwrap_or_default(),
+                    )));
+                } else if program.ends_with("xargs") && letter == 'I' {
+                    replaced.push(value);
+                }
+            } else if program == "flock" && text == "-c" {
+                found.extend(words.get(i + 1).map(|text| Inner::Text(text.clone())));
+                i += 1;
+            } else if program.ends_with("xargs") && text.starts_with("-i") {
+                replaced.push(if text.len() > 2 { text[2..].to_owned() } else { "{}".to_owned() });
+            } else if matches!(program, "command") && text.contains(['v', 'V']) {
+                return vec![Inner::None]; // it only says where the program is
+            }
+        } else if own_words > 0 {
+            own_words -= 1;
+        } else if matches!(program, "env" | "sudo" | "doas") && is_assignment(text) {
+            // env sets it and goes on
+        } else {
+            break;
+        }
+        i += 1;
+    }
+    // `flock FILE -c TEXT`: the option stands behind the wrapper's own word.
+    if program == "flock" && words.get(i).is_some_and(|word| word.text == "-c") {
+        found.extend(words.get(i + 1).map(|text| Inner::Text(text.clone())));
+        return found;
+    }
+    let rest = words.get(i..).unwrap_or_default();
+    if rest.is_empty() {
+        found.push(Inner::None);
+    } else if program.ends_with("xargs") {
+        let blanks: Vec<&str> = replaced.iter().map(String::as_str).collect();
+        found.extend(with_blanks(rest, &blanks, replaced.is_empty()));
+    } else {
+        if program == "watch" {
+            found.push(Inner::Text(join(rest)));
+        }
+        found.push(Inner::Words(rest.to_vec()));
+    }
+    found
+}
+
+fn join_first(first: Word, rest: &[Word]) -> Word {
+    let mut all = vec![first];
+    all.extend_from_slice(rest);
+    join(&all)
+}
+
+fn loose(subcommands: &[&str], words: &[Word]) -> Vec<Inner> {
+    let start = if subcommands.is_empty() {
+        1
+    } else {
+        let at = words.iter().position(|word| subcommands.contains(&word.text.as_str()));
+        match at {
+            Some(at) if at > 0 => at + 1,
+            _ => return Vec::new(),
+        }
+    };
+    let mut found = vec![Inner::None];
+    for i in start..words.len().min(start + 24) {
+        if !is_option(&words[i]) {
+            found.push(Inner::Words(words[i..].to_vec()));
+            if words[i].text.contains(' ') {
+                found.push(Inner::Text(words[i].clone()));
+            }
+        }
+    }
+    found
+}
+
+/// True for `NAME=value`.
+pub(super) fn is_assignment(text: &str) -> bool {
+    text.split_once('=').is_some_and(|(name, _)| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    })
+}
+
+/// The index of the word that names the inner program, for wrappers and runners; `None` when there is no inner one.
+pub(super) fn inner_start(words: &[Word]) -> Option<usize> {
+    let simple = Simple { words: words.to_vec(), ..Simple::default() };
+    let program = simple.program()?;
+    let is_wrapper = WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&program));
+    let is_loose = LOOSE.iter().any(|(name, subcommands)| {
+        *name == program
+            && (subcommands.is_empty()
+                || words.iter().skip(1).any(|w| subcommands.contains(&w.text.as_str())))
+    });
+    if !is_wrapper && !is_loose {
+        return None;
+    }
+    let mut start = None;
+    for found in inner(&simple) {
+        let at = match found {
+            Inner::None => continue,
+            Inner::Words(inner) => words.len().saturating_sub(inner.len()).max(1),
+            Inner::Text(_) | Inner::Unsure(_) => words.len().saturating_sub(1),
+        };
+        start = Some(start.map_or(at, |other: usize| other.max(at)));
+    }
+    // A loose runner: nobody knows which word it is, so a rule has to spell out all of them.
+    if is_loose && start.is_some() { Some(words.len() - 1) } else { start }
+}

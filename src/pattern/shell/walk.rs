@@ -1,0 +1,510 @@
+//! The walk over the grammar's tree.
+
+use super::{Analysis, Assignment, Simple, Word};
+use tree_sitter::{Node, Parser};
+
+/// Reads `command` and adds what is in it. `inner` marks text that stood inside another command.
+pub(super) fn read(command: &str, inner: bool, out: &mut Analysis) {
+    read_text(command, inner, out);
+    // The grammar takes a continued line for a blank even inside a word: `r\⏎m`.
+    let joined = command.replace("\\\n", "");
+    if joined != command {
+        let mut broad = Analysis::default();
+        read_text(&joined, true, &mut broad);
+        out.commands.append(&mut broad.commands);
+    }
+}
+
+fn read_text(command: &str, inner: bool, out: &mut Analysis) {
+    let mut parser = Parser::new();
+    if parser.set_language(&tree_sitter_bash::LANGUAGE.into()).is_err() {
+        out.cannot_read("the shell grammar cannot be used");
+        return;
+    }
+    // The grammar wants a newline at the end of comments and here-documents.
+    let mut text = command.to_owned();
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    if text.matches("<<").count() > MAX_HEREDOCS {
+        out.cannot_read("the command has too many here-documents");
+        return;
+    }
+    let Some(tree) = parser.parse(plain_ascii(&text), None) else {
+        out.cannot_read("the command cannot be parsed");
+        return;
+    };
+    let mut walker = Walker { source: &text, inner: usize::from(inner), depth: 0, heredocs: 0 };
+    let root = tree.root_node();
+    if root.has_error() {
+        out.cannot_read("the command has a syntax error");
+    }
+    walker.children(root, out);
+    if let Some(lost) = lost_text(root, &text) {
+        out.cannot_read(format!("`{lost}` is not understood here"));
+    }
+}
+
+/// More `<<` than this are not handed to the grammar, whose scanner keeps them in a small buffer.
+const MAX_HEREDOCS: usize = 16;
+
+/// The text with every foreign or control character as letters, byte for byte as long.
+///
+/// To a shell they are letters too, so the tree is the same; the grammar's scanner looks them up in a table for ASCII
+/// and reads beyond its end.
+fn plain_ascii(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\n' || c == '\t' || (' '..='~').contains(&c) {
+            out.push(c);
+        } else {
+            out.extend(std::iter::repeat_n('z', c.len_utf8()));
+        }
+    }
+    out
+}
+
+/// The first text that no leaf of the tree covers, blanks and continued lines aside: the grammar drops words in a few
+/// places, and a word that nobody saw must not count as read.
+fn lost_text<'t>(root: Node<'_>, text: &'t str) -> Option<&'t str> {
+    let mut cursor = root.walk();
+    let mut at = 0;
+    loop {
+        let node = cursor.node();
+        let is_leaf = node.child_count() == 0 || matches!(node.kind(), "string" | "heredoc_body" | "expansion");
+        if is_leaf {
+            let gap = text.get(at..node.start_byte()).unwrap_or_default();
+            if let Some(lost) = gap.split_whitespace().find(|part| *part != "\\") {
+                return Some(lost);
+            }
+            at = at.max(node.end_byte());
+        }
+        if !is_leaf && cursor.goto_first_child() {
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return text.get(at..).unwrap_or_default().split_whitespace().find(|part| *part != "\\");
+            }
+        }
+    }
+}
+
+/// The tree's source and how deep inside other things the walk is.
+pub(super) struct Walker<'a> {
+    source: &'a str,
+    inner: usize,
+    depth: usize,
+    heredocs: usize,
+}
+
+/// Trees deeper than this are not walked: nobody writes them, and the stack is finite.
+const MAX_TREE_DEPTH: usize = 200;
+
+impl<'a> Walker<'a> {
+    pub(super) fn text(&self, node: Node<'_>) -> &'a str {
+        self.slice(node.start_byte(), node.end_byte())
+    }
+
+    pub(super) fn slice(&self, from: usize, to: usize) -> &'a str {
+        self.source.get(from..to).unwrap_or_default()
+    }
+
+    fn children(&mut self, node: Node<'_>, out: &mut Analysis) {
+        let mut cursor = node.walk();
+        for child in node.children(&mut cursor) {
+            self.statement(child, out);
+        }
+    }
+
+    /// Finds commands inside something that may not be allowed by itself.
+    pub(super) fn scan(&mut self, node: Node<'_>, out: &mut Analysis) {
+        out.bar(barred(node.kind()));
+        self.scan_children(node, out);
+    }
+
+    pub(super) fn scan_children(&mut self, node: Node<'_>, out: &mut Analysis) {
+        self.inner += 1;
+        let mut cursor = node.walk();
+        for child in node.children(&mut cursor) {
+            self.statement(child, out);
+        }
+        self.inner -= 1;
+    }
+
+    fn statement(&mut self, node: Node<'_>, out: &mut Analysis) {
+        if self.depth > MAX_TREE_DEPTH {
+            out.cannot_read("the command is nested too deeply");
+            return;
+        }
+        self.depth += 1;
+        self.statement_at(node, out);
+        self.depth -= 1;
+    }
+
+    fn statement_at(&mut self, node: Node<'_>, out: &mut Analysis) {
+        if node.is_missing() {
+            out.cannot_read("the command has a syntax error");
+            return;
+        }
+        match node.kind() {
+            "comment" => {}
+            "program" | "list" | "pipeline" | "subshell" | "negated_command" => self.children(node, out),
+            "compound_statement" => {
+                if self.text(node).starts_with("((") {
+                    self.scan(node, out);
+                } else {
+                    self.children(node, out);
+                }
+            }
+            "command" => self.command(node, out),
+            "redirected_statement" => self.redirected(node, out),
+            "variable_assignment" | "variable_assignments" => self.bare_assignments(node, out),
+            "declaration_command" | "unset_command" => self.declaration(node, out),
+            "test_command" => self.test(node, out),
+            "file_redirect" | "heredoc_redirect" | "herestring_redirect" => {
+                self.redirect(node, None, out);
+            }
+            "function_definition" => {
+                out.undecide("a function is defined");
+                self.scan(node, out);
+            }
+            // Constructs and expressions that are understood, but not allowed by themselves.
+            "if_statement"
+            | "elif_clause"
+            | "else_clause"
+            | "while_statement"
+            | "for_statement"
+            | "c_style_for_statement"
+            | "case_statement"
+            | "case_item"
+            | "do_group"
+            | "command_substitution"
+            | "process_substitution"
+            | "arithmetic_expansion"
+            | "expansion"
+            | "simple_expansion"
+            | "subscript"
+            | "array"
+            | "binary_expression"
+            | "unary_expression"
+            | "postfix_expression"
+            | "ternary_expression"
+            | "parenthesized_expression"
+            | "brace_expression" => self.scan(node, out),
+            "string" | "concatenation" | "translated_string" | "heredoc_body" => {
+                self.scan_children(node, out)
+            }
+            "word"
+            | "number"
+            | "raw_string"
+            | "ansi_c_string"
+            | "string_content"
+            | "variable_name"
+            | "special_variable_name"
+            | "test_operator"
+            | "regex"
+            | "extglob_pattern"
+            | "file_descriptor"
+            | "heredoc_start"
+            | "heredoc_content"
+            | "heredoc_end" => {
+                if self.inner == 0 {
+                    out.cannot_read("the command has a stray word");
+                }
+                self.scan_children(node, out);
+            }
+            "ERROR" => {
+                out.cannot_read("the command has a syntax error");
+                self.scan_children(node, out);
+            }
+            _ if !node.is_named() => self.token(node, out),
+            other => {
+                out.cannot_read(format!("`{other}` is not understood"));
+                self.scan_children(node, out);
+            }
+        }
+    }
+
+    /// Operators between commands need no look; everything else is known by the node it stands in.
+    fn token(&self, node: Node<'_>, out: &mut Analysis) {
+        let known = [";", "&&", "||", "|", "|&", "&", "\n", "(", ")", "{", "}", "!"];
+        if self.inner == 0 && !known.contains(&node.kind()) {
+            out.cannot_read(format!("`{}` is not understood here", node.kind()));
+        }
+    }
+
+    fn simple(&self, node: Node<'_>) -> Simple {
+        Simple {
+            source: self.text(node).trim_end().to_owned(),
+            is_inner: self.inner > 0,
+            ..Simple::default()
+        }
+    }
+
+    fn command(&mut self, node: Node<'_>, out: &mut Analysis) {
+        let mut simple = self.simple(node);
+        let mut cursor = node.walk();
+        for child in node.children(&mut cursor) {
+            match child.kind() {
+                "variable_assignment" => simple.assignments.push(self.assignment(child, out)),
+                "file_redirect" | "heredoc_redirect" | "herestring_redirect" => {
+                    self.redirect(child, Some(&mut simple), out);
+                }
+                "subshell" => {
+                    out.cannot_read("a subshell stands where a word is expected");
+                    self.scan(child, out);
+                }
+                "comment" => {}
+                _ => {
+                    let word = self.word(child, out);
+                    simple.words.push(word);
+                }
+            }
+        }
+        out.commands.push(simple);
+    }
+
+    fn assignment(&mut self, node: Node<'_>, out: &mut Analysis) -> Assignment {
+        let value_node = node.child_by_field_name("value");
+        let name_node = node.child_by_field_name("name");
+        if let Some(name) = name_node
+            && name.kind() == "subscript"
+        {
+            self.scan(name, out);
+        }
+        // What stands between the name and the value is `=` or `+=`.
+        let end = value_node.map_or(node.end_byte(), |value| value.start_byte());
+        let head = self.slice(node.start_byte(), end);
+        let name = head.strip_suffix('=').unwrap_or(head).to_owned();
+        let value = match value_node {
+            Some(value) if value.kind() == "variable_assignment" => {
+                out.bar("an assignment in an assignment");
+                Word { has_holes: true, ..Word::default() }
+            }
+            Some(value) => self.word(value, out),
+            None => Word::default(),
+        };
+        Assignment { name, value }
+    }
+
+    fn bare_assignments(&mut self, node: Node<'_>, out: &mut Analysis) {
+        let mut simple = self.simple(node);
+        if node.kind() == "variable_assignment" {
+            simple.assignments.push(self.assignment(node, out));
+        } else {
+            let mut cursor = node.walk();
+            for child in node.named_children(&mut cursor) {
+                simple.assignments.push(self.assignment(child, out));
+            }
+        }
+        out.commands.push(simple);
+    }
+
+    /// `export`, `declare`, `unset` and their like change what later words mean.
+    fn declaration(&mut self, node: Node<'_>, out: &mut Analysis) {
+        let mut simple = self.simple(node);
+        let mut cursor = node.walk();
+        for child in node.children(&mut cursor) {
+            let word = match child.kind() {
+                "variable_assignment" => {
+                    let assignment = self.assignment(child, out);
+                    let mut value = assignment.value;
+                    value.text = format!("{}={}", assignment.name, value.text);
+                    value
+                }
+                _ => self.word(child, out),
+            };
+            simple.words.push(word);
+        }
+        let name = simple.words.first().map_or("a declaration", |word| &word.text).to_owned();
+        out.bar(format!("`{name}` changes what follows"));
+        out.commands.push(simple);
+    }
+
+    fn test(&mut self, node: Node<'_>, out: &mut Analysis) {
+        let mut simple = self.simple(node);
+        simple.words = simple.source.split_whitespace().map(Word::literal).collect();
+        for word in &mut simple.words {
+            word.is_odd = true;
+            word.has_holes = word.text.contains(['$', '`']);
+        }
+        out.bar("a test in brackets");
+        out.commands.push(simple);
+        self.scan_children(node, out);
+    }
+
+    fn redirected(&mut self, node: Node<'_>, out: &mut Analysis) {
+        let mut cursor = node.walk();
+        let mut last = None;
+        for child in node.children(&mut cursor) {
+            match child.kind() {
+                "file_redirect" | "heredoc_redirect" | "herestring_redirect" => {
+                    // Words may follow a redirect; they belong to the command in front of it.
+                    let mut extra = Simple::default();
+                    self.redirect(child, Some(&mut extra), out);
+                    if !extra.words.is_empty() {
+                        out.bar("words after a redirect");
+                        if let Some(index) = last
+                            && let Some(command) = out.commands.get_mut(index)
+                        {
+                            let command: &mut Simple = command;
+                            command.words.append(&mut extra.words);
+                        } else {
+                            extra.is_inner = self.inner > 0;
+                            out.commands.push(extra);
+                        }
+                    }
+                }
+                _ => {
+                    self.statement(child, out);
+                    last = out.commands.len().checked_sub(1);
+                }
+            }
+        }
+    }
+
+    /// Only `/dev/null` and merging the two standard streams need no question.
+    fn redirect(&mut self, node: Node<'_>, owner: Option<&mut Simple>, out: &mut Analysis) {
+        match node.kind() {
+            "file_redirect" => self.file_redirect(node, owner, out),
+            "herestring_redirect" => self.scan(node, out),
+            _ => self.heredoc(node, owner, out),
+        }
+    }
+
+    fn file_redirect(&mut self, node: Node<'_>, owner: Option<&mut Simple>, out: &mut Analysis) {
+        let mut cursor = node.walk();
+        let mut operator = "";
+        let mut targets = Vec::new();
+        for child in node.children(&mut cursor) {
+            match child.kind() {
+                "file_descriptor" => {}
+                _ if !child.is_named() && operator.is_empty() => operator = child.kind(),
+                _ => {
+                    let word = self.word(child, out);
+                    targets.push(word);
+                }
+            }
+        }
+        let mut targets = targets.into_iter();
+        let target = targets.next().unwrap_or_default();
+        let rest: Vec<Word> = targets.collect();
+        let harmless = target.is_literal()
+            && match operator {
+                ">" | ">>" | "&>" | "&>>" | "<" | ">|" => target.text == "/dev/null",
+                ">&" => matches!(target.text.as_str(), "1" | "2" | "/dev/null"),
+                _ => false,
+            };
+        if !harmless {
+            out.bar(format!("a redirect (`{}`)", self.text(node).trim()));
+        }
+        if let Some(owner) = owner {
+            owner.words.extend(rest);
+        } else if !rest.is_empty() {
+            out.commands.push(Simple { words: rest, is_inner: self.inner > 0, ..Simple::default() });
+        }
+    }
+
+    /// A here-document is literal when its delimiter is quoted in one of the simple ways, or when nothing in it could
+    /// be expanded. Where it ends is looked up again by hand, because two readers of bash disagree there most easily.
+    fn heredoc(&mut self, node: Node<'_>, owner: Option<&mut Simple>, out: &mut Analysis) {
+        self.heredocs += 1;
+        let (mut start, mut body, mut end) = ("", "", "");
+        let mut simple_shape = true;
+        let mut words = Vec::new();
+        let mut cursor = node.walk();
+        for child in node.children(&mut cursor) {
+            match child.kind() {
+                "heredoc_start" => start = self.text(child),
+                "heredoc_body" => {
+                    body = self.text(child);
+                    self.scan_children(child, out);
+                }
+                "heredoc_end" => end = self.text(child).trim(),
+                "<<" | "<<-" => simple_shape &= child.kind() == "<<",
+                "\n" => {}
+                "file_redirect" | "herestring_redirect" => {
+                    simple_shape = false;
+                    self.redirect(child, None, out);
+                }
+                "word"
+                | "string"
+                | "raw_string"
+                | "concatenation"
+                | "number"
+                | "simple_expansion"
+                | "expansion"
+                | "ansi_c_string"
+                | "command_substitution"
+                | "translated_string"
+                | "process_substitution"
+                | "arithmetic_expansion"
+                | "brace_expression" => {
+                    simple_shape = false;
+                    let word = self.word(child, out);
+                    words.push(word);
+                }
+                // `cat <<'EOF' | wc`: the rest of the line stands inside the redirect.
+                "pipeline" => self.statement(child, out),
+                _ => {
+                    simple_shape = false;
+                    self.statement(child, out);
+                }
+            }
+        }
+        if !words.is_empty() {
+            match owner {
+                Some(owner) => owner.words.append(&mut words),
+                None => {
+                    out.commands.push(Simple { words, is_inner: self.inner > 0, ..Simple::default() });
+                }
+            }
+        }
+        let bare = unquoted_delimiter(start);
+        let is_plain =
+            |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let closed = bare.is_some_and(|(word, _)| is_plain(word) && word == end);
+        let literal = match bare {
+            Some((_, true)) => true,
+            Some((_, false)) => !body.contains(['$', '`', '\\']),
+            None => false,
+        };
+        let ends_early = bare.is_some_and(|(word, _)| body.lines().any(|line| line == word));
+        if !(simple_shape && closed && literal && !ends_early && self.heredocs == 1) {
+            out.bar("a here-document that is not plainly literal");
+        }
+        if bare.is_none_or(|(word, _)| !is_plain(word)) {
+            out.cannot_read("the end of the here-document is not certain");
+        }
+    }
+}
+
+/// The delimiter's text and whether it was quoted; nothing when it is built from parts.
+fn unquoted_delimiter(start: &str) -> Option<(&str, bool)> {
+    let inside = |quote: char| {
+        let inner = start.strip_prefix(quote)?.strip_suffix(quote)?;
+        Some((inner, true))
+    };
+    if let Some(found) = inside('\'').or_else(|| inside('"')) {
+        return Some(found);
+    }
+    if start.contains(['\'', '"', '\\', '$']) {
+        return None;
+    }
+    Some((start, false))
+}
+
+fn barred(kind: &str) -> String {
+    match kind {
+        "command_substitution" => "a command substitution".into(),
+        "process_substitution" => "a process substitution".into(),
+        "arithmetic_expansion" => "an arithmetic expansion".into(),
+        "simple_expansion" | "expansion" => "a variable".into(),
+        "brace_expression" => "a brace expansion".into(),
+        "herestring_redirect" => "a here-string".into(),
+        "function_definition" => "a function definition".into(),
+        "compound_statement" => "an arithmetic command".into(),
+        other => format!("`{}`", other.trim_end_matches("_statement").replace('_', " ")),
+    }
+}

@@ -1,0 +1,186 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::contract::identity::{RunIdentity, RunOrigin};
+use crate::contract::inference::{StreamResult, TokenUsage};
+use crate::contract::message::{Message, ToolCall};
+use crate::contract::spec::AgentSpec;
+use crate::contract::suspension::{SuspendTicket, ToolCallResume};
+use crate::contract::tool::{ToolDescriptor, ToolResult};
+use crate::state::{Phase, Snapshot, StateKey};
+
+/// How far the run is, over all its waits and restarts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunProgress {
+    /// Inferences that were completed; from `AfterInference` on it includes the step's own.
+    pub steps: u32,
+    /// Tokens they used, under the same rule.
+    pub usage: TokenUsage,
+    /// Time spent awake. Waiting for a decision does not count.
+    pub active: Duration,
+}
+
+/// The call that a `BeforeToolExecute` or `AfterToolExecute` phase is about.
+#[derive(Clone, Debug)]
+pub struct ToolCallInfo {
+    /// The call, with the arguments the tool would be executed with.
+    pub call: ToolCall,
+    /// The tool; `None` when no such tool is on offer.
+    pub descriptor: Option<ToolDescriptor>,
+    /// The decision that the call is replayed with.
+    pub resume: Option<ToolCallResume>,
+    /// The question that the decision answers.
+    pub suspension: Option<SuspendTicket>,
+}
+
+impl ToolCallInfo {
+    /// A call that nobody asked about yet.
+    pub fn new(call: ToolCall, descriptor: Option<ToolDescriptor>) -> Self {
+        Self { call, descriptor, resume: None, suspension: None }
+    }
+
+    /// Adds the decision and the question it answers.
+    #[must_use]
+    pub fn with_decision(mut self, resume: ToolCallResume, suspension: Option<SuspendTicket>) -> Self {
+        self.resume = Some(resume);
+        self.suspension = suspension;
+        self
+    }
+}
+
+/// What hooks and handlers know about the moment they run in. They cannot change it.
+#[derive(Clone, Debug)]
+pub struct PhaseContext {
+    /// The phase.
+    pub phase: Phase,
+    /// The state; the engine replaces it by the newest one before it hands the context out.
+    pub snapshot: Snapshot,
+    /// The run.
+    pub run_identity: RunIdentity,
+    /// The agent.
+    pub agent_spec: Arc<AgentSpec>,
+    /// The conversation so far, newest last.
+    pub messages: Arc<[Message]>,
+    /// The call, in the two phases of a call.
+    pub tool: Option<ToolCallInfo>,
+    /// Its result, in `AfterToolExecute`.
+    pub tool_result: Option<ToolResult>,
+    /// The answer of the step's inference, from `AfterInference` to `StepEnd`; absent when the process was restarted
+    /// between the two.
+    pub response: Option<StreamResult>,
+    /// How far the run is.
+    pub progress: RunProgress,
+    /// Cancelled when the run is given up. Hooks of `RunEnd` run all the same.
+    pub cancellation: CancellationToken,
+}
+
+impl PhaseContext {
+    /// The bare moment: no conversation, no call, no progress.
+    pub fn new(phase: Phase, run_identity: RunIdentity, agent_spec: Arc<AgentSpec>) -> Self {
+        Self {
+            phase,
+            snapshot: Snapshot::default(),
+            run_identity,
+            agent_spec,
+            messages: Arc::from([]),
+            tool: None,
+            tool_result: None,
+            response: None,
+            progress: RunProgress::default(),
+            cancellation: CancellationToken::new(),
+        }
+    }
+
+    /// A run's start with an agent of defaults, for tests.
+    pub fn test_default() -> Self {
+        let identity = RunIdentity::new(
+            "thread-1".into(),
+            None,
+            "run-1".into(),
+            None,
+            "agent".into(),
+            RunOrigin::Internal,
+        );
+        Self::new(Phase::RunStart, identity, Arc::new(AgentSpec::new("agent")))
+    }
+
+    /// The value of `K`, or `None` when it was never written.
+    pub fn state<K: StateKey>(&self) -> Option<&K::Value> {
+        self.snapshot.get::<K>()
+    }
+
+    /// The agent.
+    pub fn agent_spec(&self) -> &AgentSpec {
+        &self.agent_spec
+    }
+
+    /// The state.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Sets the phase.
+    #[must_use]
+    pub fn with_phase(mut self, phase: Phase) -> Self {
+        self.phase = phase;
+        self
+    }
+
+    /// Sets the state, for hooks that are tested without an engine.
+    #[must_use]
+    pub fn with_snapshot(mut self, snapshot: Snapshot) -> Self {
+        self.snapshot = snapshot;
+        self
+    }
+
+    /// Sets the agent.
+    #[must_use]
+    pub fn with_agent_spec(mut self, spec: impl Into<Arc<AgentSpec>>) -> Self {
+        self.agent_spec = spec.into();
+        self
+    }
+
+    /// Sets the conversation.
+    #[must_use]
+    pub fn with_messages(mut self, messages: impl Into<Arc<[Message]>>) -> Self {
+        self.messages = messages.into();
+        self
+    }
+
+    /// Sets the call.
+    #[must_use]
+    pub fn with_tool(mut self, tool: ToolCallInfo) -> Self {
+        self.tool = Some(tool);
+        self
+    }
+
+    /// Sets the call's result.
+    #[must_use]
+    pub fn with_tool_result(mut self, result: ToolResult) -> Self {
+        self.tool_result = Some(result);
+        self
+    }
+
+    /// Sets the model's answer.
+    #[must_use]
+    pub fn with_response(mut self, response: StreamResult) -> Self {
+        self.response = Some(response);
+        self
+    }
+
+    /// Sets how far the run is.
+    #[must_use]
+    pub fn with_progress(mut self, progress: RunProgress) -> Self {
+        self.progress = progress;
+        self
+    }
+
+    /// Sets the token of the run.
+    #[must_use]
+    pub fn with_cancellation(mut self, cancellation: CancellationToken) -> Self {
+        self.cancellation = cancellation;
+        self
+    }
+}

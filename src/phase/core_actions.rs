@@ -1,0 +1,268 @@
+//! The actions that are always there, and what they leave behind.
+//!
+//! What plugins want of a request is kept in the state, not only in a report: a run that is taken up between
+//! `BeforeInference` and the inference finds it in its checkpoint.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    FailedScheduledActions, PendingScheduledActions, PhaseContext, PluginRegistrar,
+    TypedScheduledActionHandler,
+};
+use crate::contract::context_message::ContextMessage;
+use crate::contract::inference::InferenceOverride;
+use crate::contract::lifecycle::TerminationReason;
+use crate::state::{
+    KeyScope, MergeStrategy, Phase, ScheduledActionSpec, Snapshot, StateCommand, StateError, StateKey,
+    StateKeyOptions,
+};
+
+/// Owns the core registrations.
+pub(super) const PLUGIN_ID: &str = "runtime";
+
+/// Puts a message before the model: for this step, for all later steps, or not again for some steps.
+pub struct AddContextMessage;
+
+impl ScheduledActionSpec for AddContextMessage {
+    const KEY: &'static str = "runtime.add_context_message";
+    const PHASE: Phase = Phase::BeforeInference;
+    type Payload = ContextMessage;
+}
+
+/// Changes the parameters of this step's inference; the last writer wins, field by field.
+pub struct SetInferenceOverride;
+
+impl ScheduledActionSpec for SetInferenceOverride {
+    const KEY: &'static str = "runtime.set_inference_override";
+    const PHASE: Phase = Phase::BeforeInference;
+    type Payload = InferenceOverride;
+}
+
+/// Takes a tool out of what this step offers.
+pub struct ExcludeTool;
+
+impl ScheduledActionSpec for ExcludeTool {
+    const KEY: &'static str = "runtime.exclude_tool";
+    const PHASE: Phase = Phase::BeforeInference;
+    type Payload = String;
+}
+
+/// Offers only the listed tools in this step; several lists are joined, and exclusions come after them.
+pub struct IncludeOnlyTools;
+
+impl ScheduledActionSpec for IncludeOnlyTools {
+    const KEY: &'static str = "runtime.include_only_tools";
+    const PHASE: Phase = Phase::BeforeInference;
+    type Payload = Vec<String>;
+}
+
+/// The wish to end the run: the first one counts and stays until the next run. A hook of any phase, an action handler
+/// or a tool writes it with [`StateCommand::update`]; each later [`PhaseReport`](super::PhaseReport) shows it.
+pub struct StopRequest;
+
+impl StateKey for StopRequest {
+    const KEY: &'static str = "runtime.stop_request";
+    // Two wishes are no conflict: the run ends either way, and batches are applied in the order of registration.
+    const MERGE: MergeStrategy = MergeStrategy::Commutative;
+    type Value = Option<TerminationReason>;
+    type Update = TerminationReason;
+
+    fn apply(value: &mut Self::Value, update: Self::Update) {
+        value.get_or_insert(update);
+    }
+}
+
+/// What plugins want of one step's request.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InferenceShape {
+    /// Messages to add, in order.
+    pub context_messages: Vec<ContextMessage>,
+    /// Changed parameters.
+    pub overrides: InferenceOverride,
+    /// Tools not to offer.
+    pub excluded: BTreeSet<String>,
+    /// The only tools to offer; `None` is all.
+    pub include_only: Option<BTreeSet<String>>,
+}
+
+impl InferenceShape {
+    /// Whether a tool stays in the request.
+    pub fn offers(&self, tool_id: &str) -> bool {
+        !self.excluded.contains(tool_id)
+            && self.include_only.as_ref().is_none_or(|only| only.contains(tool_id))
+    }
+}
+
+/// The [`InferenceShape`] of the step at hand, without the messages that last; cleared when a step starts.
+pub struct StepShape;
+
+/// How [`StepShape`] changes; only the handlers of the core actions write it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepShapeUpdate {
+    /// A step starts.
+    Clear,
+    /// Adds a message, or replaces the one of the same key.
+    Message(ContextMessage),
+    /// Merges changed parameters.
+    Override(InferenceOverride),
+    /// Takes a tool out.
+    Exclude(String),
+    /// Adds to the only tools.
+    IncludeOnly(Vec<String>),
+}
+
+impl StateKey for StepShape {
+    const KEY: &'static str = "runtime.step_shape";
+    const MERGE: MergeStrategy = MergeStrategy::Commutative;
+    type Value = InferenceShape;
+    type Update = StepShapeUpdate;
+
+    fn apply(value: &mut Self::Value, update: Self::Update) {
+        match update {
+            StepShapeUpdate::Clear => *value = InferenceShape::default(),
+            StepShapeUpdate::Message(message) => put(&mut value.context_messages, message),
+            StepShapeUpdate::Override(changes) => value.overrides.merge(changes),
+            StepShapeUpdate::Exclude(tool) => {
+                value.excluded.insert(tool);
+            }
+            StepShapeUpdate::IncludeOnly(tools) => {
+                value.include_only.get_or_insert_default().extend(tools);
+            }
+        }
+    }
+}
+
+/// The messages that last, and when the throttled ones were last shown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContextLog {
+    /// Persistent messages, in the order of their first appearance, so that a prompt cache holds.
+    pub persistent: Vec<ContextMessage>,
+    /// The step in which a throttled message was last shown, by key.
+    pub shown: BTreeMap<String, u32>,
+}
+
+/// The run's [`ContextLog`].
+pub struct ContextMessages;
+
+/// How [`ContextMessages`] changes; only the handlers of the core actions write it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ContextUpdate {
+    /// Adds a persistent message, or replaces the one of the same key in its place.
+    Keep(ContextMessage),
+    /// Notes the step in which a throttled message is shown.
+    Shown(String, u32),
+}
+
+impl StateKey for ContextMessages {
+    const KEY: &'static str = "runtime.context_messages";
+    const MERGE: MergeStrategy = MergeStrategy::Commutative;
+    type Value = ContextLog;
+    type Update = ContextUpdate;
+
+    fn apply(value: &mut Self::Value, update: Self::Update) {
+        match update {
+            ContextUpdate::Keep(message) => put(&mut value.persistent, message),
+            ContextUpdate::Shown(key, step) => {
+                value.shown.insert(key, step);
+            }
+        }
+    }
+}
+
+fn put(messages: &mut Vec<ContextMessage>, message: ContextMessage) {
+    match messages.iter_mut().find(|known| known.key == message.key) {
+        Some(known) => *known = message,
+        None => messages.push(message),
+    }
+}
+
+/// What plugins want of the step's request: the persistent messages first, then the step's own. A message of the step
+/// stands in for the persistent one of the same key while the step lasts.
+pub fn inference_shape(snapshot: &Snapshot) -> InferenceShape {
+    let mut shape = snapshot.get::<StepShape>().cloned().unwrap_or_default();
+    if let Some(log) = snapshot.get::<ContextMessages>() {
+        let mut messages = log.persistent.clone();
+        for message in shape.context_messages {
+            put(&mut messages, message);
+        }
+        shape.context_messages = messages;
+    }
+    shape
+}
+
+struct CoreHandlers;
+
+#[async_trait]
+impl TypedScheduledActionHandler<AddContextMessage> for CoreHandlers {
+    async fn handle_typed(
+        &self,
+        ctx: &PhaseContext,
+        message: ContextMessage,
+    ) -> Result<StateCommand, StateError> {
+        let mut command = StateCommand::new();
+        if message.persistent {
+            command.update::<ContextMessages>(ContextUpdate::Keep(message));
+            return Ok(command);
+        }
+        if message.cooldown_turns > 0 {
+            let step = ctx.progress.steps;
+            let shown = ctx.state::<ContextMessages>().and_then(|log| log.shown.get(&message.key));
+            if shown.is_some_and(|shown| *shown < step && step - shown <= message.cooldown_turns) {
+                return Ok(command);
+            }
+            command.update::<ContextMessages>(ContextUpdate::Shown(message.key.clone(), step));
+        }
+        command.update::<StepShape>(StepShapeUpdate::Message(message));
+        Ok(command)
+    }
+}
+
+fn shape_command(update: StepShapeUpdate) -> StateCommand {
+    let mut command = StateCommand::new();
+    command.update::<StepShape>(update);
+    command
+}
+
+#[async_trait]
+impl TypedScheduledActionHandler<SetInferenceOverride> for CoreHandlers {
+    async fn handle_typed(
+        &self,
+        _: &PhaseContext,
+        changes: InferenceOverride,
+    ) -> Result<StateCommand, StateError> {
+        Ok(shape_command(StepShapeUpdate::Override(changes)))
+    }
+}
+
+#[async_trait]
+impl TypedScheduledActionHandler<ExcludeTool> for CoreHandlers {
+    async fn handle_typed(&self, _: &PhaseContext, tool: String) -> Result<StateCommand, StateError> {
+        Ok(shape_command(StepShapeUpdate::Exclude(tool)))
+    }
+}
+
+#[async_trait]
+impl TypedScheduledActionHandler<IncludeOnlyTools> for CoreHandlers {
+    async fn handle_typed(&self, _: &PhaseContext, tools: Vec<String>) -> Result<StateCommand, StateError> {
+        Ok(shape_command(StepShapeUpdate::IncludeOnly(tools)))
+    }
+}
+
+/// Registers the core keys and handlers.
+pub(super) fn register(registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+    let kept = StateKeyOptions { persistent: true, scope: KeyScope::Run };
+    registrar.register_key::<PendingScheduledActions>(kept)?;
+    registrar.register_key::<FailedScheduledActions>(kept)?;
+    registrar.register_key::<StopRequest>(kept)?;
+    registrar.register_key::<StepShape>(kept)?;
+    registrar.register_key::<ContextMessages>(kept)?;
+    registrar.register_scheduled_action::<AddContextMessage, _>(CoreHandlers)?;
+    registrar.register_scheduled_action::<SetInferenceOverride, _>(CoreHandlers)?;
+    registrar.register_scheduled_action::<ExcludeTool, _>(CoreHandlers)?;
+    registrar.register_scheduled_action::<IncludeOnlyTools, _>(CoreHandlers)
+}

@@ -1,0 +1,34 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::PhaseContext;
+use crate::contract::executor::InferenceRequest;
+use crate::state::{StateCommand, StateError};
+
+/// What a plugin does in a phase: reads a frozen snapshot, returns what it wants.
+///
+/// A hook has no effect besides its command and may be run twice: when another hook wrote an exclusive key that this
+/// one writes too, its first command is dropped and it is asked again on the new state.
+#[async_trait]
+pub trait PhaseHook: Send + Sync + 'static {
+    /// What the hook wants.
+    ///
+    /// # Errors
+    /// Any [`StateError`]; the phase fails and nothing of what its hooks wanted in parallel is committed.
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError>;
+}
+
+#[async_trait]
+impl<T: PhaseHook + ?Sized> PhaseHook for Arc<T> {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+        T::run(self, ctx).await
+    }
+}
+
+/// Changes a request on its way to the model. Transforms run in the order of their registration, each on what the one
+/// before it made.
+pub trait InferenceRequestTransform: Send + Sync + 'static {
+    /// The request to send instead.
+    fn transform(&self, request: InferenceRequest, ctx: &PhaseContext) -> InferenceRequest;
+}

@@ -1,0 +1,512 @@
+//! A skill, in a folder or compiled in.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::front_matter::{self, MAX_FILE, Severity, SkillDoc, SkillIssue, SkillMeta};
+
+/// Files of one skill that count for its hash; with more it cannot be vouched for.
+const MAX_FILES: usize = 512;
+/// Bytes of one skill that count for its hash.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Why something of a skill cannot be used. The model reads it.
+#[derive(Debug, thiserror::Error)]
+pub enum SkillError {
+    /// Nothing of that name is there.
+    #[error("skill `{skill}` has no `{path}`{}", if known.is_empty() { String::new() } else { format!("; it has: {}", known.join(", ")) })]
+    NotFound {
+        /// The skill.
+        skill: String,
+        /// What was asked for.
+        path: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The path leads out of the skill, or could.
+    #[error("`{path}` leads out of the skill's folder; give a path inside it such as references/guide.md")]
+    Escapes {
+        /// What was asked for.
+        path: String,
+    },
+    /// Only files below `scripts/` run.
+    #[error("`{path}` is not below scripts/; only scripts there can be run")]
+    NotAScript {
+        /// What was asked for.
+        path: String,
+    },
+    /// Nobody knows how to run it.
+    #[error("`{path}` has no known ending; .sh, .py and .js can be run")]
+    NoInterpreter {
+        /// What was asked for.
+        path: String,
+    },
+    /// The file is no longer what it was when it was found.
+    #[error("{issue}")]
+    Broken {
+        /// What is wrong with it.
+        issue: SkillIssue,
+    },
+    /// There is more in the folder than anybody could vouch for.
+    #[error("the skill's folder holds more than {MAX_FILES} files or {} MiB", MAX_BYTES >> 20)]
+    TooLarge,
+    /// The file system says no.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A file of a skill, cut at the size that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// Its path inside the skill, with `/`.
+    pub path: String,
+    /// The content, or the beginning of it.
+    pub bytes: Vec<u8>,
+    /// Bytes that the whole file has.
+    pub size: u64,
+}
+
+/// What runs a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interpreter {
+    /// `.sh`
+    Bash,
+    /// `.py`
+    Python,
+    /// `.js`
+    Node,
+}
+
+impl Interpreter {
+    /// The interpreter for a file name, by its ending.
+    pub fn of(path: &str) -> Option<Self> {
+        match Path::new(path).extension()?.to_str()? {
+            "sh" => Some(Self::Bash),
+            "py" => Some(Self::Python),
+            "js" => Some(Self::Node),
+            _ => None,
+        }
+    }
+
+    /// The program to start.
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::Bash => "bash",
+            Self::Python => "python3",
+            Self::Node => "node",
+        }
+    }
+
+    /// The flag that takes a program text.
+    fn text_flag(self) -> &'static str {
+        match self {
+            Self::Bash | Self::Python => "-c",
+            Self::Node => "-e",
+        }
+    }
+}
+
+/// A script that can be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// Its path inside the skill, with `/`.
+    pub path: String,
+    /// What runs it.
+    pub interpreter: Interpreter,
+    /// Where it is.
+    pub source: ScriptSource,
+}
+
+/// Where the text of a script is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScriptSource {
+    /// In a file of the skill's folder, which is then the working directory.
+    File {
+        /// The file, links resolved.
+        file: PathBuf,
+        /// The skill's folder, links resolved.
+        dir: PathBuf,
+    },
+    /// Compiled in; it runs in the folder that the run works in.
+    Text(String),
+}
+
+impl Script {
+    /// The arguments of the interpreter before those of the caller.
+    pub fn arguments(&self) -> Vec<String> {
+        match &self.source {
+            ScriptSource::File { file, .. } => vec![file.to_string_lossy().into_owned()],
+            ScriptSource::Text(text) => {
+                let mut arguments = vec![self.interpreter.text_flag().to_owned(), text.clone()];
+                match self.interpreter {
+                    // The word behind the text is `$0` there.
+                    Interpreter::Bash => arguments.push(self.path.clone()),
+                    Interpreter::Node => arguments.push("--".to_owned()),
+                    Interpreter::Python => {}
+                }
+                arguments
+            }
+        }
+    }
+}
+
+/// A folder of instructions, resources and scripts, wherever it is kept.
+pub trait Skill: Send + Sync {
+    /// The front matter, as it was when the skill was found.
+    fn meta(&self) -> &SkillMeta;
+
+    /// The instructions, literally, as they are now.
+    fn instructions(&self) -> Result<String, SkillError>;
+
+    /// A file of the skill, at most `max` bytes of it. Links are followed only inside the skill.
+    fn resource(&self, path: &str, max: u64) -> Result<Resource, SkillError>;
+
+    /// A script below `scripts/`; `path` may leave that folder out.
+    fn script(&self, path: &str) -> Result<Script, SkillError>;
+
+    /// The files beside `SKILL.md`, sorted, with `/`, at most a few hundred.
+    fn files(&self) -> Vec<String>;
+
+    /// A hash over all files; what a person agreed to holds for one content only.
+    fn content_hash(&self) -> Result<String, SkillError>;
+
+    /// Where it is: a folder, or `built in`.
+    fn location(&self) -> String;
+}
+
+/// Takes `./a//b` apart; refuses what leads or could lead out of the folder.
+fn inner_path(path: &str) -> Result<String, SkillError> {
+    let escapes = || SkillError::Escapes { path: path.to_owned() };
+    if path.contains(['\0', '\\']) || path.trim().is_empty() {
+        return Err(escapes());
+    }
+    let mut parts = Vec::new();
+    for part in Path::new(path).components() {
+        match part {
+            Component::Normal(part) => parts.push(part.to_str().ok_or_else(escapes)?),
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return Err(escapes()),
+        }
+    }
+    if parts.is_empty() { Err(escapes()) } else { Ok(parts.join("/")) }
+}
+
+/// The path of a script below `scripts/`, and what runs it.
+fn script_path(path: &str) -> Result<(String, Interpreter), SkillError> {
+    let inner = inner_path(path)?;
+    let inner = match inner.split_once('/') {
+        Some(("scripts", _)) => inner,
+        None => format!("scripts/{inner}"),
+        Some(_) => return Err(SkillError::NotAScript { path: path.to_owned() }),
+    };
+    let interpreter =
+        Interpreter::of(&inner).ok_or_else(|| SkillError::NoInterpreter { path: path.to_owned() })?;
+    Ok((inner, interpreter))
+}
+
+/// A skill in a folder.
+#[derive(Clone, Debug)]
+pub struct FsSkill {
+    meta: SkillMeta,
+    dir: PathBuf,
+}
+
+/// What was found below a folder.
+#[derive(Debug, Default)]
+pub struct FsDiscovery {
+    /// Skills that can be used, by the order of their folders.
+    pub skills: Vec<FsSkill>,
+    /// What is wrong or odd, skills that are left out included.
+    pub warnings: Vec<SkillIssue>,
+}
+
+impl FsSkill {
+    /// Finds the skills below a folder: each folder in it that has a `SKILL.md`. The walk is bounded.
+    ///
+    /// # Errors
+    /// When the folder cannot be read. What is wrong with single skills is a warning.
+    pub fn discover(root: impl AsRef<Path>) -> Result<FsDiscovery, SkillError> {
+        super::discover::walk(root.as_ref())
+    }
+
+    /// The skills as what a registry takes.
+    pub fn into_arc_skills(skills: Vec<Self>) -> Vec<Arc<dyn Skill>> {
+        skills.into_iter().map(|skill| Arc::new(skill) as Arc<dyn Skill>).collect()
+    }
+
+    /// Reads the skill in a folder, whose path must have its links resolved.
+    pub(crate) fn load(dir: &Path) -> (Option<Self>, Vec<SkillIssue>) {
+        match read_doc(dir) {
+            Ok((doc, issues)) => (Some(Self { meta: doc.meta, dir: dir.to_path_buf() }), issues),
+            Err(issues) => (None, issues),
+        }
+    }
+
+    /// The skill's folder, links resolved.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn find(&self, inner: &str) -> Result<PathBuf, SkillError> {
+        let not_found = || SkillError::NotFound {
+            skill: self.meta.name.clone(),
+            path: inner.to_owned(),
+            known: self.files(),
+        };
+        let real = self.dir.join(inner).canonicalize().map_err(|_| not_found())?;
+        if !real.starts_with(&self.dir) {
+            return Err(SkillError::Escapes { path: inner.to_owned() });
+        }
+        if real.is_file() { Ok(real) } else { Err(not_found()) }
+    }
+
+    /// All files with their sizes, hidden ones too, as paths inside the skill.
+    fn walk_files(&self) -> Result<BTreeMap<String, u64>, SkillError> {
+        let mut files = BTreeMap::new();
+        let mut folders = vec![self.dir.clone()];
+        let mut bytes = 0;
+        while let Some(folder) = folders.pop() {
+            let read = |source| SkillError::Read { path: folder.clone(), source };
+            for entry in fs::read_dir(&folder).map_err(read)? {
+                let entry = entry.map_err(read)?;
+                let kind = entry.file_type().map_err(read)?;
+                if kind.is_dir() {
+                    folders.push(entry.path());
+                } else {
+                    // A link counts by its own path here; its target's bytes are hashed when it stays inside.
+                    let size = entry.path().metadata().map_or(0, |meta| meta.len());
+                    bytes += size;
+                    let inner =
+                        entry.path().strip_prefix(&self.dir).map(|path| path.to_string_lossy().into_owned());
+                    files.insert(inner.unwrap_or_default(), size);
+                }
+                if files.len() + folders.len() > MAX_FILES || bytes > MAX_BYTES {
+                    return Err(SkillError::TooLarge);
+                }
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// Reads and checks `SKILL.md` of a folder.
+pub(crate) fn read_doc(dir: &Path) -> Result<(SkillDoc, Vec<SkillIssue>), Vec<SkillIssue>> {
+    let path = dir.join("SKILL.md");
+    let fail = |line, message: String| {
+        Err(vec![SkillIssue { path: path.clone(), line, severity: Severity::Error, message }])
+    };
+    match path.canonicalize() {
+        Ok(real) if !real.starts_with(dir) => {
+            return fail(0, "is a link that leads out of its folder; it is not followed".into());
+        }
+        Ok(real) if !real.is_file() => return fail(0, "is not a file".into()),
+        Ok(_) => {}
+        Err(error) => return fail(0, format!("cannot be read: {error}")),
+    }
+    let mut bytes = Vec::new();
+    if let Err(error) = File::open(&path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes)) {
+        return fail(0, format!("cannot be read: {error}"));
+    }
+    if bytes.len() as u64 > MAX_FILE {
+        return fail(0, format!("is larger than {} KiB; move parts of it into references/", MAX_FILE / 1024));
+    }
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let valid = error.utf8_error().valid_up_to();
+            let line = error.as_bytes()[..valid].split(|byte| *byte == b'\n').count();
+            return fail(line, "is not UTF-8 text".into());
+        }
+    };
+    let folder = dir.file_name().map(|name| name.to_string_lossy().into_owned());
+    let parsed = front_matter::parse(&path, &text, folder.as_deref());
+    match parsed.doc {
+        Some(doc) => Ok((doc, parsed.issues)),
+        None => Err(parsed.issues),
+    }
+}
+
+impl Skill for FsSkill {
+    fn meta(&self) -> &SkillMeta {
+        &self.meta
+    }
+
+    fn instructions(&self) -> Result<String, SkillError> {
+        match read_doc(&self.dir) {
+            Ok((doc, _)) => Ok(doc.instructions),
+            Err(issues) => {
+                let issue = issues.into_iter().max_by_key(|issue| issue.severity);
+                Err(issue.map_or(SkillError::TooLarge, |issue| SkillError::Broken { issue }))
+            }
+        }
+    }
+
+    fn resource(&self, path: &str, max: u64) -> Result<Resource, SkillError> {
+        let inner = inner_path(path)?;
+        let file = self.find(&inner)?;
+        let read = |source| SkillError::Read { path: file.clone(), source };
+        let opened = File::open(&file).map_err(read)?;
+        let size = opened.metadata().map_err(read)?.len();
+        let mut bytes = Vec::new();
+        opened.take(max).read_to_end(&mut bytes).map_err(read)?;
+        Ok(Resource { path: inner, bytes, size })
+    }
+
+    fn script(&self, path: &str) -> Result<Script, SkillError> {
+        let (inner, interpreter) = script_path(path)?;
+        let file = self.find(&inner)?;
+        // A link inside scripts/ must not turn any other file of the skill into a program.
+        if !file.starts_with(self.dir.join("scripts")) {
+            return Err(SkillError::NotAScript { path: path.to_owned() });
+        }
+        Ok(Script { path: inner, interpreter, source: ScriptSource::File { file, dir: self.dir.clone() } })
+    }
+
+    fn files(&self) -> Vec<String> {
+        let files = self.walk_files().unwrap_or_default();
+        files.into_keys().filter(|path| path != "SKILL.md" && !path.starts_with('.')).collect()
+    }
+
+    fn content_hash(&self) -> Result<String, SkillError> {
+        let mut hash = ContentHash::default();
+        for (inner, _) in self.walk_files()? {
+            let path = self.dir.join(&inner);
+            // What is no file inside the folder (a dangling or leaving link, a pipe) is named and not read.
+            let bytes = match self.find(&inner) {
+                Ok(file) => fs::read(&file).map_err(|source| SkillError::Read { path, source })?,
+                Err(_) => Vec::new(),
+            };
+            hash.add(&inner, &bytes);
+        }
+        Ok(hash.finish())
+    }
+
+    fn location(&self) -> String {
+        self.dir.display().to_string()
+    }
+}
+
+#[derive(Default)]
+struct ContentHash(Sha256);
+
+impl ContentHash {
+    fn add(&mut self, path: &str, bytes: &[u8]) {
+        // Lengths first, so that no two lists of files read the same.
+        for part in [path.as_bytes(), bytes] {
+            self.0.update((part.len() as u64).to_le_bytes());
+            self.0.update(part);
+        }
+    }
+
+    fn finish(self) -> String {
+        format!("{:x}", self.0.finalize())
+    }
+}
+
+/// The parts of a skill that is compiled in.
+#[derive(Clone, Copy, Debug)]
+pub struct EmbeddedSkillData<'a> {
+    /// The whole `SKILL.md`.
+    pub skill_md: &'a str,
+    /// References: path inside the skill, text.
+    pub references: &'a [(&'a str, &'a str)],
+    /// Assets: path inside the skill, bytes.
+    pub assets: &'a [(&'a str, &'a [u8])],
+}
+
+/// A skill that is compiled in.
+#[derive(Clone, Debug)]
+pub struct EmbeddedSkill {
+    doc: SkillDoc,
+    files: BTreeMap<String, Vec<u8>>,
+    skill_md: String,
+}
+
+impl EmbeddedSkill {
+    /// Reads the parts. Paths without a folder are put below `references/` and `assets/`.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with its `SKILL.md`.
+    pub fn new(data: &EmbeddedSkillData<'_>) -> Result<Self, SkillError> {
+        let parsed = front_matter::parse(Path::new("SKILL.md"), data.skill_md, None);
+        let Some(doc) = parsed.doc else {
+            let issue = parsed.issues.into_iter().max_by_key(|issue| issue.severity);
+            return Err(issue.map_or(SkillError::TooLarge, |issue| SkillError::Broken { issue }));
+        };
+        let below = |folder: &str, path: &str| {
+            if path.contains('/') { path.to_owned() } else { format!("{folder}/{path}") }
+        };
+        let references =
+            data.references.iter().map(|(path, text)| (below("references", path), text.as_bytes().to_vec()));
+        let assets = data.assets.iter().map(|(path, bytes)| (below("assets", path), bytes.to_vec()));
+        Ok(Self { doc, files: references.chain(assets).collect(), skill_md: data.skill_md.to_owned() })
+    }
+
+    /// Adds scripts: name below `scripts/`, text.
+    #[must_use]
+    pub fn with_scripts(mut self, scripts: &[(&str, &str)]) -> Self {
+        for (name, text) in scripts {
+            self.files.insert(format!("scripts/{name}"), text.as_bytes().to_vec());
+        }
+        self
+    }
+
+    fn find(&self, inner: &str) -> Result<&[u8], SkillError> {
+        self.files.get(inner).map(Vec::as_slice).ok_or_else(|| SkillError::NotFound {
+            skill: self.doc.meta.name.clone(),
+            path: inner.to_owned(),
+            known: self.files(),
+        })
+    }
+}
+
+impl Skill for EmbeddedSkill {
+    fn meta(&self) -> &SkillMeta {
+        &self.doc.meta
+    }
+
+    fn instructions(&self) -> Result<String, SkillError> {
+        Ok(self.doc.instructions.clone())
+    }
+
+    fn resource(&self, path: &str, max: u64) -> Result<Resource, SkillError> {
+        let inner = inner_path(path)?;
+        let all = self.find(&inner)?;
+        let end = usize::try_from(max).unwrap_or(usize::MAX).min(all.len());
+        Ok(Resource { bytes: all[..end].to_vec(), size: all.len() as u64, path: inner })
+    }
+
+    fn script(&self, path: &str) -> Result<Script, SkillError> {
+        let (inner, interpreter) = script_path(path)?;
+        let text = String::from_utf8_lossy(self.find(&inner)?).into_owned();
+        Ok(Script { path: inner, interpreter, source: ScriptSource::Text(text) })
+    }
+
+    fn files(&self) -> Vec<String> {
+        self.files.keys().cloned().collect()
+    }
+
+    fn content_hash(&self) -> Result<String, SkillError> {
+        let mut hash = ContentHash::default();
+        hash.add("SKILL.md", self.skill_md.as_bytes());
+        for (path, bytes) in &self.files {
+            hash.add(path, bytes);
+        }
+        Ok(hash.finish())
+    }
+
+    fn location(&self) -> String {
+        "built in".to_owned()
+    }
+}

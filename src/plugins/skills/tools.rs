@@ -1,0 +1,439 @@
+//! The three tools of skills.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+
+use super::registry::SkillRegistry;
+use super::runner::{SCRIPT_MAX_OUTPUT, SCRIPT_TIMEOUT, ScriptRequest, ScriptRunner};
+use super::skill::{ScriptSource, Skill, SkillError};
+use super::state::{ActiveSkill, ActiveSkills, ConsentUpdate, SkillConsent, SkillGrant};
+use crate::contract::display::{visible, visible_line};
+use crate::contract::suspension::{
+    PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
+};
+use crate::contract::tool::{
+    Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+};
+use crate::state::StateCommand;
+
+/// Id of the tool that takes a skill up.
+pub const SKILL_TOOL: &str = "skill";
+/// Id of the tool that reads a file of a skill.
+pub const RESOURCE_TOOL: &str = "load_skill_resource";
+/// Id of the tool that runs a script of a skill.
+pub const SCRIPT_TOOL: &str = "skill_script";
+/// The action of the question whether a skill may have the tools it asks for.
+pub const ACTION_SKILL_CONSENT: &str = "tool:SkillConsent";
+
+const MAX_REFERENCE: u64 = 256 * 1024;
+const MAX_ASSET: u64 = 512 * 1024;
+/// Bytes of instructions that are put before the model.
+const MAX_INSTRUCTIONS: usize = 64 * 1024;
+const MAX_SCRIPT_ARGS: usize = 64;
+
+fn text_argument<'a>(args: &'a Value, name: &str) -> Result<&'a str, ToolError> {
+    let text = args.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
+    text.ok_or_else(|| ToolError::InvalidArguments(format!("`{name}` must be a text")))
+}
+
+fn optional_text<'a>(args: &'a Value, name: &str) -> Result<Option<&'a str>, ToolError> {
+    match args.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(ToolError::InvalidArguments(format!("`{name}` must be a text"))),
+    }
+}
+
+fn find(registry: &dyn SkillRegistry, name: &str) -> Result<Arc<dyn Skill>, ToolError> {
+    let name = name.trim().trim_start_matches('/');
+    registry.get(name).ok_or_else(|| {
+        let mut known: Vec<_> = registry.skills().iter().map(|skill| skill.meta().name.clone()).collect();
+        known.truncate(50);
+        let known = if known.is_empty() {
+            "there are none".to_owned()
+        } else {
+            format!("known: {}", known.join(", "))
+        };
+        ToolError::NotFound(format!("no skill is named `{}`; {known}", visible_line(name)))
+    })
+}
+
+fn said(error: &SkillError) -> ToolError {
+    // The cause stands in the source; the model has only this text.
+    let cause = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
+    let text = format!("{error}{cause}");
+    match error {
+        SkillError::NotFound { .. } => ToolError::NotFound(text),
+        SkillError::Escapes { .. } | SkillError::NotAScript { .. } | SkillError::NoInterpreter { .. } => {
+            ToolError::InvalidArguments(text)
+        }
+        SkillError::Broken { .. } | SkillError::TooLarge | SkillError::Read { .. } => {
+            ToolError::ExecutionFailed(text)
+        }
+    }
+}
+
+/// Files are read off the threads that drive the run.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SkillError> + Send + 'static,
+) -> Result<T, ToolError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| ToolError::Internal(error.to_string()))?.map_err(|error| said(&error))
+}
+
+/// Takes a skill up: its instructions stand before the model from the next inference on.
+pub struct SkillTool {
+    registry: Arc<dyn SkillRegistry>,
+}
+
+impl SkillTool {
+    /// The tool over a registry.
+    pub fn new(registry: Arc<dyn SkillRegistry>) -> Self {
+        Self { registry }
+    }
+}
+
+#[async_trait]
+impl Tool for SkillTool {
+    fn descriptor(&self) -> ToolDescriptor {
+        ToolDescriptor::new(
+            SKILL_TOOL,
+            "Skill",
+            "Take up a skill by name. Its instructions then stand in your context; follow them.",
+        )
+        .with_parameters(json!({
+            "type": "object",
+            "properties": {
+                "skill": {"type": "string", "description": "name of the skill"},
+                "args": {"type": "string", "description": "what to use it for"}
+            },
+            "required": ["skill"],
+            "additionalProperties": false
+        }))
+        .with_category("skills")
+        .with_class(ToolClass::Pure)
+        .with_primary_argument("skill")
+    }
+
+    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
+        text_argument(args, "skill")?;
+        optional_text(args, "args").map(|_| ())
+    }
+
+    async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        let skill = find(self.registry.as_ref(), text_argument(&args, "skill")?)?;
+        let reader = Arc::clone(&skill);
+        let (instructions, hash, files) =
+            blocking(move || Ok((reader.instructions()?, reader.content_hash(), reader.files()))).await?;
+        let meta = skill.meta();
+        let mut command = StateCommand::new();
+        let mut notes = Vec::new();
+        // Without a hash nothing can be agreed to, and the skill works without the tools it asks for.
+        if let (Err(error), false) = (&hash, meta.allowed_tools.is_empty()) {
+            notes.push(format!("The tools that it asks for are not allowed by it: {error}."));
+        }
+        let hash = hash.unwrap_or_default();
+        if !meta.allowed_tools.is_empty() && !hash.is_empty() {
+            let grant = SkillGrant {
+                skill: meta.name.clone(),
+                hash: hash.clone(),
+                patterns: meta.allowed_tools.clone(),
+            };
+            match consent(ctx, &grant) {
+                Agreement::Given => {}
+                Agreement::GivenNow => command.update::<SkillConsent>(ConsentUpdate::Granted(grant)),
+                Agreement::Needed => return Ok(ask(skill.as_ref(), &args, &grant, ctx)),
+            }
+        }
+        let text = with_arguments(instructions, optional_text(&args, "args")?);
+        command.update::<ActiveSkills>(ActiveSkill { name: meta.name.clone(), hash, instructions: text });
+        let mut message =
+            format!("The skill `{}` is taken up. Its instructions stand in your context now.", meta.name);
+        if !files.is_empty() {
+            notes.push(format!("Its files: {}", visible_line(&files.join(", "))));
+        }
+        for note in notes {
+            message.push('\n');
+            message.push_str(&note);
+        }
+        Ok(ToolOutput::with_command(ToolResult::text(SKILL_TOOL, message), command))
+    }
+}
+
+enum Agreement {
+    Given,
+    GivenNow,
+    Needed,
+}
+
+/// Whether the person agreed to exactly this list of exactly this content.
+fn consent(ctx: &ToolCallContext, grant: &SkillGrant) -> Agreement {
+    let consent = ctx.state::<SkillConsent>();
+    if consent.is_some_and(|consent| consent.grants.get(&grant.skill) == Some(grant)) {
+        return Agreement::Given;
+    }
+    // A decision alone proves nothing: it may have answered another question about this call.
+    let was_asked = consent.is_some_and(|consent| consent.asked.get(&ctx.call_id) == Some(&grant.hash));
+    match &ctx.resume {
+        Some(resume) if was_asked && resume.action == ResumeDecisionAction::Resume => Agreement::GivenNow,
+        _ => Agreement::Needed,
+    }
+}
+
+fn ask(skill: &dyn Skill, args: &Value, grant: &SkillGrant, ctx: &ToolCallContext) -> ToolOutput {
+    let patterns: Vec<String> =
+        grant.patterns.iter().map(|pattern| visible_line(pattern).into_owned()).collect();
+    let name = &grant.skill;
+    let message = format!(
+        "The skill `{name}` wants these calls to run without asking, until this run ends: {}. Rules that deny or ask still hold.",
+        patterns.join("  ")
+    );
+    let short_hash: String = grant.hash.chars().take(12).collect();
+    let ticket = SuspendTicket {
+        suspension: Suspension {
+            // A changed skill is a new question with a name of its own.
+            id: format!("skill_{}_{short_hash}", ctx.call_id).into(),
+            action: ACTION_SKILL_CONSENT.to_owned(),
+            message: message.clone(),
+            parameters: json!({
+                "skill": name,
+                "location": visible_line(&skill.location()),
+                "hash": grant.hash,
+                "allowed_tools": patterns,
+            }),
+            response_schema: None,
+            expires_at: None,
+        },
+        pending: PendingToolCall {
+            id: ctx.call_id.as_str().into(),
+            name: ctx.tool_name.clone(),
+            arguments: args.clone(),
+        },
+        resume_mode: ToolCallResumeMode::ReplayToolCall,
+    };
+    let mut command = StateCommand::new();
+    command.update::<SkillConsent>(ConsentUpdate::Asked {
+        call_id: ctx.call_id.clone(),
+        hash: grant.hash.clone(),
+    });
+    ToolOutput::with_command(ToolResult::suspended_with(SKILL_TOOL, message, ticket), command)
+}
+
+/// Puts the arguments where the skill wants them, else behind it. Nothing in the text is ever carried out.
+fn with_arguments(instructions: String, args: Option<&str>) -> String {
+    let mut text = instructions;
+    if text.len() > MAX_INSTRUCTIONS {
+        let mut end = MAX_INSTRUCTIONS;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(text[..end].rfind('\n').map_or(end, |at| at + 1));
+        text.push_str("[cut here: instructions are limited to 64 KiB; read the rest from SKILL.md with load_skill_resource]\n");
+    }
+    let args = args.map(str::trim).filter(|args| !args.is_empty());
+    match (text.contains("$ARGUMENTS"), args) {
+        (true, args) => text.replace("$ARGUMENTS", args.unwrap_or_default()),
+        (false, Some(args)) => format!("{}\n\nArguments: {args}\n", text.trim_end()),
+        (false, None) => text,
+    }
+}
+
+/// Reads a file of a skill.
+pub struct LoadSkillResourceTool {
+    registry: Arc<dyn SkillRegistry>,
+}
+
+impl LoadSkillResourceTool {
+    /// The tool over a registry.
+    pub fn new(registry: Arc<dyn SkillRegistry>) -> Self {
+        Self { registry }
+    }
+}
+
+#[async_trait]
+impl Tool for LoadSkillResourceTool {
+    fn descriptor(&self) -> ToolDescriptor {
+        ToolDescriptor::new(
+            RESOURCE_TOOL,
+            "Load skill resource",
+            "Read a file of a skill, such as references/guide.md.",
+        )
+        .with_parameters(json!({
+            "type": "object",
+            "properties": {
+                "skill": {"type": "string"},
+                "path": {"type": "string", "description": "path inside the skill"}
+            },
+            "required": ["skill", "path"],
+            "additionalProperties": false
+        }))
+        .with_category("skills")
+        .with_class(ToolClass::Pure)
+        .with_primary_argument("path")
+    }
+
+    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
+        text_argument(args, "skill")?;
+        text_argument(args, "path").map(|_| ())
+    }
+
+    async fn execute(&self, args: Value, _ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        let skill = find(self.registry.as_ref(), text_argument(&args, "skill")?)?;
+        let path = text_argument(&args, "path")?.to_owned();
+        let is_asset = path.trim_start_matches("./").starts_with("assets/");
+        let max = if is_asset { MAX_ASSET } else { MAX_REFERENCE };
+        let resource = blocking(move || skill.resource(&path, max)).await?;
+        let is_cut = resource.size > resource.bytes.len() as u64;
+        let details = json!({"path": resource.path, "size": resource.size, "truncated": is_cut});
+        if is_asset {
+            let data = json!({
+                "path": resource.path,
+                "encoding": "base64",
+                "size": resource.size,
+                "truncated": is_cut,
+                "content": BASE64.encode(&resource.bytes),
+            });
+            return Ok(ToolResult::success(RESOURCE_TOOL, data).with_details(details).into());
+        }
+        let text = match std::str::from_utf8(&resource.bytes) {
+            Ok(text) => text,
+            // The cut may go through a character; anything else is no text.
+            Err(error) if is_cut && error.error_len().is_none() => {
+                std::str::from_utf8(&resource.bytes[..error.valid_up_to()]).unwrap_or_default()
+            }
+            Err(_) => {
+                let message = format!(
+                    "`{}` is not UTF-8 text ({} bytes); only files below assets/ are given as bytes",
+                    resource.path, resource.size
+                );
+                return Err(ToolError::ExecutionFailed(message));
+            }
+        };
+        let mut text = text.to_owned();
+        if is_cut {
+            let shown = text.len();
+            let _ = write!(text, "\n[cut here: {shown} of {} bytes are shown]", resource.size);
+        }
+        Ok(ToolResult::text(RESOURCE_TOOL, text).with_details(details).into())
+    }
+}
+
+/// Runs a script of a skill.
+pub struct SkillScriptTool {
+    registry: Arc<dyn SkillRegistry>,
+    runner: Arc<dyn ScriptRunner>,
+    project_dir: PathBuf,
+}
+
+impl SkillScriptTool {
+    /// The tool over a registry; compiled-in scripts run in the project's folder.
+    pub fn new(
+        registry: Arc<dyn SkillRegistry>,
+        runner: Arc<dyn ScriptRunner>,
+        project_dir: PathBuf,
+    ) -> Self {
+        Self { registry, runner, project_dir }
+    }
+}
+
+fn script_arguments(args: &Value) -> Result<Vec<String>, ToolError> {
+    let refuse = || {
+        ToolError::InvalidArguments(format!(
+            "`args` must be a list of at most {MAX_SCRIPT_ARGS} texts without NUL"
+        ))
+    };
+    let list = match args.get("args") {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(list)) if list.len() <= MAX_SCRIPT_ARGS => list,
+        Some(_) => return Err(refuse()),
+    };
+    let text = |value: &Value| value.as_str().filter(|text| !text.contains('\0')).map(str::to_owned);
+    list.iter().map(|value| text(value).ok_or_else(refuse)).collect()
+}
+
+#[async_trait]
+impl Tool for SkillScriptTool {
+    fn descriptor(&self) -> ToolDescriptor {
+        ToolDescriptor::new(
+            SCRIPT_TOOL,
+            "Skill script",
+            "Run a script of a skill (scripts/*.sh, .py, .js) and read its output.",
+        )
+        .with_parameters(json!({
+            "type": "object",
+            "properties": {
+                "skill": {"type": "string"},
+                "script": {"type": "string", "description": "path below scripts/"},
+                "args": {"type": "array", "items": {"type": "string"}}
+            },
+            "required": ["skill", "script"],
+            "additionalProperties": false
+        }))
+        .with_category("skills")
+        .with_primary_argument("script")
+    }
+
+    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
+        text_argument(args, "skill")?;
+        text_argument(args, "script")?;
+        script_arguments(args).map(|_| ())
+    }
+
+    async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        let skill = find(self.registry.as_ref(), text_argument(&args, "skill")?)?;
+        let path = text_argument(&args, "script")?.to_owned();
+        let arguments = script_arguments(&args)?;
+        let name = skill.meta().name.clone();
+        let (script, hash) =
+            blocking(move || Ok((skill.script(&path)?, skill.content_hash().unwrap_or_default()))).await?;
+        let taken_up = ctx.state::<ActiveSkills>().and_then(|active| active.get(&name));
+        if taken_up.is_some_and(|active| active.hash != hash) {
+            let message = format!(
+                "the files of the skill `{name}` changed since it was taken up; take it up again with the tool `skill` first"
+            );
+            return Err(ToolError::ExecutionFailed(message));
+        }
+        let mut env = vec![("AYE_PROJECT_DIR".to_owned(), self.project_dir.to_string_lossy().into_owned())];
+        let cwd = match &script.source {
+            ScriptSource::File { dir, .. } => {
+                env.push(("AYE_SKILL_DIR".to_owned(), dir.to_string_lossy().into_owned()));
+                dir.clone()
+            }
+            ScriptSource::Text(_) => self.project_dir.clone(),
+        };
+        let mut all = script.arguments();
+        all.extend(arguments);
+        let request = ScriptRequest {
+            program: script.interpreter.program().to_owned(),
+            args: all,
+            cwd,
+            env,
+            timeout: SCRIPT_TIMEOUT,
+            max_output: SCRIPT_MAX_OUTPUT,
+        };
+        let done = self.runner.run(request, &ctx.cancellation).await.map_err(ToolError::ExecutionFailed)?;
+        let how = match (&done.ended, done.exit_code) {
+            (Some(ended), _) => ended.clone(),
+            (None, Some(code)) => format!("exit status {code}"),
+            (None, None) => "ended without a status".to_owned(),
+        };
+        let text = match done.output.trim_end() {
+            "" => format!("{}: {how}, no output", script.path),
+            output => format!("{output}\n[{}: {how}]", script.path),
+        };
+        let is_success = done.exit_code == Some(0) && done.ended.is_none();
+        let text = visible(&text).into_owned();
+        let result = if is_success {
+            ToolResult::text(SCRIPT_TOOL, text)
+        } else {
+            ToolResult::error(SCRIPT_TOOL, text)
+        };
+        Ok(result.with_details(json!({"exit_code": done.exit_code})).into())
+    }
+}

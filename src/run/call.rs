@@ -1,0 +1,172 @@
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::contract::ids::{CallId, DecisionId};
+use crate::contract::lifecycle::ToolCallStatus;
+use crate::contract::suspension::{
+    ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, SuspendTicket, ToolCallResume, ToolCallResumeMode,
+};
+
+/// Where a call stands, with what only that state needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum CallState {
+    /// Not admitted yet.
+    New,
+    /// At the gate for the first time.
+    Gating,
+    /// A question is open.
+    Suspended {
+        /// The question.
+        ticket: SuspendTicket,
+    },
+    /// Decided to run; held back until the mode lets it on.
+    Held {
+        /// The answered question.
+        ticket: SuspendTicket,
+        /// The answer.
+        decision: ToolCallResume,
+    },
+    /// At the gate again, with the decision in hand.
+    Regating {
+        /// The answered question.
+        ticket: SuspendTicket,
+        /// The answer.
+        decision: ToolCallResume,
+    },
+    /// Being executed.
+    Running {
+        /// The question and answer that let it run, if one was needed.
+        allowed_by: Option<(SuspendTicket, ToolCallResume)>,
+    },
+    /// Over.
+    Closed {
+        /// How: a terminal status.
+        status: ToolCallStatus,
+    },
+}
+
+/// What a decision means for its call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is declined.
+    Decline,
+    /// The payload is the result.
+    Answer,
+    /// It runs.
+    Run,
+    /// The payload cannot be the arguments.
+    BadPayload,
+    /// Unknown outcome: it is done.
+    SaidDone,
+    /// Unknown outcome: leave it.
+    Skip,
+}
+
+impl Verdict {
+    /// Reads a decision against its question.
+    pub fn of(ticket: &SuspendTicket, decision: &ToolCallResume) -> Self {
+        if decision.action == ResumeDecisionAction::Cancel {
+            return if ticket.suspension.action == ACTION_UNKNOWN_OUTCOME {
+                Self::Skip
+            } else {
+                Self::Decline
+            };
+        }
+        if ticket.suspension.action == ACTION_UNKNOWN_OUTCOME {
+            return match decision.result.get("choice").and_then(Value::as_str) {
+                Some("rerun") => Self::Run,
+                Some("done") => Self::SaidDone,
+                // Anything unclear about a call that may have run must not run it again.
+                _ => Self::Skip,
+            };
+        }
+        match ticket.resume_mode {
+            ToolCallResumeMode::ReplayToolCall => Self::Run,
+            ToolCallResumeMode::UseDecisionAsToolResult => Self::Answer,
+            ToolCallResumeMode::PassDecisionToTool => match decision.result {
+                Value::Null | Value::Object(_) => Self::Run,
+                Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Self::BadPayload,
+            },
+        }
+    }
+}
+
+/// One call of the current step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Its id.
+    pub id: CallId,
+    /// How often its execution was begun.
+    pub attempt: u32,
+    /// The decision that an execution has spent already.
+    pub spent: Option<DecisionId>,
+    /// The last decision that was taken for it.
+    pub decided_by: Option<DecisionId>,
+    /// Where it stands.
+    pub state: CallState,
+}
+
+impl Call {
+    pub(super) fn new(id: CallId) -> Self {
+        Self { id, attempt: 0, spent: None, decided_by: None, state: CallState::New }
+    }
+
+    /// The public status.
+    pub fn status(&self) -> ToolCallStatus {
+        match &self.state {
+            CallState::New | CallState::Gating => ToolCallStatus::New,
+            CallState::Suspended { .. } => ToolCallStatus::Suspended,
+            CallState::Held { .. } | CallState::Regating { .. } => ToolCallStatus::Resuming,
+            CallState::Running { .. } => ToolCallStatus::Running,
+            CallState::Closed { status } => *status,
+        }
+    }
+
+    /// Whether something is being done for it.
+    pub fn is_in_flight(&self) -> bool {
+        match self.state {
+            CallState::Gating | CallState::Regating { .. } | CallState::Running { .. } => true,
+            CallState::New
+            | CallState::Suspended { .. }
+            | CallState::Held { .. }
+            | CallState::Closed { .. } => false,
+        }
+    }
+
+    /// Whether it is over.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, CallState::Closed { .. })
+    }
+
+    /// The question that is open or was answered last.
+    pub fn ticket(&self) -> Option<&SuspendTicket> {
+        match &self.state {
+            CallState::Suspended { ticket }
+            | CallState::Held { ticket, .. }
+            | CallState::Regating { ticket, .. } => Some(ticket),
+            CallState::Running { allowed_by } => allowed_by.as_ref().map(|(ticket, _)| ticket),
+            CallState::New | CallState::Gating | CallState::Closed { .. } => None,
+        }
+    }
+
+    /// The decision that lets it run.
+    pub fn decision(&self) -> Option<&ToolCallResume> {
+        match &self.state {
+            CallState::Held { decision, .. } | CallState::Regating { decision, .. } => Some(decision),
+            CallState::Running { allowed_by } => allowed_by.as_ref().map(|(_, decision)| decision),
+            CallState::New | CallState::Gating | CallState::Suspended { .. } | CallState::Closed { .. } => {
+                None
+            }
+        }
+    }
+
+    /// The question whose decision the next execution spends; `None` when it needs none or it is spent.
+    pub fn spends(&self) -> Option<(&SuspendTicket, &DecisionId)> {
+        let decision = self.decision()?;
+        if self.spent.as_ref() == Some(&decision.decision_id) {
+            return None;
+        }
+        Some((self.ticket()?, &decision.decision_id))
+    }
+}

@@ -1,0 +1,458 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::contract::executor::ToolExecutionMode;
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::suspension::{
+    ACTION_PERMISSION, PendingToolCall, ResumeDecisionAction, Suspension, ToolCallResumeMode,
+};
+
+fn id(n: usize) -> CallId {
+    CallId::from(format!("c{n}"))
+}
+
+fn asked(n: usize) -> SuspensionId {
+    SuspensionId::from(format!("perm_c{n}"))
+}
+
+fn ticket(call: &CallId, resume_mode: ToolCallResumeMode) -> SuspendTicket {
+    SuspendTicket {
+        suspension: Suspension {
+            id: format!("perm_{call}").into(),
+            action: ACTION_PERMISSION.into(),
+            message: "run it?".into(),
+            parameters: Value::Null,
+            response_schema: None,
+            expires_at: None,
+        },
+        pending: PendingToolCall { id: call.clone(), name: "Bash".into(), arguments: json!({}) },
+        resume_mode,
+    }
+}
+
+fn decision(name: &str, action: ResumeDecisionAction) -> ToolCallResume {
+    ToolCallResume { decision_id: name.into(), action, result: Value::Null, reason: None, updated_at: 0 }
+}
+
+fn done(phase: Phase) -> Fact {
+    Fact::PhaseDone { phase, stop: None }
+}
+
+/// Drives a run up to the gate of `calls` calls.
+fn at_tools(mode: ToolExecutionMode, calls: usize) -> (Run, Vec<Directive>) {
+    let mut run = Run::new(mode);
+    run.apply(Fact::Started).unwrap();
+    for phase in [Phase::RunStart, Phase::StepStart, Phase::BeforeInference] {
+        run.apply(done(phase)).unwrap();
+    }
+    run.apply(Fact::Inferred { calls: (0..calls).map(id).collect() }).unwrap();
+    let out = run.apply(done(Phase::AfterInference)).unwrap();
+    (run, out)
+}
+
+fn notices(out: &[Directive]) -> Vec<Notice> {
+    out.iter()
+        .filter_map(|d| match d {
+            Directive::Emit(notice) => Some(notice.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_text_answer_ends_the_run_in_the_order_of_the_book() {
+    let mut run = Run::new(ToolExecutionMode::Sequential);
+    let mut seen = notices(&run.apply(Fact::Started).unwrap());
+    for phase in [Phase::RunStart, Phase::StepStart, Phase::BeforeInference] {
+        seen.extend(notices(&run.apply(done(phase)).unwrap()));
+    }
+    seen.extend(notices(&run.apply(Fact::Inferred { calls: Vec::new() }).unwrap()));
+    for phase in [Phase::AfterInference, Phase::StepEnd, Phase::RunEnd] {
+        seen.extend(notices(&run.apply(done(phase)).unwrap()));
+    }
+    use Notice as N;
+    let end = N::RunFinish(TerminationReason::NaturalEnd);
+    assert_eq!(seen, [N::RunStart, N::StepStart, N::StepEnd, end]);
+    assert_eq!(run.status(), RunStatus::Done);
+}
+
+#[test]
+fn an_asked_and_allowed_call_waits_and_goes_on_under_the_same_run() {
+    let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 1);
+    let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::ReplayToolCall));
+    let out = run.apply(Fact::Gated { call: id(0), gate }).unwrap();
+    assert_eq!(out[0], Directive::Checkpoint { intent: None }, "the question is durable before it is shown");
+    assert_eq!(
+        notices(&out),
+        [
+            Notice::CallDone(id(0), ToolCallStatus::Suspended),
+            Notice::StepEnd,
+            Notice::RunFinish(TerminationReason::Suspended)
+        ]
+    );
+    assert_eq!(run.status(), RunStatus::Waiting);
+
+    let yes = decision("d1", ResumeDecisionAction::Resume);
+    let out = run.apply(Fact::Decided { call: id(0), suspension: asked(0), decision: yes.clone() }).unwrap();
+    assert_eq!(notices(&out), [Notice::RunStart, Notice::CallResumed(id(0))]);
+    assert_eq!(out.last(), Some(&Directive::Gate { call: id(0), resume: Some(yes) }));
+    let out = run.apply(Fact::Gated { call: id(0), gate: Gate::Proceed }).unwrap();
+    assert_eq!(out, [Directive::Checkpoint { intent: Some(id(0)) }, Directive::Execute { call: id(0) }]);
+    let out = run.apply(Fact::Settled { call: id(0), outcome: Settled::Succeeded }).unwrap();
+    assert_eq!(notices(&out), [Notice::CallDone(id(0), ToolCallStatus::Succeeded)]);
+    let out = run.apply(done(Phase::StepEnd)).unwrap();
+    assert_eq!(notices(&out), [Notice::StepStart], "the step's end was announced before the wait");
+}
+
+#[test]
+fn a_declined_call_is_cancelled_and_the_run_goes_on() {
+    let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 2);
+    let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::ReplayToolCall));
+    run.apply(Fact::Gated { call: id(0), gate }).unwrap();
+    let no = decision("d1", ResumeDecisionAction::Cancel);
+    let out = run.apply(Fact::Decided { call: id(0), suspension: asked(0), decision: no }).unwrap();
+    assert!(out.contains(&Directive::Record { call: id(0), closing: Closing::Declined { reason: None } }));
+    assert_eq!(out.last(), Some(&Directive::Gate { call: id(1), resume: None }), "the held call starts now");
+    assert!(!out.iter().any(|d| matches!(d, Directive::Execute { .. })));
+}
+
+#[test]
+fn batch_approval_holds_answered_calls_until_all_are_answered() {
+    let (mut run, out) = at_tools(ToolExecutionMode::ParallelBatchApproval, 2);
+    assert_eq!(out.len(), 2);
+    for n in 0..2 {
+        let gate = Gate::Suspend(ticket(&id(n), ToolCallResumeMode::ReplayToolCall));
+        run.apply(Fact::Gated { call: id(n), gate }).unwrap();
+    }
+    let out = run
+        .apply(Fact::Decided {
+            call: id(1),
+            suspension: asked(1),
+            decision: decision("d1", ResumeDecisionAction::Resume),
+        })
+        .unwrap();
+    assert_eq!(out, [Directive::Checkpoint { intent: None }]);
+    assert_eq!(run.status(), RunStatus::Waiting);
+    let out = run
+        .apply(Fact::Decided {
+            call: id(0),
+            suspension: asked(0),
+            decision: decision("d2", ResumeDecisionAction::Resume),
+        })
+        .unwrap();
+    assert_eq!(out.iter().filter(|d| matches!(d, Directive::Gate { .. })).count(), 2);
+}
+
+#[test]
+fn streaming_approval_starts_an_answered_call_while_another_waits() {
+    let (mut run, _) = at_tools(ToolExecutionMode::ParallelStreaming, 3);
+    for n in [0, 2] {
+        let gate = Gate::Suspend(ticket(&id(n), ToolCallResumeMode::ReplayToolCall));
+        run.apply(Fact::Gated { call: id(n), gate }).unwrap();
+    }
+    run.apply(Fact::Gated { call: id(1), gate: Gate::Proceed }).unwrap();
+    let out = run
+        .apply(Fact::Decided {
+            call: id(2),
+            suspension: asked(2),
+            decision: decision("d", ResumeDecisionAction::Resume),
+        })
+        .unwrap();
+    assert!(matches!(out.last(), Some(Directive::Gate { resume: Some(_), .. })));
+    assert_eq!(run.status(), RunStatus::Running);
+}
+
+#[test]
+fn answers_as_results_never_execute() {
+    for payload in [Value::Null, json!(false), json!({"answer": "x"})] {
+        let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 1);
+        run.apply(Fact::Gated { call: id(0), gate: Gate::Proceed }).unwrap();
+        let ask = ticket(&id(0), ToolCallResumeMode::UseDecisionAsToolResult);
+        run.apply(Fact::Settled { call: id(0), outcome: Settled::Suspended(ask) }).unwrap();
+        let answer = ToolCallResume { result: payload, ..decision("d", ResumeDecisionAction::Resume) };
+        let out = run.apply(Fact::Decided { call: id(0), suspension: asked(0), decision: answer }).unwrap();
+        assert!(out.contains(&Directive::Record { call: id(0), closing: Closing::Answered }));
+        assert!(!out.iter().any(|d| matches!(d, Directive::Execute { .. } | Directive::Gate { .. })));
+    }
+}
+
+#[test]
+fn a_payload_that_cannot_be_arguments_is_an_error_result() {
+    let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 1);
+    let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::PassDecisionToTool));
+    run.apply(Fact::Gated { call: id(0), gate }).unwrap();
+    let bad = ToolCallResume { result: json!("rm"), ..decision("d", ResumeDecisionAction::Resume) };
+    let out = run.apply(Fact::Decided { call: id(0), suspension: asked(0), decision: bad }).unwrap();
+    assert!(out.contains(&Directive::Record { call: id(0), closing: Closing::BadPayload }));
+}
+
+#[test]
+fn an_answer_to_an_earlier_question_is_refused() {
+    let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 1);
+    let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::ReplayToolCall));
+    run.apply(Fact::Gated { call: id(0), gate }).unwrap();
+    let decision = decision("d", ResumeDecisionAction::Resume);
+    let stray = Fact::Decided { call: id(0), suspension: "perm_old".into(), decision };
+    assert_eq!(run.apply(stray), Err(Refused::OtherQuestion { call: id(0) }));
+}
+
+#[test]
+fn a_block_ends_the_run_and_gives_every_call_a_result() {
+    let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 3);
+    let gate = Gate::Block { reason: "no".into() };
+    let out = run.apply(Fact::Gated { call: id(0), gate }).unwrap();
+    let records = out.iter().filter(|d| matches!(d, Directive::Record { .. })).count();
+    assert_eq!(records, 3);
+    let out = run.apply(done(Phase::RunEnd)).unwrap();
+    assert_eq!(notices(&out), [Notice::RunFinish(TerminationReason::Blocked("no".into()))]);
+}
+
+#[test]
+fn cancelling_a_waiting_run_announces_only_its_end() {
+    let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 1);
+    let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::ReplayToolCall));
+    run.apply(Fact::Gated { call: id(0), gate }).unwrap();
+    let out = run.apply(Fact::CancelRequested { superseded: true }).unwrap();
+    assert!(out.contains(&Directive::Record { call: id(0), closing: Closing::Superseded }));
+    assert_eq!(notices(&out), []);
+    let late = Fact::Decided {
+        call: id(0),
+        suspension: asked(0),
+        decision: decision("d", ResumeDecisionAction::Resume),
+    };
+    assert!(run.apply(late).is_err());
+    let out = run.apply(done(Phase::RunEnd)).unwrap();
+    assert_eq!(notices(&out), [Notice::RunFinish(TerminationReason::Cancelled)]);
+}
+
+#[test]
+fn recovery_keeps_questions_and_never_executes_by_itself() {
+    let (mut run, _) = at_tools(ToolExecutionMode::ParallelStreaming, 3);
+    let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::ReplayToolCall));
+    run.apply(Fact::Gated { call: id(0), gate }).unwrap();
+    run.apply(Fact::Gated { call: id(1), gate: Gate::Proceed }).unwrap();
+    let before = run.clone();
+    assert_eq!(run.apply(Fact::Recovered { lost: Vec::new() }), Err(Refused::Unaccounted(id(1))));
+    assert_eq!(run, before);
+    let ask = ticket(&id(1), ToolCallResumeMode::ReplayToolCall);
+    let out = run.apply(Fact::Recovered { lost: vec![(id(1), Lost::Ask(ask))] }).unwrap();
+    assert!(!out.iter().any(|d| matches!(d, Directive::Execute { .. })));
+    assert_eq!(run.call(&id(0)).unwrap().status(), ToolCallStatus::Suspended);
+    assert_eq!(run.call(&id(1)).unwrap().status(), ToolCallStatus::Suspended);
+    assert!(matches!(out.last(), Some(Directive::Gate { call, resume: None }) if *call == id(2)));
+}
+
+#[test]
+fn a_decision_that_a_crash_followed_is_spent_once() {
+    let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 1);
+    let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::ReplayToolCall));
+    run.apply(Fact::Gated { call: id(0), gate }).unwrap();
+    let yes = decision("d", ResumeDecisionAction::Resume);
+    run.apply(Fact::Decided { call: id(0), suspension: asked(0), decision: yes }).unwrap();
+    assert!(run.call(&id(0)).unwrap().spends().is_some());
+    run.apply(Fact::Gated { call: id(0), gate: Gate::Proceed }).unwrap();
+    assert!(run.call(&id(0)).unwrap().spends().is_some());
+    run.apply(Fact::Recovered { lost: vec![(id(0), Lost::Again)] }).unwrap();
+    assert!(run.call(&id(0)).unwrap().spends().is_none(), "the first execution spent it");
+    run.apply(Fact::Gated { call: id(0), gate: Gate::Proceed }).unwrap();
+    assert_eq!(run.call(&id(0)).unwrap().attempt, 2);
+}
+
+/// A choice of the property test: mapped to a fact that may or may not fit where the run stands.
+#[derive(Clone, Debug)]
+enum Choice {
+    Forward,
+    Gate(usize, u8),
+    Settle(usize, u8),
+    Decide(usize, u8, bool),
+    Expire(usize),
+    Cancel(bool),
+    Fail,
+    Recover(u8),
+    Stray(u8),
+}
+
+fn choices() -> impl Strategy<Value = Vec<Choice>> {
+    let one = prop_oneof![
+        8 => Just(Choice::Forward),
+        8 => (0..4usize, 0..12u8).prop_map(|(c, k)| Choice::Gate(c, k)),
+        8 => (0..4usize, 0..5u8).prop_map(|(c, k)| Choice::Settle(c, k)),
+        8 => (0..4usize, 0..6u8, any::<bool>()).prop_map(|(c, d, y)| Choice::Decide(c, d, y)),
+        1 => (0..4usize).prop_map(Choice::Expire),
+        1 => any::<bool>().prop_map(Choice::Cancel),
+        1 => Just(Choice::Fail),
+        2 => any::<u8>().prop_map(Choice::Recover),
+        2 => any::<u8>().prop_map(Choice::Stray),
+    ];
+    prop::collection::vec(one, 1..120)
+}
+
+fn fact_of(choice: &Choice, run: &Run, calls: usize) -> Fact {
+    match choice {
+        Choice::Forward => match run.stage() {
+            Stage::Created => Fact::Started,
+            Stage::Phase(phase) => done(*phase),
+            Stage::Inferring => {
+                Fact::Inferred { calls: (0..calls).map(|n| id(n + 10 * run.steps() as usize)).collect() }
+            }
+            Stage::Tools | Stage::Ending(_) | Stage::Done(_) => done(Phase::RunEnd),
+        },
+        Choice::Gate(n, kind) => {
+            let call = id(n + 10 * run.steps() as usize);
+            let gate = match kind {
+                0 => Gate::Block { reason: "blocked".into() },
+                1..4 => Gate::Suspend(ticket(&call, ToolCallResumeMode::ReplayToolCall)),
+                4 => Gate::Suspend(ticket(&call, ToolCallResumeMode::UseDecisionAsToolResult)),
+                5 => Gate::SetResult { succeeded: false },
+                _ => Gate::Proceed,
+            };
+            Fact::Gated { call, gate }
+        }
+        Choice::Settle(n, kind) => {
+            let call = id(n + 10 * run.steps() as usize);
+            let outcome = match kind {
+                0 => Settled::Failed,
+                1 => Settled::Suspended(ticket(&call, ToolCallResumeMode::PassDecisionToTool)),
+                _ => Settled::Succeeded,
+            };
+            Fact::Settled { call, outcome }
+        }
+        Choice::Decide(n, d, yes) => Fact::Decided {
+            call: id(n + 10 * run.steps() as usize),
+            suspension: asked(n + 10 * run.steps() as usize),
+            decision: decision(
+                &format!("d{d}"),
+                if *yes { ResumeDecisionAction::Resume } else { ResumeDecisionAction::Cancel },
+            ),
+        },
+        Choice::Expire(n) => {
+            let n = n + 10 * run.steps() as usize;
+            Fact::Expired { call: id(n), suspension: asked(n) }
+        }
+        Choice::Cancel(superseded) => Fact::CancelRequested { superseded: *superseded },
+        Choice::Fail => Fact::Failed { message: "failed".into() },
+        Choice::Recover(kind) => Fact::Recovered {
+            lost: run
+                .calls()
+                .iter()
+                .filter(|call| call.status() == ToolCallStatus::Running)
+                .map(|call| {
+                    let lost = match kind % 3 {
+                        0 => Lost::Again,
+                        1 => Lost::Ended { succeeded: kind % 2 == 0 },
+                        _ => Lost::Ask(ticket(&call.id, ToolCallResumeMode::ReplayToolCall)),
+                    };
+                    (call.id.clone(), lost)
+                })
+                .collect(),
+        },
+        Choice::Stray(kind) => match kind % 4 {
+            0 => Fact::Started,
+            1 => done(Phase::ALL[usize::from(*kind) % 8]),
+            2 => Fact::Inferred { calls: vec![id(1), id(1)] },
+            _ => Fact::Gated { call: id(99), gate: Gate::Proceed },
+        },
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+    #[test]
+    fn whatever_happens_the_promises_hold(
+        choices in choices(),
+        calls in 0..4usize,
+        mode in prop_oneof![
+            Just(ToolExecutionMode::Sequential),
+            Just(ToolExecutionMode::ParallelBatchApproval),
+            Just(ToolExecutionMode::ParallelStreaming),
+        ],
+    ) {
+        let mut run = Run::new(mode);
+        let mut results: Vec<CallId> = Vec::new();
+        let mut executed: Vec<(CallId, u32)> = Vec::new();
+        let mut announced = false;
+        for choice in &choices {
+            let fact = fact_of(choice, &run, calls);
+            let before = run.clone();
+            let written = serde_json::to_value(&run).unwrap();
+            let read: Run = serde_json::from_value(written).unwrap();
+            prop_assert_eq!(&read, &run, "writing and reading is the identity");
+
+            let out = match run.apply(fact.clone()) {
+                Ok(out) => out,
+                Err(_) => {
+                    prop_assert_eq!(&run, &before, "a refused fact changes nothing: {:?}", fact);
+                    continue;
+                }
+            };
+            if let Stage::Done(_) = before.stage() {
+                prop_assert_eq!(&run, &before, "done is final");
+                prop_assert!(out.is_empty());
+            }
+            if matches!(fact, Fact::Recovered { .. }) {
+                announced = false;
+            }
+            // Legal moves only.
+            for call in run.calls() {
+                if let Some(old) = before.call(&call.id) {
+                    let (from, to) = (old.status(), call.status());
+                    let recovered = matches!(fact, Fact::Recovered { .. });
+                    let via_resuming = from == ToolCallStatus::Suspended
+                        && ToolCallStatus::Resuming.can_become(to);
+                    prop_assert!(
+                        from == to || from.can_become(to) || via_resuming || recovered,
+                        "{:?} -> {:?} by {:?}", from, to, fact
+                    );
+                }
+            }
+            // Results: one a call, by its tool, by the gate, or by the machine.
+            match &fact {
+                Fact::Settled { call, outcome: Settled::Succeeded | Settled::Failed }
+                | Fact::Gated { call, gate: Gate::SetResult { .. } }
+                    if before.call(call).is_some_and(|c| !c.is_closed())
+                        && run.call(call).is_some_and(Call::is_closed)
+                        && !out.iter().any(|d| matches!(d, Directive::Record { call: c, .. } if c == call)) =>
+                {
+                    results.push(call.clone());
+                }
+                Fact::Recovered { lost } => {
+                    results.extend(lost.iter().filter(|(_, l)| matches!(l, Lost::Ended { .. })).map(|(c, _)| c.clone()));
+                }
+                _ => {}
+            }
+            for (place, directive) in out.iter().enumerate() {
+                match directive {
+                    Directive::Record { call, .. } => results.push(call.clone()),
+                    Directive::Execute { call } => {
+                        let intent = Directive::Checkpoint { intent: Some(call.clone()) };
+                        prop_assert!(out[..place].contains(&intent), "no execution without its intent");
+                        let attempt = run.call(call).unwrap().attempt;
+                        prop_assert!(!executed.contains(&(call.clone(), attempt)));
+                        executed.push((call.clone(), attempt));
+                    }
+                    Directive::Emit(Notice::RunStart) => {
+                        prop_assert!(!announced, "RunStart twice");
+                        announced = true;
+                    }
+                    Directive::Emit(Notice::RunFinish(_)) => announced = false,
+                    _ => {}
+                }
+            }
+            if mode == ToolExecutionMode::Sequential {
+                prop_assert!(run.calls().iter().filter(|c| c.is_in_flight()).count() <= 1);
+            }
+            if run.status() == RunStatus::Waiting {
+                prop_assert!(!announced, "a waiting run has said that it waits");
+            }
+            // A closed step: every call has exactly one result.
+            let stepping = matches!(run.stage(), Stage::Phase(Phase::StepEnd | Phase::StepStart) | Stage::Ending(_));
+            if stepping {
+                for call in before.calls() {
+                    let n = results.iter().filter(|r| **r == call.id).count();
+                    prop_assert_eq!(n, 1, "call {} has {} results", call.id, n);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::catalog::Catalog;
+use super::resolve::resolve;
+use super::{AgentRuntime, Parts};
+use crate::contract::clock::{Clock, SystemClock};
+use crate::contract::executor::LlmExecutor;
+use crate::contract::record::Owner;
+use crate::contract::spec::{AgentSpec, ModelEntry};
+use crate::contract::tool::Tool;
+use crate::phase::Plugin;
+use crate::state::{KeyRegistration, StateError};
+use crate::store::Store;
+
+/// Why a runtime could not be built.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum BuildError {
+    /// State keys or plugins do not fit together.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// Two agents with one id.
+    #[error("the agent `{0}` is registered twice")]
+    AgentRegistryConflict(String),
+    /// Two tools with one id, or a tool under another id than its own.
+    #[error("{0}")]
+    ToolRegistryConflict(String),
+    /// Two models with one id.
+    #[error("the model `{0}` is registered twice")]
+    ModelRegistryConflict(String),
+    /// Two providers with one name.
+    #[error("the provider `{0}` is registered twice")]
+    ProviderRegistryConflict(String),
+    /// Two plugins with one id.
+    #[error("the plugin `{0}` is registered twice")]
+    PluginRegistryConflict(String),
+    /// An agent cannot be resolved.
+    #[error("{0}")]
+    ValidationFailed(String),
+    /// The store in memory could not be made.
+    #[error("the store could not be opened: {0}")]
+    Store(String),
+}
+
+/// Collects what a runtime needs. Errors are kept and come out of [`AgentRuntimeBuilder::build`], the first one first.
+#[derive(Default)]
+pub struct AgentRuntimeBuilder {
+    catalog: Catalog,
+    errors: Vec<BuildError>,
+    store: Option<Store>,
+    clock: Option<Arc<dyn Clock>>,
+    owner: Option<Owner>,
+    cwd: Option<PathBuf>,
+    keys: Vec<KeyRegistration>,
+}
+
+impl AgentRuntimeBuilder {
+    /// Nothing registered.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Registers an agent.
+    #[must_use]
+    pub fn with_agent_spec(mut self, spec: AgentSpec) -> Self {
+        if self.catalog.agents.contains_key(&spec.id) {
+            self.errors.push(BuildError::AgentRegistryConflict(spec.id));
+        } else {
+            self.catalog.agents.insert(spec.id.clone(), Arc::new(spec));
+        }
+        self
+    }
+
+    /// Registers several agents.
+    #[must_use]
+    pub fn with_agent_specs(self, specs: impl IntoIterator<Item = AgentSpec>) -> Self {
+        specs.into_iter().fold(self, Self::with_agent_spec)
+    }
+
+    /// Registers a tool under the id of its descriptor.
+    #[must_use]
+    pub fn with_tool(mut self, id: impl Into<String>, tool: Arc<dyn Tool>) -> Self {
+        let id = id.into();
+        let own = tool.descriptor().id;
+        if own != id {
+            let message = format!("the tool `{own}` is registered as `{id}`: both must be the same");
+            self.errors.push(BuildError::ToolRegistryConflict(message));
+        } else if self.catalog.tools.insert(id.clone(), tool).is_some() {
+            self.errors
+                .push(BuildError::ToolRegistryConflict(format!("the tool `{id}` is registered twice")));
+        }
+        self
+    }
+
+    /// Registers a provider.
+    #[must_use]
+    pub fn with_provider(mut self, name: impl Into<String>, executor: Arc<dyn LlmExecutor>) -> Self {
+        let name = name.into();
+        if self.catalog.providers.insert(name.clone(), executor).is_some() {
+            self.errors.push(BuildError::ProviderRegistryConflict(name));
+        }
+        self
+    }
+
+    /// Registers a model: a [`ModelEntry`] or a `ModelSpec`.
+    #[must_use]
+    pub fn with_model(mut self, id: impl Into<String>, model: impl Into<ModelEntry>) -> Self {
+        let id = id.into();
+        if self.catalog.models.insert(id.clone(), model.into()).is_some() {
+            self.errors.push(BuildError::ModelRegistryConflict(id));
+        }
+        self
+    }
+
+    /// Registers a plugin.
+    #[must_use]
+    pub fn with_plugin(mut self, id: impl Into<String>, plugin: Arc<dyn Plugin>) -> Self {
+        let id = id.into();
+        if self.catalog.plugins.insert(id.clone(), plugin).is_some() {
+            self.errors.push(BuildError::PluginRegistryConflict(id));
+        }
+        self
+    }
+
+    /// Registers a state key that no plugin brings, such as a tool's.
+    #[must_use]
+    pub fn with_state_key(mut self, registration: KeyRegistration) -> Self {
+        self.keys.push(registration);
+        self
+    }
+
+    /// Keeps threads and runs here; without it they live in memory.
+    #[must_use]
+    pub fn with_store(mut self, store: Store) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// Takes the time from here; without it from the machine.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Says which process this is, for leases and intents.
+    #[must_use]
+    pub fn with_owner(mut self, owner: Owner) -> Self {
+        self.owner = Some(owner);
+        self
+    }
+
+    /// Says in which folder tools work; part of what an intent pins.
+    #[must_use]
+    pub fn with_cwd(mut self, cwd: PathBuf) -> Self {
+        self.cwd = Some(cwd);
+        self
+    }
+
+    /// Builds the runtime and resolves each agent once to see that it can run.
+    ///
+    /// # Errors
+    /// The first conflict that a `with_*` call met, else the first agent that cannot be resolved.
+    pub fn build(self) -> Result<AgentRuntime, BuildError> {
+        let runtime = self.build_unchecked()?;
+        let catalog = runtime.catalog();
+        for id in catalog.agents.keys() {
+            resolve(&catalog, id, None)
+                .map_err(|e| BuildError::ValidationFailed(format!("the agent `{id}` cannot run: {e}")))?;
+        }
+        Ok(runtime)
+    }
+
+    /// As [`AgentRuntimeBuilder::build`], without resolving the agents.
+    ///
+    /// # Errors
+    /// The first conflict that a `with_*` call met.
+    pub fn build_unchecked(self) -> Result<AgentRuntime, BuildError> {
+        if let Some(error) = self.errors.into_iter().next() {
+            return Err(error);
+        }
+        let store = match self.store {
+            Some(store) => store,
+            None => Store::in_memory().map_err(|e| BuildError::Store(e.to_string()))?,
+        };
+        let owner = self.owner.unwrap_or_else(|| Owner {
+            token: uuid::Uuid::now_v7().to_string(),
+            boot_id: String::new(),
+            pid: std::process::id(),
+            pid_started: 0,
+        });
+        Ok(AgentRuntime::from_parts(Parts {
+            catalog: self.catalog,
+            store,
+            clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock)),
+            owner,
+            cwd: self.cwd.unwrap_or_default(),
+            keys: self.keys,
+        }))
+    }
+}

@@ -1,0 +1,363 @@
+//! One tool call: the gate, the intent, the execution.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::driver::{Done, Driver};
+use super::output::CallSink;
+use super::request::RuntimeError;
+use crate::contract::ids::{CallId, SuspensionId};
+use crate::contract::lifecycle::ToolCallOutcome;
+use crate::contract::message::ToolCall;
+use crate::contract::record::{AttemptId, Begin, IntentRecord, OutcomeKind};
+use crate::contract::suspension::{SuspendTicket, ToolCallResume, ToolCallResumeMode};
+use crate::contract::tool::{
+    FilePreview, Tool, ToolCallContext, ToolClass, ToolError, ToolOutput, ToolResult,
+};
+use crate::contract::tool_intercept::ToolInterceptPayload;
+use crate::phase::ToolCallInfo;
+use crate::run::{Fact, Gate, Settled};
+use crate::state::Phase;
+
+impl Driver {
+    /// Judges a call: its arguments, its tool, the plugins. Nothing is executed here.
+    pub(super) async fn gate(
+        &mut self,
+        id: CallId,
+        resume: Option<ToolCallResume>,
+    ) -> Result<Fact, RuntimeError> {
+        let gate = self.judge(&id, resume).await?;
+        Ok(Fact::Gated { call: id, gate })
+    }
+
+    async fn judge(&mut self, id: &CallId, resume: Option<ToolCallResume>) -> Result<Gate, RuntimeError> {
+        let call = self.effective_call(id)?;
+        if let Some(why) = &call.invalid {
+            return Ok(self
+                .refuse(id, ToolResult::error(&call.name, format!("the arguments cannot be used: {why}"))));
+        }
+        let Some(tool) = self.offered(&call.name) else {
+            let names: Vec<_> = self.agent.tools.keys().map(String::as_str).collect();
+            let text = format!("there is no tool `{}`; the tools are {}", call.name, names.join(", "));
+            return Ok(self.refuse(id, ToolResult::error(&call.name, text)));
+        };
+        let checked = std::panic::catch_unwind(AssertUnwindSafe(|| tool.validate_args(&call.arguments)));
+        match checked {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Ok(self.refuse(id, ToolResult::error(&call.name, error.to_string()))),
+            Err(_) => {
+                return Ok(self.refuse(id, ToolResult::error(&call.name, "the tool failed on its arguments")));
+            }
+        }
+        let ticket = self.machine.call(id).and_then(|c| c.ticket().cloned());
+        let mut info = ToolCallInfo::new(call.clone(), Some(tool.descriptor()));
+        if let Some(resume) = &resume {
+            info = info.with_decision(resume.clone(), ticket.clone());
+        }
+        let ctx = self.context(Phase::BeforeToolExecute).with_tool(info);
+        let report = match self.phases.run_phase(&self.agent.env, ctx).await {
+            Ok(report) => report,
+            // A gate that cannot judge does not open.
+            Err(error) => {
+                let text = format!("not run: a plugin failed while it judged the call: {error}");
+                return Ok(self.refuse(id, ToolResult::error(&call.name, text)));
+            }
+        };
+        match report.intercept {
+            Some(ToolInterceptPayload::Block { reason }) => Ok(Gate::Block { reason }),
+            Some(ToolInterceptPayload::SetResult(result)) => Ok(self.refuse(id, result)),
+            Some(ToolInterceptPayload::Suspend(ticket)) => {
+                self.ask(id, &call, tool.as_ref(), ticket, None).await
+            }
+            None => match ticket.filter(|_| resume.is_some()) {
+                None => Ok(Gate::Proceed),
+                Some(ticket) => self.still_true(id, &call, tool.as_ref(), ticket).await,
+            },
+        }
+    }
+
+    /// The call with the arguments it runs with: the decision's, when the question was for them.
+    fn effective_call(&self, id: &CallId) -> Result<ToolCall, RuntimeError> {
+        let mut call = self.tool_call(id)?.clone();
+        if let Some(state) = self.machine.call(id)
+            && let (Some(ticket), Some(decision)) = (state.ticket(), state.decision())
+            && ticket.resume_mode == ToolCallResumeMode::PassDecisionToTool
+            && decision.result.is_object()
+        {
+            call.arguments = decision.result.clone();
+            call.invalid = None;
+        }
+        Ok(call)
+    }
+
+    fn offered(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.agent.tools.get(name).filter(|_| self.shape.offers(name)).cloned()
+    }
+
+    /// A result that was made without the tool.
+    fn refuse(&mut self, id: &CallId, result: ToolResult) -> Gate {
+        let succeeded = result.is_success();
+        let outcome = if succeeded { ToolCallOutcome::Succeeded } else { ToolCallOutcome::Failed };
+        self.record_result(id, result, outcome);
+        if let Some(ticket) = self.machine.call(id).and_then(|c| c.ticket()) {
+            let id = ticket.suspension.id.clone();
+            self.close_question(id);
+        }
+        Gate::SetResult { succeeded }
+    }
+
+    /// Completes a question with what the card shows, and opens it.
+    async fn ask(
+        &mut self,
+        id: &CallId,
+        call: &ToolCall,
+        tool: &dyn Tool,
+        mut ticket: SuspendTicket,
+        files: Option<Vec<FilePreview>>,
+    ) -> Result<Gate, RuntimeError> {
+        let files = match files {
+            Some(files) => files,
+            None => match self.preview(id, call, tool).await {
+                Ok(files) => files,
+                // A change that cannot be made is not worth a question.
+                Err(error) => return Ok(self.refuse(id, ToolResult::error(&call.name, error.to_string()))),
+            },
+        };
+        if !files.is_empty() {
+            if !ticket.suspension.parameters.is_object() {
+                ticket.suspension.parameters = json!({});
+            }
+            ticket.suspension.parameters["preview"] = serde_json::to_value(&files).unwrap_or(Value::Null);
+        }
+        if let Some(answered) = self.machine.call(id).and_then(|c| c.ticket()) {
+            let id = answered.suspension.id.clone();
+            self.close_question(id);
+        }
+        ticket.suspension.id = self.free_id(ticket.suspension.id).await?;
+        self.open(id, &ticket);
+        Ok(Gate::Suspend(ticket))
+    }
+
+    /// Question ids are unique over all threads; a model's call ids need not be.
+    async fn free_id(&mut self, wanted: SuspensionId) -> Result<SuspensionId, RuntimeError> {
+        if self.shared.store.suspension(&wanted).await?.is_none() {
+            return Ok(wanted);
+        }
+        let tail = uuid::Uuid::now_v7().simple().to_string();
+        Ok(SuspensionId::from(format!("{wanted}_{}", &tail[tail.len() - 8..])))
+    }
+
+    /// An answer counts for what was shown. When the files moved since, the question is asked again.
+    async fn still_true(
+        &mut self,
+        id: &CallId,
+        call: &ToolCall,
+        tool: &dyn Tool,
+        ticket: SuspendTicket,
+    ) -> Result<Gate, RuntimeError> {
+        let Some(shown) = ticket.suspension.parameters.get("preview") else { return Ok(Gate::Proceed) };
+        let shown: Vec<FilePreview> = serde_json::from_value(shown.clone()).unwrap_or_default();
+        let files = match self.preview(id, call, tool).await {
+            Ok(files) => files,
+            Err(error) => {
+                let text = format!("not run: the file changed since the user was asked: {error}");
+                return Ok(self.refuse(id, ToolResult::error(&call.name, text)));
+            }
+        };
+        let same = shown.len() == files.len()
+            && shown
+                .iter()
+                .zip(&files)
+                .all(|(a, b)| a.path == b.path && a.before == b.before && a.after == b.after);
+        if same {
+            return Ok(Gate::Proceed);
+        }
+        let mut again = ticket;
+        again.suspension.message =
+            format!("The file changed since you were asked. {}", again.suspension.message);
+        again.suspension.parameters["stale"] = Value::Bool(true);
+        self.ask(id, call, tool, again, Some(files)).await
+    }
+
+    async fn preview(
+        &mut self,
+        id: &CallId,
+        call: &ToolCall,
+        tool: &dyn Tool,
+    ) -> Result<Vec<FilePreview>, ToolError> {
+        if tool.descriptor().class != ToolClass::Verifiable {
+            return Ok(Vec::new());
+        }
+        let ctx = self.call_context(id, &call.name, None);
+        AssertUnwindSafe(tool.preview(&call.arguments, &ctx))
+            .catch_unwind()
+            .await
+            .unwrap_or_else(|_| Err(ToolError::Internal(format!("the tool {} failed", call.name))))
+    }
+
+    fn call_context(&self, id: &CallId, tool: &str, sink: Option<Arc<CallSink>>) -> ToolCallContext {
+        let state = self.machine.call(id);
+        ToolCallContext {
+            call_id: id.to_string(),
+            tool_name: tool.to_owned(),
+            run_identity: self.identity.clone(),
+            agent_spec: Arc::clone(&self.agent.spec),
+            snapshot: self.state.snapshot(),
+            activity_sink: sink.map(|sink| sink as Arc<dyn crate::contract::event_sink::EventSink>),
+            cancellation: self.slot.cancel.clone(),
+            resume: state.and_then(|c| c.decision().cloned()),
+            attempt: state.map_or(1, |c| c.attempt),
+        }
+    }
+
+    /// Writes the intent. Only when this returned may the tool start.
+    pub(super) async fn begin(&mut self, id: &CallId) -> Result<(), RuntimeError> {
+        let call = self.effective_call(id)?;
+        let Some(tool) = self.agent.tools.get(&call.name).cloned() else {
+            return Err(RuntimeError::Internal(format!("the tool {} went away", call.name)));
+        };
+        let class = tool.descriptor().class;
+        // A preview that fails leaves nothing to verify with: the call is then as opaque as any.
+        let files = self.preview(id, &call, tool.as_ref()).await.unwrap_or_default();
+        let (attempt, spends) = match self.machine.call(id) {
+            Some(state) => (
+                state.attempt,
+                state.spends().map(|(ticket, decision)| (ticket.suspension.id.clone(), decision.clone())),
+            ),
+            None => (1, None),
+        };
+        if self.has_unsaved_rows() {
+            self.checkpoint().await?;
+        }
+        let intent = IntentRecord {
+            id: self.attempt(id, attempt),
+            thread_id: self.record.thread_id.clone(),
+            tool: call.name.clone(),
+            hash: hash(&call, &self.shared.cwd),
+            arguments: call.arguments,
+            class,
+            files,
+            boot_id: self.shared.owner.boot_id.clone(),
+            pid: self.shared.owner.pid,
+            started_at: self.shared.clock.now_ms(),
+        };
+        let begin = Begin { fence: self.fence.clone(), run: self.row()?, intent, spends };
+        self.shared.store.begin(begin).await.map_err(|e| self.store_error(&e))
+    }
+
+    fn attempt(&self, id: &CallId, attempt: u32) -> AttemptId {
+        AttemptId { run_id: self.record.id.clone(), call_id: id.clone(), attempt }
+    }
+
+    /// Starts the tool; the result comes back as [`Done::Executed`].
+    pub(super) fn execute(&mut self, id: &CallId) {
+        let attempt = self.machine.call(id).map_or(1, |c| c.attempt);
+        let sink =
+            CallSink::new(Arc::clone(&self.sink), self.shared.store.clone(), self.attempt(id, attempt));
+        let sink = Arc::new(sink);
+        self.outputs.insert(id.clone(), Arc::clone(&sink));
+        let prepared = self.effective_call(id).ok().and_then(|call| {
+            let tool = self.agent.tools.get(&call.name).cloned()?;
+            Some((tool, self.call_context(id, &call.name, Some(sink)), call.arguments))
+        });
+        let id = id.clone();
+        self.in_flight.push(Box::pin(async move {
+            let output = match prepared {
+                None => Err(ToolError::Internal("the tool went away".into())),
+                Some((tool, ctx, arguments)) => {
+                    AssertUnwindSafe(tool.execute(arguments, &ctx)).catch_unwind().await.unwrap_or_else(
+                        |panic| Err(ToolError::Internal(format!("the tool panicked: {}", words_of(&*panic)))),
+                    )
+                }
+            };
+            Done::Executed { call: id, output }
+        }));
+    }
+
+    /// Takes a result: the state, the hooks behind it, the outcome row.
+    pub(super) async fn executed(
+        &mut self,
+        id: CallId,
+        output: Result<ToolOutput, ToolError>,
+    ) -> Result<Fact, RuntimeError> {
+        let call = self.effective_call(&id)?;
+        self.outputs.remove(&id);
+        let (mut result, command) = match output {
+            Ok(output) => (output.result, Some(output.command)),
+            Err(error) => (ToolResult::error(&call.name, error.to_string()), None),
+        };
+        if let Some(command) = command.filter(|c| !c.is_empty())
+            && let Err(error) = self.phases.submit_command(&self.agent.env, command).await
+        {
+            result =
+                ToolResult::error(&call.name, format!("the tool's change of state was refused: {error}"));
+        }
+        if let Some(ticket) = result.suspension.take() {
+            let mut ticket = *ticket;
+            ticket.suspension.id = self.free_id(ticket.suspension.id).await?;
+            self.record_suspended(&id);
+            self.open(&id, &ticket);
+            return Ok(Fact::Settled { call: id, outcome: Settled::Suspended(ticket) });
+        }
+        let info = ToolCallInfo::new(call.clone(), self.agent.tools.get(&call.name).map(|t| t.descriptor()));
+        let ctx = self.context(Phase::AfterToolExecute).with_tool(info).with_tool_result(result.clone());
+        if let Err(error) = self.phases.run_phase(&self.agent.env, ctx).await {
+            // The tool ran: what hooks say of it afterwards does not undo that.
+            tracing::error!(run = %self.record.id, call = %id, %error, "hooks failed behind a tool");
+        }
+        let succeeded = result.is_success();
+        let outcome = if succeeded { ToolCallOutcome::Succeeded } else { ToolCallOutcome::Failed };
+        self.record_result(&id, result, outcome);
+        let attempt = self.machine.call(&id).map_or(1, |c| c.attempt);
+        self.record_outcome(&id, attempt, OutcomeKind::Returned);
+        let outcome = if succeeded { Settled::Succeeded } else { Settled::Failed };
+        Ok(Fact::Settled { call: id, outcome })
+    }
+
+    /// An execution that ended in a question has an outcome too: it asked.
+    fn record_suspended(&mut self, id: &CallId) {
+        let name = self.tool_call(id).map_or_else(|_| String::new(), |c| c.name.clone());
+        self.record_result(id, ToolResult::suspended(name, "it asks"), ToolCallOutcome::Suspended);
+        let attempt = self.machine.call(id).map_or(1, |c| c.attempt);
+        self.record_outcome(id, attempt, OutcomeKind::Returned);
+        self.results.retain(|r| r.call != *id);
+    }
+}
+
+fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|s| (*s).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
+}
+
+/// SHA-256 over the tool, its arguments with sorted keys, and the working directory, hex.
+fn hash(call: &ToolCall, cwd: &std::path::Path) -> String {
+    let canonical = json!([call.name, sorted(&call.arguments), cwd.to_string_lossy()]);
+    hex(&Sha256::digest(canonical.to_string()))
+}
+
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut keys: Vec<_> = map.iter().collect();
+            keys.sort_by_key(|(key, _)| key.as_str());
+            Value::Object(keys.into_iter().map(|(k, v)| (k.clone(), sorted(v))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}

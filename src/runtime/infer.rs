@@ -1,0 +1,156 @@
+//! One inference: the request, and the stream of its answer.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use serde_json::json;
+
+use super::driver::{Done, Driver};
+use crate::contract::content::ContentBlock;
+use crate::contract::context_message::ContextTarget;
+use crate::contract::event::AgentEvent;
+use crate::contract::event_sink::EventSink;
+use crate::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStreamEvent};
+use crate::contract::inference::StreamResult;
+use crate::contract::message::{Message, Visibility};
+use crate::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
+use crate::state::Phase;
+
+/// What came of an inference.
+pub(super) struct Inferred {
+    pub(super) outcome: Result<(StreamResult, String), InferenceExecutionError>,
+    pub(super) duration: Duration,
+}
+
+/// The text that was shown of an answer that is not complete.
+#[derive(Default)]
+pub(super) struct Partial {
+    text: Mutex<String>,
+}
+
+impl Partial {
+    fn push(&self, delta: &str) {
+        self.text.lock().expect("no panic while text is held").push_str(delta);
+    }
+
+    pub(super) fn clear(&self) {
+        self.text.lock().expect("no panic while text is held").clear();
+    }
+
+    pub(super) fn take(&self) -> String {
+        std::mem::take(&mut self.text.lock().expect("no panic while text is held"))
+    }
+}
+
+impl Driver {
+    /// Asks the model; the answer comes back as [`Done::Inferred`].
+    pub(super) fn infer(&mut self) {
+        self.partial.clear();
+        let request = self.request();
+        let executor = Arc::clone(&self.agent.executor);
+        let sink = Arc::clone(&self.sink);
+        let partial = Arc::clone(&self.partial);
+        let message_id = self.message_id.to_string();
+        self.in_flight.push(Box::pin(async move {
+            let started = Instant::now();
+            let outcome = match request {
+                Ok(request) => stream(executor, request, sink, partial, &message_id).await,
+                Err(message) => Err(InferenceExecutionError::InvalidRequest(message)),
+            };
+            Done::Inferred(Box::new(Inferred { outcome, duration: started.elapsed() }))
+        }));
+    }
+
+    fn request(&mut self) -> Result<InferenceRequest, String> {
+        let mut overrides = self.overrides.clone();
+        overrides.merge(std::mem::take(&mut self.shape.overrides));
+        let mut system = Vec::new();
+        if !self.agent.spec.system_prompt.is_empty() {
+            system.push(ContentBlock::text(self.agent.spec.system_prompt.clone()));
+        }
+        let mut messages = self.history.clone();
+        for context in &self.shape.context_messages {
+            match context.target {
+                ContextTarget::System => system.push(ContentBlock::text(context.content.clone())),
+                ContextTarget::Conversation => {
+                    let mut message = Message::user(context.content.clone());
+                    message.visibility = Visibility::Internal;
+                    messages.push(message);
+                }
+            }
+        }
+        let tools = self
+            .agent
+            .tools
+            .iter()
+            .filter(|(id, _)| self.shape.offers(id))
+            .map(|(_, tool)| tool.descriptor())
+            .collect();
+        let request = InferenceRequest {
+            model: self.agent.model_id.clone(),
+            upstream_model: self.agent.model.model_name.clone(),
+            system,
+            messages,
+            tools,
+            overrides,
+            enable_prompt_cache: self
+                .agent
+                .spec
+                .context_policy
+                .as_ref()
+                .is_none_or(|p| p.enable_prompt_cache),
+        };
+        let ctx = self.context(Phase::BeforeInference);
+        self.agent.env.transform_request(request, &ctx).map_err(|e| e.to_string())
+    }
+}
+
+async fn stream(
+    executor: Arc<dyn LlmExecutor>,
+    request: InferenceRequest,
+    sink: Arc<dyn EventSink>,
+    partial: Arc<Partial>,
+    message_id: &str,
+) -> Result<(StreamResult, String), InferenceExecutionError> {
+    let mut stream = executor.execute_stream(request).await?;
+    while let Some(event) = stream.next().await {
+        match event? {
+            LlmStreamEvent::TextDelta(delta) => {
+                partial.push(&delta);
+                sink.emit(AgentEvent::TextDelta { delta }).await;
+            }
+            LlmStreamEvent::ReasoningDelta(delta) => sink.emit(AgentEvent::ReasoningDelta { delta }).await,
+            LlmStreamEvent::ReasoningEncrypted(encrypted_value) => {
+                sink.emit(AgentEvent::ReasoningEncryptedValue { encrypted_value }).await;
+            }
+            LlmStreamEvent::ToolCallStart { id, name } => {
+                sink.emit(AgentEvent::ToolCallStart { id, name }).await;
+            }
+            LlmStreamEvent::ToolCallDelta { id, args_delta } => {
+                sink.emit(AgentEvent::ToolCallDelta { id, args_delta }).await;
+            }
+            LlmStreamEvent::Retrying { attempt, max, delay, model, reason, reset } => {
+                if reset {
+                    partial.clear();
+                }
+                sink.emit(AgentEvent::ActivitySnapshot {
+                    message_id: message_id.to_owned(),
+                    activity_type: INFERENCE_RETRY_ACTIVITY_TYPE.into(),
+                    content: json!({
+                        "attempt": attempt,
+                        "max": max,
+                        "delay_ms": u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+                        "model": model,
+                        "reason": reason,
+                        "reset": reset,
+                    }),
+                    replace: Some(true),
+                })
+                .await;
+            }
+            LlmStreamEvent::Finish { result, model } => return Ok((result, model)),
+        }
+    }
+    Err(InferenceExecutionError::Network("the stream ended before the answer was complete".into()))
+}

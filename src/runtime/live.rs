@@ -1,0 +1,84 @@
+//! The drivers that are awake in this process, one a thread at most.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{OwnedMutexGuard, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::contract::ids::{CallId, SuspensionId, ThreadId};
+use crate::contract::suspension::ToolCallResume;
+
+/// A stored decision on its way to the driver that is awake.
+#[derive(Clone, Debug)]
+pub(super) struct Delivery {
+    pub(super) call: CallId,
+    pub(super) suspension: SuspensionId,
+    pub(super) resume: ToolCallResume,
+}
+
+#[derive(Clone)]
+struct Handle {
+    cancel: CancellationToken,
+    deliveries: mpsc::UnboundedSender<Delivery>,
+}
+
+/// See the module's text.
+#[derive(Default)]
+pub(super) struct Live {
+    handles: Mutex<HashMap<ThreadId, Handle>>,
+    slots: Mutex<HashMap<ThreadId, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// The right of one driver to be awake on its thread; given back when dropped.
+pub(super) struct Slot {
+    live: Arc<Live>,
+    thread_id: ThreadId,
+    pub(super) cancel: CancellationToken,
+    pub(super) deliveries: mpsc::UnboundedReceiver<Delivery>,
+    _guard: OwnedMutexGuard<()>,
+}
+
+impl Live {
+    /// Waits until no driver of this process is awake on the thread, then takes its place.
+    pub(super) async fn enter(self: &Arc<Self>, thread_id: &ThreadId) -> Slot {
+        let slot = {
+            let mut slots = self.slots.lock().expect("no panic while slots are held");
+            // A slot nobody holds or waits for is only known to the map.
+            slots.retain(|id, slot| id == thread_id || Arc::strong_count(slot) > 1);
+            Arc::clone(slots.entry(thread_id.clone()).or_default())
+        };
+        let guard = slot.lock_owned().await;
+        let cancel = CancellationToken::new();
+        let (sender, deliveries) = mpsc::unbounded_channel();
+        let handle = Handle { cancel: cancel.clone(), deliveries: sender };
+        self.handles.lock().expect("no panic while handles are held").insert(thread_id.clone(), handle);
+        Slot { live: Arc::clone(self), thread_id: thread_id.clone(), cancel, deliveries, _guard: guard }
+    }
+
+    /// Hands a stored decision to the driver that is awake; `false` when none is.
+    pub(super) fn deliver(&self, thread_id: &ThreadId, delivery: Delivery) -> bool {
+        let handles = self.handles.lock().expect("no panic while handles are held");
+        handles.get(thread_id).is_some_and(|handle| handle.deliveries.send(delivery).is_ok())
+    }
+
+    /// Asks the driver that is awake to stop; `false` when none is.
+    pub(super) fn cancel(&self, thread_id: &ThreadId) -> bool {
+        let handles = self.handles.lock().expect("no panic while handles are held");
+        handles.get(thread_id).is_some_and(|handle| {
+            handle.cancel.cancel();
+            true
+        })
+    }
+
+    /// Whether a driver is awake on the thread.
+    pub(super) fn is_awake(&self, thread_id: &ThreadId) -> bool {
+        self.handles.lock().expect("no panic while handles are held").contains_key(thread_id)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.live.handles.lock().expect("no panic while handles are held").remove(&self.thread_id);
+    }
+}

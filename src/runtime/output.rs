@@ -1,0 +1,82 @@
+//! The sink that running tools report to: events go on at once, output is kept in the store a little later.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::contract::event::AgentEvent;
+use crate::contract::event_sink::EventSink;
+use crate::contract::record::AttemptId;
+use crate::store::Store;
+
+/// How long output may wait before it is written.
+const FLUSH: Duration = Duration::from_millis(100);
+/// What is kept in memory of one call's output for the result of an interrupted call.
+const TAIL: usize = 16 * 1024;
+
+#[derive(Default)]
+struct Buffer {
+    unwritten: String,
+    tail: String,
+    flushing: bool,
+}
+
+/// See the module's text.
+pub(super) struct CallSink {
+    next: Arc<dyn EventSink>,
+    store: Store,
+    attempt: AttemptId,
+    buffer: Arc<Mutex<Buffer>>,
+}
+
+impl CallSink {
+    pub(super) fn new(next: Arc<dyn EventSink>, store: Store, attempt: AttemptId) -> Self {
+        Self { next, store, attempt, buffer: Arc::default() }
+    }
+
+    /// The end of what the call has printed.
+    pub(super) fn tail(&self) -> String {
+        self.buffer.lock().expect("no panic while output is held").tail.clone()
+    }
+
+    fn keep(&self, delta: &str) {
+        let mut buffer = self.buffer.lock().expect("no panic while output is held");
+        buffer.unwritten.push_str(delta);
+        buffer.tail.push_str(delta);
+        if buffer.tail.len() > 2 * TAIL {
+            let mut cut = buffer.tail.len() - TAIL;
+            while !buffer.tail.is_char_boundary(cut) {
+                cut += 1;
+            }
+            buffer.tail.drain(..cut);
+        }
+        if !buffer.flushing {
+            buffer.flushing = true;
+            // The task ends with the first flush; a crash before it loses at most what came in that time.
+            let (store, attempt, shared) =
+                (self.store.clone(), self.attempt.clone(), Arc::clone(&self.buffer));
+            tokio::spawn(async move {
+                tokio::time::sleep(FLUSH).await;
+                let chunk = {
+                    let mut buffer = shared.lock().expect("no panic while output is held");
+                    buffer.flushing = false;
+                    std::mem::take(&mut buffer.unwritten)
+                };
+                if let Err(error) = store.append_output(&attempt, chunk).await {
+                    tracing::warn!(%error, "output of a running call could not be kept");
+                }
+            });
+        }
+    }
+}
+
+#[async_trait]
+impl EventSink for CallSink {
+    async fn emit(&self, event: AgentEvent) {
+        if let AgentEvent::ToolCallStreamDelta { delta, .. } = &event {
+            self.keep(delta);
+        }
+        self.next.emit(event).await;
+    }
+}

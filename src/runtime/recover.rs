@@ -1,0 +1,193 @@
+//! What a dead process left: calls that were running and whose outcome nobody wrote down.
+
+use std::path::Path;
+
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::call::hex;
+use super::driver::Driver;
+use super::request::RuntimeError;
+use super::words;
+use crate::contract::ids::CallId;
+use crate::contract::lifecycle::{ToolCallOutcome, ToolCallStatus};
+use crate::contract::record::{OpenIntent, OutcomeKind, Owner};
+use crate::contract::suspension::{
+    ACTION_UNKNOWN_OUTCOME, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
+};
+use crate::contract::tool::{FilePreview, ToolClass, ToolResult};
+use crate::run::{Directive, Fact, Lost};
+
+/// What to do about a call that may have run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnknownPolicy {
+    /// Ask the person: run again, it is done, skip.
+    #[default]
+    Ask,
+    /// Tell the model that it may have run.
+    Report,
+    /// Run it again.
+    Retry,
+    /// End the run.
+    Stop,
+}
+
+enum Files {
+    AsBefore,
+    AsAfter,
+    Neither,
+}
+
+impl Driver {
+    /// Takes the run over from a dead process.
+    pub(super) async fn recover(&mut self, policy: UnknownPolicy) -> Result<Vec<Directive>, RuntimeError> {
+        let running: Vec<(CallId, u32)> = self
+            .machine
+            .calls()
+            .iter()
+            .filter(|call| call.status() == ToolCallStatus::Running)
+            .map(|call| (call.id.clone(), call.attempt))
+            .collect();
+        let open = self.shared.store.open_intents(&self.record.id).await?;
+        let mut lost = Vec::new();
+        for (id, attempt) in running {
+            let intent = open.iter().find(|o| o.intent.id.call_id == id && o.intent.id.attempt == attempt);
+            match self.judge_lost(&id, attempt, intent, policy).await? {
+                Some(fate) => lost.push((id, fate)),
+                None => {
+                    let text = "a tool call was interrupted and may have run; the run was stopped";
+                    self.tell_error(text, Some("unknown_outcome")).await;
+                    return self.apply(Fact::Failed { message: text.into() });
+                }
+            }
+        }
+        self.apply(Fact::Recovered { lost })
+    }
+
+    async fn judge_lost(
+        &mut self,
+        id: &CallId,
+        attempt: u32,
+        open: Option<&OpenIntent>,
+        policy: UnknownPolicy,
+    ) -> Result<Option<Lost>, RuntimeError> {
+        let class = open.map_or(ToolClass::Opaque, |o| o.intent.class);
+        match class {
+            ToolClass::Pure | ToolClass::Keyed => return Ok(Some(Lost::Again)),
+            ToolClass::Verifiable => {
+                let files = open.map(|o| o.intent.files.clone()).unwrap_or_default();
+                match look(&files).await {
+                    Files::AsAfter => {
+                        let name = self.tool_call(id)?.name.clone();
+                        let text = "Done. The program was interrupted while it was written down; the file holds the change.";
+                        self.record_result(id, ToolResult::text(name, text), ToolCallOutcome::Succeeded);
+                        self.record_outcome(id, attempt, OutcomeKind::Returned);
+                        return Ok(Some(Lost::Ended { succeeded: true }));
+                    }
+                    Files::AsBefore => return Ok(Some(Lost::Again)),
+                    Files::Neither => {}
+                }
+            }
+            ToolClass::Opaque => {}
+        }
+        let output = open.map(|o| o.output.clone()).unwrap_or_default();
+        match policy {
+            UnknownPolicy::Retry => Ok(Some(Lost::Again)),
+            UnknownPolicy::Stop => Ok(None),
+            UnknownPolicy::Report => {
+                let name = self.tool_call(id)?.name.clone();
+                let result = words::unknown_result(&name, &output);
+                self.record_result(id, result, ToolCallOutcome::Failed);
+                self.record_outcome(id, attempt, OutcomeKind::Unknown);
+                Ok(Some(Lost::Ended { succeeded: false }))
+            }
+            UnknownPolicy::Ask => {
+                let ticket = self.unknown_ticket(id, attempt, &output)?;
+                self.open(id, &ticket);
+                Ok(Some(Lost::Ask(ticket)))
+            }
+        }
+    }
+
+    fn unknown_ticket(&self, id: &CallId, attempt: u32, output: &str) -> Result<SuspendTicket, RuntimeError> {
+        let call = self.tool_call(id)?;
+        Ok(SuspendTicket {
+            suspension: Suspension {
+                id: format!("unknown_{}_{}_{attempt}", self.record.id, id).into(),
+                action: ACTION_UNKNOWN_OUTCOME.into(),
+                message: format!(
+                    "aye ended while this {} call ran. It may have run in part or in whole. Run it again?",
+                    call.name
+                ),
+                parameters: json!({
+                    "output": output,
+                    "attempt": attempt,
+                    "cwd": self.shared.cwd.to_string_lossy(),
+                }),
+                response_schema: Some(json!({
+                    "type": "object",
+                    "properties": {"choice": {"enum": ["rerun", "done", "skip"]}},
+                    "required": ["choice"],
+                })),
+                expires_at: None,
+            },
+            pending: PendingToolCall {
+                id: id.clone(),
+                name: call.name.clone(),
+                arguments: call.arguments.clone(),
+            },
+            resume_mode: ToolCallResumeMode::ReplayToolCall,
+        })
+    }
+}
+
+/// Compares the files with what the intent says of them.
+async fn look(files: &[FilePreview]) -> Files {
+    if files.is_empty() {
+        return Files::Neither;
+    }
+    let mut before = true;
+    let mut after = true;
+    for file in files {
+        let now = match tokio::fs::read(&file.path).await {
+            Ok(bytes) => Some(hex(&Sha256::digest(&bytes))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(_) => return Files::Neither,
+        };
+        before &= now == file.before;
+        after &= now.as_deref() == Some(file.after.as_str());
+    }
+    match (before, after) {
+        // Nothing would have changed: then it does not matter whether it ran.
+        (_, true) => Files::AsAfter,
+        (true, false) => Files::AsBefore,
+        (false, false) => Files::Neither,
+    }
+}
+
+/// Whether the process that holds a lease lives. Another boot is another life; a pid that was given to another process
+/// is told apart by its start.
+pub fn is_alive(own: &Owner, other: &Owner) -> bool {
+    if other.token == own.token {
+        return true;
+    }
+    if !own.boot_id.is_empty() && !other.boot_id.is_empty() && own.boot_id != other.boot_id {
+        return false;
+    }
+    let proc = Path::new("/proc");
+    if !proc.join("self").exists() {
+        // No way to look: believe the lease.
+        return true;
+    }
+    match std::fs::read_to_string(proc.join(other.pid.to_string()).join("stat")) {
+        Err(_) => false,
+        Ok(stat) => {
+            let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+            let mut fields = fields.split_whitespace();
+            let zombie = matches!(fields.next(), Some("Z" | "X"));
+            // Field 22 of stat(5) is the start; the state just read is field 3.
+            let started = fields.nth(18).and_then(|f| f.parse::<u64>().ok());
+            !zombie && (other.pid_started == 0 || started.is_none_or(|s| s == other.pid_started))
+        }
+    }
+}

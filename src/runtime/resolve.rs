@@ -1,0 +1,203 @@
+//! From an agent's id to everything a run of it needs, in three stages: look up, plugins, tools.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use super::catalog::Catalog;
+use crate::contract::executor::LlmExecutor;
+use crate::contract::spec::{AgentSpec, ModelEntry};
+use crate::contract::tool::Tool;
+use crate::llm::retry::Fallback;
+use crate::llm::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
+use crate::pattern::Pattern;
+use crate::phase::{ExecutionEnv, Plugin, validate_sections};
+use crate::state::StateError;
+
+/// Why an agent cannot run.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ResolveError {
+    /// No such agent.
+    #[error("there is no agent `{0}`")]
+    AgentNotFound(String),
+    /// The agent's model is not registered.
+    #[error("the model `{0}` is not registered")]
+    ModelNotFound(String),
+    /// The model's provider is not registered.
+    #[error("the provider `{0}` is not registered")]
+    ProviderNotFound(String),
+    /// The agent names a plugin that is not registered.
+    #[error("the plugin `{0}` is not registered")]
+    PluginNotFound(String),
+    /// A config section does not fit its schema.
+    #[error("the section `{key}` of plugin `{plugin}` is wrong: {message}")]
+    InvalidPluginConfig {
+        /// The plugin.
+        plugin: String,
+        /// The section.
+        key: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The agent runs elsewhere and can only be delegated to.
+    #[error("the agent `{0}` runs elsewhere: it can be delegated to, not run")]
+    RemoteAgentNotDirectlyRunnable(String),
+    /// Two tools with one id.
+    #[error("the tool `{tool_id}` comes from {source_a} and from {source_b}")]
+    ToolIdConflict {
+        /// The tool.
+        tool_id: String,
+        /// One source.
+        source_a: String,
+        /// The other one.
+        source_b: String,
+    },
+    /// A tool pattern of the agent does not parse.
+    #[error("the tool pattern `{pattern}` is wrong: {message}")]
+    InvalidToolPattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The plugins do not fit together.
+    #[error(transparent)]
+    EnvBuild(#[from] StateError),
+}
+
+/// An agent with everything it needs, for one run.
+#[derive(Clone)]
+pub struct ResolvedAgent {
+    /// The specification.
+    pub spec: Arc<AgentSpec>,
+    /// The model's registered id.
+    pub model_id: String,
+    /// Which provider serves it, under what name.
+    pub model: ModelEntry,
+    /// The model, with retries around it.
+    pub executor: Arc<dyn LlmExecutor>,
+    /// Hooks, handlers, transforms, keys.
+    pub env: Arc<ExecutionEnv>,
+    /// The tools, filtered, in a stable order.
+    pub tools: Arc<IndexMap<String, Arc<dyn Tool>>>,
+    /// Sections nobody claims: probably a typing error.
+    pub warnings: Vec<String>,
+}
+
+impl std::fmt::Debug for ResolvedAgent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ResolvedAgent")
+            .field("spec", &self.spec.id)
+            .field("model", &self.model)
+            .field("tools", &self.tools.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Resolves an agent; `model` overrides the agent's own.
+pub(super) fn resolve(
+    catalog: &Catalog,
+    agent_id: &str,
+    model: Option<&str>,
+) -> Result<ResolvedAgent, ResolveError> {
+    let spec = catalog.agents.get(agent_id).ok_or_else(|| ResolveError::AgentNotFound(agent_id.into()))?;
+    if spec.endpoint.is_some() {
+        return Err(ResolveError::RemoteAgentNotDirectlyRunnable(agent_id.into()));
+    }
+    let model_id = model.unwrap_or(&spec.model);
+    let (model, executor) = executor_of(catalog, spec, model_id)?;
+    let (env, warnings) = environment(catalog, spec)?;
+    let tools = tools_of(catalog, spec, &env)?;
+    Ok(ResolvedAgent {
+        spec: Arc::clone(spec),
+        model_id: model_id.to_owned(),
+        model,
+        executor,
+        env: Arc::new(env),
+        tools: Arc::new(tools),
+        warnings,
+    })
+}
+
+fn lookup(catalog: &Catalog, model_id: &str) -> Result<(ModelEntry, Arc<dyn LlmExecutor>), ResolveError> {
+    let model =
+        catalog.models.get(model_id).ok_or_else(|| ResolveError::ModelNotFound(model_id.into()))?.clone();
+    let executor = catalog
+        .providers
+        .get(&model.provider)
+        .ok_or_else(|| ResolveError::ProviderNotFound(model.provider.clone()))?;
+    Ok((model, Arc::clone(executor)))
+}
+
+fn executor_of(
+    catalog: &Catalog,
+    spec: &AgentSpec,
+    model_id: &str,
+) -> Result<(ModelEntry, Arc<dyn LlmExecutor>), ResolveError> {
+    let (model, executor) = lookup(catalog, model_id)?;
+    let policy: LlmRetryPolicy = spec.config::<RetryConfigKey>()?;
+    let fallback_ids = policy.fallback_models.clone();
+    if policy.max_retries == 0 && fallback_ids.is_empty() {
+        return Ok((model, executor));
+    }
+    let mut retrying = RetryingExecutor::new(executor, policy);
+    for id in fallback_ids {
+        let (entry, executor) = lookup(catalog, &id)?;
+        retrying = retrying.with_fallback(id, Fallback { executor, upstream_model: entry.model_name });
+    }
+    Ok((model, Arc::new(retrying)))
+}
+
+fn environment(catalog: &Catalog, spec: &AgentSpec) -> Result<(ExecutionEnv, Vec<String>), ResolveError> {
+    let mut plugins: Vec<Arc<dyn Plugin>> = Vec::new();
+    if spec.plugin_ids.is_empty() {
+        plugins.extend(catalog.plugins.values().cloned());
+    } else {
+        for id in &spec.plugin_ids {
+            let plugin = catalog.plugins.get(id).ok_or_else(|| ResolveError::PluginNotFound(id.clone()))?;
+            plugins.push(Arc::clone(plugin));
+        }
+    }
+    let warnings = validate_sections(&plugins, spec).map_err(|e| ResolveError::InvalidPluginConfig {
+        plugin: e.plugin.into(),
+        key: e.key,
+        message: e.message,
+    })?;
+    Ok((ExecutionEnv::from_plugins(&plugins)?, warnings))
+}
+
+fn patterns(texts: &[String]) -> Result<Vec<Pattern>, ResolveError> {
+    texts
+        .iter()
+        .map(|text| {
+            Pattern::parse(text).map_err(|e| ResolveError::InvalidToolPattern {
+                pattern: text.clone(),
+                message: e.to_string(),
+            })
+        })
+        .collect()
+}
+
+fn tools_of(
+    catalog: &Catalog,
+    spec: &AgentSpec,
+    env: &ExecutionEnv,
+) -> Result<IndexMap<String, Arc<dyn Tool>>, ResolveError> {
+    let mut tools = catalog.tools.clone();
+    for (id, tool) in env.active_tools(spec) {
+        if tools.insert(id.to_owned(), Arc::clone(tool)).is_some() {
+            return Err(ResolveError::ToolIdConflict {
+                tool_id: id.to_owned(),
+                source_a: "the runtime".into(),
+                source_b: "a plugin".into(),
+            });
+        }
+    }
+    let allowed = spec.allowed_tools.as_deref().map(patterns).transpose()?;
+    let excluded = patterns(spec.excluded_tools.as_deref().unwrap_or_default())?;
+    tools.retain(|id, _| {
+        allowed.as_ref().is_none_or(|list| list.iter().any(|p| p.matches_tool(id)))
+            && !excluded.iter().any(|p| p.matches_tool(id))
+    });
+    Ok(tools)
+}

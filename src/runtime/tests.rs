@@ -1,0 +1,551 @@
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::contract::content::ContentBlock;
+use crate::contract::event::AgentEvent;
+use crate::contract::event_sink::VecEventSink;
+use crate::contract::executor::{InferenceExecutionError, InferenceRequest, ToolExecutionMode};
+use crate::contract::inference::StreamResult;
+use crate::contract::lifecycle::{TerminationReason, ToolCallOutcome};
+use crate::contract::message::{Message, Role, ToolCall};
+use crate::contract::suspension::{
+    ACTION_PERMISSION, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
+};
+use crate::contract::tool::{
+    Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+};
+use crate::contract::tool_intercept::{ToolInterceptAction, ToolInterceptPayload};
+use crate::phase::{PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar};
+use crate::state::{Phase, StateCommand, StateError};
+
+/// A model that says what it was told to say, and keeps what it was asked.
+#[derive(Default)]
+struct Script {
+    answers: Mutex<VecDeque<Result<StreamResult, InferenceExecutionError>>>,
+    requests: Mutex<Vec<InferenceRequest>>,
+}
+
+impl Script {
+    fn of(answers: impl IntoIterator<Item = StreamResult>) -> Arc<Self> {
+        let script = Self::default();
+        script.answers.lock().unwrap().extend(answers.into_iter().map(Ok));
+        Arc::new(script)
+    }
+
+    /// What the last request says of a call.
+    fn result_of(&self, call: &str) -> String {
+        let requests = self.requests.lock().unwrap();
+        let messages = &requests.last().unwrap().messages;
+        messages
+            .iter()
+            .find(|m| m.tool_call_id.as_deref() == Some(call))
+            .map(Message::text)
+            .unwrap_or_default()
+    }
+}
+
+#[async_trait]
+impl LlmExecutor for Script {
+    async fn execute(&self, request: InferenceRequest) -> Result<StreamResult, InferenceExecutionError> {
+        self.requests.lock().unwrap().push(request);
+        self.answers.lock().unwrap().pop_front().unwrap_or_else(|| Ok(text("Done.")))
+    }
+
+    fn name(&self) -> &'static str {
+        "script"
+    }
+}
+
+fn text(text: &str) -> StreamResult {
+    StreamResult { content: vec![ContentBlock::text(text)], ..StreamResult::default() }
+}
+
+fn calls(calls: &[(&str, &str)]) -> StreamResult {
+    StreamResult {
+        tool_calls: calls.iter().map(|(id, tool)| ToolCall::new(*id, *tool, json!({"id": id}))).collect(),
+        ..StreamResult::default()
+    }
+}
+
+/// Counts its executions, and hangs for ever when told to.
+struct Counter {
+    name: &'static str,
+    class: ToolClass,
+    runs: Arc<AtomicU32>,
+    hangs: bool,
+}
+
+#[async_trait]
+impl Tool for Counter {
+    fn descriptor(&self) -> ToolDescriptor {
+        ToolDescriptor::new(self.name, self.name, "counts").with_class(self.class)
+    }
+
+    async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        self.runs.fetch_add(1, Ordering::SeqCst);
+        if self.hangs {
+            ctx.stream_output("half way").await;
+            std::future::pending::<()>().await;
+        }
+        Ok(ToolResult::success(self.name, json!({"ran": args})).into())
+    }
+}
+
+/// Asks about each call of the tools named `ask*`, and denies `deny*`.
+struct Gatekeeper;
+struct GateHook;
+
+#[async_trait]
+impl PhaseHook for GateHook {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+        let mut command = StateCommand::new();
+        let tool = ctx.tool.as_ref().expect("a gate has a call");
+        if tool.call.name.starts_with("deny") {
+            let result = ToolResult::error(&tool.call.name, "denied by rule deny");
+            command.schedule_action::<ToolInterceptAction>(ToolInterceptPayload::SetResult(result))?;
+        }
+        if tool.call.name.starts_with("ask") && tool.resume.is_none() {
+            command.schedule_action::<ToolInterceptAction>(ToolInterceptPayload::Suspend(SuspendTicket {
+                suspension: Suspension {
+                    id: format!("perm_{}", tool.call.id).into(),
+                    action: ACTION_PERMISSION.into(),
+                    message: "run it?".into(),
+                    parameters: json!({}),
+                    response_schema: None,
+                    expires_at: None,
+                },
+                pending: PendingToolCall {
+                    id: tool.call.id.as_str().into(),
+                    name: tool.call.name.clone(),
+                    arguments: tool.call.arguments.clone(),
+                },
+                resume_mode: ToolCallResumeMode::ReplayToolCall,
+            }))?;
+        }
+        Ok(command)
+    }
+}
+
+impl Plugin for Gatekeeper {
+    fn descriptor(&self) -> PluginDescriptor {
+        PluginDescriptor { name: "gatekeeper" }
+    }
+
+    fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        registrar.register_phase_hook("gatekeeper", Phase::BeforeToolExecute, GateHook)
+    }
+}
+
+struct House {
+    store: Store,
+    runs: Arc<AtomicU32>,
+    mode: ToolExecutionMode,
+}
+
+impl House {
+    fn new() -> Self {
+        Self { store: Store::in_memory().unwrap(), runs: Arc::default(), mode: ToolExecutionMode::Sequential }
+    }
+
+    /// A runtime as a new process would have it.
+    fn runtime(&self, script: &Arc<Script>) -> AgentRuntime {
+        let script: Arc<Script> = Arc::clone(script);
+        let tool = |name, class, hangs| -> Arc<dyn Tool> {
+            Arc::new(Counter { name, class, hangs, runs: Arc::clone(&self.runs) })
+        };
+        AgentRuntimeBuilder::new()
+            .with_store(self.store.clone())
+            .with_agent_spec(
+                AgentSpec::new("a")
+                    .with_model("m")
+                    .with_system_prompt("Be brief.")
+                    .with_tool_execution(self.mode),
+            )
+            .with_model("m", ModelEntry { provider: "p".into(), model_name: "m".into() })
+            .with_provider("p", script)
+            .with_tool("free", tool("free", ToolClass::Opaque, false))
+            .with_tool("ask", tool("ask", ToolClass::Opaque, false))
+            .with_tool("deny", tool("deny", ToolClass::Opaque, false))
+            .with_tool("hang", tool("hang", ToolClass::Opaque, true))
+            .with_tool("hang_pure", tool("hang_pure", ToolClass::Pure, true))
+            .with_plugin("gatekeeper", Arc::new(Gatekeeper))
+            .with_owner(Owner {
+                token: uuid::Uuid::now_v7().to_string(),
+                boot_id: "boot".into(),
+                // No process has this id, so that a lease left behind is the lease of a dead process.
+                pid: u32::MAX,
+                pid_started: 1,
+            })
+            .build()
+            .unwrap()
+    }
+
+    fn executed(&self) -> u32 {
+        self.runs.load(Ordering::SeqCst)
+    }
+}
+
+fn actor() -> Actor {
+    Actor { user: "me".into(), channel: "test".into(), pid: 1 }
+}
+
+fn answer(action: ResumeDecisionAction) -> ToolCallResume {
+    ToolCallResume {
+        decision_id: uuid::Uuid::now_v7().to_string().into(),
+        action,
+        result: Value::Null,
+        reason: None,
+        updated_at: 1,
+    }
+}
+
+fn names(events: &[AgentEvent]) -> Vec<String> {
+    events
+        .iter()
+        .map(|event| {
+            let value = serde_json::to_value(event).unwrap();
+            let name = value["event_type"].as_str().unwrap().to_owned();
+            match value.get("outcome").and_then(Value::as_str) {
+                Some(outcome) => format!("{name}({outcome})"),
+                None => match value.pointer("/termination/type").and_then(Value::as_str) {
+                    Some(kind) => format!("{name}({kind})"),
+                    None => name,
+                },
+            }
+        })
+        .collect()
+}
+
+async fn say(runtime: &AgentRuntime, message: &str) -> (AgentRunResult, Vec<AgentEvent>) {
+    let sink = Arc::new(VecEventSink::new());
+    let result = runtime.run(RunRequest::new("t", vec![Message::user(message)]), sink.clone()).await.unwrap();
+    (result, sink.take())
+}
+
+async fn wake(runtime: &AgentRuntime, unknown: UnknownPolicy) -> (AgentRunResult, Vec<AgentEvent>) {
+    let sink = Arc::new(VecEventSink::new());
+    let result = runtime.resume(&"t".into(), sink.clone(), unknown).await.unwrap();
+    (result, sink.take())
+}
+
+#[tokio::test]
+async fn a_text_answer_has_the_events_of_the_book() {
+    let house = House::new();
+    let runtime = house.runtime(&Script::of([text("Hello!")]));
+    let (result, events) = say(&runtime, "hi").await;
+    assert_eq!(result.response, "Hello!");
+    assert_eq!(result.termination, TerminationReason::NaturalEnd);
+    assert_eq!(
+        names(&events),
+        [
+            "run_start",
+            "step_start",
+            "text_delta",
+            "inference_complete",
+            "step_end",
+            "run_finish(natural_end)"
+        ]
+    );
+    let stored = house.store.messages(&"t".into()).await.unwrap();
+    let roles: Vec<_> = stored.iter().map(|m| m.message.role).collect();
+    assert_eq!(roles, [Role::User, Role::Assistant]);
+}
+
+#[tokio::test]
+async fn one_tool_call_has_the_events_of_the_book() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "free")]), text("Did it.")]);
+    let (_, events) = say(&house.runtime(&script), "go").await;
+    assert_eq!(
+        names(&events),
+        [
+            "run_start",
+            "step_start",
+            "tool_call_start",
+            "tool_call_delta",
+            "tool_call_ready",
+            "inference_complete",
+            "tool_call_done(succeeded)",
+            "step_end",
+            "step_start",
+            "text_delta",
+            "inference_complete",
+            "step_end",
+            "run_finish(natural_end)"
+        ]
+    );
+    assert_eq!(house.executed(), 1);
+    assert!(script.result_of("c1").contains("ran"));
+}
+
+#[tokio::test]
+async fn yes_after_a_restart_runs_the_call_once() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "ask")]), text("It is noon.")]);
+    let (result, events) = say(&house.runtime(&script), "go").await;
+    assert_eq!(result.termination, TerminationReason::Suspended);
+    assert_eq!(house.executed(), 0);
+    assert_eq!(names(&events)[6..], ["tool_call_done(suspended)", "step_end", "run_finish(suspended)"]);
+    let id = result.waiting[0].id.clone();
+    assert_eq!(id.as_str(), "perm_c1");
+
+    let runtime = house.runtime(&script);
+    let (again, events) = wake(&runtime, UnknownPolicy::Ask).await;
+    assert_eq!(again.waiting[0].id, id, "the same question");
+    assert!(events.is_empty(), "a run that only waits says nothing: {events:?}");
+
+    let yes = answer(ResumeDecisionAction::Resume);
+    let outcome = runtime.decide(&id, yes.clone(), actor()).await.unwrap();
+    assert!(matches!(outcome, DecideOutcome::Accepted(_)));
+    let outcome = runtime.decide(&id, yes, actor()).await.unwrap();
+    assert!(matches!(outcome, DecideOutcome::Repeated(_)));
+    let outcome = runtime.decide(&id, answer(ResumeDecisionAction::Cancel), actor()).await.unwrap();
+    assert!(matches!(outcome, DecideOutcome::AlreadyDecided(_)));
+
+    let runtime = house.runtime(&script);
+    let (result, events) = wake(&runtime, UnknownPolicy::Ask).await;
+    assert_eq!(house.executed(), 1);
+    assert_eq!(result.response, "It is noon.");
+    assert_eq!(
+        names(&events)[..4],
+        ["run_start", "tool_call_resumed", "tool_call_done(succeeded)", "step_start"]
+    );
+    assert!(matches!(
+        runtime.resume(&"t".into(), Arc::new(VecEventSink::new()), UnknownPolicy::Ask).await,
+        Err(RuntimeError::NothingToResume { .. })
+    ));
+    assert_eq!(house.executed(), 1);
+}
+
+#[tokio::test]
+async fn no_is_told_to_the_model_with_the_reason_and_the_run_goes_on() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "ask")]), text("Fine.")]);
+    let runtime = house.runtime(&script);
+    let (result, _) = say(&runtime, "go").await;
+    let no = ToolCallResume { reason: Some("use make".into()), ..answer(ResumeDecisionAction::Cancel) };
+    runtime.decide(&result.waiting[0].id, no, actor()).await.unwrap();
+    let (result, events) = wake(&runtime, UnknownPolicy::Ask).await;
+    assert_eq!(result.termination, TerminationReason::NaturalEnd);
+    assert_eq!(names(&events)[2], "tool_call_done(cancelled)");
+    let told = script.result_of("c1");
+    assert!(told.contains("not run") && told.contains("use make"), "{told}");
+    assert_eq!(house.executed(), 0);
+}
+
+#[tokio::test]
+async fn siblings_are_answered_in_any_order_and_free_calls_run_meanwhile() {
+    for mode in [ToolExecutionMode::ParallelStreaming, ToolExecutionMode::ParallelBatchApproval] {
+        let house = House { mode, ..House::new() };
+        let script = Script::of([calls(&[("a", "ask"), ("b", "free"), ("c", "ask")])]);
+        let runtime = house.runtime(&script);
+        let (result, _) = say(&runtime, "go").await;
+        assert_eq!(house.executed(), 1, "{mode:?}");
+        assert_eq!(result.waiting.len(), 2);
+        let yes = answer(ResumeDecisionAction::Resume);
+        runtime.decide(&"perm_c".into(), yes, actor()).await.unwrap();
+        let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
+        let expected = if mode == ToolExecutionMode::ParallelStreaming { 2 } else { 1 };
+        assert_eq!(house.executed(), expected, "{mode:?}");
+        assert_eq!(result.waiting.len(), 1);
+        runtime.decide(&"perm_a".into(), answer(ResumeDecisionAction::Cancel), actor()).await.unwrap();
+        let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
+        assert_eq!(result.termination, TerminationReason::NaturalEnd);
+        assert_eq!(house.executed(), 2, "{mode:?}");
+        let stored = house.store.messages(&"t".into()).await.unwrap();
+        let order: Vec<_> = stored.iter().filter_map(|m| m.message.tool_call_id.clone()).collect();
+        assert_eq!(order, ["a", "b", "c"], "results stand in call order");
+    }
+}
+
+#[tokio::test]
+async fn a_new_message_closes_the_questions_that_wait() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "ask"), ("c2", "free")]), text("Another day.")]);
+    let runtime = house.runtime(&script);
+    let (result, _) = say(&runtime, "go").await;
+    let (next, events) = say(&runtime, "never mind").await;
+    assert_eq!(next.response, "Another day.");
+    assert_eq!(names(&events)[0], "run_finish(cancelled)");
+    assert!(script.result_of("c1").contains("new message"));
+    assert!(script.result_of("c2").contains("Not run"));
+    let late =
+        runtime.decide(&result.waiting[0].id, answer(ResumeDecisionAction::Resume), actor()).await.unwrap();
+    assert!(matches!(late, DecideOutcome::Closed(_)), "{late:?}");
+    assert_eq!(house.executed(), 0);
+}
+
+#[tokio::test]
+async fn unknown_tools_denied_calls_and_bad_arguments_are_results_and_the_run_goes_on() {
+    let house = House::new();
+    let mut bad = calls(&[("c1", "Bassh"), ("c2", "deny"), ("c3", "free")]);
+    bad.tool_calls[2].invalid = Some("they end in the middle".into());
+    let script = Script::of([bad, text("I see.")]);
+    let (result, _) = say(&house.runtime(&script), "go").await;
+    assert_eq!(result.termination, TerminationReason::NaturalEnd);
+    assert!(script.result_of("c1").contains("no tool `Bassh`"));
+    assert!(script.result_of("c2").contains("denied by rule"));
+    assert!(script.result_of("c3").contains("middle"));
+    assert_eq!(house.executed(), 0);
+}
+
+#[tokio::test]
+async fn a_reused_call_id_never_binds_to_an_old_result() {
+    let house = House::new();
+    let script = Script::of([calls(&[("x", "free"), ("x", "free")]), calls(&[("x", "free")])]);
+    let (_, events) = say(&house.runtime(&script), "go").await;
+    let mut ids: Vec<_> = events
+        .iter()
+        .filter_map(|e| match e {
+            AgentEvent::ToolCallDone { id, .. } => Some(id.clone()),
+            _ => None,
+        })
+        .collect();
+    ids.dedup();
+    assert_eq!(ids.len(), 3);
+    assert_eq!(house.executed(), 3);
+}
+
+#[tokio::test]
+async fn a_failed_inference_keeps_the_users_message() {
+    let house = House::new();
+    let script = Script::default();
+    script.answers.lock().unwrap().push_back(Err(InferenceExecutionError::Unauthorized("no key".into())));
+    let script = Arc::new(script);
+    let (result, events) = say(&house.runtime(&script), "hi").await;
+    assert_eq!(result.termination, TerminationReason::Error("no key".into()));
+    assert_eq!(result.error_code.as_deref(), Some("unauthorized"));
+    assert_eq!(names(&events), ["run_start", "step_start", "error", "step_end", "run_finish(error)"]);
+    assert_eq!(house.store.messages(&"t".into()).await.unwrap().len(), 1);
+}
+
+/// Starts a run, waits until the named event came, and drops it as a killed process would.
+async fn kill_at(house: &House, script: &Arc<Script>, event: &str) {
+    let runtime = house.runtime(script);
+    let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+    let sink = Arc::new(crate::contract::event_sink::ChannelEventSink(sender));
+    let request = RunRequest::new("t", vec![Message::user("go")]);
+    let run = tokio::spawn(async move { runtime.run(request, sink).await });
+    while let Some(got) = events.recv().await {
+        if names(&[got])[0] == event {
+            break;
+        }
+    }
+    run.abort();
+    let _ = run.await;
+}
+
+#[tokio::test]
+async fn an_opaque_call_that_was_running_is_asked_about_and_never_repeated_by_itself() {
+    for (choice, executed, told) in
+        [("skip", 1, "may have run"), ("done", 1, "says that it is done"), ("rerun", 2, "Interrupted")]
+    {
+        let house = House::new();
+        let script = Script::of([calls(&[("c1", "hang")]), text("ok")]);
+        kill_at(&house, &script, "tool_call_stream_delta").await;
+        let runtime = house.runtime(&script);
+        let (result, events) = wake(&runtime, UnknownPolicy::Ask).await;
+        assert_eq!(house.executed(), 1);
+        assert_eq!(result.termination, TerminationReason::Suspended);
+        assert!(names(&events).contains(&"tool_call_done(suspended)".to_owned()));
+        let question = &result.waiting[0];
+        assert_eq!(question.ticket.suspension.action, "tool:UnknownOutcome");
+        let wrong =
+            ToolCallResume { result: json!({"choice": "maybe"}), ..answer(ResumeDecisionAction::Resume) };
+        assert!(matches!(
+            runtime.decide(&question.id, wrong, actor()).await,
+            Err(DecideError::Schema { .. })
+        ));
+        let resume =
+            ToolCallResume { result: json!({"choice": choice}), ..answer(ResumeDecisionAction::Resume) };
+        runtime.decide(&question.id, resume, actor()).await.unwrap();
+        if choice == "rerun" {
+            let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+            let sink = Arc::new(crate::contract::event_sink::ChannelEventSink(sender));
+            let other = runtime.clone();
+            let run = tokio::spawn(async move { other.resume(&"t".into(), sink, UnknownPolicy::Ask).await });
+            while let Some(got) = events.recv().await {
+                if names(&[got])[0] == "tool_call_stream_delta" {
+                    assert!(runtime.cancel(&"t".into()));
+                    break;
+                }
+            }
+            tokio::time::pause();
+            let result = run.await.unwrap().unwrap();
+            assert_eq!(result.termination, TerminationReason::Cancelled);
+            let stored = house.store.messages(&"t".into()).await.unwrap();
+            assert!(stored.last().unwrap().message.text().contains(told));
+            tokio::time::resume();
+        } else {
+            wake(&runtime, UnknownPolicy::Ask).await;
+            assert!(script.result_of("c1").contains(told), "{}", script.result_of("c1"));
+        }
+        assert_eq!(house.executed(), executed, "{choice}");
+    }
+}
+
+#[tokio::test]
+async fn headless_reports_an_unknown_outcome_to_the_model() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "hang")]), text("ok")]);
+    kill_at(&house, &script, "tool_call_stream_delta").await;
+    let (result, _) = wake(&house.runtime(&script), UnknownPolicy::Report).await;
+    assert_eq!(result.termination, TerminationReason::NaturalEnd);
+    assert!(script.result_of("c1").contains("may have run"));
+    assert_eq!(house.executed(), 1);
+    let stop = House::new();
+    let script = Script::of([calls(&[("c1", "hang")]), text("ok")]);
+    kill_at(&stop, &script, "tool_call_stream_delta").await;
+    let (result, _) = wake(&stop.runtime(&script), UnknownPolicy::Stop).await;
+    assert!(matches!(result.termination, TerminationReason::Error(_)));
+}
+
+#[tokio::test]
+async fn a_pure_call_that_was_running_runs_again_without_a_question() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "hang_pure")]), text("ok")]);
+    kill_at(&house, &script, "tool_call_stream_delta").await;
+    kill_at_resume(&house, &script).await;
+    assert_eq!(house.executed(), 2);
+}
+
+async fn kill_at_resume(house: &House, script: &Arc<Script>) {
+    let runtime = house.runtime(script);
+    let (sender, mut events) = tokio::sync::mpsc::unbounded_channel();
+    let sink = Arc::new(crate::contract::event_sink::ChannelEventSink(sender));
+    let run = tokio::spawn(async move { runtime.resume(&"t".into(), sink, UnknownPolicy::Ask).await });
+    while let Some(got) = events.recv().await {
+        if names(&[got])[0] == "tool_call_stream_delta" {
+            break;
+        }
+    }
+    run.abort();
+    let _ = run.await;
+}
+
+#[tokio::test]
+async fn rounds_are_counted_and_the_calls_of_the_last_one_are_settled() {
+    let house = House::new();
+    let script = Script::of((0..9).map(|n| calls(&[(format!("c{n}").leak(), "free")])));
+    let runtime = house.runtime(&script);
+    runtime.set_agent(AgentSpec::new("a").with_model("m").with_max_rounds(3));
+    let (result, _) = say(&runtime, "go").await;
+    assert!(matches!(&result.termination, TerminationReason::Stopped(r) if r.code == "max_rounds"));
+    assert_eq!(house.executed(), 3);
+    assert_eq!(result.steps, 3);
+}
+
+#[tokio::test]
+async fn every_outcome_is_in_the_journal() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "free")]), text("ok")]);
+    let (result, _) = say(&house.runtime(&script), "go").await;
+    let journal = house.store.intents(&result.run_id).await.unwrap();
+    assert_eq!(journal.len(), 1);
+    assert_eq!(journal[0].1.as_ref().unwrap().outcome, ToolCallOutcome::Succeeded);
+}

@@ -1,0 +1,121 @@
+//! What the model reads of calls that were closed without their tool's own result.
+//!
+//! A call that was never approved is told apart from one whose outcome nobody knows: the first did not run, the second
+//! may have.
+
+use serde_json::Value;
+
+use crate::contract::lifecycle::ToolCallOutcome;
+use crate::contract::suspension::ToolCallResume;
+use crate::contract::tool::ToolResult;
+use crate::run::Closing;
+
+/// The result and outcome of a closing.
+pub(super) fn closing_result(
+    tool: &str,
+    closing: &Closing,
+    decision: Option<&ToolCallResume>,
+    output: &str,
+) -> (ToolResult, ToolCallOutcome) {
+    let error = |code: &str, text: String| ToolResult::error_with_code(tool, code, text).with_code_only();
+    match closing {
+        Closing::Declined { reason } => {
+            let text = match reason.as_deref().map(str::trim).filter(|r| !r.is_empty()) {
+                Some(reason) => format!("The user declined this call; it was not run. They said: {reason}"),
+                None => "The user declined this call; it was not run.".to_owned(),
+            };
+            (error("declined", text), ToolCallOutcome::Cancelled)
+        }
+        Closing::Answered => {
+            let payload = decision.map_or(Value::Null, |d| d.result.clone());
+            let mut result = ToolResult::success(tool, payload);
+            result.message = decision.and_then(|d| d.reason.clone()).filter(|r| !r.trim().is_empty());
+            (result, ToolCallOutcome::Succeeded)
+        }
+        Closing::BadPayload => (
+            error(
+                "bad_payload",
+                "The answer to this call was to be its arguments and is not an object; it was not run."
+                    .into(),
+            ),
+            ToolCallOutcome::Failed,
+        ),
+        Closing::SaidDone => (
+            ToolResult::text(
+                tool,
+                with_output(
+                    "The program was interrupted while this call ran. The user looked and says that it is done.",
+                    output,
+                ),
+            ),
+            ToolCallOutcome::Succeeded,
+        ),
+        Closing::Skipped => (
+            error(
+                "unknown",
+                with_output(
+                    "The program was interrupted while this call ran; it may have run in part or in whole. The user chose not to run it again. Check before you rely on it.",
+                    output,
+                ),
+            ),
+            ToolCallOutcome::Failed,
+        ),
+        Closing::Expired => (
+            error(
+                "expired",
+                "The question whether to run this call was not answered in time; it was not run.".into(),
+            ),
+            ToolCallOutcome::Failed,
+        ),
+        Closing::Superseded => (
+            error(
+                "superseded",
+                "Not run: the user wrote a new message instead of answering whether to run this call.".into(),
+            ),
+            ToolCallOutcome::Cancelled,
+        ),
+        Closing::NotRun => (
+            error("not_run", "Not run: the run was ended before this call was started.".into()),
+            ToolCallOutcome::Cancelled,
+        ),
+        Closing::Interrupted => (
+            error(
+                "interrupted",
+                with_output("Interrupted by the user while it ran; it may have run in part.", output),
+            ),
+            ToolCallOutcome::Cancelled,
+        ),
+        Closing::Blocked { reason } => {
+            (error("blocked", format!("Blocked; it was not run: {reason}")), ToolCallOutcome::Failed)
+        }
+    }
+}
+
+/// The result of a call that was running when the process died, when nobody is asked.
+pub(super) fn unknown_result(tool: &str, output: &str) -> ToolResult {
+    let text = with_output(
+        "The program was interrupted while this call ran; it may have run in part or in whole. Check before you run it again.",
+        output,
+    );
+    ToolResult::error_with_code(tool, "unknown", text).with_code_only()
+}
+
+fn with_output(text: &str, output: &str) -> String {
+    if output.trim().is_empty() {
+        text.to_owned()
+    } else {
+        format!("{text}\nIts output until then:\n{}", output.trim_end())
+    }
+}
+
+trait CodeOnly {
+    /// Moves the code to where only front ends read it: the text says it all to the model.
+    fn with_code_only(self) -> Self;
+}
+
+impl CodeOnly for ToolResult {
+    fn with_code_only(mut self) -> Self {
+        self.details = Some(std::mem::take(&mut self.data));
+        self
+    }
+}

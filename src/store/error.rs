@@ -1,0 +1,301 @@
+//! What can go wrong in the store, in words for a person.
+
+use std::path::PathBuf;
+
+use rusqlite::ErrorCode;
+
+use crate::contract::ids::{RunId, SuspensionId, ThreadId};
+use crate::contract::record::{AttemptId, Owner, SuspensionStatus};
+
+/// Why a request to the store was not carried out. Whatever it is: nothing of the request was written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another process took the thread over; this one must stop driving it.
+    #[error("thread {thread} is owned by another process now; nothing was written")]
+    Fenced {
+        /// The thread.
+        thread: ThreadId,
+    },
+    /// The decision that a call wanted to spend is not there, says cancel, or is spent.
+    #[error("question {suspension} has no unspent decision to go on; the call must not start")]
+    NotDecided {
+        /// The question.
+        suspension: SuspensionId,
+    },
+    /// The same execution was begun before.
+    #[error(
+        "attempt {attempt} of call {call} was started before; it is not started twice",
+        attempt = id.attempt, call = id.call_id
+    )]
+    AlreadyStarted {
+        /// The execution.
+        id: AttemptId,
+    },
+    /// An outcome for an execution that was never begun.
+    #[error("attempt {attempt} of call {call} was never started", attempt = id.attempt, call = id.call_id)]
+    NotStarted {
+        /// The execution.
+        id: AttemptId,
+    },
+    /// A second outcome.
+    #[error("attempt {attempt} of call {call} has an outcome already", attempt = id.attempt, call = id.call_id)]
+    AlreadyEnded {
+        /// The execution.
+        id: AttemptId,
+    },
+    /// A question cannot go where it was told to.
+    #[error("question {suspension} is {from:?} and cannot become {to:?}")]
+    IllegalMove {
+        /// The question.
+        suspension: SuspensionId,
+        /// Where it stands.
+        from: SuspensionStatus,
+        /// Where it was to go.
+        to: SuspensionStatus,
+    },
+    /// A finished run stays finished.
+    #[error("run {run} is over and cannot go on")]
+    RunOver {
+        /// The run.
+        run: RunId,
+    },
+    /// There is no such thread.
+    #[error("there is no thread {0}")]
+    NoThread(ThreadId),
+    /// There is no such question.
+    #[error("there is no question {0}")]
+    NoSuspension(SuspensionId),
+    /// Something with this id is there already, or belongs elsewhere.
+    #[error("{what} is there already")]
+    Exists {
+        /// What, with its id.
+        what: String,
+    },
+    /// A part of a request names another thread or run than the rest.
+    #[error("{what} does not belong to {place}")]
+    Misplaced {
+        /// What.
+        what: String,
+        /// Where it was said to belong.
+        place: String,
+    },
+    /// A live process drives the thread.
+    #[error("thread {thread} is in use by process {pid}", pid = owner.pid)]
+    Owned {
+        /// The thread.
+        thread: ThreadId,
+        /// Who drives it.
+        owner: Box<Owner>,
+    },
+    /// Rows of a thread are missing, doubled or unreadable. Other threads are not touched by it.
+    #[error("thread {thread} is damaged: {why}")]
+    Damaged {
+        /// The thread.
+        thread: ThreadId,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A value that could be written but never read again.
+    #[error("{what} cannot be stored: {why}")]
+    Unwritable {
+        /// What.
+        what: &'static str,
+        /// Why not.
+        why: String,
+    },
+    /// Another process held the store for too long.
+    #[error("the store is locked by another process; nothing was written")]
+    Busy,
+    /// No space left.
+    #[error("the disk is full; nothing was written")]
+    Full,
+    /// The file or its folder became read-only.
+    #[error("the store cannot be written to; nothing was written")]
+    ReadOnly,
+    /// SQLite found broken pages.
+    #[error("the store's file is damaged ({0})")]
+    Corrupt(String),
+    /// The store was closed, or its thread died over this very request.
+    #[error("the store is closed")]
+    Closed,
+    /// Anything else SQLite or the disk said.
+    #[error("the store failed")]
+    Sqlite(#[source] rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        let Some(code) = error.sqlite_error_code() else { return Self::Sqlite(error) };
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "SQLite has many codes, and the rest share one sentence"
+        )]
+        match code {
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Self::Busy,
+            ErrorCode::DiskFull => Self::Full,
+            ErrorCode::SystemIoFailure if is_no_space(&error) => Self::Full,
+            ErrorCode::ReadOnly => Self::ReadOnly,
+            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Self::Corrupt(text_of(&error)),
+            _ => Self::Sqlite(error),
+        }
+    }
+}
+
+/// The shared-memory file cannot grow: SQLite calls a full disk an I/O error there.
+fn is_no_space(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|e| e.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
+}
+
+pub(super) fn text_of(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqliteFailure(_, Some(text)) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Why the store could not be opened. Nothing was written to a file that is not ours, or is newer.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A newer program wrote it.
+    #[error(
+        "the store {} was written by a newer aye (format {found}; this one knows {ours})",
+        path.display()
+    )]
+    NewerVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// Ours.
+        ours: i64,
+    },
+    /// Somebody else's file.
+    #[error("{} is not a store of aye: {why}", path.display())]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+        /// How one can tell.
+        why: String,
+    },
+    /// A directory, a link, a pipe.
+    #[error("{} is {what}; the store must be a plain file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// The file, its folder or the whole file system cannot be written to.
+    #[error("{} is read-only; the store must be written to", path.display())]
+    ReadOnly {
+        /// The file or folder.
+        path: PathBuf,
+    },
+    /// Another process holds it.
+    #[error("the store {} is locked by another process for longer than {waited_ms} ms", path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+        /// How long it was tried.
+        waited_ms: u64,
+    },
+    /// Broken.
+    #[error("the store {} is damaged: {why}", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// No space left.
+    #[error("the disk is full; the store {} cannot be opened", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A setting that the promises rest on was not taken.
+    #[error("the store {} cannot work safely here: {setting} is {found} instead of {wanted}", path.display())]
+    Setting {
+        /// The file.
+        path: PathBuf,
+        /// The setting.
+        setting: &'static str,
+        /// What it is.
+        found: String,
+        /// What it must be.
+        wanted: &'static str,
+    },
+    /// A migration failed; the store is as it was.
+    #[error("the store {} could not be brought from format {from} to {to}", path.display())]
+    Migration {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        from: i64,
+        /// The one that failed.
+        to: i64,
+        /// Why.
+        #[source]
+        source: rusqlite::Error,
+    },
+    /// The disk or SQLite said something else.
+    #[error("the store {} cannot be opened", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// What kind of refusal an [`OpenError`] is: the edge makes an exit status and a hint of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenErrorKind {
+    /// A newer program wrote it: update aye, or name another store.
+    NewerVersion,
+    /// Somebody else's file.
+    NotOurs,
+    /// A directory, a link, a pipe.
+    NotAFile,
+    /// Cannot be written to: a run without a store is possible.
+    ReadOnly,
+    /// Another process holds it.
+    Locked,
+    /// Broken.
+    Corrupt,
+    /// No space left.
+    Full,
+    /// Something else.
+    Io,
+}
+
+impl OpenError {
+    /// What kind of refusal it is.
+    pub fn kind(&self) -> OpenErrorKind {
+        match self {
+            Self::NewerVersion { .. } => OpenErrorKind::NewerVersion,
+            Self::NotOurs { .. } => OpenErrorKind::NotOurs,
+            Self::NotAFile { .. } => OpenErrorKind::NotAFile,
+            Self::ReadOnly { .. } => OpenErrorKind::ReadOnly,
+            Self::Locked { .. } => OpenErrorKind::Locked,
+            Self::Corrupt { .. } => OpenErrorKind::Corrupt,
+            Self::Full { .. } => OpenErrorKind::Full,
+            Self::Setting { .. } | Self::Migration { .. } | Self::Io { .. } => OpenErrorKind::Io,
+        }
+    }
+}
+
+/// Why a thread was not acquired.
+#[derive(Debug, thiserror::Error)]
+pub enum AcquireError {
+    /// A live process drives it.
+    #[error("the thread is in use by process {pid}", pid = owner.pid)]
+    Busy {
+        /// Who.
+        owner: Owner,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,46 @@
+//! Places where a test build dies as if the power of the process were cut.
+//!
+//! Without the feature `failpoints` a place is an empty inline function. With it, the composition root arms one
+//! place once at start; nothing here reads the environment.
+
+#[cfg(feature = "failpoints")]
+pub use armed::{arm, failpoint};
+
+/// A place where a test build may be told to die. This build does not.
+#[cfg(not(feature = "failpoints"))]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "it must cost nothing in a release")]
+pub fn failpoint(_name: &str) {}
+
+#[cfg(feature = "failpoints")]
+mod armed {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    struct Armed {
+        name: String,
+        left: AtomicU32,
+    }
+
+    static ARMED: OnceLock<Armed> = OnceLock::new();
+
+    /// Arms one place: `name` for the first time it is reached, `name:3` for the third. Only the first call counts.
+    pub fn arm(place: String) {
+        let (name, times) = match place.rsplit_once(':') {
+            Some((name, times)) if times.parse::<u32>().is_ok_and(|n| n > 0) => {
+                (name.to_owned(), times.parse().unwrap_or(1))
+            }
+            _ => (place, 1),
+        };
+        let _ = ARMED.set(Armed { name, left: AtomicU32::new(times) });
+    }
+
+    /// Kills this process without any goodbye when the place is the armed one.
+    pub fn failpoint(name: &str) {
+        let Some(armed) = ARMED.get() else { return };
+        if armed.name == name && armed.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+            std::process::abort();
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The two transactions of a run: a stage is true, and a tool is about to start.
+
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::rows::{decode, encode, outcome_kind};
+use super::{Store, StoreError, leases, output, runs, suspensions, threads};
+use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::record::{
+    AttemptId, Begin, Checkpoint, Fence, IntentRecord, OpenIntent, OutcomeRecord, RunRecord,
+};
+
+impl Store {
+    /// Writes what is true after a stage of a run, in one transaction.
+    ///
+    /// New messages get the next places and the time of the run's last change. When the run is done, what is still
+    /// open of its questions is superseded, so that no question outlives its run.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`] when another process owns the thread now; see [`StoreError`] for the rest.
+    pub async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
+        self.write_at("store.checkpoint.before", "store.checkpoint.after", move |tx| {
+            let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes } = &checkpoint;
+            write_run(tx, fence, run)?;
+            threads::append(tx, &run.thread_id, &run.id, run.updated_at, messages)?;
+            if let Some(state) = thread_state {
+                threads::set_state(tx, &run.thread_id, state)?;
+            }
+            for outcome in outcomes {
+                write_outcome(tx, &run.thread_id, outcome)?;
+            }
+            for (id, status) in closed {
+                suspensions::close(tx, &run.thread_id, id, *status)?;
+            }
+            for suspension in opened {
+                suspensions::insert(tx, run, suspension)?;
+            }
+            if run.status == RunStatus::Done {
+                suspensions::supersede(tx, &run.id)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Writes that a tool is about to start, in one transaction that also spends the decision. Only after it returned
+    /// may the tool start.
+    ///
+    /// # Errors
+    /// [`StoreError::Fenced`], [`StoreError::NotDecided`], [`StoreError::AlreadyStarted`]; see [`StoreError`] for the
+    /// rest. Whatever it is, the tool must not start.
+    pub async fn begin(&self, begin: Begin) -> Result<(), StoreError> {
+        self.write_at("store.begin.before", "store.begin.after", move |tx| {
+            let Begin { fence, run, intent, spends } = &begin;
+            if intent.thread_id != run.thread_id || intent.id.run_id != run.id {
+                let what = format!("the intent for call {}", intent.id.call_id);
+                return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) });
+            }
+            write_run(tx, fence, run)?;
+            if let Some((suspension, decision)) = spends {
+                suspensions::spend(tx, suspension, decision, &intent.id)?;
+            }
+            let added = tx
+                .prepare_cached(
+                    "INSERT INTO intent (run_id, call_id, attempt, thread_id, body) VALUES (?1, ?2, ?3, ?4, ?5) \
+                     ON CONFLICT DO NOTHING",
+                )?
+                .execute((
+                    run.id.as_str(),
+                    intent.id.call_id.as_str(),
+                    intent.id.attempt,
+                    run.thread_id.as_str(),
+                    encode("the intent", intent)?,
+                ))?;
+            if added == 0 {
+                return Err(StoreError::AlreadyStarted { id: intent.id.clone() });
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// The executions of a run that were started and never recorded as ended, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a row is unreadable.
+    pub async fn open_intents(&self, run: &RunId) -> Result<Vec<OpenIntent>, StoreError> {
+        let run = run.clone();
+        self.read(move |conn| {
+            let mut statement = conn.prepare_cached(
+                "SELECT thread_id, call_id, body, outcome, n FROM intent \
+                 WHERE run_id = ?1 AND outcome IS NULL ORDER BY n",
+            )?;
+            let mut rows = statement.query((run.as_str(),))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push(OpenIntent { intent: intent_of(row)?, output: output::read(conn, row.get(4)?)? });
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// All executions of a run with their outcomes, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a row is unreadable.
+    pub async fn intents(
+        &self,
+        run: &RunId,
+    ) -> Result<Vec<(IntentRecord, Option<OutcomeRecord>)>, StoreError> {
+        let run = run.clone();
+        self.read(move |conn| {
+            let mut statement = conn.prepare_cached(
+                "SELECT thread_id, call_id, body, outcome FROM intent WHERE run_id = ?1 ORDER BY n",
+            )?;
+            let mut rows = statement.query((run.as_str(),))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                found.push((intent_of(row)?, outcome_of(row)?));
+            }
+            Ok(found)
+        })
+        .await
+    }
+}
+
+/// What both transactions begin with: the right to write, and the run as it is now.
+fn write_run(conn: &Connection, fence: &Fence, run: &RunRecord) -> Result<(), StoreError> {
+    if fence.thread_id != run.thread_id {
+        let (what, place) = (format!("run {}", run.id), format!("thread {}", fence.thread_id));
+        return Err(StoreError::Misplaced { what, place });
+    }
+    leases::check(conn, fence)?;
+    runs::upsert(conn, run)?;
+    threads::touch(conn, &run.thread_id, run.updated_at)?;
+    Ok(())
+}
+
+/// An outcome is written once; only "nobody knows" may be replaced by what was found out.
+fn write_outcome(conn: &Connection, thread: &ThreadId, outcome: &OutcomeRecord) -> Result<(), StoreError> {
+    let AttemptId { run_id, call_id, attempt } = &outcome.id;
+    let stored: Option<(i64, Option<String>)> = conn
+        .prepare_cached(
+            "SELECT n, kind FROM intent WHERE run_id = ?1 AND call_id = ?2 AND attempt = ?3 AND thread_id = ?4",
+        )?
+        .query_row((run_id.as_str(), call_id.as_str(), attempt, thread.as_str()), |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .optional()?;
+    let Some((n, kind)) = stored else { return Err(StoreError::NotStarted { id: outcome.id.clone() }) };
+    if kind.is_some_and(|kind| kind != "unknown") {
+        return Err(StoreError::AlreadyEnded { id: outcome.id.clone() });
+    }
+    conn.prepare_cached("UPDATE intent SET kind = ?2, outcome = ?3 WHERE n = ?1")?.execute((
+        n,
+        outcome_kind(outcome.kind),
+        encode("the outcome", outcome)?,
+    ))?;
+    Ok(())
+}
+
+fn intent_of(row: &Row<'_>) -> Result<IntentRecord, StoreError> {
+    let thread = ThreadId::from(row.get::<_, String>(0)?);
+    let call: String = row.get(1)?;
+    decode(
+        &thread,
+        &format!("the intent for call {call}"),
+        row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?,
+    )
+}
+
+fn outcome_of(row: &Row<'_>) -> Result<Option<OutcomeRecord>, StoreError> {
+    let thread = ThreadId::from(row.get::<_, String>(0)?);
+    let call: String = row.get(1)?;
+    let body: Option<String> = row.get(3)?;
+    body.map(|body| decode(&thread, &format!("the outcome of call {call}"), &body)).transpose()
+}

@@ -1,0 +1,43 @@
+//! What was typed in a folder, for the composer's history.
+
+use std::path::Path;
+
+use super::rows::path_bytes;
+use super::{Store, StoreError};
+
+/// So many are kept for each folder.
+const KEPT: i64 = 1000;
+
+impl Store {
+    /// Remembers what was typed. The same text again only moves to the front; blank text is not kept.
+    pub async fn remember_prompt(&self, cwd: &Path, text: &str) -> Result<(), StoreError> {
+        if text.trim().is_empty() {
+            return Ok(());
+        }
+        let (cwd, text) = (path_bytes(cwd).to_vec(), text.to_owned());
+        self.write(move |tx| {
+            tx.prepare_cached("DELETE FROM prompt WHERE cwd = ?1 AND text = ?2")?.execute((&cwd, &text))?;
+            tx.prepare_cached("INSERT INTO prompt (cwd, text) VALUES (?1, ?2)")?.execute((&cwd, &text))?;
+            tx.prepare_cached(
+                "DELETE FROM prompt WHERE cwd = ?1 AND n <= \
+                 (SELECT n FROM prompt WHERE cwd = ?1 ORDER BY n DESC LIMIT 1 OFFSET ?2)",
+            )?
+            .execute((&cwd, KEPT))?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// What was typed in a folder, newest first.
+    pub async fn prompts(&self, cwd: &Path, limit: usize) -> Result<Vec<String>, StoreError> {
+        let cwd = path_bytes(cwd).to_vec();
+        self.read(move |conn| {
+            let sql = "SELECT text FROM prompt WHERE cwd = ?1 ORDER BY n DESC LIMIT ?2";
+            let mut statement = conn.prepare_cached(sql)?;
+            let rows =
+                statement.query_map((cwd, i64::try_from(limit).unwrap_or(i64::MAX)), |row| row.get(0))?;
+            Ok(rows.collect::<Result<Vec<_>, _>>()?)
+        })
+        .await
+    }
+}

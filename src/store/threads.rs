@@ -1,0 +1,368 @@
+//! Threads, their messages and their state.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension, Row};
+use serde_json::Value;
+
+use super::rows::{decode, encode, int, path_bytes, path_from, run_status_from, uint};
+use super::{Store, StoreError, leases};
+use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::message::Message;
+use crate::contract::record::{Owner, StoredMessage, ThreadRecord, ThreadSummary};
+
+/// More matches than these are not worth a list.
+const LOOKUP_LIMIT: i64 = 20;
+
+/// What the beginning of an id stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ThreadLookup {
+    /// Exactly this one.
+    One(ThreadRecord),
+    /// Nothing.
+    None,
+    /// Several, newest first, at most 20.
+    Many(Vec<ThreadRecord>),
+}
+
+impl Store {
+    /// Adds a thread without messages.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] when the id is taken.
+    pub async fn create_thread(&self, thread: ThreadRecord) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            let added = tx
+                .prepare_cached(
+                    "INSERT INTO thread (id, title, cwd, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5) \
+                     ON CONFLICT DO NOTHING",
+                )?
+                .execute((
+                    thread.id.as_str(),
+                    &thread.title,
+                    path_bytes(&thread.cwd),
+                    int(thread.created_at),
+                    int(thread.updated_at),
+                ))?;
+            if added == 0 {
+                return Err(StoreError::Exists { what: format!("thread {}", thread.id) });
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// The thread, when there is one.
+    pub async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRecord>, StoreError> {
+        let id = id.clone();
+        self.read(move |conn| {
+            let sql = "SELECT id, title, cwd, created_at, updated_at FROM thread WHERE id = ?1";
+            Ok(conn.prepare_cached(sql)?.query_row((id.as_str(),), thread_of).optional()?)
+        })
+        .await
+    }
+
+    /// All threads, or those of one folder, newest change first, with what a list shows of each.
+    pub async fn threads(&self, cwd: Option<&Path>) -> Result<Vec<ThreadSummary>, StoreError> {
+        let cwd = cwd.map(|path| path_bytes(path).to_vec());
+        self.read(move |conn| {
+            let mut statement = conn.prepare_cached(
+                "SELECT t.id, t.title, t.cwd, t.created_at, t.updated_at, t.messages, \
+                 (SELECT count(*) FROM message m WHERE m.thread_id = t.id), \
+                 (SELECT min(seq) FROM message m WHERE m.thread_id = t.id), \
+                 (SELECT max(seq) FROM message m WHERE m.thread_id = t.id), \
+                 (SELECT count(*) FROM suspension s WHERE s.thread_id = t.id AND s.status = 'open'), \
+                 (SELECT r.status FROM run r WHERE r.thread_id = t.id ORDER BY r.n DESC LIMIT 1) \
+                 FROM thread t WHERE ?1 IS NULL OR t.cwd = ?1 ORDER BY t.updated_at DESC, t.n DESC",
+            )?;
+            let mut rows = statement.query((cwd,))?;
+            let mut found = Vec::new();
+            while let Some(row) = rows.next()? {
+                let places =
+                    Places { written: row.get(5)?, count: row.get(6)?, min: row.get(7)?, max: row.get(8)? };
+                let status: Option<String> = row.get(10)?;
+                found.push(ThreadSummary {
+                    thread: thread_of(row)?,
+                    messages: uint(places.count),
+                    waiting: uint(row.get(9)?),
+                    status: status.as_deref().and_then(run_status_from),
+                    damaged: places.damage(),
+                });
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// The thread of a folder that was changed last.
+    pub async fn latest_thread(&self, cwd: &Path) -> Result<Option<ThreadRecord>, StoreError> {
+        let cwd = path_bytes(cwd).to_vec();
+        self.read(move |conn| {
+            let sql = "SELECT id, title, cwd, created_at, updated_at FROM thread WHERE cwd = ?1 \
+                       ORDER BY updated_at DESC, n DESC LIMIT 1";
+            Ok(conn.prepare_cached(sql)?.query_row((cwd,), thread_of).optional()?)
+        })
+        .await
+    }
+
+    /// The thread whose id begins like this. A whole id is always one; nothing at all is none.
+    pub async fn find_thread(&self, prefix: &str) -> Result<ThreadLookup, StoreError> {
+        let prefix = prefix.to_owned();
+        self.read(move |conn| {
+            if prefix.is_empty() {
+                return Ok(ThreadLookup::None);
+            }
+            let sql = "SELECT id, title, cwd, created_at, updated_at FROM thread \
+                       WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id = ?1 DESC, updated_at DESC, n DESC LIMIT ?2";
+            let mut statement = conn.prepare_cached(sql)?;
+            let rows = statement.query_map((&prefix, LOOKUP_LIMIT), thread_of)?;
+            let mut found = rows.collect::<Result<Vec<_>, _>>()?;
+            Ok(match found.len() {
+                0 => ThreadLookup::None,
+                1 => ThreadLookup::One(found.remove(0)),
+                _ if found[0].id.as_str() == prefix => ThreadLookup::One(found.remove(0)),
+                _ => ThreadLookup::Many(found),
+            })
+        })
+        .await
+    }
+
+    /// Names a thread.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`].
+    pub async fn set_title(&self, id: &ThreadId, title: &str) -> Result<(), StoreError> {
+        let (id, title) = (id.clone(), title.to_owned());
+        self.write(move |tx| {
+            let sql = "UPDATE thread SET title = ?2 WHERE id = ?1";
+            let changed = tx.prepare_cached(sql)?.execute((id.as_str(), title))?;
+            if changed == 0 { Err(StoreError::NoThread(id)) } else { Ok(()) }
+        })
+        .await
+    }
+
+    /// Says that a thread was used now. A time before the last one changes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`].
+    pub async fn touch(&self, id: &ThreadId, now_ms: u64) -> Result<(), StoreError> {
+        let id = id.clone();
+        self.write(move |tx| if touch(tx, &id, now_ms)? { Ok(()) } else { Err(StoreError::NoThread(id)) })
+            .await
+    }
+
+    /// Deletes a thread with everything that belongs to it. `false` when there is none.
+    ///
+    /// `me` may delete its own; `alive` says whether another owner still is.
+    ///
+    /// # Errors
+    /// [`StoreError::Owned`] while another live process drives it.
+    pub async fn delete_thread(
+        &self,
+        id: &ThreadId,
+        me: &Owner,
+        alive: impl Fn(&Owner) -> bool + Send + 'static,
+    ) -> Result<bool, StoreError> {
+        let (id, me) = (id.clone(), me.clone());
+        self.write(move |tx| {
+            if let Some(owner) = leases::owner_of(tx, &id)?
+                && owner.token != me.token
+                && alive(&owner)
+            {
+                return Err(StoreError::Owned { thread: id, owner: Box::new(owner) });
+            }
+            Ok(tx.prepare_cached("DELETE FROM thread WHERE id = ?1")?.execute((id.as_str(),))? > 0)
+        })
+        .await
+    }
+
+    /// All messages of a thread, in order; none for a thread that is not there.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when one is missing, doubled or unreadable.
+    pub async fn messages(&self, id: &ThreadId) -> Result<Vec<StoredMessage>, StoreError> {
+        let id = id.clone();
+        self.read(move |conn| Ok(tail(conn, &id, None)?.1)).await
+    }
+
+    /// How many messages a thread has, and the last `n` of them, in order.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when one is missing or doubled anywhere, or one of the last `n` is unreadable.
+    pub async fn messages_tail(
+        &self,
+        id: &ThreadId,
+        n: usize,
+    ) -> Result<(u64, Vec<StoredMessage>), StoreError> {
+        let id = id.clone();
+        self.read(move |conn| tail(conn, &id, Some(n))).await
+    }
+
+    /// How many messages a thread has.
+    pub async fn message_count(&self, id: &ThreadId) -> Result<u64, StoreError> {
+        let id = id.clone();
+        self.read(move |conn| {
+            let sql = "SELECT count(*) FROM message WHERE thread_id = ?1";
+            Ok(uint(conn.prepare_cached(sql)?.query_row((id.as_str(),), |row| row.get(0))?))
+        })
+        .await
+    }
+
+    /// The thread-scoped state by key; empty when there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when it is unreadable.
+    pub async fn thread_state(&self, id: &ThreadId) -> Result<BTreeMap<String, Value>, StoreError> {
+        let id = id.clone();
+        self.read(move |conn| {
+            let sql = "SELECT body FROM thread_state WHERE thread_id = ?1";
+            let body: Option<String> =
+                conn.prepare_cached(sql)?.query_row((id.as_str(),), |row| row.get(0)).optional()?;
+            body.map_or_else(|| Ok(BTreeMap::new()), |body| decode(&id, "its state", &body))
+        })
+        .await
+    }
+}
+
+fn thread_of(row: &Row<'_>) -> rusqlite::Result<ThreadRecord> {
+    Ok(ThreadRecord {
+        id: ThreadId::from(row.get::<_, String>(0)?),
+        title: row.get(1)?,
+        cwd: path_from(row.get(2)?),
+        created_at: uint(row.get(3)?),
+        updated_at: uint(row.get(4)?),
+    })
+}
+
+/// What the places of a thread's messages look like from afar.
+struct Places {
+    written: i64,
+    count: i64,
+    min: Option<i64>,
+    max: Option<i64>,
+}
+
+impl Places {
+    fn damage(&self) -> Option<String> {
+        let Self { written, count, min, max } = *self;
+        if count < written {
+            return Some(format!("{} of its {written} messages are missing", written - count));
+        }
+        if count > written {
+            return Some(format!("it has {count} messages where {written} were written"));
+        }
+        // Places are unique, so the right number of them between the right ends leaves no gap.
+        let in_order = count == 0 || (min == Some(1) && max == Some(count));
+        (!in_order).then(|| "the places of its messages do not count up from 1".to_owned())
+    }
+}
+
+/// Reads the last `n` messages, or all, and checks the places of all.
+fn tail(conn: &Connection, id: &ThreadId, n: Option<usize>) -> Result<(u64, Vec<StoredMessage>), StoreError> {
+    let damaged = |why| StoreError::Damaged { thread: id.clone(), why };
+    let places = conn
+        .prepare_cached(
+            "SELECT t.messages, (SELECT count(*) FROM message m WHERE m.thread_id = t.id), \
+             (SELECT min(seq) FROM message m WHERE m.thread_id = t.id), \
+             (SELECT max(seq) FROM message m WHERE m.thread_id = t.id) FROM thread t WHERE t.id = ?1",
+        )?
+        .query_row((id.as_str(),), |row| {
+            Ok(Places { written: row.get(0)?, count: row.get(1)?, min: row.get(2)?, max: row.get(3)? })
+        })
+        .optional()?;
+    let Some(places) = places else { return Ok((0, Vec::new())) };
+    let total = places.count;
+    let skip = n.map_or(0, |n| total.saturating_sub(i64::try_from(n).unwrap_or(i64::MAX)).max(0));
+    if n.is_some()
+        && let Some(why) = places.damage()
+    {
+        return Err(damaged(why));
+    }
+    let mut statement = conn.prepare_cached(
+        "SELECT seq, run_id, created_at, body FROM message WHERE thread_id = ?1 AND seq > ?2 ORDER BY seq",
+    )?;
+    let mut rows = statement.query((id.as_str(), skip))?;
+    let mut messages = Vec::with_capacity((total - skip).max(0) as usize);
+    let mut next = skip + 1;
+    while let Some(row) = rows.next()? {
+        let seq: i64 = row.get(0)?;
+        if seq > next {
+            return Err(damaged(format!("message {next} is missing")));
+        }
+        if seq < next {
+            return Err(damaged(format!("message {seq} is there twice")));
+        }
+        next += 1;
+        messages.push(StoredMessage {
+            seq: uint(seq),
+            run_id: RunId::from(row.get::<_, String>(1)?),
+            created_at: uint(row.get(2)?),
+            message: decode(
+                id,
+                &format!("message {seq}"),
+                row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?,
+            )?,
+        });
+    }
+    if let Some(why) = places.damage() {
+        return Err(damaged(why));
+    }
+    Ok((uint(total), messages))
+}
+
+/// Moves the time of the last change forward. `false` when there is no such thread.
+pub(super) fn touch(conn: &Connection, id: &ThreadId, now_ms: u64) -> Result<bool, StoreError> {
+    let sql = "UPDATE thread SET updated_at = max(updated_at, ?2) WHERE id = ?1";
+    Ok(conn.prepare_cached(sql)?.execute((id.as_str(), int(now_ms)))? > 0)
+}
+
+/// Appends messages at the next places.
+pub(super) fn append(
+    conn: &Connection,
+    thread: &ThreadId,
+    run: &RunId,
+    at: u64,
+    messages: &[Message],
+) -> Result<(), StoreError> {
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let written: i64 = conn
+        .prepare_cached("SELECT messages FROM thread WHERE id = ?1")?
+        .query_row((thread.as_str(),), |row| row.get(0))
+        .optional()?
+        .ok_or_else(|| StoreError::NoThread(thread.clone()))?;
+    let mut insert = conn.prepare_cached(
+        "INSERT INTO message (thread_id, seq, run_id, created_at, body) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    for (seq, message) in (written + 1..).zip(messages) {
+        let body = encode("the message", message)?;
+        insert.execute((thread.as_str(), seq, run.as_str(), int(at), body)).map_err(|error| {
+            match error.sqlite_error_code() {
+                // Somebody wrote there by hand. To go on would only bury it.
+                Some(rusqlite::ErrorCode::ConstraintViolation) => StoreError::Damaged {
+                    thread: thread.clone(),
+                    why: format!("there is a message {seq} that nobody counted"),
+                },
+                _ => error.into(),
+            }
+        })?;
+    }
+    let total = written + messages.len() as i64;
+    conn.prepare_cached("UPDATE thread SET messages = ?2 WHERE id = ?1")?
+        .execute((thread.as_str(), total))?;
+    Ok(())
+}
+
+/// Replaces the thread-scoped state.
+pub(super) fn set_state(
+    conn: &Connection,
+    thread: &ThreadId,
+    state: &BTreeMap<String, Value>,
+) -> Result<(), StoreError> {
+    let sql = "INSERT INTO thread_state (thread_id, body) VALUES (?1, ?2) \
+               ON CONFLICT (thread_id) DO UPDATE SET body = excluded.body";
+    conn.prepare_cached(sql)?.execute((thread.as_str(), encode("the thread's state", state)?))?;
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! Output of a command as the model reads it: head and tail, the rest in a file.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+/// A file that takes more is cut: a command that never stops talking must not fill the disk.
+const MAX_FILE: u64 = 64 << 20;
+/// A line that grows beyond this is kept as it is; a progress bar is far shorter.
+const MAX_LINE: usize = 64 << 10;
+
+/// Bytes to text, whatever way they are cut into pieces. Bytes that are no UTF-8 become `U+FFFD`.
+#[derive(Debug, Default)]
+pub(super) struct Decoder {
+    rest: Vec<u8>,
+}
+
+impl Decoder {
+    /// Takes a piece and gives the text that is complete.
+    pub(super) fn push(&mut self, bytes: &[u8], out: &mut String) {
+        let joined;
+        let mut bytes = bytes;
+        if !self.rest.is_empty() {
+            joined = [std::mem::take(&mut self.rest).as_slice(), bytes].concat();
+            bytes = &joined;
+        }
+        loop {
+            match std::str::from_utf8(bytes) {
+                Ok(text) => return out.push_str(text),
+                Err(error) => {
+                    let (good, bad) = bytes.split_at(error.valid_up_to());
+                    out.push_str(&String::from_utf8_lossy(good));
+                    let Some(len) = error.error_len() else {
+                        self.rest = bad.to_vec();
+                        return;
+                    };
+                    out.push(char::REPLACEMENT_CHARACTER);
+                    bytes = &bad[len..];
+                }
+            }
+        }
+    }
+
+    /// Gives what an incomplete character at the end leaves.
+    pub(super) fn finish(&mut self, out: &mut String) {
+        if !std::mem::take(&mut self.rest).is_empty() {
+            out.push(char::REPLACEMENT_CHARACTER);
+        }
+    }
+}
+
+/// Where output that is too long goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Spill {
+    /// The folder; it is made when it is needed.
+    pub(crate) dir: PathBuf,
+    /// The file's name.
+    pub(crate) name: String,
+}
+
+/// Makes a private file in a private folder.
+pub(crate) fn private_file(spill: &Spill) -> std::io::Result<(PathBuf, File)> {
+    use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&spill.dir)?;
+    let path = spill.dir.join(&spill.name);
+    let file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
+    Ok((path, file))
+}
+
+/// What was kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Captured {
+    pub(super) text: String,
+    /// Bytes of text in all, progress bars collapsed.
+    pub(super) total: u64,
+    /// Bytes that `text` leaves out.
+    pub(super) omitted: u64,
+    pub(super) file: Option<PathBuf>,
+}
+
+/// Keeps head and tail of a text that comes in pieces, at most `limit` bytes, and writes the whole into a file once it
+/// is longer. A line that is written over again and again (`\r`) counts as what it was at the end.
+pub(super) struct Capture {
+    limit: usize,
+    spill: Option<Spill>,
+    file: Option<(PathBuf, BufWriter<File>)>,
+    written: u64,
+    line: String,
+    returned: bool,
+    head: String,
+    head_full: bool,
+    tail: String,
+    total: u64,
+}
+
+impl Capture {
+    pub(super) fn new(limit: usize, spill: Option<Spill>) -> Self {
+        Self {
+            limit: limit.max(64),
+            spill,
+            file: None,
+            written: 0,
+            line: String::new(),
+            returned: false,
+            head: String::new(),
+            head_full: false,
+            tail: String::new(),
+            total: 0,
+        }
+    }
+
+    /// Takes a piece.
+    pub(super) fn push(&mut self, text: &str) {
+        let mut done = String::new();
+        for part in text.split_inclusive(['\n', '\r']) {
+            let (body, end) = match part.as_bytes().last() {
+                Some(b'\n') => (&part[..part.len() - 1], Some('\n')),
+                Some(b'\r') => (&part[..part.len() - 1], Some('\r')),
+                _ => (part, None),
+            };
+            if !body.is_empty() {
+                if std::mem::take(&mut self.returned) {
+                    self.line.clear();
+                }
+                self.line.push_str(body);
+            }
+            match end {
+                Some('\r') => self.returned = true,
+                Some(_) => {
+                    self.returned = false;
+                    done.push_str(&self.line);
+                    done.push('\n');
+                    self.line.clear();
+                }
+                None if self.line.len() > MAX_LINE => {
+                    done.push_str(&self.line);
+                    self.line.clear();
+                }
+                None => {}
+            }
+        }
+        self.keep(&done);
+    }
+
+    fn keep(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.total += text.len() as u64;
+        let mut rest = text;
+        if !self.head_full {
+            let room = self.limit / 2 - self.head.len();
+            let cut = text.floor_char_boundary(room);
+            self.head_full = cut < text.len();
+            self.head.push_str(&text[..cut]);
+            rest = &text[cut..];
+        }
+        self.tail.push_str(rest);
+        if self.total > self.limit as u64 {
+            self.write_file(text);
+        }
+        let keep = self.limit - self.limit / 2;
+        if self.tail.len() > keep * 2 + MAX_LINE {
+            let cut = self.tail.ceil_char_boundary(self.tail.len() - keep);
+            self.tail.drain(..cut);
+        }
+    }
+
+    /// Writes `new`, and before the first time all that was kept so far, `new` included.
+    fn write_file(&mut self, new: &str) {
+        let result = if let Some((_, file)) = &mut self.file {
+            if self.written >= MAX_FILE {
+                return;
+            }
+            self.written += new.len() as u64;
+            file.write_all(new.as_bytes())
+        } else {
+            let Some(spill) = self.spill.take() else { return };
+            private_file(&spill).and_then(|(path, file)| {
+                let mut file = BufWriter::new(file);
+                file.write_all(self.head.as_bytes())?;
+                file.write_all(self.tail.as_bytes())?;
+                self.written = self.total;
+                self.file = Some((path, file));
+                Ok(())
+            })
+        };
+        if let Err(error) = result {
+            // A full disk costs the middle of the output, not the call.
+            tracing::warn!(%error, "the whole output of a command was not written");
+            self.discard_file();
+        }
+    }
+
+    fn discard_file(&mut self) {
+        if let Some((path, file)) = self.file.take() {
+            drop(file);
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    /// Ends the text.
+    pub(super) fn finish(mut self) -> Captured {
+        let line = std::mem::take(&mut self.line);
+        self.keep(&line);
+        let room = self.limit - self.head.len();
+        if self.head.len() as u64 + self.tail.len() as u64 == self.total && self.tail.len() <= room {
+            return Captured { text: self.head + &self.tail, total: self.total, omitted: 0, file: None };
+        }
+        if let Some((_, file)) = &mut self.file
+            && file.flush().is_err()
+        {
+            self.discard_file();
+        }
+        let tail = &self.tail[self.tail.ceil_char_boundary(self.tail.len().saturating_sub(room))..];
+        // Whole lines read better, when they cost little.
+        let head = match self.head.rfind('\n') {
+            Some(at) if self.head.len() - at < 400 => &self.head[..=at],
+            _ => &self.head,
+        };
+        let tail = match tail.find('\n') {
+            Some(at) if at < 400 => &tail[at + 1..],
+            _ => tail,
+        };
+        let omitted = self.total - head.len() as u64 - tail.len() as u64;
+        let file = self.file.map(|(path, _)| path);
+        let text = format!("{head}{}{tail}", omission(head, omitted, file.as_deref()));
+        Captured { text, total: self.total, omitted, file }
+    }
+}
+
+/// The line between head and tail.
+fn omission(head: &str, omitted: u64, file: Option<&Path>) -> String {
+    let start = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
+    match file {
+        Some(path) => format!("{start}[… {omitted} bytes left out; Read {} for all …]\n", path.display()),
+        None => format!("{start}[… {omitted} bytes left out …]\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn captured(limit: usize, pieces: &[&str]) -> Captured {
+        let mut capture = Capture::new(limit, None);
+        for piece in pieces {
+            capture.push(piece);
+        }
+        capture.finish()
+    }
+
+    #[test]
+    fn a_progress_bar_is_what_it_was_at_the_end() {
+        assert_eq!(captured(1000, &["1%\r2%", "\r", "100%\ndone"]).text, "100%\ndone");
+        assert_eq!(captured(1000, &["a\r\nb\r", "\nc"]).text, "a\nb\nc");
+        assert_eq!(captured(1000, &["99%\r"]).text, "99%");
+    }
+
+    #[test]
+    fn long_output_is_in_the_file_as_a_whole() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let spill = Spill { dir: dir.path().join("out"), name: "x.txt".into() };
+        let mut capture = Capture::new(100, Some(spill));
+        let all: String = (0..100).map(|n| format!("line {n}\n")).collect();
+        for piece in all.as_bytes().chunks(7) {
+            capture.push(std::str::from_utf8(piece).expect("ascii"));
+        }
+        let captured = capture.finish();
+        let path = captured.file.expect("it is written");
+        assert_eq!(std::fs::read_to_string(&path).expect("readable"), all);
+        assert!(captured.text.starts_with("line 0\n"), "{}", captured.text);
+        assert!(captured.text.ends_with("line 99\n"), "{}", captured.text);
+        assert!(captured.text.contains(&format!("Read {}", path.display())), "{}", captured.text);
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = |p: &Path| std::fs::metadata(p).expect("there").permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().expect("a folder"))), (0o600, 0o700));
+    }
+
+    #[test]
+    fn a_character_cut_in_two_is_whole_again() {
+        let mut decoder = Decoder::default();
+        let mut out = String::new();
+        for byte in "a漢é\u{1f600}".as_bytes() {
+            decoder.push(&[*byte], &mut out);
+        }
+        decoder.push(b"\xff\xe6\xbc", &mut out);
+        decoder.finish(&mut out);
+        assert_eq!(out, "a漢é\u{1f600}\u{fffd}\u{fffd}");
+    }
+
+    proptest! {
+        #[test]
+        fn head_tail_and_omitted_are_all(limit in 64_usize..400, pieces in prop::collection::vec("[a-zé漢\n]{0,60}", 0..30)) {
+            let mut capture = Capture::new(limit, None);
+            for piece in &pieces {
+                capture.push(piece);
+            }
+            let all = pieces.concat();
+            let captured = capture.finish();
+            prop_assert_eq!(captured.total, all.len() as u64);
+            if captured.omitted == 0 {
+                prop_assert_eq!(captured.text, all);
+            } else {
+                let mark = format!("[… {} bytes left out …]\n", captured.omitted);
+                let (head, tail) = captured.text.split_once(&mark).expect("the mark");
+                let head = if all.starts_with(head) { head } else { head.trim_end_matches('\n') };
+                prop_assert!(all.starts_with(head));
+                prop_assert!(all.ends_with(tail));
+                prop_assert_eq!(head.len() as u64 + captured.omitted + tail.len() as u64, captured.total);
+                prop_assert!(head.len() + tail.len() <= limit);
+            }
+        }
+
+        #[test]
+        fn pieces_do_not_matter(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0_usize..200) {
+            let cut = cut.min(bytes.len());
+            let mut decoder = Decoder::default();
+            let mut out = String::new();
+            decoder.push(&bytes[..cut], &mut out);
+            decoder.push(&bytes[cut..], &mut out);
+            decoder.finish(&mut out);
+            prop_assert_eq!(out, String::from_utf8_lossy(&bytes).into_owned());
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The environment of child processes: the user's, without what a command must not know.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+/// Environment variables by name.
+pub type Env = BTreeMap<OsString, OsString>;
+
+/// Variables of model providers, whatever they hold.
+const PROVIDERS: &[&str] = &[
+    "ANTHROPIC_",
+    "OPENAI_",
+    "AZURE_OPENAI_",
+    "GEMINI_",
+    "GOOGLE_API_",
+    "GROQ_",
+    "MISTRAL_",
+    "DEEPSEEK_",
+    "XAI_",
+    "COHERE_",
+    "OPENROUTER_",
+    "TOGETHER_",
+    "FIREWORKS_",
+    "NEBIUS_",
+    "ZAI_",
+    "OLLAMA_",
+    "CLAUDE_",
+];
+/// Words that make a variable a secret.
+const SECRET_WORDS: &[&str] = &[
+    "KEY",
+    "KEYS",
+    "TOKEN",
+    "TOKENS",
+    "SECRET",
+    "SECRETS",
+    "PASSWORD",
+    "PASSWD",
+    "PASS",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "PAT",
+];
+/// The same, inside of a word.
+const SECRET_PARTS: &[&str] = &["PASSWORD", "CREDENTIAL", "APIKEY", "AUTHTOKEN", "ACCESSKEY", "SECRETKEY"];
+
+/// Whether a command must not see this variable.
+///
+/// `secret` are names that the configuration calls keys; they count whatever they look like.
+pub fn is_secret(name: &OsStr, secret: &[String]) -> bool {
+    let name = name.to_string_lossy();
+    let upper = name.to_uppercase();
+    secret.iter().any(|s| *s == name)
+        || upper.starts_with("AYE_")
+        || PROVIDERS.iter().any(|p| upper.starts_with(p))
+        || upper.split(|c: char| !c.is_alphanumeric()).any(|word| SECRET_WORDS.contains(&word))
+        || SECRET_PARTS.iter().any(|part| upper.contains(part))
+}
+
+/// The environment for a command: `base` without secrets, and with what keeps programs from paging, prompting and
+/// colouring when nobody is at their terminal.
+pub fn child_env(base: &Env, secret: &[String]) -> Env {
+    let mut env: Env = base
+        .iter()
+        .filter(|(name, _)| !is_secret(name, secret))
+        .map(|(n, v)| (n.clone(), v.clone()))
+        .collect();
+    for (name, value) in [
+        ("TERM", "dumb"),
+        ("PAGER", "cat"),
+        ("GIT_PAGER", "cat"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+        ("GIT_EDITOR", "true"),
+    ] {
+        env.insert(name.into(), value.into());
+    }
+    if !["FORCE_COLOR", "CLICOLOR_FORCE"].iter().any(|name| env.contains_key(OsStr::new(name))) {
+        env.insert("NO_COLOR".into(), "1".into());
+    }
+    env
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_and_internals_are_left_out() {
+        let base: Env = [
+            "ANTHROPIC_API_KEY",
+            "OPENAI_BASE_URL",
+            "GH_TOKEN",
+            "my_secret",
+            "AWS_ACCESS_KEY_ID",
+            "DB_PASSWORD_FILE",
+            "npm_config_authToken",
+            "AYE_FAILPOINT",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "MYPASSWORD1",
+            "CORP_LLM",
+            "PATH",
+            "HOME",
+            "SSH_AUTH_SOCK",
+            "LANG",
+            "GNOME_KEYRING_CONTROL",
+            "CARGO_HOME",
+            "TERM",
+            "XDG_RUNTIME_DIR",
+        ]
+        .into_iter()
+        .map(|name| (name.into(), "canary".into()))
+        .collect();
+        let env = child_env(&base, &["CORP_LLM".into()]);
+        let kept: Vec<_> = env
+            .iter()
+            .filter(|(_, v)| *v == "canary")
+            .map(|(n, _)| n.to_string_lossy().into_owned())
+            .collect();
+        assert_eq!(
+            kept,
+            [
+                "CARGO_HOME",
+                "GNOME_KEYRING_CONTROL",
+                "HOME",
+                "LANG",
+                "PATH",
+                "SSH_AUTH_SOCK",
+                "XDG_RUNTIME_DIR"
+            ]
+        );
+        assert_eq!(env[OsStr::new("GIT_TERMINAL_PROMPT")], "0");
+        assert_eq!(env[OsStr::new("NO_COLOR")], "1");
+        let coloured = child_env(&Env::from([("FORCE_COLOR".into(), "1".into())]), &[]);
+        assert!(!coloured.contains_key(OsStr::new("NO_COLOR")));
+    }
+}

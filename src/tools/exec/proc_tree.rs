@@ -1,0 +1,123 @@
+//! What runs below a process, as `/proc` tells it.
+
+use std::collections::BTreeMap;
+
+use rustix::process::{Pid, Signal};
+
+/// One process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) pid: i32,
+    pub(super) parent: i32,
+    pub(super) group: i32,
+    pub(super) session: i32,
+    /// `R`, `S`, `Z`, `T`, ...
+    pub(super) state: u8,
+}
+
+/// Reads one line of `/proc/PID/stat`. The name stands in parentheses and may hold any byte, parentheses too.
+fn parse_stat(line: &[u8]) -> Option<Process> {
+    let open = line.iter().position(|b| *b == b'(')?;
+    let close = line.iter().rposition(|b| *b == b')')?;
+    let pid = std::str::from_utf8(line.get(..open)?).ok()?.trim().parse().ok()?;
+    let rest = std::str::from_utf8(line.get(close + 1..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let mut number = || fields.next()?.parse().ok();
+    Some(Process { pid, state, parent: number()?, group: number()?, session: number()? })
+}
+
+/// The process, if it is there.
+pub(super) fn process(pid: i32) -> Option<Process> {
+    parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// All processes that may be seen.
+fn all() -> Vec<Process> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter_map(process)
+        .collect()
+}
+
+/// All living processes below `root`, whatever group or session they moved to. Zombies are left out.
+pub(super) fn descendants(root: i32) -> Vec<Process> {
+    let mut children: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
+    for process in all() {
+        children.entry(process.parent).or_default().push(process);
+    }
+    let mut found = Vec::new();
+    let mut queue = vec![root];
+    while let Some(parent) = queue.pop() {
+        for child in children.remove(&parent).unwrap_or_default() {
+            queue.push(child.pid);
+            if child.state != b'Z' && child.state != b'X' {
+                found.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// All living processes of a session but its leader.
+pub(super) fn in_session(session: i32) -> Vec<Process> {
+    all().into_iter().filter(|p| p.session == session && p.pid != session && p.state != b'Z').collect()
+}
+
+/// The command line for a person, cut.
+pub(super) fn command_line(pid: i32) -> String {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<_> =
+        bytes.split(|b| *b == 0).filter(|w| !w.is_empty()).map(String::from_utf8_lossy).collect();
+    let line = if words.is_empty() {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
+    } else {
+        words.join(" ")
+    };
+    line.chars().take(100).collect()
+}
+
+/// Sends a signal to one process. That it is gone already is fine.
+pub(super) fn signal(pid: i32, signal: Signal) {
+    if pid > 1
+        && let Some(pid) = Pid::from_raw(pid)
+    {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// Sends a signal to a group. That it is gone already is fine.
+pub(super) fn signal_group(group: i32, signal: Signal) {
+    if group > 1
+        && let Some(group) = Pid::from_raw(group)
+    {
+        let _ = rustix::process::kill_process_group(group, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let line = b"42 (a) b (c)) S 7 42 41 0 -1 4194560";
+        let process = parse_stat(line).expect("it parses");
+        assert_eq!(process, Process { pid: 42, parent: 7, group: 42, session: 41, state: b'S' });
+        assert_eq!(parse_stat(b"42 (x) S"), None);
+        assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn a_child_is_a_descendant() {
+        let me = i32::try_from(std::process::id()).expect("a pid");
+        let mut child = std::process::Command::new("sleep").arg("30").spawn().expect("sleep is there");
+        let pid = i32::try_from(child.id()).expect("a pid");
+        assert!(descendants(me).iter().any(|p| p.pid == pid));
+        signal(pid, Signal::KILL);
+        child.wait().expect("it ends");
+        assert!(!descendants(me).iter().any(|p| p.pid == pid));
+    }
+}

@@ -1,0 +1,269 @@
+//! [`run`]: start, read, stop, and see that nothing is left.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::capture::{Capture, Decoder, Spill};
+use super::live::Live;
+use super::proc_tree::{self, in_session, signal, signal_group};
+use super::{ExecConfig, ExecError, ExecRequest, ExecResult};
+
+/// How long output may go on after the process that was waited for ended.
+const DRAIN: Duration = Duration::from_millis(500);
+/// What a supervisor may need beyond the grace between TERM and KILL, until it is killed itself.
+const SUPERVISOR_SLACK: Duration = Duration::from_secs(4);
+
+/// A process that must not outlive the call.
+struct Running {
+    child: Child,
+    pid: i32,
+    supervised: bool,
+    done: bool,
+    /// Held open while the command may run; dropping it makes the supervisor stop it.
+    lifeline: Option<tokio::process::ChildStdin>,
+}
+
+impl Running {
+    fn kill(&self) {
+        if self.supervised {
+            // The supervisor leads the session; what is in it is the command's.
+            for process in in_session(self.pid) {
+                signal(process.pid, Signal::KILL);
+            }
+            signal(self.pid, Signal::KILL);
+        } else {
+            signal_group(self.pid, Signal::KILL);
+        }
+    }
+
+    /// Asks it to end.
+    fn stop(&mut self) {
+        if self.supervised {
+            self.lifeline = None;
+        } else {
+            signal_group(self.pid, Signal::TERM);
+            signal_group(self.pid, Signal::CONT);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Supervised: the lifeline closes with this value, and the supervisor does the rest.
+        if !self.done && !self.supervised {
+            signal_group(self.pid, Signal::KILL);
+        }
+    }
+}
+
+fn start(config: &ExecConfig, request: &ExecRequest) -> Result<(Running, pipe::Receiver), ExecError> {
+    let (reader, writer) = std::io::pipe()?;
+    let output = pipe::Receiver::from_owned_fd(reader.into())?;
+    let supervisor = config.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
+    let mut command = match supervisor {
+        Some(supervisor) => {
+            let mut command = Command::new(supervisor);
+            command
+                .arg(super::SUPERVISE_ARG)
+                .arg(config.grace.as_millis().to_string())
+                .arg(&request.program)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped());
+            command
+        }
+        None => {
+            let mut command = Command::new(&request.program);
+            command.stdin(Stdio::null()).stdout(writer.try_clone()?).process_group(0).kill_on_drop(true);
+            command
+        }
+    };
+    command.args(&request.args).current_dir(&request.cwd).env_clear().envs(&request.env).stderr(writer);
+    let mut child = command.spawn().map_err(|error| ExecError::Start {
+        program: request.program.to_string_lossy().into_owned(),
+        reason: match error.kind() {
+            std::io::ErrorKind::NotFound if !request.cwd.is_dir() => {
+                format!("the working directory {} is not there", request.cwd.display())
+            }
+            _ => error.to_string(),
+        },
+    })?;
+    let pid = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or(0);
+    let lifeline = child.stdin.take();
+    let running = Running { child, pid, supervised: supervisor.is_some(), done: false, lifeline };
+    Ok((running, output))
+}
+
+/// Runs a program to its end. `on_output` gets what it writes while it runs, about 25 times a second at most; a program
+/// that floods is shown in part. After the timeout, or when `cancel` is cancelled, TERM goes to all of it, and KILL
+/// after the grace. When the future is dropped the same happens behind its back.
+///
+/// # Errors
+/// [`ExecError`] when it was not started; everything else is a result.
+pub async fn run(
+    config: &ExecConfig,
+    request: ExecRequest,
+    mut on_output: impl FnMut(&str) + Send,
+    cancel: &CancellationToken,
+) -> Result<ExecResult, ExecError> {
+    let began = Instant::now();
+    let (mut running, output) = start(config, &request)?;
+    let mut status_pipe = running.child.stdout.take();
+    let spill = request
+        .output_dir
+        .as_ref()
+        .map(|dir| Spill { dir: dir.clone(), name: format!("output-{}.txt", uuid::Uuid::now_v7()) });
+    let mut capture = Capture::new(request.max_output, spill);
+    let mut decoder = Decoder::default();
+    let mut live = Live::new();
+    let mut output = Some(output);
+    let mut buf = vec![0_u8; 32 << 10];
+    let mut text = String::new();
+    let mut result = ExecResult::default();
+    let mut exit = None;
+    let timeout = began + request.timeout;
+    // Set once it was told to stop: what is there after that is killed from here.
+    let mut kill_at: Option<Instant> = None;
+    // Set once one of the two ends came, the process's or the output's: how long the other may take.
+    let mut end_at: Option<Instant> = None;
+    while exit.is_none() || output.is_some() {
+        let read = async {
+            match &mut output {
+                Some(output) => output.read(&mut buf).await,
+                None => std::future::pending().await,
+            }
+        };
+        let far = began + Duration::from_secs(60 * 60 * 24);
+        tokio::select! {
+            () = cancel.cancelled(), if kill_at.is_none() => {
+                result.cancelled = true;
+                running.stop();
+                kill_at = Some(Instant::now() + config.grace + slack(&running));
+            }
+            () = sleep_until(timeout), if kill_at.is_none() => {
+                result.timed_out = true;
+                running.stop();
+                kill_at = Some(Instant::now() + config.grace + slack(&running));
+            }
+            () = sleep_until(kill_at.unwrap_or(far)), if kill_at.is_some() => {
+                running.kill();
+                kill_at = Some(Instant::now() + Duration::from_millis(100));
+            }
+            () = sleep_until(end_at.unwrap_or(far)), if end_at.is_some() => {
+                if exit.is_some() {
+                    // Whoever still holds the output is none of ours any more.
+                    output = None;
+                } else {
+                    end_at = wake(&running);
+                }
+            }
+            status = running.child.wait(), if exit.is_none() => {
+                exit = Some(status?);
+                if running.supervised {
+                    result.supervisor_lost = status_is_signal(exit);
+                    if result.supervisor_lost {
+                        running.kill();
+                    }
+                } else {
+                    signal_group(running.pid, Signal::KILL);
+                }
+                end_at = Some(Instant::now() + DRAIN);
+            }
+            () = sleep_until(live.due().unwrap_or(far)), if live.due().is_some() => on_output(&live.take()),
+            read = read => match read {
+                Ok(0) | Err(_) => {
+                    output = None;
+                    if exit.is_none() && running.supervised {
+                        end_at = Some(Instant::now() + DRAIN);
+                    }
+                }
+                Ok(n) => {
+                    text.clear();
+                    decoder.push(&buf[..n], &mut text);
+                    capture.push(&text);
+                    live.push(&text);
+                }
+            },
+        }
+    }
+    running.done = true;
+    text.clear();
+    decoder.finish(&mut text);
+    capture.push(&text);
+    live.push(&text);
+    if live.due().is_some() {
+        on_output(&live.take());
+    }
+    result.duration = began.elapsed();
+    let mut reports = Vec::new();
+    if let Some(pipe) = &mut status_pipe {
+        // Only the supervisor held the other end, and it is gone.
+        let _ = pipe.read_to_end(&mut reports).await;
+    }
+    if running.supervised {
+        read_reports(&request, &reports, &mut result)?;
+    } else if let Some(status) = exit {
+        use std::os::unix::process::ExitStatusExt as _;
+        result.exit_code = status.code();
+        result.signal = status.signal();
+    }
+    let captured = capture.finish();
+    result.output = captured.text;
+    result.total_bytes = captured.total;
+    result.truncated = captured.omitted > 0;
+    result.output_file = captured.file;
+    Ok(result)
+}
+
+fn slack(running: &Running) -> Duration {
+    if running.supervised { SUPERVISOR_SLACK } else { Duration::ZERO }
+}
+
+fn status_is_signal(status: Option<std::process::ExitStatus>) -> bool {
+    use std::os::unix::process::ExitStatusExt as _;
+    status.and_then(|s| s.signal()).is_some()
+}
+
+/// The command's output ended and the supervisor says nothing. It may be busy with a process that closed its output;
+/// it may be stopped by a command that thought it was aye: then it is woken.
+fn wake(running: &Running) -> Option<Instant> {
+    if proc_tree::process(running.pid).is_some_and(|p| p.state == b'T') {
+        signal(running.pid, Signal::CONT);
+    }
+    Some(Instant::now() + DRAIN)
+}
+
+#[cfg(target_os = "linux")]
+fn read_reports(request: &ExecRequest, reports: &[u8], result: &mut ExecResult) -> Result<(), ExecError> {
+    use super::Report;
+    let mut ended = false;
+    for line in reports.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
+        match serde_json::from_slice(line) {
+            Ok(Report::Started { .. }) => {}
+            Ok(Report::NotStarted { error }) => {
+                let program = request.program.to_string_lossy().into_owned();
+                return Err(ExecError::Start { program, reason: error });
+            }
+            Ok(Report::Ended { code, signal, left }) => {
+                ended = true;
+                result.exit_code = code;
+                result.signal = signal;
+                result.left_behind = left;
+            }
+            Err(error) => tracing::warn!(%error, "a supervisor's report cannot be read"),
+        }
+    }
+    result.supervisor_lost |= !ended;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_reports(_: &ExecRequest, _: &[u8], _: &mut ExecResult) -> Result<(), ExecError> {
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! The process between aye and a command: it outlives aye by two seconds at most, and the command never outlives it.
+//!
+//! aye starts itself again with the hidden first argument [`SUPERVISE_ARG`]. That process leads a session of its own
+//! (no controlling terminal, no signals from the terminal), is the subreaper of everything below it (a daemon that
+//! leaves its group and session still becomes its child), and starts the command in a group of its own. The descriptors:
+//!
+//! - 0 is the lifeline: when it ends or says anything, the command is to stop. `kill -9` of aye ends it too.
+//! - 1 takes the reports, one JSON object a line: [`Report`].
+//! - 2 is what the command gets as stdout and stderr.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{PidfdFlags, Signal, WaitOptions, WaitStatus};
+use serde::{Deserialize, Serialize};
+
+use super::proc_tree::{command_line, descendants, signal, signal_group};
+
+/// The hidden first argument that makes aye a supervisor.
+pub const SUPERVISE_ARG: &str = "__supervise";
+
+/// How long processes that outlive the command may take to end by themselves: `> >(cat)` needs a moment.
+const LINGER: Duration = Duration::from_millis(100);
+/// How many survivors are named.
+const MAX_NAMES: usize = 20;
+
+/// What a supervisor reports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", untagged)]
+pub enum Report {
+    /// First: the command runs.
+    Started {
+        /// The command's process.
+        pid: i32,
+        /// Its group.
+        pgid: i32,
+    },
+    /// Instead: it could not be started.
+    NotStarted {
+        /// Why.
+        error: String,
+    },
+    /// Last: it ended, and nothing of it is left.
+    Ended {
+        /// The exit status, when it exited.
+        code: Option<i32>,
+        /// The signal, when one ended it.
+        signal: Option<i32>,
+        /// Processes that outlived the command and were killed.
+        left: Vec<String>,
+    },
+}
+
+fn report(report: &Report) {
+    // aye may be gone: then nobody is left to tell, and the work below goes on.
+    if let Ok(mut line) = serde_json::to_vec(report) {
+        line.push(b'\n');
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(&line).and_then(|()| out.flush());
+    }
+}
+
+/// Supervises one command: `args` are what stands behind [`SUPERVISE_ARG`], that is the milliseconds between TERM and
+/// KILL, the program, and its arguments. The exit status is the command's own, or 128 and the signal.
+pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let mut args = args;
+    let grace = args.next().and_then(|a| a.to_str()?.parse().ok()).map(Duration::from_millis);
+    let (Some(grace), Some(program)) = (grace, args.next()) else {
+        report(&Report::NotStarted { error: "a supervisor is started by aye only".into() });
+        return ExitCode::from(2);
+    };
+    match start(program, args) {
+        Ok(child) => {
+            let (code, signal, left) = Supervisor { child, grace, main: None, stop_at: None }.watch();
+            report(&Report::Ended { code, signal, left });
+            ExitCode::from(u8::try_from(code.unwrap_or(128 + signal.unwrap_or(0))).unwrap_or(1))
+        }
+        Err(error) => {
+            report(&Report::NotStarted { error: error.to_string() });
+            ExitCode::from(127)
+        }
+    }
+}
+
+fn start(program: OsString, args: impl Iterator<Item = OsString>) -> std::io::Result<i32> {
+    // Refused only when it leads a group already, which a plainly spawned process does not.
+    let _ = rustix::process::setsid();
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let output: OwnedFd = std::io::stderr().as_fd().try_clone_to_owned()?;
+    let child = Command::new(&program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::from(output.try_clone()?))
+        .stderr(Stdio::from(output))
+        .process_group(0)
+        .spawn()?;
+    // From here on only the command's own processes hold the output, so its end means that they are gone.
+    rustix::stdio::dup2_stderr(File::options().write(true).open("/dev/null")?)?;
+    let pid = i32::try_from(child.id()).map_err(std::io::Error::other)?;
+    report(&Report::Started { pid, pgid: pid });
+    Ok(pid)
+}
+
+struct Supervisor {
+    child: i32,
+    grace: Duration,
+    main: Option<WaitStatus>,
+    /// When KILL follows, once TERM was sent.
+    stop_at: Option<Instant>,
+}
+
+type Ended = (Option<i32>, Option<i32>, Vec<String>);
+
+impl Supervisor {
+    fn watch(mut self) -> Ended {
+        self.wait_for_main();
+        let left = self.end_the_rest();
+        let (code, signal) = self.main.map_or((None, None), |s| (s.exit_status(), s.terminating_signal()));
+        (code, signal, left)
+    }
+
+    /// Takes the exit statuses of all children that ended. Gives whether a child is left.
+    fn reap(&mut self) -> bool {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) => {
+                    if pid.as_raw_nonzero().get() == self.child {
+                        self.main = Some(status);
+                    }
+                }
+                Ok(None) => return true,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn wait_for_main(&mut self) {
+        let pidfd = rustix::process::Pid::from_raw(self.child)
+            .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
+        let stdin = std::io::stdin();
+        let mut lifeline = true;
+        let mut killed = false;
+        loop {
+            if !self.reap() || self.main.is_some() {
+                return;
+            }
+            let now = Instant::now();
+            if self.stop_at.is_some_and(|at| at <= now) {
+                self.signal_all(Signal::KILL);
+                killed = true;
+                self.stop_at = Some(now + Duration::from_millis(50));
+            }
+            let wait = match self.stop_at {
+                Some(at) => at.saturating_duration_since(now),
+                // Orphans that end while the command runs are reaped now and then; nothing waits for that.
+                None if pidfd.is_some() => Duration::from_secs(30),
+                // Before Linux 5.3 there is no descriptor for a process.
+                None => Duration::from_millis(5),
+            };
+            let mut fds = Vec::with_capacity(2);
+            if lifeline {
+                fds.push(PollFd::new(&stdin, PollFlags::IN));
+            }
+            if let Some(pidfd) = &pidfd {
+                fds.push(PollFd::new(pidfd, PollFlags::IN));
+            }
+            let timeout = Timespec::try_from(wait).ok();
+            let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+            if lifeline && fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
+                lifeline = false;
+                if !killed {
+                    self.signal_all(Signal::TERM);
+                    self.stop_at = Some(Instant::now() + self.grace);
+                }
+            }
+        }
+    }
+
+    /// Signals the command's group and everything that left it.
+    fn signal_all(&self, sig: Signal) {
+        signal_group(self.child, sig);
+        for process in descendants(own_pid()) {
+            if process.group != self.child {
+                signal(process.pid, sig);
+                // A stopped process takes a TERM only once it goes on.
+                signal(process.pid, Signal::CONT);
+            }
+        }
+        signal_group(self.child, Signal::CONT);
+    }
+
+    /// Ends what outlived the command. Gives what it was.
+    fn end_the_rest(&mut self) -> Vec<String> {
+        if !self.reap() {
+            return Vec::new();
+        }
+        if self.stop_at.is_none() && self.wait_until_alone(LINGER) {
+            return Vec::new();
+        }
+        let left: Vec<_> = descendants(own_pid())
+            .iter()
+            .take(MAX_NAMES)
+            .map(|p| format!("{} (pid {})", command_line(p.pid), p.pid))
+            .collect();
+        let grace = self.stop_at.map_or(self.grace, |at| at.saturating_duration_since(Instant::now()));
+        self.signal_all(Signal::TERM);
+        if !self.wait_until_alone(grace) {
+            // A process may start another one while it is being killed; so it is done until none is left.
+            let end = Instant::now() + Duration::from_secs(3);
+            while Instant::now() < end {
+                self.signal_all(Signal::KILL);
+                if self.wait_until_alone(Duration::from_millis(20)) {
+                    break;
+                }
+            }
+        }
+        left
+    }
+
+    fn wait_until_alone(&mut self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            if !self.reap() {
+                return true;
+            }
+            let now = Instant::now();
+            if now >= end {
+                return false;
+            }
+            std::thread::sleep((end - now).min(Duration::from_millis(3)));
+        }
+    }
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}

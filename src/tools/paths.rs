@@ -1,0 +1,258 @@
+//! Paths as models write them, and names as models can write them.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Component, Path, PathBuf};
+
+use super::args::invalid;
+use crate::contract::display::{is_invisible, visible_line};
+use crate::contract::tool::ToolError;
+use crate::contract::workspace::Workspace;
+
+/// Makes a path absolute, as text only: `~`, then the working directory, then `.` and `..`.
+///
+/// # Errors
+/// [`ToolError::InvalidArguments`] for an empty path or one with a NUL.
+pub(super) fn absolute(workspace: &Workspace, field: &str, text: &str) -> Result<PathBuf, ToolError> {
+    if text.is_empty() {
+        return Err(invalid(format!("`{field}` is empty")));
+    }
+    if text.contains('\0') {
+        return Err(invalid(format!(
+            "`{field}` holds a NUL byte, which no path can: {}",
+            visible_line(text)
+        )));
+    }
+    let join = |text: &OsStr| -> PathBuf {
+        let path = Path::new(text);
+        if let Ok(rest) = path.strip_prefix("~") {
+            return normal(&workspace.home.join(rest));
+        }
+        normal(&workspace.cwd.join(path))
+    };
+    let path = join(OsStr::new(text));
+    if text.contains('\\')
+        && path.symlink_metadata().is_err()
+        && let Some(name) = unescape(text)
+    {
+        let raw = join(&name);
+        if raw.symlink_metadata().is_ok() {
+            return Ok(raw);
+        }
+    }
+    Ok(path)
+}
+
+/// Takes `.` and `..` out without a look at the disk.
+pub(super) fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => out.push(name),
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    out
+}
+
+/// A path as the model reads it: relative inside the working directory, with [`escape`]d names.
+pub(super) fn shown(workspace: &Workspace, path: &Path) -> String {
+    match path.strip_prefix(&workspace.cwd) {
+        Ok(rest) if rest.as_os_str().is_empty() => ".".into(),
+        Ok(rest) => escape(rest),
+        Err(_) => escape(path),
+    }
+}
+
+fn needs_escape(c: char) -> bool {
+    c.is_control() || is_invisible(c)
+}
+
+/// A name on one line, without a loss: bytes that are no UTF-8 and control bytes as `\xff`, invisible characters as
+/// `\u{202e}`, and in such a name a backslash twice. A name that needs none of it stays as it is.
+pub(super) fn escape(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes();
+    if let Some(text) = path.to_str()
+        && !text.chars().any(needs_escape)
+    {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(bytes.len() + 8);
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            let _ = match c {
+                '\\' => out.write_str("\\\\"),
+                c if c.is_ascii_control() => write!(out, "\\x{:02x}", u32::from(c)),
+                c if needs_escape(c) => write!(out, "\\u{{{:x}}}", u32::from(c)),
+                c => out.write_char(c),
+            };
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out
+}
+
+/// Reads what [`escape`] wrote, and nothing else: what `escape` would write in another way is refused, so that no rule
+/// about `.env` is passed by spelling it `\x2eenv`.
+fn unescape(text: &str) -> Option<OsString> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        out.extend_from_slice(&rest.as_bytes()[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('\\') {
+            out.push(b'\\');
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix('x') {
+            out.push(u8::from_str_radix(after.get(..2)?, 16).ok()?);
+            rest = &after[2..];
+        } else {
+            let (digits, after) = rest.strip_prefix("u{")?.split_once('}')?;
+            let c = char::from_u32(u32::from_str_radix(digits, 16).ok()?)?;
+            out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            rest = after;
+        }
+    }
+    out.extend_from_slice(rest.as_bytes());
+    let name = OsString::from_vec(out);
+    (escape(Path::new(&name)) == text).then_some(name)
+}
+
+/// What stands between the arguments and the disk when links are followed.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(super) enum ResolveError {
+    #[error("{0} is a link to a file that is not there")]
+    Dangling(String),
+    #[error("{link} leads out of the workspace, to {real}; name that path itself if it is meant")]
+    Leaves { link: String, real: String },
+    #[error("cannot look at {path}: {reason}")]
+    Io { path: String, reason: String },
+}
+
+impl From<ResolveError> for ToolError {
+    fn from(error: ResolveError) -> Self {
+        Self::ExecutionFailed(error.to_string())
+    }
+}
+
+/// Where a write to `path` goes: all links resolved, what is not there yet appended.
+///
+/// A path inside the workspace must stay inside when its links are resolved: whoever allowed `src/x` did not allow what
+/// `src` was made to point to since.
+pub(super) fn resolve(workspace: &Workspace, path: &Path) -> Result<PathBuf, ResolveError> {
+    let mut existing = path;
+    let mut missing = Vec::new();
+    let real = loop {
+        match existing.canonicalize() {
+            Ok(real) => break missing.iter().rev().fold(real, |dir, name| dir.join(name)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                if existing.symlink_metadata().is_ok() {
+                    return Err(ResolveError::Dangling(escape(existing)));
+                }
+                let (Some(parent), Some(name)) = (existing.parent(), existing.file_name()) else {
+                    return Err(ResolveError::Io { path: escape(path), reason: error.to_string() });
+                };
+                missing.push(name);
+                existing = parent;
+            }
+            Err(error) => {
+                return Err(ResolveError::Io { path: escape(path), reason: error.to_string() });
+            }
+        }
+    };
+    let inside = |path: &Path| path.starts_with(&workspace.root) || path.starts_with(&workspace.cwd);
+    if inside(path) && !inside(&real) {
+        return Err(ResolveError::Leaves { link: escape(path), real: escape(&real) });
+    }
+    Ok(real)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::tools::testing::Sandbox;
+
+    fn abs(text: &str) -> Result<PathBuf, ToolError> {
+        let workspace = Workspace { cwd: "/w/p".into(), root: "/w".into(), home: "/h".into() };
+        absolute(&workspace, "file_path", text)
+    }
+
+    #[test]
+    fn paths_are_made_absolute() {
+        for (text, path) in [
+            ("src/main.rs", "/w/p/src/main.rs"),
+            ("./src//a/../main.rs", "/w/p/src/main.rs"),
+            ("/etc/x", "/etc/x"),
+            ("../../../..", "/"),
+            ("~", "/h"),
+            ("~/x", "/h/x"),
+            ("~x", "/w/p/~x"),
+        ] {
+            assert_eq!(abs(text).expect(text), Path::new(path));
+        }
+        assert_eq!(abs("").expect_err("empty").to_string(), "invalid arguments: `file_path` is empty");
+        let nul = abs("src/\0../x").expect_err("NUL").to_string();
+        assert!(nul.contains("NUL byte") && !nul.contains('\0'), "{nul}");
+    }
+
+    #[test]
+    fn a_strange_name_is_addressed_by_what_it_is_shown_as() {
+        let sandbox = Sandbox::new();
+        let raw = sandbox.path(OsStr::from_bytes(b"src/\xff.rs"));
+        sandbox.write(OsStr::from_bytes(b"src/\xff.rs"), "x");
+        let name = shown(&sandbox.workspace, &raw);
+        assert_eq!(name, "src/\\xff.rs");
+        assert_eq!(absolute(&sandbox.workspace, "p", &name).expect("fine"), raw);
+        sandbox.write("a\nb.rs", "x");
+        assert_eq!(absolute(&sandbox.workspace, "p", "a\\x0ab.rs").expect("fine"), sandbox.path("a\nb.rs"));
+    }
+
+    #[test]
+    fn an_ordinary_name_has_one_spelling_only() {
+        let sandbox = Sandbox::new();
+        sandbox.write(".env", "x");
+        for text in ["\\x2eenv", "\\u{2e}env", ".en\\x76"] {
+            assert_ne!(
+                absolute(&sandbox.workspace, "p", text).expect("fine"),
+                sandbox.path(".env"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn links_may_not_lead_out_or_nowhere() {
+        let sandbox = Sandbox::new();
+        sandbox.write("in/x", "x");
+        sandbox.link("in", "ok");
+        sandbox.link("/etc", "out");
+        sandbox.link("../../gone", "dangling");
+        let resolve = |path: &str| resolve(&sandbox.workspace, &sandbox.path(path));
+        assert_eq!(resolve("ok/x").expect("inside"), sandbox.path("in/x"));
+        assert_eq!(resolve("ok/new/file").expect("inside"), sandbox.path("in/new/file"));
+        assert!(matches!(resolve("out/passwd"), Err(ResolveError::Leaves { .. })));
+        assert!(matches!(resolve("out/new"), Err(ResolveError::Leaves { .. })));
+        assert!(matches!(resolve("dangling"), Err(ResolveError::Dangling(_))));
+        assert!(matches!(resolve("dangling/x"), Err(ResolveError::Dangling(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn escaping_loses_nothing(bytes in prop::collection::vec(1_u8.., 1..20)) {
+            let name = OsString::from_vec(bytes);
+            let escaped = escape(Path::new(&name));
+            prop_assert!(!escaped.chars().any(needs_escape));
+            if Path::new(&name).to_str() != Some(&escaped) {
+                prop_assert_eq!(unescape(&escaped), Some(name));
+            }
+        }
+    }
+}

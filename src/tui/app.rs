@@ -1,0 +1,252 @@
+//! The model: everything the screen shows, and nothing else. It changes in [`App::update`] only.
+
+use std::collections::VecDeque;
+
+use super::approval::{Card, QUIET_MS};
+use super::composer::Composer;
+use super::host::{HostInfo, SkillRow, UserInput};
+use super::keymap::Keymap;
+use super::palette::Palette;
+use super::picker::Picker;
+use super::transcript::{Moment, Transcript};
+use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::record::ThreadRecord;
+
+#[cfg(test)]
+pub(super) mod tests;
+
+/// How often the picture moves while a run is awake.
+pub const TICK_MS: u64 = 125;
+/// How long a second Ctrl-C has, and how long a hint is shown.
+pub const QUIT_MS: u64 = 2000;
+/// How long a hint stays.
+pub const HINT_MS: u64 = 5000;
+
+/// What the run is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunState {
+    /// Nothing.
+    #[default]
+    Idle,
+    /// A message was sent and nothing came back yet.
+    Starting(Moment),
+    /// It is awake.
+    Running(Moment),
+    /// It was told to stop.
+    Stopping(Moment),
+    /// Questions are open and nothing is in flight.
+    Waiting,
+}
+
+impl RunState {
+    /// Since when something is being done, while it is.
+    pub fn awake_since(self) -> Option<Moment> {
+        match self {
+            RunState::Starting(since) | RunState::Running(since) | RunState::Stopping(since) => Some(since),
+            RunState::Idle | RunState::Waiting => None,
+        }
+    }
+}
+
+/// Where keys go, as long as no list is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Focus {
+    /// To the text.
+    #[default]
+    Composer,
+    /// To the card.
+    Card,
+}
+
+/// The wall clock at the start, so that times of records can be written for the person.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WallClock {
+    /// Unix milliseconds when [`Moment`] was zero.
+    pub at_zero: u64,
+    /// Seconds east of UTC.
+    pub offset: i32,
+}
+
+impl WallClock {
+    /// The hour and minute of a Unix time in milliseconds, where the person is.
+    pub fn hour_and_minute(&self, unix_ms: u64) -> String {
+        let seconds = (unix_ms / 1000) as i64 + i64::from(self.offset);
+        let of_day = seconds.rem_euclid(86_400);
+        format!("{:02}:{:02}", of_day / 3600, of_day % 3600 / 60)
+    }
+
+    /// How long ago a Unix time in milliseconds was.
+    pub fn ago(&self, now: Moment, unix_ms: u64) -> String {
+        let minutes = (self.at_zero + now.0).saturating_sub(unix_ms) / 60_000;
+        match minutes {
+            0 => "just now".to_owned(),
+            1..=59 => format!("{minutes} min ago"),
+            60..=2879 => format!("{} h ago", minutes / 60),
+            _ => format!("{} days ago", minutes / 1440),
+        }
+    }
+}
+
+/// The whole model.
+#[derive(Debug)]
+pub struct App {
+    /// What the host says about itself.
+    pub info: HostInfo,
+    /// Which key does what.
+    pub keymap: Keymap,
+    /// The wall clock at the start.
+    pub clock: WallClock,
+    /// Columns and rows of the terminal.
+    pub size: (u16, u16),
+    /// The time of the last message.
+    pub now: Moment,
+    /// The conversation, once it is open.
+    pub thread: Option<ThreadRecord>,
+    /// Counts conversations that were opened, so that the screen knows when another one begins.
+    pub epoch: u32,
+    /// What was said and done.
+    pub transcript: Transcript,
+    /// What the run is doing.
+    pub run: RunState,
+    /// The latest run.
+    pub run_id: Option<RunId>,
+    /// What will be said when the run is over.
+    pub queue: VecDeque<UserInput>,
+    /// Open questions, oldest first.
+    pub cards: Vec<Card>,
+    /// The card that is shown whole.
+    pub card: usize,
+    /// Where keys go.
+    pub focus: Focus,
+    /// The text that is written.
+    pub composer: Composer,
+    /// What is offered while it is written.
+    pub palette: Option<Palette>,
+    /// A list in place of the text.
+    pub picker: Option<Picker>,
+    /// Skills that can be called.
+    pub skills: Vec<SkillRow>,
+    /// Whether running tools show more of their output.
+    pub expanded: bool,
+    /// A line for the person that goes away by itself.
+    pub hint: Option<(String, Moment)>,
+    pub(super) quit_armed: Option<Moment>,
+    /// The last key that went into the text.
+    pub(super) typed_at: Option<Moment>,
+    /// The last key that a card took.
+    pub(super) card_key_at: Option<Moment>,
+    /// The person left the cards for the text: they do not take the focus by themselves again.
+    pub(super) stays: bool,
+    /// The palette was closed for the word that begins here.
+    pub(super) dismissed: Option<usize>,
+    pub(super) files_asked: u64,
+    /// The last entry that was shown whole.
+    pub(super) unfolded: Option<u64>,
+    pub(super) resumes_by_list: bool,
+}
+
+impl App {
+    /// An empty model.
+    pub fn new(info: HostInfo, keymap: Keymap, clock: WallClock, size: (u16, u16)) -> App {
+        let mut app = App {
+            info,
+            keymap,
+            clock,
+            size,
+            now: Moment::default(),
+            thread: None,
+            epoch: 0,
+            transcript: Transcript::default(),
+            run: RunState::Idle,
+            run_id: None,
+            queue: VecDeque::new(),
+            cards: Vec::new(),
+            card: 0,
+            focus: Focus::Composer,
+            composer: Composer::default(),
+            palette: None,
+            picker: None,
+            skills: Vec::new(),
+            expanded: false,
+            hint: None,
+            quit_armed: None,
+            typed_at: None,
+            card_key_at: None,
+            stays: false,
+            dismissed: None,
+            files_asked: 0,
+            unfolded: None,
+            resumes_by_list: false,
+        };
+        app.resize(size.0, size.1);
+        app
+    }
+
+    pub(super) fn resize(&mut self, width: u16, height: u16) {
+        self.size = (width, height);
+        // The prompt mark and its blank, a column for the caret, one for a blank that hangs over.
+        self.composer.set_width(width.saturating_sub(4));
+    }
+
+    /// The card that is shown whole.
+    pub fn current_card(&self) -> Option<&Card> {
+        self.cards.get(self.card)
+    }
+
+    /// The conversation's id, once it is open.
+    pub fn thread_id(&self) -> Option<&ThreadId> {
+        self.thread.as_ref().map(|thread| &thread.id)
+    }
+
+    /// Whether the run is awake.
+    pub fn is_awake(&self) -> bool {
+        self.run.awake_since().is_some()
+    }
+
+    /// Whether the person has not typed for a while.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.typed_at.is_none_or(|typed| self.now.since(typed) >= QUIET_MS)
+    }
+
+    pub(super) fn say_hint(&mut self, text: impl Into<String>) {
+        self.hint = Some((text.into(), self.now.plus(HINT_MS)));
+    }
+
+    /// The next time at which the picture changes without anybody doing anything; `None`: never.
+    pub fn deadline(&self) -> Option<Moment> {
+        let tick = self.run.awake_since().map(|since| {
+            let passed = self.now.since(since);
+            since.plus((passed / TICK_MS + 1) * TICK_MS)
+        });
+        let focus = self.wants_focus().then(|| self.typed_at.map(|typed| typed.plus(QUIET_MS))).flatten();
+        let hint = self.hint.as_ref().map(|(_, until)| *until);
+        let quit = self.quit_armed.map(|armed| armed.plus(QUIT_MS));
+        [tick, focus, hint, quit].into_iter().flatten().min()
+    }
+
+    /// Whether a card would take the focus, were the person quiet.
+    fn wants_focus(&self) -> bool {
+        self.focus == Focus::Composer
+            && !self.cards.is_empty()
+            && self.composer.is_empty()
+            && self.picker.is_none()
+            && !self.stays
+    }
+
+    /// Brings focus, card number and hints in line with what happened.
+    pub(super) fn settle(&mut self) {
+        if self.hint.as_ref().is_some_and(|(_, until)| *until <= self.now) {
+            self.hint = None;
+        }
+        if self.quit_armed.is_some_and(|armed| self.now.since(armed) >= QUIT_MS) {
+            self.quit_armed = None;
+        }
+        self.card = self.card.min(self.cards.len().saturating_sub(1));
+        if self.cards.is_empty() {
+            self.focus = Focus::Composer;
+            self.stays = false;
+        } else if self.wants_focus() && self.is_quiet() {
+            self.focus = Focus::Card;
+        }
+    }
+}

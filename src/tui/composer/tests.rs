@@ -1,0 +1,142 @@
+use super::*;
+use proptest::prelude::*;
+
+fn with(text: &str, width: u16) -> Composer {
+    let mut composer = Composer::default();
+    composer.set_width(width);
+    composer.set(text);
+    composer
+}
+
+fn shown(text: &str, width: u16) -> Vec<&str> {
+    layout::rows(text, width).into_iter().map(|row| &text[row]).collect()
+}
+
+#[test]
+fn rows_break_behind_blanks_and_hard_when_there_are_none() {
+    assert_eq!(shown("hello big world", 10), ["hello big ", "world"]);
+    assert_eq!(shown("aaaaaaaaaaaa", 5), ["aaaaa", "aaaaa", "aa"]);
+    assert_eq!(shown("a\n\nb\n", 5), ["a", "", "b", ""]);
+    assert_eq!(shown("漢字漢字", 5), ["漢字", "漢字"]);
+    assert_eq!(shown("", 5), [""]);
+}
+
+#[test]
+fn caret_is_found_behind_wide_characters() {
+    let text = "a漢字b";
+    let rows = layout::rows(text, 20);
+    assert_eq!(layout::position(text, &rows, text.len() - 1), (0, 5));
+    assert_eq!(layout::offset(text, &rows, 0, 2), 1);
+    assert_eq!(layout::offset(text, &rows, 0, 3), 4);
+}
+
+#[test]
+fn deleting_takes_whole_graphemes() {
+    let mut composer = with("a👨\u{200d}👩\u{200d}👧", 20);
+    composer.delete_left();
+    assert_eq!(composer.text(), "a");
+    let mut composer = with("e\u{301}x", 20);
+    composer.left();
+    composer.delete_left();
+    assert_eq!(composer.text(), "x");
+}
+
+#[test]
+fn words_lines_kill_and_yank() {
+    let mut composer = with("one two-three\nfour", 20);
+    composer.delete_word_left();
+    assert_eq!(composer.text(), "one two-three\n");
+    composer.yank();
+    assert_eq!(composer.text(), "one two-three\nfour");
+    composer.up();
+    composer.delete_to_end();
+    assert_eq!(composer.text(), "one \nfour");
+    composer.delete_to_start();
+    assert_eq!(composer.text(), "\nfour");
+    for _ in 0..3 {
+        composer.undo();
+    }
+    assert_eq!(composer.text(), "one two-three\n");
+}
+
+#[test]
+fn history_keeps_the_draft() {
+    let mut composer = with("draft", 20);
+    composer.set_history(vec!["first".into(), "second\nline".into()]);
+    composer.up();
+    assert_eq!(composer.text(), "second\nline");
+    composer.up();
+    composer.up();
+    assert_eq!(composer.text(), "first");
+    composer.up();
+    assert_eq!(composer.text(), "first");
+    composer.down();
+    composer.down();
+    assert_eq!(composer.text(), "draft");
+}
+
+#[test]
+fn pastes_are_cleaned_and_long_ones_stand_behind_a_mark() {
+    let mut composer = with("", 40);
+    composer.paste("a\u{1b}[201~y\r\nb\r");
+    assert_eq!(composer.text(), "a^[[201~y\nb\n");
+    composer.clear();
+    let long = "line\n".repeat(30);
+    composer.paste(&long);
+    assert_eq!(composer.text(), "[paste 1: 30 lines]");
+    composer.insert('!');
+    assert_eq!(composer.clone().take(), format!("{long}!"));
+    composer.delete_left();
+    composer.delete_left();
+    assert_eq!(composer.text(), "");
+}
+
+#[test]
+fn backslash_and_enter_is_a_new_line() {
+    let mut composer = with("a\\", 20);
+    assert!(composer.newline_after_backslash());
+    assert_eq!(composer.text(), "a\n");
+    assert!(!composer.newline_after_backslash());
+}
+
+proptest! {
+    #[test]
+    fn rows_hold_the_whole_text_and_fit(text in "([a-z ]|漢|\n|\t|e\u{301}){0,60}", width in 4u16..20) {
+        let rows = layout::rows(&text, width);
+        let joined: String = rows.iter().enumerate().map(|(i, row)| {
+            let hard = rows.get(i + 1).is_some_and(|next| next.start > row.end);
+            format!("{}{}", &text[row.clone()], if hard { "\n" } else { "" })
+        }).collect();
+        prop_assert_eq!(&joined, &text);
+        for (at, _) in text.grapheme_indices(true) {
+            let (row, column) = layout::position(&text, &rows, at);
+            prop_assert!(row < rows.len());
+            prop_assert!(column <= usize::from(width) + 1, "column {} of {}", column, width);
+        }
+    }
+
+    #[test]
+    fn no_edit_breaks_the_text(edits in proptest::collection::vec((0u8..18, any::<char>()), 0..60), width in 1u16..12) {
+        let mut composer = with("héllo 漢字 👨\u{200d}👩\u{200d}👧", width);
+        for (edit, c) in edits {
+            match edit {
+                0..=3 => composer.insert(c),
+                4 => composer.delete_left(),
+                5 => composer.delete_right(),
+                6 => composer.delete_word_left(),
+                7 => composer.delete_word_right(),
+                8 => composer.left(),
+                9 => composer.right(),
+                10 => composer.word_left(),
+                11 => composer.word_right(),
+                12 => composer.up(),
+                13 => composer.down(),
+                14 => composer.yank(),
+                15 => composer.undo(),
+                16 => composer.delete_to_start(),
+                _ => composer.paste("x\ny"),
+            }
+            prop_assert!(composer.text().is_char_boundary(composer.caret()));
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What the terminal asks of the program behind it. It sends requests through [`Host`] and reads events; it names
+//! no runtime, no store and no model.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+
+use crate::contract::content::ContentBlock;
+use crate::contract::ids::{SuspensionId, ThreadId};
+use crate::contract::record::{
+    DecideOutcome, GrantScope, OpenIntent, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
+    ThreadSummary,
+};
+use crate::contract::suspension::ToolCallResume;
+
+/// How much is asked before a tool runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The rules decide, and what they leave open is asked.
+    #[default]
+    Ask,
+    /// As [`Mode::Ask`], but files of the project may be changed without a question.
+    AcceptEdits,
+    /// Only looking; nothing is changed.
+    Plan,
+    /// Nothing is asked; denials still hold.
+    Yolo,
+}
+
+impl Mode {
+    /// All of them, in the order in which a key cycles through them.
+    pub const ALL: [Mode; 4] = [Mode::Ask, Mode::AcceptEdits, Mode::Plan, Mode::Yolo];
+
+    /// The name in flags, settings and on the screen.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mode::Ask => "ask",
+            Mode::AcceptEdits => "accept-edits",
+            Mode::Plan => "plan",
+            Mode::Yolo => "yolo",
+        }
+    }
+
+    /// The mode of that name.
+    pub fn parse(name: &str) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|mode| mode.as_str() == name)
+    }
+
+    /// The one that the cycling key goes to. Yolo is left out: it is only entered by name.
+    #[must_use]
+    pub fn next(self) -> Mode {
+        match self {
+            Mode::Ask => Mode::AcceptEdits,
+            Mode::AcceptEdits => Mode::Plan,
+            Mode::Plan | Mode::Yolo => Mode::Ask,
+        }
+    }
+}
+
+/// What a person says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UserInput {
+    /// The words. With a skill, what was written behind its name.
+    pub text: String,
+    /// Pictures.
+    pub images: Vec<ContentBlock>,
+    /// The skill called by `/name`.
+    pub skill: Option<String>,
+}
+
+impl UserInput {
+    /// Words only.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+}
+
+/// A conversation as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenedThread {
+    /// The conversation.
+    pub thread: ThreadRecord,
+    /// All of its messages, in order.
+    pub messages: Vec<StoredMessage>,
+    /// Its latest run.
+    pub run: Option<RunRecord>,
+    /// Questions that are open, oldest first.
+    pub waiting: Vec<SuspensionRecord>,
+    /// Calls that were started and whose outcome nobody knows, with what they had printed.
+    pub interrupted: Vec<OpenIntent>,
+}
+
+/// What a million tokens cost, in the currency of the settings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Price {
+    /// Tokens that go in.
+    pub input: f64,
+    /// Tokens that come out.
+    pub output: f64,
+    /// Tokens read from a cache; the input price when `None`.
+    pub cache_read: Option<f64>,
+}
+
+/// What the status line and the first lines say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostInfo {
+    /// The model that answers next.
+    pub model: String,
+    /// Who serves it.
+    pub provider: String,
+    /// Whether it is the built-in script.
+    pub is_demo: bool,
+    /// Tokens that the model can read and write in all.
+    pub context_window: Option<u64>,
+    /// Its price.
+    pub price: Option<Price>,
+    /// How much is asked.
+    pub mode: Mode,
+    /// The folder that tools work in.
+    pub cwd: PathBuf,
+    /// The root of the project: what a grant for the project is tied to.
+    pub project: PathBuf,
+    /// The person's home, written as `~`.
+    pub home: Option<PathBuf>,
+    /// Which instruction files are in use, in few words, such as `AGENTS.md`.
+    pub instructions: Option<String>,
+    /// What went wrong at the start and does not stop it.
+    pub warnings: Vec<String>,
+    /// The version of the program.
+    pub version: String,
+}
+
+/// A model that can be chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelRow {
+    /// What [`Host::set_model`] takes.
+    pub name: String,
+    /// Who serves it, and what else there is to say.
+    pub note: String,
+    /// Why it cannot be used now, when it cannot.
+    pub unusable: Option<String>,
+}
+
+/// A skill that can be called by `/name`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SkillRow {
+    /// The name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Where it comes from.
+    pub origin: String,
+}
+
+/// A permission rule in force.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleRow {
+    /// What it matches.
+    pub pattern: String,
+    /// `allow`, `ask` or `deny`.
+    pub behavior: String,
+    /// Where it comes from.
+    pub origin: String,
+}
+
+/// The form of an exported conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// For people.
+    Markdown,
+    /// For programs: everything that is stored.
+    Json,
+}
+
+impl ExportFormat {
+    /// The format of that name.
+    pub fn parse(name: &str) -> Option<ExportFormat> {
+        match name {
+            "md" | "markdown" => Some(ExportFormat::Markdown),
+            "json" => Some(ExportFormat::Json),
+            _ => None,
+        }
+    }
+}
+
+/// The program behind the terminal. Errors are sentences for the person.
+#[async_trait]
+pub trait Host: Send + Sync + 'static {
+    /// Opens a conversation, or begins a new one.
+    async fn open_thread(&self, id: Option<ThreadId>) -> Result<OpenedThread, String>;
+
+    /// Says something in a conversation; open questions of it are superseded. Returns when the message was accepted;
+    /// what follows comes as events.
+    async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String>;
+
+    /// Stores an answer; the run then goes on by itself, and its events arrive.
+    async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String>;
+
+    /// Stores an allow rule that was given at a question. The question itself stays open.
+    async fn grant(&self, suspension: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String>;
+
+    /// Stops what runs or waits in a conversation.
+    fn cancel(&self, thread: &ThreadId);
+
+    /// All conversations, newest first.
+    async fn threads(&self) -> Result<Vec<ThreadSummary>, String>;
+
+    /// What the status line says. Asked again after every request that may change it.
+    fn info(&self) -> HostInfo;
+
+    /// Changes how much is asked, for calls from now on.
+    fn set_mode(&self, mode: Mode);
+
+    /// Models that can be chosen, and those that cannot with the reason.
+    fn models(&self) -> Vec<ModelRow>;
+
+    /// Chooses the model for messages from now on.
+    async fn set_model(&self, name: &str) -> Result<(), String>;
+
+    /// Skills that can be called.
+    fn skills(&self) -> Vec<SkillRow>;
+
+    /// Permission rules in force.
+    fn permissions(&self) -> Vec<RuleRow>;
+
+    /// Paths that fit what was typed behind `@`, best first, relative to the folder.
+    async fn complete_files(&self, query: &str) -> Vec<String>;
+
+    /// Writes a conversation to a file and says where.
+    async fn export(&self, thread: &ThreadId, format: ExportFormat) -> Result<PathBuf, String>;
+
+    /// What was said before, oldest first.
+    async fn history(&self) -> Vec<String>;
+
+    /// Adds to the history.
+    async fn remember(&self, prompt: &str);
+}

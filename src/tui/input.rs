@@ -1,0 +1,244 @@
+//! What the person does: keys, pastes, focus, a new size, a terminal that went away.
+//!
+//! A thread of our own reads and decodes standard input. The decoder of crossterm is not used (its key types are):
+//! it spins when the terminal goes away, cannot be paused for an editor, leaves the rest of a large burst unread
+//! until the next key, and hides an end-of-paste mark inside a paste. The thread sleeps in `poll` without a
+//! timeout; only while an escape sequence is incomplete it waits for [`ESCAPE_WAIT_MS`].
+
+use std::io::{self, PipeWriter, Write as _};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use crossterm::event::KeyEvent;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use tokio::sync::mpsc::UnboundedSender;
+
+mod decode;
+#[cfg(test)]
+mod tests;
+
+pub use decode::Decoder;
+
+/// How long a lone escape may still become a sequence: more than the gaps of a slow line, less than a person notices.
+const ESCAPE_WAIT_MS: i64 = 30;
+/// The most that is read before it is decoded, so that a paste is seen as a whole.
+const BURST: usize = 1 << 20;
+
+/// Something that happened at the terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TerminalEvent {
+    /// A key was pressed or repeats.
+    Key(KeyEvent),
+    /// Text was pasted: line ends are `\n`, other control characters but tabs are gone.
+    Paste(String),
+    /// The terminal has so many columns and rows now.
+    Resize(u16, u16),
+    /// The terminal window got or lost the focus.
+    Focus(bool),
+    /// The terminal is gone; no event follows.
+    Hangup,
+}
+
+/// The thread that reads the terminal, and the task that hears of a new size. Both end when this is dropped.
+#[derive(Debug)]
+pub struct Input {
+    shared: Arc<Shared>,
+    wake: PipeWriter,
+    thread: Option<JoinHandle<()>>,
+    resizes: Option<tokio::task::JoinHandle<()>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    Paused,
+    Stopped,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// What is wanted, and what the thread does.
+    state: Mutex<(State, State)>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, (State, State)> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Input {
+    /// Reads standard input and follows the size of the terminal. Call it inside the tokio runtime, after raw mode.
+    ///
+    /// The channel has no bound: it carries what a person types, and the reader must never wait for a front end
+    /// that is just about to pause it.
+    pub fn start(events: UnboundedSender<TerminalEvent>) -> io::Result<Input> {
+        let mut signal = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::window_change())?;
+        let mut input = Input::over(rustix::stdio::stdin(), events.clone())?;
+        input.resizes = Some(tokio::spawn(async move {
+            while signal.recv().await.is_some() {
+                if let Some((width, height)) = super::terminal::size()
+                    && events.send(TerminalEvent::Resize(width, height)).is_err()
+                {
+                    break;
+                }
+            }
+        }));
+        Ok(input)
+    }
+
+    /// Reads any descriptor in the same way, without the size.
+    pub fn over(
+        source: impl AsFd + Send + 'static,
+        events: UnboundedSender<TerminalEvent>,
+    ) -> io::Result<Input> {
+        let (waked, wake) = io::pipe()?;
+        let shared =
+            Arc::new(Shared { state: Mutex::new((State::Running, State::Running)), changed: Condvar::new() });
+        let theirs = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("input".into()).stack_size(256 * 1024).spawn(move || {
+            let mut reader = Reader { source, waked, events, decoder: Decoder::default(), shared: &theirs };
+            reader.run();
+            theirs.lock().1 = State::Stopped;
+            theirs.changed.notify_all();
+        })?;
+        Ok(Input { shared, wake, thread: Some(thread), resizes: None })
+    }
+
+    /// Stops reading; when it returns, not a byte more is taken. For an editor or a stop by Ctrl-Z.
+    pub fn pause(&self) {
+        self.ask(State::Paused);
+    }
+
+    /// Reads again.
+    pub fn resume(&self) {
+        self.ask(State::Running);
+    }
+
+    fn ask(&self, wanted: State) {
+        let mut state = self.shared.lock();
+        if state.0 != State::Stopped {
+            state.0 = wanted;
+        }
+        self.shared.changed.notify_all();
+        // A full pipe wakes the thread just as well.
+        let _ = (&self.wake).write_all(b"!");
+        while state.1 != state.0 && state.1 != State::Stopped {
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        if let Some(task) = self.resizes.take() {
+            task.abort();
+        }
+        self.ask(State::Stopped);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Reader<'a, S> {
+    source: S,
+    waked: io::PipeReader,
+    events: UnboundedSender<TerminalEvent>,
+    decoder: Decoder,
+    shared: &'a Shared,
+}
+
+impl<S: AsFd> Reader<'_, S> {
+    fn run(&mut self) {
+        let mut bytes = Vec::with_capacity(4096);
+        let mut found = Vec::new();
+        loop {
+            let timeout = self
+                .decoder
+                .is_waiting()
+                .then_some(Timespec { tv_sec: 0, tv_nsec: ESCAPE_WAIT_MS * 1_000_000 });
+            let mut fds = [PollFd::new(&self.source, PollFlags::IN), PollFd::new(&self.waked, PollFlags::IN)];
+            let ready = match poll(&mut fds, timeout.as_ref()) {
+                Ok(ready) => ready,
+                Err(Errno::INTR) => continue,
+                Err(_) => return self.hang_up(),
+            };
+            let (source, wake) = (fds[0].revents(), fds[1].revents());
+            if !wake.is_empty() {
+                let mut drained = [0; 64];
+                let _ = rustix::io::read(&self.waked, &mut drained);
+                if !self.obey() {
+                    return;
+                }
+                continue;
+            }
+            let gone = if source.contains(PollFlags::IN) {
+                bytes.clear();
+                let open = self.read_burst(&mut bytes);
+                self.decoder.feed(&bytes, &mut found);
+                bytes.shrink_to(64 * 1024);
+                !open
+            } else {
+                if ready == 0 {
+                    self.decoder.flush(&mut found);
+                }
+                source.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+            };
+            for event in found.drain(..) {
+                if self.events.send(event).is_err() {
+                    return;
+                }
+            }
+            if gone {
+                return self.hang_up();
+            }
+        }
+    }
+
+    fn hang_up(&self) {
+        let _ = self.events.send(TerminalEvent::Hangup);
+    }
+
+    /// Reads all that is there. `false`: the other side is gone.
+    fn read_burst(&self, bytes: &mut Vec<u8>) -> bool {
+        let mut chunk = [0; 4096];
+        loop {
+            match rustix::io::read(&self.source, &mut chunk) {
+                Ok(0) => return false,
+                Ok(read) => bytes.extend_from_slice(&chunk[..read]),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return true,
+                Err(_) => return false,
+            }
+            let mut fds = [PollFd::new(&self.source, PollFlags::IN)];
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let more = poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0);
+            if !more || !fds[0].revents().contains(PollFlags::IN) || bytes.len() >= BURST {
+                return true;
+            }
+        }
+    }
+
+    /// Does what is asked; waits while paused. `false`: the end.
+    fn obey(&self) -> bool {
+        let mut state = self.shared.lock();
+        loop {
+            let wanted = state.0;
+            if state.1 != wanted {
+                state.1 = wanted;
+                self.shared.changed.notify_all();
+            }
+            match wanted {
+                State::Running => return true,
+                State::Stopped => return false,
+                State::Paused => {
+                    state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+use crossterm::event::{KeyCode, KeyEventKind, KeyModifiers};
+use proptest::prelude::*;
+use tokio::sync::mpsc::unbounded_channel;
+
+use super::*;
+
+fn decode(bytes: &[u8]) -> Vec<TerminalEvent> {
+    let mut decoder = Decoder::default();
+    let mut events = Vec::new();
+    decoder.feed(bytes, &mut events);
+    decoder.flush(&mut events);
+    events
+}
+
+/// Keys as words, so that a table is readable.
+fn keys(bytes: &[u8]) -> String {
+    let word = |event: &TerminalEvent| match event {
+        TerminalEvent::Key(key) => {
+            let repeat = if key.kind == KeyEventKind::Repeat { "*" } else { "" };
+            let with = if key.modifiers.is_empty() { String::new() } else { format!("{}-", key.modifiers) };
+            format!("{repeat}{with}{}", key.code)
+        }
+        other => format!("{other:?}"),
+    };
+    decode(bytes).iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn keys_in_legacy_and_kitty_form() {
+    let table: &[(&str, &str)] = &[
+        ("a", "a"),
+        ("A", "Shift-A"),
+        ("é漢", "é 漢"),
+        ("\r", "Enter"),
+        ("\n", "Control-j"),
+        ("\t", "Tab"),
+        ("\u{7f}", "Backspace"),
+        ("\u{3}", "Control-c"),
+        ("\u{0}", "Control-Space"),
+        ("\u{1f}", "Control-7"),
+        ("\u{1b}", "Esc"),
+        ("\u{1b}\u{1b}", "Esc Esc"),
+        ("\u{1b}b", "Alt-b"),
+        ("\u{1b}\r", "Alt-Enter"),
+        ("\u{1b}\u{7f}", "Alt-Backspace"),
+        ("\u{1b}[A\u{1b}OB", "Up Down"),
+        ("\u{1b}[1;5C", "Control-Right"),
+        ("\u{1b}[H\u{1b}[4~\u{1b}[3;2~", "Home End Shift-Del"),
+        ("\u{1b}[Z", "Shift-BackTab"),
+        ("\u{1b}[9;2u", "Shift-BackTab"),
+        ("\u{1b}OP\u{1b}[15~\u{1b}[24~\u{1b}[[B", "F1 F5 F12 F2"),
+        ("\u{1b}[27u", "Esc"),
+        ("\u{1b}[13;2u", "Shift-Enter"),
+        ("\u{1b}[99;5u", "Control-c"),
+        ("\u{1b}[97;5:3u", ""),
+        ("\u{1b}[97;5:2u", "*Control-a"),
+        ("\u{1b}[97:65;2u", "Shift-A"),
+        ("\u{1b}[27;5;13~", "Control-Enter"),
+        ("\u{1b}[57441;2u", ""),
+        ("\u{1b}[I\u{1b}[O", "Focus(true) Focus(false)"),
+        // Mouse reports, answers to queries and sequences nobody knows are not typed text.
+        ("\u{1b}[<0;10;5Mx", "x"),
+        ("\u{1b}[M !!x", "x"),
+        ("\u{1b}[?1u\u{1b}[?62;c\u{1b}[12;40Rx", "x"),
+        ("\u{1b}]11;rgb:0/0/0\u{7}x\u{1b}P1$r\u{1b}\\y", "x y"),
+        ("\u{1b}[201~x", "x"),
+        ("\u{1b}]a", "Alt-] a"),
+        ("\u{1b}[", "Alt-["),
+    ];
+    for (bytes, expected) in table {
+        let got = keys(bytes.as_bytes()).replace("Back Tab", "BackTab");
+        assert_eq!(got, *expected, "{bytes:?}");
+    }
+    assert_eq!(decode(b"\xff\xc3x"), decode(b"x"));
+}
+
+#[test]
+fn a_paste_is_one_event_with_clean_line_ends() {
+    let paste = |text: &str| TerminalEvent::Paste(text.to_owned());
+    assert_eq!(decode(b"\x1b[200~a\r\nb\rc\td\x1b[31m\x07\x1b[201~"), [paste("a\nb\nc\td[31m")]);
+    assert_eq!(decode("\u{1b}[200~漢\u{1b}[201~x".as_bytes()).len(), 2);
+    // Two pastes stay two.
+    let two = decode(b"\x1b[200~a\x1b[201~\x1b[200~b\x1b[201~");
+    assert_eq!(two, [paste("a"), paste("b")]);
+}
+
+#[test]
+fn an_end_mark_inside_a_paste_does_not_end_it() {
+    let events = decode(b"\x1b[200~a\x1b[201~y\r\x1b[201~");
+    assert_eq!(events, [TerminalEvent::Paste("ay\n".to_owned())]);
+    // The Enter that a person types behind a paste is a key.
+    let events = decode(b"\x1b[200~a\x1b[201~\r");
+    assert_eq!(events.len(), 2);
+}
+
+#[test]
+fn a_paste_without_an_end_can_be_left_by_a_key() {
+    let mut decoder = Decoder::default();
+    let mut events = Vec::new();
+    decoder.feed(b"\x1b[200~lost", &mut events);
+    decoder.feed(b"\x03", &mut events);
+    assert_eq!(events[0], TerminalEvent::Paste("lost".to_owned()));
+    assert_eq!(events.len(), 2);
+}
+
+#[test]
+fn a_large_paste_in_small_pieces_is_cheap() {
+    let mut decoder = Decoder::default();
+    let mut events = Vec::new();
+    decoder.feed(PASTE_START, &mut events);
+    for _ in 0..20_000 {
+        decoder.feed(b"some more text of a long paste, line after line\r", &mut events);
+    }
+    assert!(!decoder.is_waiting(), "no timeout runs while a paste comes in");
+    decoder.feed(b"\x1b[201~", &mut events);
+    assert!(matches!(&events[..], [TerminalEvent::Paste(text)] if text.len() == 20_000 * 48));
+}
+
+const PASTE_START: &[u8] = b"\x1b[200~";
+
+proptest! {
+    #[test]
+    fn bytes_in_pieces_mean_the_same_as_in_one(
+        bytes in proptest::collection::vec(prop_oneof![
+            Just(b"\x1b[A".to_vec()), Just(b"\x1b[97;5u".to_vec()), Just("漢".as_bytes().to_vec()),
+            Just(b"\x1b[200~pa\rste\x1b[201~".to_vec()), Just(b"\x1bx".to_vec()), Just(b"\x1b[<0;1;1M".to_vec()),
+            "[a-z]{1,3}".prop_map(String::into_bytes),
+        ], 0..12),
+        size in 1usize..5,
+    ) {
+        let bytes = bytes.concat();
+        let mut decoder = Decoder::default();
+        let mut events = Vec::new();
+        for piece in bytes.chunks(size) {
+            decoder.feed(piece, &mut events);
+        }
+        prop_assert_eq!(events, decode(&bytes));
+    }
+
+    #[test]
+    fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200), escapes: bool) {
+        let bytes: Vec<u8> =
+            if escapes { bytes.iter().flat_map(|b| [0x1b, b'[', *b]).collect() } else { bytes };
+        for event in decode(&bytes) {
+            if let TerminalEvent::Key(key) = event {
+                prop_assert!(!matches!(key.code, KeyCode::Char(c) if c.is_control()));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_thread_reads_pauses_and_notices_the_end() {
+    let (reader, mut writer) = io::pipe().expect("a pipe");
+    let (sender, mut events) = unbounded_channel();
+    let input = Input::over(reader, sender).expect("a thread");
+    let letter = |c| TerminalEvent::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
+
+    writer.write_all(b"a").expect("open");
+    assert_eq!(events.blocking_recv(), Some(letter('a')));
+    input.pause();
+    writer.write_all(b"b").expect("open");
+    assert!(events.try_recv().is_err(), "nothing is read while an editor has the terminal");
+    input.resume();
+    assert_eq!(events.blocking_recv(), Some(letter('b')));
+    writer.write_all(b"\x1b").expect("open");
+    assert_eq!(
+        events.blocking_recv(),
+        Some(TerminalEvent::Key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE)))
+    );
+    writer.write_all(b"z").expect("open");
+    drop(writer);
+    assert_eq!(events.blocking_recv(), Some(letter('z')));
+    assert_eq!(events.blocking_recv(), Some(TerminalEvent::Hangup));
+    assert_eq!(events.blocking_recv(), None);
+    input.pause();
+    drop(input);
+}
+
+#[test]
+fn dropping_the_input_ends_the_thread() {
+    let (reader, _writer) = io::pipe().expect("a pipe");
+    let (sender, mut events) = unbounded_channel();
+    let input = Input::over(reader, sender).expect("a thread");
+    input.pause();
+    drop(input);
+    assert_eq!(events.blocking_recv(), None);
+}

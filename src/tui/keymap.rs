@@ -1,0 +1,220 @@
+//! Keys: a closed list of actions, and a table of chords for each place they are pressed in.
+//!
+//! The table is an embedded TOML file with the person's own laid over it; the help is made from the same table.
+
+use std::collections::HashMap;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+mod chord;
+mod load;
+#[cfg(test)]
+mod tests;
+
+pub use chord::Chord;
+pub use load::KeymapError;
+
+/// Where a key is pressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// Anywhere, when the place itself says nothing about the key.
+    Global,
+    /// In the text that is being written.
+    Composer,
+    /// On a question.
+    Card,
+    /// In a list.
+    List,
+}
+
+impl Place {
+    /// All of them, in the order of the help.
+    pub const ALL: [Place; 4] = [Place::Composer, Place::Card, Place::List, Place::Global];
+
+    /// The name of its table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Place::Global => "global",
+            Place::Composer => "composer",
+            Place::Card => "card",
+            Place::List => "list",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Place> {
+        Place::ALL.into_iter().find(|place| place.name() == name)
+    }
+
+    /// The heading of its part of the help.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Place::Global => "Everywhere",
+            Place::Composer => "Writing",
+            Place::Card => "On a question",
+            Place::List => "In a list",
+        }
+    }
+}
+
+macro_rules! actions {
+    ($($variant:ident = $name:literal, $help:literal;)*) => {
+        /// What a key does.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[expect(missing_docs, reason = "each has its sentence in the help")]
+        pub enum Action { $($variant,)* }
+
+        impl Action {
+            /// All of them.
+            pub const ALL: &'static [Action] = &[$(Action::$variant,)*];
+
+            /// The name in key files.
+            pub fn name(self) -> &'static str {
+                match self { $(Action::$variant => $name,)* }
+            }
+
+            /// What it does, for the help.
+            pub fn help(self) -> &'static str {
+                match self { $(Action::$variant => $help,)* }
+            }
+        }
+    };
+}
+
+actions! {
+    Send = "send", "send the message";
+    Newline = "newline", "begin a new line (also \\ and Enter)";
+    Interrupt = "interrupt", "stop what runs";
+    FocusCard = "focus-card", "go to the open question";
+    DeleteOrQuit = "delete-or-quit", "delete to the right; quit when nothing is written";
+    CancelOrQuit = "cancel-or-quit", "clear, else stop what runs; twice: quit";
+    Redraw = "redraw", "draw the screen again";
+    Suspend = "suspend", "back to the shell, fg returns";
+    Expand = "expand", "show the whole output of tools";
+    CycleMode = "cycle-mode", "ask, accept-edits, plan";
+    Help = "help", "this list";
+    Allow = "allow", "allow this once";
+    Deny = "deny", "say no, with a reason if you like";
+    Grant = "grant", "allow from now on: what and how far is shown first";
+    Stop = "stop", "say no and stop the run";
+    NextCard = "next-card", "the next question, then back to writing";
+    PreviousCard = "previous-card", "the question before";
+    RunAgain = "run-again", "unknown outcome: run it again";
+    MarkDone = "mark-done", "unknown outcome: it is done";
+    Skip = "skip", "unknown outcome or question: leave it";
+    Toggle = "toggle", "choose or unchoose";
+    Accept = "accept", "take the chosen one";
+    Complete = "complete", "put the chosen one into the text";
+    Close = "close", "close";
+    ScrollUp = "scroll-up", "up";
+    ScrollDown = "scroll-down", "down";
+    PageUp = "page-up", "a page up";
+    PageDown = "page-down", "a page down";
+    First = "first", "the first";
+    Last = "last", "the last";
+    Up = "up", "up; in the first line: what you said before";
+    Down = "down", "down; in the last line: what you said after that";
+    Left = "left", "left";
+    Right = "right", "right";
+    WordLeft = "word-left", "a word to the left";
+    WordRight = "word-right", "a word to the right";
+    LineStart = "line-start", "start of the line";
+    LineEnd = "line-end", "end of the line";
+    TextStart = "text-start", "start of the text";
+    TextEnd = "text-end", "end of the text";
+    DeleteLeft = "delete-left", "delete to the left";
+    DeleteRight = "delete-right", "delete to the right";
+    DeleteWordLeft = "delete-word-left", "delete a word to the left";
+    DeleteWordRight = "delete-word-right", "delete a word to the right";
+    DeleteToStart = "delete-to-start", "delete to the start of the line";
+    DeleteToEnd = "delete-to-end", "delete to the end of the line";
+    Yank = "yank", "put back what was deleted last";
+    Undo = "undo", "undo";
+}
+
+impl Action {
+    fn from_name(name: &str) -> Option<Action> {
+        Action::ALL.iter().copied().find(|action| action.name() == name)
+    }
+
+    /// Whether the action means something in that place.
+    pub fn belongs_to(self, place: Place) -> bool {
+        use Action as A;
+        match self {
+            A::CancelOrQuit | A::Redraw | A::Suspend | A::Expand | A::CycleMode | A::Help => true,
+            A::Send | A::Newline | A::Interrupt | A::FocusCard | A::DeleteOrQuit | A::Left | A::Right => {
+                place == Place::Composer
+            }
+            A::WordLeft | A::WordRight | A::LineStart | A::LineEnd | A::TextStart | A::TextEnd => {
+                place == Place::Composer
+            }
+            A::DeleteRight | A::DeleteWordLeft | A::DeleteWordRight | A::DeleteToStart | A::DeleteToEnd => {
+                place == Place::Composer
+            }
+            A::Yank | A::Undo => place == Place::Composer,
+            A::Up | A::Down | A::DeleteLeft => matches!(place, Place::Composer | Place::List),
+            A::Allow | A::Deny | A::Grant | A::Stop | A::NextCard | A::PreviousCard => place == Place::Card,
+            A::RunAgain | A::MarkDone | A::Skip | A::Toggle | A::ScrollUp | A::ScrollDown => {
+                place == Place::Card
+            }
+            A::Accept | A::PageUp | A::PageDown => matches!(place, Place::Card | Place::List),
+            A::Complete | A::Close | A::First | A::Last => place == Place::List,
+        }
+    }
+}
+
+/// Which chord does what, place by place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Keymap {
+    bindings: HashMap<(Place, Chord), Action>,
+    /// The chords of an action in the order of the files, for the help.
+    order: Vec<(Place, Chord)>,
+}
+
+impl Keymap {
+    /// What a key does in a place; the global table is looked at when the place's own has nothing.
+    pub fn action(&self, place: Place, key: KeyEvent) -> Option<Action> {
+        let chord = Chord::of(key);
+        let own = self.bindings.get(&(place, chord));
+        own.or_else(|| self.bindings.get(&(Place::Global, chord))).copied()
+    }
+
+    /// The first chord of an action, as people write it; empty when there is none.
+    pub fn chord_of(&self, place: Place, action: Action) -> String {
+        self.chords(place, action).next().map(|chord| chord.to_string()).unwrap_or_default()
+    }
+
+    fn chords(&self, place: Place, action: Action) -> impl Iterator<Item = Chord> + '_ {
+        self.order
+            .iter()
+            .filter(move |key| key.0 == place && self.bindings.get(key) == Some(&action))
+            .map(|key| key.1)
+    }
+
+    /// The help of a place: chords and what they do.
+    pub fn help(&self, place: Place) -> Vec<(String, &'static str)> {
+        Action::ALL
+            .iter()
+            .filter_map(|action| {
+                let chords: Vec<String> =
+                    self.chords(place, *action).map(|chord| chord.to_string()).collect();
+                (!chords.is_empty()).then(|| (chords.join(" "), action.help()))
+            })
+            .collect()
+    }
+}
+
+impl Default for Keymap {
+    fn default() -> Keymap {
+        Keymap::embedded()
+    }
+}
+
+/// The character that a key types, when it types one.
+pub fn typed(key: KeyEvent) -> Option<char> {
+    let held = key.modifiers - KeyModifiers::SHIFT;
+    match key.code {
+        // AltGr arrives as both at once on some systems.
+        KeyCode::Char(c) if held.is_empty() || held == KeyModifiers::CONTROL | KeyModifiers::ALT => Some(c),
+        _ => None,
+    }
+}

@@ -1,0 +1,127 @@
+//! One key with what is held beside it, in one form whatever the terminal sent.
+
+use std::fmt;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// A key with its modifiers, normalised: shift is a part of a character, `BackTab` is shift and tab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Chord {
+    code: KeyCode,
+    modifiers: KeyModifiers,
+}
+
+const NAMES: [(&str, KeyCode); 14] = [
+    ("enter", KeyCode::Enter),
+    ("esc", KeyCode::Esc),
+    ("tab", KeyCode::Tab),
+    ("space", KeyCode::Char(' ')),
+    ("backspace", KeyCode::Backspace),
+    ("delete", KeyCode::Delete),
+    ("insert", KeyCode::Insert),
+    ("up", KeyCode::Up),
+    ("down", KeyCode::Down),
+    ("left", KeyCode::Left),
+    ("right", KeyCode::Right),
+    ("home", KeyCode::Home),
+    ("end", KeyCode::End),
+    ("pageup", KeyCode::PageUp),
+];
+
+impl Chord {
+    /// The chord of a key event.
+    pub fn of(key: KeyEvent) -> Chord {
+        let known = KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SHIFT;
+        Chord::new(key.code, key.modifiers & known)
+    }
+
+    fn new(code: KeyCode, mut modifiers: KeyModifiers) -> Chord {
+        let code = match code {
+            KeyCode::BackTab => {
+                modifiers |= KeyModifiers::SHIFT;
+                KeyCode::Tab
+            }
+            KeyCode::Char(c) if modifiers.intersects(KeyModifiers::CONTROL) => {
+                // What terminals without a keyboard protocol send for ctrl-_ is ctrl-7 or ctrl-/.
+                KeyCode::Char(if matches!(c, '7' | '/') { '_' } else { c.to_ascii_lowercase() })
+            }
+            KeyCode::Char(c) if modifiers.contains(KeyModifiers::SHIFT) && c != ' ' => {
+                modifiers -= KeyModifiers::SHIFT;
+                KeyCode::Char(if c.is_ascii_lowercase() { c.to_ascii_uppercase() } else { c })
+            }
+            other => other,
+        };
+        Chord { code, modifiers }
+    }
+
+    /// Reads `ctrl-alt-x`, `shift-tab`, `f1`.
+    pub fn parse(text: &str) -> Option<Chord> {
+        let mut modifiers = KeyModifiers::NONE;
+        let mut rest = text;
+        loop {
+            let lower = rest.to_ascii_lowercase();
+            let (held, length) = if lower.starts_with("ctrl-") && rest.len() > 5 {
+                (KeyModifiers::CONTROL, 5)
+            } else if lower.starts_with("alt-") && rest.len() > 4 {
+                (KeyModifiers::ALT, 4)
+            } else if lower.starts_with("shift-") && rest.len() > 6 {
+                (KeyModifiers::SHIFT, 6)
+            } else {
+                break;
+            };
+            modifiers |= held;
+            rest = &rest[length..];
+        }
+        let mut chars = rest.chars();
+        if let (Some(c), None) = (chars.next(), chars.next()) {
+            return (!c.is_control() && c != ' ').then(|| Chord::new(KeyCode::Char(c), modifiers));
+        }
+        let lower = rest.to_ascii_lowercase();
+        if lower == "pagedown" {
+            return Some(Chord::new(KeyCode::PageDown, modifiers));
+        }
+        if let Some((_, code)) = NAMES.iter().find(|(name, _)| *name == lower) {
+            return Some(Chord::new(*code, modifiers));
+        }
+        let number: u8 = lower.strip_prefix('f')?.parse().ok()?;
+        (1..=12).contains(&number).then(|| Chord::new(KeyCode::F(number), modifiers))
+    }
+
+    /// Whether the key is pressed without looking: it must never say yes.
+    pub(super) fn is_reflex(self) -> bool {
+        let ctrl = self.modifiers.contains(KeyModifiers::CONTROL);
+        matches!(self.code, KeyCode::Enter | KeyCode::Esc)
+            || self.code == KeyCode::Char(' ')
+            || (ctrl && matches!(self.code, KeyCode::Char('c' | 'd' | 'j' | 'm' | 'z')))
+    }
+}
+
+impl fmt::Display for Chord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (held, name) in
+            [(KeyModifiers::CONTROL, "Ctrl-"), (KeyModifiers::ALT, "Alt-"), (KeyModifiers::SHIFT, "Shift-")]
+        {
+            if self.modifiers.contains(held) {
+                f.write_str(name)?;
+            }
+        }
+        match self.code {
+            KeyCode::Char(' ') => f.write_str("Space"),
+            KeyCode::Char(c) if self.modifiers.is_empty() => write!(f, "{c}"),
+            KeyCode::Char(c) => write!(f, "{}", c.to_ascii_uppercase()),
+            KeyCode::Up => f.write_str("↑"),
+            KeyCode::Down => f.write_str("↓"),
+            KeyCode::Left => f.write_str("←"),
+            KeyCode::Right => f.write_str("→"),
+            KeyCode::PageUp => f.write_str("PageUp"),
+            KeyCode::PageDown => f.write_str("PageDown"),
+            KeyCode::F(n) => write!(f, "F{n}"),
+            code => {
+                let name = NAMES.iter().find(|known| known.1 == code).map_or("?", |known| known.0);
+                let mut chars = name.chars();
+                let first = chars.next().unwrap_or('?').to_ascii_uppercase();
+                write!(f, "{first}{}", chars.as_str())
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+use super::*;
+
+fn key(code: KeyCode, modifiers: KeyModifiers) -> KeyEvent {
+    KeyEvent::new(code, modifiers)
+}
+
+fn refused(text: &str) -> String {
+    Keymap::with_file("keys.toml", text).expect_err("it is wrong").to_string()
+}
+
+#[test]
+fn embedded_keys_are_readable_and_every_action_has_a_key() {
+    let keymap = Keymap::embedded();
+    for action in Action::ALL {
+        let found = Place::ALL.iter().any(|place| !keymap.chord_of(*place, *action).is_empty());
+        assert!(found, "{} has no key", action.name());
+    }
+}
+
+#[test]
+fn one_key_has_one_form() {
+    let keymap = Keymap::embedded();
+    for code in [KeyCode::BackTab, KeyCode::Tab] {
+        let found = keymap.action(Place::Composer, key(code, KeyModifiers::SHIFT));
+        assert_eq!(found, Some(Action::CycleMode));
+    }
+    assert_eq!(keymap.action(Place::Card, key(KeyCode::Char('y'), KeyModifiers::NONE)), Some(Action::Allow));
+    assert_eq!(keymap.action(Place::Card, key(KeyCode::Char('Y'), KeyModifiers::SHIFT)), None);
+    assert_eq!(Chord::parse("Ctrl-X"), Chord::parse("ctrl-x"));
+    assert_eq!(Chord::parse("shift-a"), Chord::parse("A"));
+    assert_eq!(Chord::parse("ctrl--").map(|chord| chord.to_string()).as_deref(), Some("Ctrl--"));
+    for wrong in ["", "ctrl-", "f13", "hyper-x", "xy", " "] {
+        assert_eq!(Chord::parse(wrong), None, "{wrong:?}");
+    }
+}
+
+#[test]
+fn own_keys_lie_over_the_embedded_ones() {
+    let keymap = Keymap::with_file("keys.toml", "[composer]\n\"ctrl-s\" = \"send\"\nenter = \"newline\"\n")
+        .expect("it is right");
+    assert_eq!(
+        keymap.action(Place::Composer, key(KeyCode::Enter, KeyModifiers::NONE)),
+        Some(Action::Newline)
+    );
+    assert_eq!(
+        keymap.action(Place::Composer, key(KeyCode::Char('s'), KeyModifiers::CONTROL)),
+        Some(Action::Send)
+    );
+    let keymap = Keymap::with_file("keys.toml", "[card]\na = \"none\"\n").expect("it is right");
+    assert_eq!(keymap.action(Place::Card, key(KeyCode::Char('a'), KeyModifiers::NONE)), None);
+    assert!(keymap.help(Place::Card).iter().all(|(_, what)| *what != Action::Grant.help()));
+}
+
+#[test]
+fn mistakes_are_named_with_file_and_line() {
+    assert_eq!(
+        refused("\n[composer]\n\"ctrl-x\" = \"sendd\"\n"),
+        "keys.toml:3: unknown action 'sendd'; did you mean 'send'?"
+    );
+    assert_eq!(
+        refused("[composer]\n\"ctrl-x\" = \"send\"\n\"Ctrl-X\" = \"newline\"\n"),
+        "keys.toml:3: 'Ctrl-X' is the same key as 'ctrl-x' in [composer]"
+    );
+    assert!(refused("[nowhere]\n").starts_with("keys.toml:1: unknown table 'nowhere'"));
+    assert!(refused("[card]\nxyz = \"allow\"\n").starts_with("keys.toml:2: 'xyz' is not a key"));
+    assert!(
+        refused("[composer]\nx = \"allow\"\n")
+            .starts_with("keys.toml:2: 'allow' means nothing in [composer]")
+    );
+    assert!(refused("[card]\nx = 5\n").starts_with("keys.toml:2: 'x' must name an action"));
+    assert!(refused("[card\n").starts_with("keys.toml:1: "));
+}
+
+#[test]
+fn no_reflex_says_yes() {
+    for reflex in ["enter", "esc", "space", "ctrl-c", "ctrl-d", "ctrl-j", "ctrl-m"] {
+        let error = refused(&format!("[card]\n{reflex} = \"allow\"\n"));
+        assert!(error.contains("cannot be 'allow'"), "{error}");
+    }
+}

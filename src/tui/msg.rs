@@ -1,0 +1,97 @@
+//! What happens to the application, and what it wants done.
+
+use std::path::PathBuf;
+
+use crossterm::event::KeyEvent;
+
+use super::approval::Answer;
+use super::host::{ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, RuleRow, SkillRow, UserInput};
+use crate::contract::event::AgentEvent;
+use crate::contract::ids::{SuspensionId, ThreadId};
+use crate::contract::record::{DecideOutcome, GrantScope, ThreadSummary};
+
+/// Something happened.
+#[derive(Clone, Debug)]
+pub enum Msg {
+    /// A key.
+    Key(KeyEvent),
+    /// A paste, whole.
+    Paste(String),
+    /// The terminal has another size.
+    Resize(u16, u16),
+    /// A run told something.
+    Agent(ThreadId, Box<AgentEvent>),
+    /// The screen shows the model as it is now.
+    Drawn,
+    /// The time that [`super::app::App::deadline`] asked for has come.
+    Tick,
+    /// A conversation was opened, or could not be.
+    Opened(Result<Box<OpenedThread>, String>),
+    /// A message was accepted, or not: then it is handed back.
+    Started(Result<(), (String, UserInput)>),
+    /// An answer was stored, or not.
+    Decided(SuspensionId, Result<DecideOutcome, String>),
+    /// The list of conversations.
+    Threads(Result<Vec<ThreadSummary>, String>),
+    /// The list of models.
+    Models(Vec<ModelRow>),
+    /// The list of skills.
+    Skills(Vec<SkillRow>),
+    /// The list of rules.
+    Rules(Vec<RuleRow>),
+    /// Paths for the query of that number.
+    Files(u64, Vec<String>),
+    /// What was said before.
+    History(Vec<String>),
+    /// What the status line says.
+    Info(Box<HostInfo>),
+    /// A conversation was written to a file, or not.
+    Exported(Result<PathBuf, String>),
+    /// Something that was asked for went wrong.
+    Failed(String),
+    /// The terminal is gone, or a signal came: stop without a question.
+    Hangup,
+}
+
+/// Something is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cmd {
+    /// Open a conversation, or begin a new one.
+    Open(Option<ThreadId>),
+    /// Say something.
+    Start(ThreadId, UserInput),
+    /// Store an answer.
+    Decide(SuspensionId, Answer),
+    /// Store a rule, then the answer.
+    Grant(SuspensionId, String, GrantScope),
+    /// Stop what runs or waits.
+    Cancel(ThreadId),
+    /// Ask for the list of conversations.
+    Threads,
+    /// Ask for the list of models.
+    Models,
+    /// Ask for the list of skills.
+    Skills,
+    /// Ask for the list of rules.
+    Rules,
+    /// Change how much is asked.
+    SetMode(Mode),
+    /// Choose a model.
+    SetModel(String),
+    /// Find paths.
+    Files(u64, String),
+    /// Write a conversation to a file.
+    Export(ThreadId, ExportFormat),
+    /// Add to the history.
+    Remember(String),
+    /// Put text on the clipboard.
+    Copy(String),
+    /// Print these entries once more, whole.
+    ShowWhole(Vec<u64>),
+    /// Draw everything again.
+    Redraw,
+    /// Go back to the shell for a while.
+    Suspend,
+    /// End.
+    Quit,
+}

@@ -1,0 +1,160 @@
+//! What is offered while a command or a path is being written.
+
+use std::ops::Range;
+
+use super::host::SkillRow;
+
+/// A command that begins with `/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Its name, without the slash.
+    pub name: &'static str,
+    /// What may stand behind it.
+    pub argument: &'static str,
+    /// What it does.
+    pub help: &'static str,
+}
+
+/// The commands, in the order in which they are offered.
+pub const COMMANDS: [Command; 12] = [
+    command("help", "", "keys and commands"),
+    command("new", "", "begin a new conversation"),
+    command("resume", "[ID]", "go on with another conversation"),
+    command("threads", "", "all conversations"),
+    command("model", "[NAME]", "choose the model"),
+    command("mode", "[NAME]", "ask, accept-edits, plan or yolo"),
+    command("skills", "", "skills that can be called by name"),
+    command("permissions", "", "rules in force"),
+    command("copy", "", "put the last answer on the clipboard"),
+    command("export", "[md|json]", "write this conversation to a file"),
+    command("clear", "", "begin a new conversation, as /new"),
+    command("quit", "", "leave; open questions keep waiting"),
+];
+
+const fn command(name: &'static str, argument: &'static str, help: &'static str) -> Command {
+    Command { name, argument, help }
+}
+
+/// What is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// Commands and skills.
+    Commands,
+    /// Paths.
+    Files,
+}
+
+/// One thing that is offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// What is put into the text.
+    pub label: String,
+    /// What it is.
+    pub detail: String,
+    /// Whether words may follow, so that accepting it does not send it.
+    pub takes_words: bool,
+}
+
+/// A list below the text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Palette {
+    /// What is offered.
+    pub offer: Offer,
+    /// The bytes of the text that accepting replaces.
+    pub range: Range<usize>,
+    /// What was written so far, without its mark.
+    pub query: String,
+    /// The rows, best first.
+    pub rows: Vec<Row>,
+    /// The chosen row.
+    pub selected: usize,
+}
+
+impl Palette {
+    /// The chosen row.
+    pub fn chosen(&self) -> Option<&Row> {
+        self.rows.get(self.selected)
+    }
+
+    /// Moves the choice, round the ends.
+    pub fn step(&mut self, by: isize) {
+        if !self.rows.is_empty() {
+            self.selected = (self.selected as isize + by).rem_euclid(self.rows.len() as isize) as usize;
+        }
+    }
+
+    /// What is put into the text for a row.
+    pub fn text_of(&self, row: &Row) -> String {
+        match self.offer {
+            Offer::Commands => format!("/{} ", row.label),
+            // A folder goes on; a blank would end the path.
+            Offer::Files if row.label.ends_with('/') => format!("@{}", row.label),
+            Offer::Files if row.label.contains(' ') => format!("@\"{}\" ", row.label),
+            Offer::Files => format!("@{} ", row.label),
+        }
+    }
+}
+
+/// What the text at the caret asks for: its kind, its bytes, and the query.
+pub fn wanted(text: &str, caret: usize) -> Option<(Offer, Range<usize>, &str)> {
+    let before = text.get(..caret)?;
+    if let Some(query) = before.strip_prefix('/')
+        && is_command_word(query)
+        && !query.contains(char::is_whitespace)
+    {
+        return Some((Offer::Commands, 0..caret, query));
+    }
+    let start = before
+        .rfind(char::is_whitespace)
+        .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
+    let query = before[start..].strip_prefix('@')?;
+    Some((Offer::Files, start..caret, query))
+}
+
+/// Whether a word behind a slash can be a command: a path such as `/usr/bin` is not.
+pub fn is_command_word(word: &str) -> bool {
+    word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | ':'))
+}
+
+/// Commands and skills for a query: those that begin with it, then those that hold it.
+pub fn commands(query: &str, skills: &[SkillRow]) -> Vec<Row> {
+    let query = query.to_lowercase();
+    let all = COMMANDS.iter().map(|command| Row {
+        label: command.name.to_owned(),
+        detail: command.help.to_owned(),
+        takes_words: false,
+    });
+    let skills = skills.iter().map(|skill| Row {
+        label: skill.name.clone(),
+        detail: skill.description.clone(),
+        takes_words: true,
+    });
+    let rows: Vec<Row> = all.chain(skills).collect();
+    let (mut first, rest): (Vec<Row>, Vec<Row>) =
+        rows.into_iter().partition(|row| row.label.to_lowercase().starts_with(&query));
+    first.extend(rest.into_iter().filter(|row| row.label.to_lowercase().contains(&query)));
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_wanted_at_the_start_and_paths_behind_an_at() {
+        assert_eq!(wanted("/mo", 3), Some((Offer::Commands, 0..3, "mo")));
+        assert_eq!(wanted("/model x", 8), None);
+        assert_eq!(wanted("/usr/bin", 8), None);
+        assert_eq!(wanted("see @src/m", 10), Some((Offer::Files, 4..10, "src/m")));
+        assert_eq!(wanted("a@b", 3), None);
+        assert_eq!(wanted("漢\u{3000}@x", "漢\u{3000}@x".len()), Some((Offer::Files, 6..8, "x")));
+    }
+
+    #[test]
+    fn commands_that_begin_with_the_query_come_first() {
+        let skill =
+            SkillRow { name: "review".into(), description: "look at it".into(), origin: "bundled".into() };
+        let labels: Vec<String> = commands("re", &[skill]).into_iter().map(|row| row.label).collect();
+        assert_eq!(labels, ["resume", "review", "threads"]);
+    }
+}

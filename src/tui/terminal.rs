@@ -1,0 +1,307 @@
+//! An inline terminal: finished lines go once into the terminal's own scrollback, below them a small live region is
+//! redrawn in place.
+//!
+//! It never asks the terminal where the cursor is (the answer would race with the input thread and can take
+//! seconds). All moves are relative to the first row of the live region, which stays true when the terminal
+//! scrolls: rows are made by `\r\n` at the end of the region, and finished lines are printed over the region's top
+//! with the region painted again below them. A frame is one write inside a synchronized update.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::layout::{Position, Rect};
+use ratatui::text::{Line, Span};
+
+use super::wrap::{Wrap, clean};
+
+mod guard;
+mod paint;
+#[cfg(test)]
+mod tests;
+
+pub use guard::{Restore, TerminalGuard, TtyOut, reflows, size, stop_process};
+use paint::Painter;
+
+/// Begins a synchronized update with the cursor hidden.
+const BEGIN: &[u8] = b"\x1b[?2026h\x1b[?25l";
+/// Shows the cursor.
+const SHOW: &[u8] = b"\x1b[?25h";
+/// Ends a synchronized update.
+const END: &[u8] = b"\x1b[?2026l";
+/// Erases from the cursor to the end of the screen.
+const ERASE_BELOW: &[u8] = b"\x1b[J";
+/// A frame larger than this gives its memory back.
+const KEEP_BYTES: usize = 256 * 1024;
+
+/// A live region at the end of the terminal's text, and a way to append lines above it.
+#[derive(Debug)]
+pub struct LiveTerminal<W: Write> {
+    out: W,
+    painter: Painter,
+    width: u16,
+    height: u16,
+    /// What the live region shows now, and the width of the terminal when it was drawn.
+    shown: Buffer,
+    next: Buffer,
+    scratch: Buffer,
+    /// Where the cursor is, counted from the first row of the region.
+    at: (u16, u16),
+    cursor_shown: bool,
+    /// The region's rows may not be where they were drawn: erase and paint all of it.
+    dirty: bool,
+    /// Whether the terminal breaks long lines anew when its width changes.
+    reflow: bool,
+    pending: Vec<Line<'static>>,
+    /// Rows from the cursor to the first row below the region, for whoever restores the terminal.
+    below: Arc<AtomicU16>,
+}
+
+impl<W: Write> LiveTerminal<W> {
+    /// A terminal of that size whose live region begins in the cursor's row. `reflow`: see [`reflows`].
+    pub fn new(out: W, width: u16, height: u16, reflow: bool) -> LiveTerminal<W> {
+        LiveTerminal {
+            out,
+            painter: Painter::default(),
+            width: width.max(1),
+            height: height.max(1),
+            shown: Buffer::empty(Rect::ZERO),
+            next: Buffer::empty(Rect::ZERO),
+            scratch: Buffer::empty(Rect::ZERO),
+            at: (0, 0),
+            cursor_shown: true,
+            dirty: false,
+            reflow,
+            pending: Vec::new(),
+            below: Arc::default(),
+        }
+    }
+
+    /// Shares the distance from the cursor to the end of the region, so that a panic message lands below it.
+    #[must_use]
+    pub fn with_restore(mut self, restore: &Restore) -> LiveTerminal<W> {
+        self.below = restore.below();
+        self
+    }
+
+    /// Columns and rows of the terminal.
+    pub fn size(&self) -> (u16, u16) {
+        (self.width, self.height)
+    }
+
+    /// Rows of the live region on the screen.
+    pub fn live_rows(&self) -> u16 {
+        self.shown.area.height
+    }
+
+    /// Whether lines wait for the next frame.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// What frames are written to.
+    pub fn out_mut(&mut self) -> &mut W {
+        &mut self.out
+    }
+
+    /// Appends finished lines above the live region with the next frame. A line wider than the terminal is broken.
+    /// Alignment is ignored; the style of a line fills its row.
+    pub fn append(&mut self, lines: impl IntoIterator<Item = Line<'static>>) {
+        self.pending.extend(lines);
+    }
+
+    /// The terminal has another size. Nothing is written until the next frame.
+    ///
+    /// Call it with [`size`] before each frame, not only when a resize event came: a frame drawn for a width that
+    /// the terminal has no more cannot be taken back exactly.
+    pub fn resize(&mut self, width: u16, height: u16) {
+        let (width, height) = (width.max(1), height.max(1));
+        if (width, height) != (self.width, self.height) {
+            (self.width, self.height) = (width, height);
+            self.dirty = true;
+        }
+    }
+
+    /// Paints the whole region with the next frame, for a screen that something else wrote on.
+    pub fn redraw(&mut self) {
+        self.dirty = true;
+    }
+
+    /// Draws a frame: pending lines, then a live region of `height` rows (at most the terminal's), which `view`
+    /// fills; it returns the caret, or `None` for a hidden cursor. Only what changed is written, and nothing when
+    /// nothing changed; the answer says whether something was.
+    pub fn draw(
+        &mut self,
+        height: u16,
+        view: impl FnOnce(Rect, &mut Buffer) -> Option<Position>,
+    ) -> io::Result<bool> {
+        let area = Rect::new(0, 0, self.width, height.min(self.height));
+        self.next.resize(area);
+        self.next.reset();
+        let caret = view(area, &mut self.next).filter(|_| area.height > 0);
+        // A hidden cursor waits in the first row: there a resize can be followed exactly.
+        let target = caret.map_or((0, 0), |at| (at.y.min(area.height - 1), at.x.min(self.width - 1)));
+
+        let painter = &mut self.painter;
+        painter.begin(BEGIN);
+        if self.dirty || !self.pending.is_empty() || (self.shown.area.width != self.width && !self.is_blank())
+        {
+            self.repaint();
+        } else {
+            self.update();
+        }
+        let painter = &mut self.painter;
+        if painter.len() == BEGIN.len() && target == self.at && caret.is_some() == self.cursor_shown {
+            return Ok(false);
+        }
+        painter.move_to(&mut self.at, target);
+        if caret.is_some() {
+            painter.raw(SHOW);
+        }
+        painter.raw(END);
+        self.cursor_shown = caret.is_some();
+        std::mem::swap(&mut self.shown, &mut self.next);
+        self.below.store(self.shown.area.height.saturating_sub(self.at.0), Ordering::Relaxed);
+
+        let written = self.out.write_all(painter.bytes()).and_then(|()| self.out.flush());
+        painter.shrink(KEEP_BYTES);
+        // After a failed write nobody knows what the screen holds.
+        self.dirty = written.is_err();
+        written.map(|()| true)
+    }
+
+    /// Ends the live region: pending lines are printed, the region is erased (or kept as it stands), the cursor is
+    /// shown at the start of the row below. The next frame begins a new region there.
+    pub fn finish(&mut self, keep: bool) -> io::Result<()> {
+        let height = self.live_rows();
+        if keep && height > 0 && !self.dirty && self.pending.is_empty() {
+            self.painter.begin(BEGIN);
+            self.painter.move_to(&mut self.at, (height - 1, 0));
+            self.painter.raw(b"\r\n");
+        } else {
+            self.next.resize(Rect::new(0, 0, self.width, 0));
+            self.painter.begin(BEGIN);
+            self.repaint();
+        }
+        self.painter.raw(SHOW);
+        self.painter.raw(END);
+        self.at = (0, 0);
+        self.cursor_shown = true;
+        self.dirty = false;
+        self.shown.resize(Rect::ZERO);
+        self.below.store(0, Ordering::Relaxed);
+        self.out.write_all(self.painter.bytes())?;
+        self.out.flush()
+    }
+
+    /// Nothing is on the screen yet.
+    fn is_blank(&self) -> bool {
+        self.shown.area.height == 0
+    }
+
+    /// Paints pending lines and the whole region over the region that is shown.
+    fn repaint(&mut self) {
+        let up = if self.dirty { self.rows_above_cursor() } else { self.at.0 };
+        let old_rows = if self.dirty { 0 } else { self.shown.area.height.max(1) };
+        let rows = self.next.area.height;
+        let erase_all = self.dirty;
+        let mut pending = std::mem::take(&mut self.pending);
+        let painter = &mut self.painter;
+        painter.up(up);
+        painter.raw(b"\r");
+        if erase_all {
+            painter.raw(ERASE_BELOW);
+        }
+        let mut printed = 0usize;
+        let wrap = Wrap::anywhere(self.width);
+        for line in pending.drain(..) {
+            let lines = if line.width() <= usize::from(self.width) && !line.spans.iter().any(needs_work) {
+                vec![line]
+            } else {
+                wrap.line(&line)
+            };
+            for line in &lines {
+                self.scratch.resize(Rect::new(0, 0, self.width, 1));
+                self.scratch.reset();
+                self.scratch.set_style(self.scratch.area, line.style);
+                self.scratch.set_line(0, 0, line, self.width);
+                painter.row(self.scratch.content());
+                painter.raw(b"\r\n");
+                printed += 1;
+            }
+        }
+        self.pending = pending;
+        for y in 0..rows {
+            if y > 0 {
+                painter.raw(b"\r\n");
+            }
+            painter.row(row(&self.next, y));
+        }
+        if rows == 0 {
+            painter.raw(ERASE_BELOW);
+        } else if usize::from(old_rows) > printed + usize::from(rows) {
+            // Down, not a new line: the old region still has a row there, and a full row above must not be erased.
+            painter.raw(b"\r\x1b[B");
+            painter.raw(ERASE_BELOW);
+            painter.up(1);
+        }
+        painter.lost_column();
+        self.at = (rows.saturating_sub(1), 0);
+    }
+
+    /// Writes the cells that differ from what is shown, and rows that are new.
+    fn update(&mut self) {
+        let (old_rows, rows) = (self.shown.area.height, self.next.area.height);
+        let painter = &mut self.painter;
+        for y in 0..rows.min(old_rows) {
+            painter.changes(&mut self.at, y, row(&self.shown, y), row(&self.next, y));
+        }
+        if rows > old_rows {
+            painter.move_to(&mut self.at, (old_rows.max(1) - 1, 0));
+            for y in old_rows..rows {
+                painter.raw(if y > 0 { b"\r\n" } else { b"\r" });
+                painter.row(row(&self.next, y));
+            }
+            painter.lost_column();
+            self.at = (rows - 1, 0);
+        } else if rows < old_rows {
+            painter.move_to(&mut self.at, (rows, 0));
+            painter.raw(ERASE_BELOW);
+        }
+    }
+
+    /// How far the first row of the region is above the cursor, after the terminal may have broken rows anew.
+    ///
+    /// An estimate must never be too large: it would erase finished lines. One that is too small leaves a stale row.
+    fn rows_above_cursor(&self) -> u16 {
+        let drawn = self.shown.area.width;
+        if !self.reflow || self.width >= drawn {
+            return self.at.0;
+        }
+        let mut rows = 0usize;
+        for y in 0..self.at.0.min(self.shown.area.height) {
+            rows += paint::reflowed(row(&self.shown, y), self.width).0;
+        }
+        if self.at.0 < self.shown.area.height {
+            let cells = row(&self.shown, self.at.0);
+            let before = &cells[..usize::from(self.at.1).min(cells.len())];
+            let (all, end) = paint::reflowed(cells, self.width);
+            // Past the end of its text the cursor stays in the last row of it.
+            rows += if before.len() >= end { all - 1 } else { paint::rows_before(before, self.width) };
+        }
+        u16::try_from(rows).unwrap_or(u16::MAX).min(self.height.saturating_sub(1))
+    }
+}
+
+/// Whether a span has breaks, tabs or characters that are not clean.
+fn needs_work(span: &Span<'_>) -> bool {
+    span.content.contains(['\n', '\t']) || matches!(clean(&span.content), Cow::Owned(_))
+}
+
+fn row(buffer: &Buffer, y: u16) -> &[Cell] {
+    let width = usize::from(buffer.area.width);
+    let start = usize::from(y) * width;
+    &buffer.content()[start..start + width]
+}

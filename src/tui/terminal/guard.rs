@@ -1,0 +1,198 @@
+//! Takes the terminal's modes and gives them back on every way out.
+
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use rustix::stdio;
+use rustix::termios::{self, OptionalActions, Termios};
+
+/// Bracketed paste, focus events, no autowrap (a row that the terminal thinks longer than we do must not make a
+/// second one), kitty keys without asking whether the terminal has them: one that has not ignores this.
+const ENTER: &[u8] = b"\x1b[?2004h\x1b[?1004h\x1b[?7l\x1b[>1u";
+/// The reverse, and whatever an interrupted frame may have left behind.
+const LEAVE: &[u8] = b"\x1b[?2026l\x1b[<1u\x1b[?7h\x1b[?1004l\x1b[?2004l\x1b[0m\x1b[?25h";
+
+#[derive(Debug)]
+struct Shared {
+    original: Termios,
+    active: AtomicBool,
+    below: Arc<AtomicU16>,
+    owner: ThreadId,
+    /// Entering and leaving are several steps; two threads must not mix them.
+    turn: Mutex<()>,
+}
+
+/// Raw mode and the screen modes, from [`TerminalGuard::enter`] until the guard is dropped.
+///
+/// A panic of the thread that made the guard gives the terminal back before its message is printed. A panic of
+/// another thread goes to the log and leaves the screen alone: the program goes on.
+#[derive(Debug)]
+pub struct TerminalGuard {
+    restore: Restore,
+}
+
+/// Gives the terminal back, from any thread and as often as one likes; the first call does the work. For signal
+/// tasks and panic hooks.
+#[derive(Clone, Debug)]
+pub struct Restore(Arc<Shared>);
+
+impl TerminalGuard {
+    /// Takes the terminal on standard input and output and sets the panic hook.
+    pub fn enter() -> io::Result<TerminalGuard> {
+        let original = termios::tcgetattr(stdio::stdin())?;
+        let guard = TerminalGuard {
+            restore: Restore(Arc::new(Shared {
+                original,
+                active: AtomicBool::new(false),
+                below: Arc::default(),
+                owner: thread::current().id(),
+                turn: Mutex::new(()),
+            })),
+        };
+        guard.resume()?;
+        guard.restore.clone().set_panic_hook();
+        Ok(guard)
+    }
+
+    /// The handle that gives the terminal back.
+    pub fn restore(&self) -> Restore {
+        self.restore.clone()
+    }
+
+    /// Gives the terminal back for a while: an editor, a stop by Ctrl-Z. Finish the live region first.
+    pub fn pause(&self) {
+        self.restore.now();
+    }
+
+    /// Takes the terminal again after [`TerminalGuard::pause`].
+    pub fn resume(&self) -> io::Result<()> {
+        let shared = &self.restore.0;
+        let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.active.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let mut raw = shared.original.clone();
+        raw.make_raw();
+        termios::tcsetattr(stdio::stdin(), OptionalActions::Now, &raw)?;
+        shared.active.store(true, Ordering::SeqCst);
+        TtyOut.write_all(ENTER)
+    }
+}
+
+impl Drop for TerminalGuard {
+    fn drop(&mut self) {
+        self.restore.now();
+    }
+}
+
+impl Restore {
+    /// Gives the terminal back now, with the cursor below the live region. Errors are of no use to anybody here.
+    pub fn now(&self) {
+        let shared = &self.0;
+        let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if !shared.active.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        let mut bytes = LEAVE.to_vec();
+        for _ in 0..shared.below.swap(0, Ordering::Relaxed) {
+            bytes.extend_from_slice(b"\r\n");
+        }
+        let _ = TtyOut.write_all(&bytes);
+        let _ = termios::tcsetattr(stdio::stdin(), OptionalActions::Now, &shared.original);
+    }
+
+    pub(super) fn below(&self) -> Arc<AtomicU16> {
+        Arc::clone(&self.0.below)
+    }
+
+    fn set_panic_hook(self) {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let here = thread::current();
+            if self.0.active.load(Ordering::SeqCst) && here.id() != self.0.owner {
+                let place = panic.location().map(ToString::to_string).unwrap_or_default();
+                tracing::error!(thread = here.name().unwrap_or("unnamed"), place, "a thread panicked");
+                return;
+            }
+            self.now();
+            before(panic);
+        }));
+    }
+}
+
+/// Standard output without a buffer in between: what is given in one piece is written in one piece, even when
+/// another thread holds the lock of `std::io::stdout`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TtyOut;
+
+impl Write for TtyOut {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match rustix::io::write(stdio::stdout(), bytes) {
+                Ok(written) => return Ok(written),
+                Err(Errno::INTR) => {}
+                // Some other program left the terminal non-blocking: wait until it takes more.
+                Err(Errno::AGAIN) => {
+                    let stdout = stdio::stdout();
+                    let _ = rustix::event::poll(&mut [PollFd::new(&stdout, PollFlags::OUT)], None);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Columns and rows of the terminal on standard output. One system call; it asks the terminal nothing.
+pub fn size() -> Option<(u16, u16)> {
+    let size = termios::tcgetwinsize(stdio::stdout()).ok()?;
+    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
+}
+
+/// Stops this process group as Ctrl-Z does, and returns when it is continued. Pause the guard and the input first.
+pub fn stop_process() -> io::Result<()> {
+    Ok(rustix::process::kill_current_process_group(Signal::TSTP)?)
+}
+
+/// Whether the terminal breaks long rows anew when it gets narrower, judged by its environment. Most do; a wrong
+/// yes would cost finished lines at a resize, so the known exceptions and unknown old names count as no.
+pub fn reflows(env: impl Fn(&str) -> Option<String>) -> bool {
+    let set = |name: &str| env(name).is_some_and(|value| !value.is_empty());
+    if set("TMUX")
+        || set("VTE_VERSION")
+        || set("WT_SESSION")
+        || set("KITTY_WINDOW_ID")
+        || set("KONSOLE_VERSION")
+    {
+        return true;
+    }
+    if set("XTERM_VERSION") || set("STY") {
+        return false;
+    }
+    if set("TERM_PROGRAM") {
+        return true;
+    }
+    let term = env("TERM").unwrap_or_default();
+    [
+        "alacritty",
+        "foot",
+        "kitty",
+        "wezterm",
+        "xterm-kitty",
+        "xterm-ghostty",
+        "contour",
+        "konsole",
+        "vte",
+        "tmux",
+    ]
+    .iter()
+    .any(|name| term.starts_with(name))
+}

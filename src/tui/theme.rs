@@ -1,0 +1,242 @@
+//! Colours by meaning: a view asks for a role, a theme file says what the role looks like.
+//!
+//! A theme file has an optional `inherits`, a `[palette]` of named colours, and `[roles]`. The four embedded
+//! themes are parsed like a user's own; `default` uses the terminal's sixteen colours only.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use ratatui::style::{Color, Modifier, Style};
+
+mod load;
+#[cfg(test)]
+mod tests;
+
+pub use load::ThemeError;
+
+macro_rules! roles {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// What a piece of text on the screen means.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Role { $($(#[$doc])* $variant,)* }
+
+        impl Role {
+            /// Every role, in the order of the documentation.
+            pub const ALL: &'static [Role] = &[$(Role::$variant,)*];
+
+            /// The name theme files use.
+            pub fn name(self) -> &'static str {
+                match self { $(Role::$variant => $name,)* }
+            }
+
+            /// The role of that name in theme files.
+            pub fn from_name(name: &str) -> Option<Role> {
+                match name { $($name => Some(Role::$variant),)* _ => None }
+            }
+        }
+    };
+}
+
+roles! {
+    /// Ordinary text.
+    Text = "text",
+    /// Text that matters less: times, counts, hints.
+    Dim = "dim",
+    /// The program's own colour: prompt mark, active item.
+    Accent = "accent",
+    /// What the person said.
+    User = "user",
+    /// The mark of the assistant's words.
+    Assistant = "assistant",
+    /// The assistant's reasoning.
+    Thinking = "thinking",
+    /// A tool's name and mark.
+    Tool = "tool",
+    /// What a tool printed.
+    ToolOutput = "tool.output",
+    /// Something failed.
+    Error = "error",
+    /// Something needs care.
+    Warning = "warning",
+    /// Something worked.
+    Success = "success",
+    /// Neutral notices.
+    Info = "info",
+    /// An added line of a diff.
+    DiffAdd = "diff.add",
+    /// The words of an added line that are new.
+    DiffAddWord = "diff.add.word",
+    /// A removed line of a diff.
+    DiffDel = "diff.del",
+    /// The words of a removed line that are gone.
+    DiffDelWord = "diff.del.word",
+    /// An unchanged line of a diff.
+    DiffContext = "diff.context",
+    /// The head of a hunk, and gaps between hunks.
+    DiffHunk = "diff.hunk",
+    /// Line numbers.
+    LineNumber = "line.number",
+    /// Code in running text.
+    Code = "code",
+    /// Comments in code.
+    CodeComment = "code.comment",
+    /// Keywords in code.
+    CodeKeyword = "code.keyword",
+    /// Strings in code.
+    CodeString = "code.string",
+    /// Numbers and other constants in code.
+    CodeConstant = "code.constant",
+    /// Names of functions in code.
+    CodeFunction = "code.function",
+    /// Names of types, tags and the like in code.
+    CodeType = "code.type",
+    /// Attributes, fields and parameters in code.
+    CodeVariable = "code.variable",
+    /// Operators and punctuation in code.
+    CodePunctuation = "code.punctuation",
+    /// Headings.
+    Heading = "heading",
+    /// The text of a link.
+    Link = "link",
+    /// The address of a link.
+    LinkUrl = "link.url",
+    /// Quoted text and its bar.
+    Quote = "quote",
+    /// Bullets and numbers of lists.
+    Bullet = "list.bullet",
+    /// Lines of tables and rules.
+    Rule = "rule",
+    /// Strong text.
+    Strong = "strong",
+    /// Emphasised text.
+    Emphasis = "emphasis",
+    /// The chosen row of a list.
+    Selection = "selection",
+    /// Letters of a row that matched what was typed.
+    Match = "match",
+    /// The frame of a card.
+    CardBorder = "card.border",
+    /// The title of a card.
+    CardTitle = "card.title",
+    /// A key in a hint.
+    Key = "key",
+    /// The status line.
+    Status = "status",
+    /// The part of the status line that says the mode.
+    StatusMode = "status.mode",
+    /// The frame of the composer.
+    ComposerBorder = "composer.border",
+    /// The composer's text while it is empty.
+    Placeholder = "placeholder",
+}
+
+/// A style for every role.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Theme {
+    name: Arc<str>,
+    styles: Arc<[Style]>,
+}
+
+/// The embedded themes by name.
+const BUILTIN: [(&str, &str); 4] = [
+    ("default", include_str!("../../themes/default.toml")),
+    ("dark", include_str!("../../themes/dark.toml")),
+    ("light", include_str!("../../themes/light.toml")),
+    ("plain", include_str!("../../themes/plain.toml")),
+];
+
+impl Theme {
+    /// The style of a role.
+    pub fn style(&self, role: Role) -> Style {
+        self.styles[role as usize]
+    }
+
+    /// The theme's name; two themes of one name in one process look the same.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether this is the same theme object, so that lines laid out with it can be kept.
+    pub fn is_same(&self, other: &Theme) -> bool {
+        Arc::ptr_eq(&self.styles, &other.styles)
+    }
+
+    /// The names of the embedded themes.
+    pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+        BUILTIN.iter().map(|(name, _)| *name)
+    }
+
+    /// The embedded theme of that name.
+    pub fn builtin(name: &str) -> Option<Theme> {
+        let (name, text) = BUILTIN.iter().find(|(known, _)| *known == name)?;
+        let theme = Theme::parse(name, &format!("themes/{name}.toml"), text, |_| None);
+        Some(theme.expect("embedded themes are parsed by a test"))
+    }
+
+    /// No colours at all, only weight: for `NO_COLOR` and for snapshots. Made once.
+    pub fn plain() -> Theme {
+        static PLAIN: OnceLock<Theme> = OnceLock::new();
+        PLAIN.get_or_init(|| Theme::builtin("plain").expect("it is in the list")).clone()
+    }
+
+    /// Reads a theme file. `file` is what errors call it, `find` gives the text of a theme this one inherits
+    /// from when it is not an embedded one.
+    pub fn parse(
+        name: &str,
+        file: &str,
+        text: &str,
+        find: impl Fn(&str) -> Option<String>,
+    ) -> Result<Theme, ThemeError> {
+        let mut styles: BTreeMap<Role, Style> = load::collect(name, file, text, &|wanted| {
+            let builtin = BUILTIN.iter().find(|(known, _)| *known == wanted);
+            find(wanted)
+                .filter(|_| wanted != name)
+                .map(|text| (wanted.to_owned(), text))
+                .or_else(|| builtin.map(|(name, text)| (format!("themes/{name}.toml"), (*text).to_owned())))
+        })?;
+        let styles = Role::ALL.iter().map(|role| styles.remove(role).unwrap_or_default()).collect();
+        Ok(Theme { name: name.into(), styles })
+    }
+
+    /// The same theme with every colour taken out; weight, slant, underline and inversion stay.
+    #[must_use]
+    pub fn without_colours(&self) -> Theme {
+        let bare = |style: &Style| Style {
+            fg: None,
+            bg: None,
+            underline_color: None,
+            add_modifier: style.add_modifier,
+            sub_modifier: style.sub_modifier,
+        };
+        Theme {
+            name: format!("{}, no colours", self.name).into(),
+            styles: self.styles.iter().map(bare).collect(),
+        }
+    }
+}
+
+impl Default for Theme {
+    fn default() -> Theme {
+        static DEFAULT: OnceLock<Theme> = OnceLock::new();
+        DEFAULT.get_or_init(|| Theme::builtin("default").expect("it is in the list")).clone()
+    }
+}
+
+/// A colour by its common name, `#rrggbb` or a number from 0 to 255.
+fn colour(text: &str) -> Option<Color> {
+    text.parse().ok()
+}
+
+/// The modifier of that name.
+fn modifier(name: &str) -> Option<Modifier> {
+    Some(match name {
+        "bold" => Modifier::BOLD,
+        "dim" => Modifier::DIM,
+        "italic" => Modifier::ITALIC,
+        "underline" => Modifier::UNDERLINED,
+        "reverse" => Modifier::REVERSED,
+        "strikethrough" => Modifier::CROSSED_OUT,
+        _ => return None,
+    })
+}

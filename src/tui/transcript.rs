@@ -1,0 +1,213 @@
+//! What was said and done, as entries. Live events and stored messages are folded by the same code, so that a live
+//! conversation and a reopened one look the same.
+
+use crate::contract::inference::TokenUsage;
+
+mod fold;
+mod stored;
+mod tail;
+#[cfg(test)]
+mod tests;
+pub mod tool;
+
+pub use tail::Tail;
+pub use tool::{ToolEntry, ToolState};
+
+/// A point in time: milliseconds since the terminal started. Time is data here; nobody looks at a clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    /// Milliseconds since an earlier point, zero when it was not earlier.
+    pub fn since(self, earlier: Moment) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// So many milliseconds later.
+    #[must_use]
+    pub fn plus(self, ms: u64) -> Moment {
+        Moment(self.0.saturating_add(ms))
+    }
+}
+
+/// How much a notice matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Good to know.
+    Info,
+    /// Needs care.
+    Warning,
+    /// Went wrong.
+    Error,
+}
+
+/// What an entry is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EntryKind {
+    /// The person said something.
+    User {
+        /// The words.
+        text: String,
+        /// How many pictures came with them.
+        images: usize,
+    },
+    /// The model said something, in markdown.
+    Assistant {
+        /// The words so far.
+        text: String,
+        /// The answer was cut off by the person or a fault.
+        interrupted: bool,
+    },
+    /// What the model thought before it answered.
+    Thinking {
+        /// The thoughts so far.
+        text: String,
+    },
+    /// A tool call.
+    Tool(Box<ToolEntry>),
+    /// The program says something.
+    Notice {
+        /// How much it matters.
+        level: Level,
+        /// What.
+        text: String,
+    },
+}
+
+/// One piece of the conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Unique in its transcript.
+    pub id: u64,
+    /// Changes whenever the entry does, so that pictures of it can be kept.
+    pub version: u32,
+    /// Whether it will not change any more.
+    pub is_done: bool,
+    /// What it is.
+    pub kind: EntryKind,
+}
+
+/// The entries of one conversation, oldest first, and what they cost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Transcript {
+    entries: Vec<Entry>,
+    next_id: u64,
+    /// Where the entries of the current step begin.
+    step: usize,
+    /// Entries before this one are all done.
+    settled: usize,
+    usage: TokenUsage,
+    context: u64,
+    /// A word about an inference that is tried again.
+    retry: Option<String>,
+    saw_error: bool,
+}
+
+impl Transcript {
+    /// All entries.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// How many entries from the start are done; those behind may still change or go away.
+    pub fn settled(&self) -> usize {
+        self.settled
+    }
+
+    /// Tokens of all inferences so far.
+    pub fn usage(&self) -> &TokenUsage {
+        &self.usage
+    }
+
+    /// Tokens that the model read and wrote last: what the next inference begins with.
+    pub fn context_tokens(&self) -> u64 {
+        self.context
+    }
+
+    /// What is said about an inference that is tried again, while it is.
+    pub fn retry(&self) -> Option<&str> {
+        self.retry.as_deref()
+    }
+
+    /// Adds what the person said.
+    pub fn say(&mut self, text: impl Into<String>, images: usize) {
+        self.push(EntryKind::User { text: text.into(), images }, true);
+    }
+
+    /// Adds a notice.
+    pub fn note(&mut self, level: Level, text: impl Into<String>) {
+        self.push(EntryKind::Notice { level, text: text.into() }, true);
+    }
+
+    /// The call of that id, the newest when an id was used again.
+    pub fn tool(&self, call_id: &str) -> Option<&ToolEntry> {
+        self.entries.iter().rev().find_map(|entry| match &entry.kind {
+            EntryKind::Tool(tool) if tool.call_id == call_id => Some(&**tool),
+            _ => None,
+        })
+    }
+
+    /// Calls that are being executed.
+    pub fn running(&self) -> usize {
+        self.tools().filter(|tool| tool.state == ToolState::Running).count()
+    }
+
+    /// All calls that may still change.
+    fn tools(&self) -> impl Iterator<Item = &ToolEntry> {
+        self.entries[self.settled..].iter().filter_map(|entry| match &entry.kind {
+            EntryKind::Tool(tool) => Some(&**tool),
+            _ => None,
+        })
+    }
+
+    /// The last thing the model said.
+    pub fn last_answer(&self) -> Option<&str> {
+        self.entries.iter().rev().find_map(|entry| match &entry.kind {
+            EntryKind::Assistant { text, .. } => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Whether nobody said anything yet.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn push(&mut self, kind: EntryKind, is_done: bool) {
+        self.entries.push(Entry { id: self.next_id, version: 0, is_done, kind });
+        self.next_id += 1;
+        self.advance();
+    }
+
+    fn advance(&mut self) {
+        while self.entries.get(self.settled).is_some_and(|entry| entry.is_done) {
+            self.settled += 1;
+        }
+    }
+
+    /// Changes an entry and says so.
+    fn touch(&mut self, index: usize, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.entries.get_mut(index) {
+            change(entry);
+            entry.version = entry.version.wrapping_add(1);
+        }
+        self.advance();
+    }
+
+    fn tool_index(&self, call_id: &str) -> Option<usize> {
+        self.entries.iter().rposition(|entry| match &entry.kind {
+            EntryKind::Tool(tool) => tool.call_id == call_id,
+            _ => false,
+        })
+    }
+
+    fn change_tool(&mut self, call_id: &str, change: impl FnOnce(&mut ToolEntry)) {
+        let Some(index) = self.tool_index(call_id) else { return };
+        self.touch(index, |entry| {
+            if let EntryKind::Tool(tool) = &mut entry.kind {
+                change(tool);
+                entry.is_done = tool.state.is_final();
+            }
+        });
+    }
+}

@@ -1,0 +1,240 @@
+//! Folds the events of a run into entries.
+
+use serde_json::Value;
+
+use super::{EntryKind, Level, Moment, ToolEntry, ToolState, Transcript};
+use crate::contract::event::AgentEvent;
+use crate::contract::inference::TokenUsage;
+use crate::contract::lifecycle::TerminationReason;
+use crate::contract::progress::{INFERENCE_RETRY_ACTIVITY_TYPE, TOOL_CALL_PROGRESS_ACTIVITY_TYPE};
+
+impl Transcript {
+    /// Takes in one event.
+    pub fn apply(&mut self, at: Moment, event: &AgentEvent) {
+        match event {
+            AgentEvent::RunStart { .. } => {
+                self.retry = None;
+                self.saw_error = false;
+                self.step = self.entries.len();
+            }
+            AgentEvent::StepStart { .. } => {
+                self.close_texts(false);
+                self.step = self.entries.len();
+            }
+            AgentEvent::TextDelta { delta } => self.grow(delta, false),
+            AgentEvent::ReasoningDelta { delta } => self.grow(delta, true),
+            AgentEvent::ToolCallStart { id, name } => {
+                self.close_texts(false);
+                self.push(EntryKind::Tool(Box::new(ToolEntry::new(id, name))), false);
+            }
+            AgentEvent::ToolCallDelta { id, args_delta } => {
+                self.change_tool(id, |tool| tool.received += args_delta.len());
+            }
+            AgentEvent::ToolCallReady { id, name, arguments } => self.propose(id, name, arguments),
+            AgentEvent::ToolCallStreamDelta { id, delta, .. } => self.change_tool(id, |tool| {
+                tool.run(at);
+                tool.tail.push(delta);
+            }),
+            AgentEvent::ToolCallResumed { target_id, .. } => self.change_tool(target_id, |tool| {
+                if tool.result.is_none() {
+                    tool.state = ToolState::Allowed;
+                    tool.started = Some(at);
+                }
+            }),
+            AgentEvent::ToolCallDone { id, result, outcome, .. } => {
+                if self.tool_index(id).is_none() {
+                    self.propose(id, &result.tool_name, &Value::Null);
+                }
+                self.settle_tool(id, Some(at), result, *outcome);
+            }
+            AgentEvent::InferenceComplete { usage, .. } => {
+                self.retry = None;
+                self.close_texts(false);
+                if let Some(usage) = usage {
+                    self.count(usage);
+                }
+            }
+            AgentEvent::StepEnd => self.close_texts(false),
+            AgentEvent::ActivitySnapshot { message_id, activity_type, content, .. } => {
+                self.activity(at, message_id, activity_type, content);
+            }
+            AgentEvent::Error { message, .. } => {
+                self.close_texts(true);
+                self.saw_error = true;
+                self.retry = None;
+                self.note(Level::Error, message);
+            }
+            AgentEvent::RunFinish { termination, .. } => self.finish(termination),
+            AgentEvent::ReasoningEncryptedValue { .. }
+            | AgentEvent::MessagesSnapshot { .. }
+            | AgentEvent::ActivityDelta { .. }
+            | AgentEvent::StateSnapshot { .. }
+            | AgentEvent::StateDelta { .. } => {}
+        }
+    }
+
+    pub(super) fn propose(&mut self, id: &str, name: &str, arguments: &Value) {
+        let known = self.tool_index(id).filter(|index| match &self.entries[*index].kind {
+            // An id of an earlier turn is another call.
+            EntryKind::Tool(tool) => !tool.is_over(),
+            _ => false,
+        });
+        if known.is_none() {
+            self.push(EntryKind::Tool(Box::new(ToolEntry::new(id, name))), false);
+        }
+        self.change_tool(id, |tool| {
+            name.clone_into(&mut tool.name);
+            tool.arguments = arguments.clone();
+            tool.received = 0;
+            if tool.state == ToolState::Receiving {
+                tool.state = ToolState::Proposed;
+            }
+        });
+    }
+
+    pub(super) fn settle_tool(
+        &mut self,
+        id: &str,
+        at: Option<Moment>,
+        result: &crate::contract::tool::ToolResult,
+        outcome: crate::contract::lifecycle::ToolCallOutcome,
+    ) {
+        let Some(index) = self.tool_index(id) else { return };
+        self.touch(index, |entry| {
+            if let EntryKind::Tool(tool) = &mut entry.kind {
+                tool.settle(at, result, outcome);
+                entry.is_done = tool.is_over();
+            }
+        });
+    }
+
+    /// Adds text to the growing entry, or begins one.
+    pub(super) fn grow(&mut self, delta: &str, is_thought: bool) {
+        let last = self.entries.len().checked_sub(1).filter(|index| !self.entries[*index].is_done);
+        let fits = last.filter(|index| match self.entries[*index].kind {
+            EntryKind::Assistant { .. } => !is_thought,
+            EntryKind::Thinking { .. } => is_thought,
+            _ => false,
+        });
+        match fits {
+            Some(index) => self.touch(index, |entry| match &mut entry.kind {
+                EntryKind::Assistant { text, .. } | EntryKind::Thinking { text } => text.push_str(delta),
+                _ => {}
+            }),
+            None if delta.is_empty() => {}
+            None => {
+                self.close_texts(false);
+                let text = delta.to_owned();
+                let kind = if is_thought {
+                    EntryKind::Thinking { text }
+                } else {
+                    EntryKind::Assistant { text, interrupted: false }
+                };
+                self.push(kind, false);
+            }
+        }
+    }
+
+    /// No text of this step grows any more.
+    pub(super) fn close_texts(&mut self, cut_off: bool) {
+        for index in self.settled..self.entries.len() {
+            let is_text =
+                matches!(self.entries[index].kind, EntryKind::Assistant { .. } | EntryKind::Thinking { .. });
+            if !is_text || self.entries[index].is_done {
+                continue;
+            }
+            self.touch(index, |entry| {
+                entry.is_done = true;
+                if let EntryKind::Assistant { interrupted, .. } = &mut entry.kind {
+                    *interrupted = cut_off;
+                }
+            });
+        }
+    }
+
+    pub(super) fn count(&mut self, usage: &TokenUsage) {
+        self.usage.add(usage);
+        if usage.total() > 0 {
+            self.context = usage.total();
+        }
+    }
+
+    fn activity(&mut self, at: Moment, call_id: &str, kind: &str, content: &Value) {
+        let text = |key: &str| content.get(key).and_then(Value::as_str).unwrap_or_default();
+        if kind == TOOL_CALL_PROGRESS_ACTIVITY_TYPE {
+            let status = text("status").to_owned();
+            let message = Some(text("message").to_owned()).filter(|message| !message.is_empty());
+            self.change_tool(call_id, |tool| {
+                if status == "running" {
+                    tool.run(at);
+                }
+                tool.progress = message;
+            });
+        } else if kind == INFERENCE_RETRY_ACTIVITY_TYPE {
+            let number = |key: &str| content.get(key).and_then(Value::as_u64).unwrap_or(0);
+            let reason = text("reason");
+            let wait = number("delay_ms") as f64 / 1000.0;
+            self.retry =
+                Some(format!("try {} of {} in {wait:.1} s: {reason}", number("attempt"), number("max")));
+            if content.get("reset").and_then(Value::as_bool).unwrap_or(false) {
+                self.withdraw(reason);
+            }
+        }
+    }
+
+    /// The answer so far does not count: it comes again from its start.
+    fn withdraw(&mut self, reason: &str) {
+        let from = self.step.max(self.settled);
+        let had_more = self.entries.len() > from || self.step < self.settled;
+        self.entries.truncate(from);
+        if had_more {
+            let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            self.note(Level::Warning, format!("the answer was cut off and is asked for again{why}"));
+        }
+        self.step = self.entries.len();
+    }
+
+    fn finish(&mut self, termination: &TerminationReason) {
+        self.retry = None;
+        let cut_off = matches!(termination, TerminationReason::Cancelled | TerminationReason::Error(_));
+        self.close_texts(cut_off);
+        if *termination == TerminationReason::Suspended {
+            return;
+        }
+        // Calls that never arrived whole are dropped; those that never got a result did not run, or were stopped.
+        let from = self.settled;
+        let is_partial = |kind: &EntryKind| match kind {
+            EntryKind::Tool(tool) => tool.state == ToolState::Receiving,
+            _ => false,
+        };
+        let mut index = 0;
+        self.entries.retain(|entry| {
+            index += 1;
+            index <= from || !is_partial(&entry.kind)
+        });
+        for index in from..self.entries.len() {
+            self.touch(index, |entry| {
+                if let EntryKind::Tool(tool) = &mut entry.kind {
+                    if !tool.is_over() && tool.state != ToolState::Unknown {
+                        tool.state = ToolState::Cancelled;
+                    }
+                    entry.is_done = true;
+                }
+            });
+        }
+        match termination {
+            TerminationReason::Cancelled => self.note(Level::Info, "interrupted"),
+            TerminationReason::Stopped(why) => {
+                let detail = why.detail.as_deref().unwrap_or(&why.code);
+                self.note(Level::Warning, format!("stopped: {detail}"));
+            }
+            TerminationReason::Blocked(why) => self.note(Level::Error, format!("blocked: {why}")),
+            TerminationReason::Error(why) if !self.saw_error => self.note(Level::Error, why),
+            TerminationReason::Error(_)
+            | TerminationReason::NaturalEnd
+            | TerminationReason::BehaviorRequested
+            | TerminationReason::Suspended => {}
+        }
+        self.step = self.entries.len();
+    }
+}

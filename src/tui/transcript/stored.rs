@@ -1,0 +1,110 @@
+//! Rebuilds the entries of a stored conversation, with the fold that live events go through.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::{Moment, ToolState, Transcript};
+use crate::contract::content::ContentBlock;
+use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
+use crate::contract::message::{Message, Role, Visibility};
+use crate::contract::tool::ToolResult;
+use crate::tui::host::OpenedThread;
+
+impl Transcript {
+    /// The entries of a stored conversation.
+    pub fn from_thread(opened: &OpenedThread) -> Transcript {
+        let mut transcript = Transcript::default();
+        // Searching backwards for each call would be slow in a long thread only if a call were far from its result;
+        // results follow their calls, so the search is short.
+        for stored in &opened.messages {
+            transcript.take_message(&stored.message);
+        }
+        for open in &opened.interrupted {
+            transcript.change_tool(open.intent.id.call_id.as_str(), |tool| {
+                if tool.result.is_none() {
+                    tool.state = ToolState::Unknown;
+                    tool.tail.push(&open.output);
+                }
+            });
+        }
+        let waiting: HashMap<&str, _> =
+            opened.waiting.iter().map(|record| (record.call_id.as_str(), &record.ticket)).collect();
+        for (call_id, ticket) in waiting {
+            transcript.change_tool(call_id, |tool| tool.wait(Some(ticket)));
+        }
+        let is_over = opened.run.as_ref().is_none_or(|run| run.status == RunStatus::Done);
+        if is_over {
+            transcript.close_calls();
+        }
+        transcript
+    }
+
+    fn take_message(&mut self, message: &Message) {
+        if message.visibility == Visibility::Internal {
+            return;
+        }
+        let metadata = |key: &str| message.metadata.as_ref().and_then(|metadata| metadata.get(key));
+        match message.role {
+            Role::System => {}
+            Role::User => {
+                let images = message
+                    .content
+                    .iter()
+                    .filter(|block| matches!(block, ContentBlock::Image { .. }))
+                    .count();
+                self.say(message.text(), images);
+            }
+            Role::Assistant => {
+                for block in &message.content {
+                    match block {
+                        ContentBlock::Text { text } => self.grow(text, false),
+                        ContentBlock::Thinking { thinking, .. } => self.grow(thinking, true),
+                        ContentBlock::Image { .. } | ContentBlock::Opaque { .. } => {}
+                    }
+                }
+                let interrupted = metadata("interrupted").is_some_and(|value| *value != Value::Bool(false));
+                self.close_texts(interrupted);
+                for call in &message.tool_calls {
+                    self.propose(&call.id, &call.name, &call.arguments);
+                }
+                if let Some(usage) =
+                    metadata("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok())
+                {
+                    self.count(&usage);
+                }
+            }
+            Role::Tool => {
+                let Some(call_id) = &message.tool_call_id else { return };
+                let told =
+                    metadata("tool_result").and_then(|value| serde_json::from_value(value.clone()).ok());
+                let result = told.unwrap_or_else(|| {
+                    let name = self.tool(call_id).map(|tool| tool.name.clone()).unwrap_or_default();
+                    ToolResult::text(name, message.text())
+                });
+                let outcome =
+                    metadata("outcome").and_then(|value| serde_json::from_value(value.clone()).ok());
+                let outcome = outcome.unwrap_or(if result.is_error() {
+                    ToolCallOutcome::Failed
+                } else {
+                    ToolCallOutcome::Succeeded
+                });
+                self.settle_tool(call_id, None::<Moment>, &result, outcome);
+            }
+        }
+    }
+
+    /// Calls without a result in a conversation whose run is over never ran.
+    fn close_calls(&mut self) {
+        for index in self.settled..self.entries.len() {
+            self.touch(index, |entry| {
+                if let super::EntryKind::Tool(tool) = &mut entry.kind {
+                    if matches!(tool.state, ToolState::Receiving | ToolState::Proposed) {
+                        tool.state = ToolState::Cancelled;
+                    }
+                    entry.is_done = true;
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The end of what a running tool prints.
+
+use std::collections::VecDeque;
+
+/// How many lines are kept, and how long one may be.
+const LINES: usize = 200;
+const LINE_CHARS: usize = 2000;
+
+/// The last lines of a stream; a carriage return begins the line anew, as a progress bar wants it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tail {
+    lines: VecDeque<String>,
+    current: String,
+    /// A carriage return came: the next character begins the line anew, unless it ends it.
+    returned: bool,
+    dropped: usize,
+}
+
+impl Tail {
+    /// Adds output.
+    pub fn push(&mut self, text: &str) {
+        for c in text.chars() {
+            match c {
+                '\n' => {
+                    self.lines.push_back(std::mem::take(&mut self.current));
+                    self.returned = false;
+                    if self.lines.len() > LINES {
+                        self.lines.pop_front();
+                        self.dropped += 1;
+                    }
+                }
+                '\r' => self.returned = true,
+                _ => {
+                    if std::mem::take(&mut self.returned) {
+                        self.current.clear();
+                    }
+                    if self.current.len() < LINE_CHARS {
+                        self.current.push(c);
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many lines there were in all.
+    pub fn total(&self) -> usize {
+        self.dropped + self.lines.len() + usize::from(!self.current.is_empty())
+    }
+
+    /// Whether nothing was printed.
+    pub fn is_empty(&self) -> bool {
+        self.total() == 0
+    }
+
+    /// The last `n` lines, oldest first.
+    pub fn last(&self, n: usize) -> Vec<&str> {
+        let all = self.lines.iter().map(String::as_str);
+        let current = Some(self.current.as_str()).filter(|line| !line.is_empty());
+        let lines: Vec<&str> = all.chain(current).collect();
+        lines[lines.len().saturating_sub(n)..].to_vec()
+    }
+}

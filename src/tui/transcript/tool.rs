@@ -1,0 +1,229 @@
+//! A tool call as the person sees it.
+
+use serde_json::Value;
+
+use super::{Moment, Tail};
+use crate::contract::lifecycle::ToolCallOutcome;
+use crate::contract::suspension::{ACTION_UNKNOWN_OUTCOME, SuspendTicket};
+use crate::contract::tool::ToolResult;
+
+/// Where a call stands. Each looks different on the screen: a call that was never allowed is not one whose outcome
+/// is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolState {
+    /// Its arguments are still arriving.
+    Receiving,
+    /// Asked for by the model; nothing was done yet.
+    Proposed,
+    /// A question about it is open.
+    Waiting,
+    /// The question was answered with yes.
+    Allowed,
+    /// It is being executed.
+    Running,
+    /// Done.
+    Done,
+    /// It was tried and went wrong.
+    Failed,
+    /// A rule forbids it; it did not run.
+    Denied,
+    /// The person said no; it did not run.
+    Declined,
+    /// It was stopped, or closed before it began.
+    Cancelled,
+    /// The question ran out of time; it did not run.
+    Expired,
+    /// It was started, and nobody knows how it ended.
+    Unknown,
+}
+
+impl ToolState {
+    /// All of them.
+    pub const ALL: [ToolState; 12] = [
+        ToolState::Receiving,
+        ToolState::Proposed,
+        ToolState::Waiting,
+        ToolState::Allowed,
+        ToolState::Running,
+        ToolState::Done,
+        ToolState::Failed,
+        ToolState::Denied,
+        ToolState::Declined,
+        ToolState::Cancelled,
+        ToolState::Expired,
+        ToolState::Unknown,
+    ];
+
+    /// The word on the screen.
+    pub fn word(self) -> &'static str {
+        match self {
+            ToolState::Receiving => "arriving",
+            ToolState::Proposed => "proposed",
+            ToolState::Waiting => "waiting for you",
+            ToolState::Allowed => "allowed",
+            ToolState::Running => "running",
+            ToolState::Done => "done",
+            ToolState::Failed => "failed",
+            ToolState::Denied => "denied",
+            ToolState::Declined => "declined",
+            ToolState::Cancelled => "cancelled",
+            ToolState::Expired => "expired",
+            ToolState::Unknown => "outcome unknown",
+        }
+    }
+
+    /// The mark before the tool's name: one column wide everywhere.
+    pub fn icon(self) -> &'static str {
+        match self {
+            ToolState::Receiving => "·",
+            ToolState::Proposed => "○",
+            ToolState::Waiting => "?",
+            ToolState::Allowed => "◐",
+            ToolState::Running => "●",
+            ToolState::Done => "✓",
+            ToolState::Failed => "✗",
+            ToolState::Denied => "⊘",
+            ToolState::Declined => "−",
+            ToolState::Cancelled => "∅",
+            ToolState::Expired => "◌",
+            ToolState::Unknown => "‽",
+        }
+    }
+
+    /// Whether the call is over.
+    pub fn is_final(self) -> bool {
+        match self {
+            ToolState::Receiving | ToolState::Proposed | ToolState::Waiting | ToolState::Allowed => false,
+            // Unknown is over only when a result says so; see `ToolEntry::settle`.
+            ToolState::Running | ToolState::Unknown => false,
+            ToolState::Done | ToolState::Failed | ToolState::Denied | ToolState::Declined => true,
+            ToolState::Cancelled | ToolState::Expired => true,
+        }
+    }
+}
+
+/// One tool call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolEntry {
+    /// The call's id.
+    pub call_id: String,
+    /// The tool.
+    pub name: String,
+    /// The arguments, `null` until they are complete.
+    pub arguments: Value,
+    /// How many bytes of arguments have arrived.
+    pub received: usize,
+    /// Where it stands.
+    pub state: ToolState,
+    /// What it prints while it runs.
+    pub tail: Tail,
+    /// The result, when it is over.
+    pub result: Option<ToolResult>,
+    /// A word about its progress.
+    pub progress: Option<String>,
+    /// When it began to run.
+    pub started: Option<Moment>,
+    /// How long it ran, in milliseconds.
+    pub elapsed: Option<u64>,
+}
+
+impl ToolEntry {
+    /// A call whose arguments are arriving.
+    pub fn new(call_id: impl Into<String>, name: impl Into<String>) -> ToolEntry {
+        ToolEntry {
+            call_id: call_id.into(),
+            name: name.into(),
+            arguments: Value::Null,
+            received: 0,
+            state: ToolState::Receiving,
+            tail: Tail::default(),
+            result: None,
+            progress: None,
+            started: None,
+            elapsed: None,
+        }
+    }
+
+    /// It runs.
+    pub(super) fn run(&mut self, at: Moment) {
+        if self.result.is_none() && self.state != ToolState::Running {
+            self.state = ToolState::Running;
+            self.started = Some(at);
+        }
+    }
+
+    /// A question about it is open.
+    pub(super) fn wait(&mut self, ticket: Option<&SuspendTicket>) {
+        let is_unknown = ticket.is_some_and(|ticket| ticket.suspension.action == ACTION_UNKNOWN_OUTCOME);
+        self.state = if is_unknown { ToolState::Unknown } else { ToolState::Waiting };
+        self.started = None;
+    }
+
+    /// It is over.
+    pub(super) fn settle(&mut self, at: Option<Moment>, result: &ToolResult, outcome: ToolCallOutcome) {
+        if outcome == ToolCallOutcome::Suspended {
+            self.wait(result.suspension.as_deref());
+            return;
+        }
+        let told =
+            result.details.as_ref().and_then(|details| details.get("duration_ms")).and_then(Value::as_u64);
+        let seen = at.zip(self.started).map(|(at, started)| at.since(started));
+        self.elapsed = told.or(seen);
+        self.state = final_state(result, outcome);
+        // The result holds what is worth keeping; the stream was for the time in between.
+        if !matches!(self.state, ToolState::Unknown | ToolState::Cancelled) || shown_text(result).len() > 400
+        {
+            self.tail = Tail::default();
+        }
+        self.progress = None;
+        self.result = Some(result.clone());
+    }
+
+    /// Whether nothing about it will change.
+    pub fn is_over(&self) -> bool {
+        self.state.is_final() || self.result.is_some()
+    }
+
+    /// What the result says to the person.
+    pub fn output(&self) -> String {
+        self.result.as_ref().map(shown_text).unwrap_or_default()
+    }
+}
+
+/// The machine-readable word of a result that did not come from the tool itself.
+fn code_of(result: &ToolResult) -> Option<&str> {
+    result
+        .details
+        .as_ref()
+        .and_then(|details| details.get("code"))
+        .or_else(|| result.data.get("code"))
+        .and_then(Value::as_str)
+}
+
+fn final_state(result: &ToolResult, outcome: ToolCallOutcome) -> ToolState {
+    let told = match code_of(result) {
+        Some("declined") => Some(ToolState::Declined),
+        Some("denied") => Some(ToolState::Denied),
+        Some("expired") => Some(ToolState::Expired),
+        Some("unknown" | "outcome_unknown" | "interrupted") => Some(ToolState::Unknown),
+        Some("cancelled" | "superseded" | "not_run") => Some(ToolState::Cancelled),
+        _ => None,
+    };
+    match outcome {
+        ToolCallOutcome::Succeeded if result.is_error() => ToolState::Failed,
+        ToolCallOutcome::Succeeded => ToolState::Done,
+        ToolCallOutcome::Failed => told.unwrap_or(ToolState::Failed),
+        ToolCallOutcome::Cancelled => told.unwrap_or(ToolState::Cancelled),
+        ToolCallOutcome::Suspended => ToolState::Waiting,
+    }
+}
+
+/// The text of a result for a person: its message, else its data.
+fn shown_text(result: &ToolResult) -> String {
+    match (&result.message, &result.data) {
+        (Some(message), _) => message.clone(),
+        (None, Value::Null) => String::new(),
+        (None, Value::String(text)) => text.clone(),
+        (None, data) => serde_json::to_string_pretty(data).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,143 @@
+//! The one place where the model changes: a message in, commands out. No clock, no channel, no file.
+
+use super::app::{App, RunState};
+use super::composer::Composer;
+use super::keymap::Action;
+use super::msg::{Cmd, Msg};
+use super::picker::{PickRow, PickerKind};
+use super::transcript::{Level, Moment};
+
+mod agent;
+mod cards;
+mod commands;
+mod keys;
+
+impl App {
+    /// Takes in what happened at that time, and says what is to be done.
+    pub fn update(&mut self, at: Moment, msg: Msg) -> Vec<Cmd> {
+        self.now = self.now.max(at);
+        let mut cmds = Vec::new();
+        match msg {
+            Msg::Key(key) => self.key(key, &mut cmds),
+            Msg::Paste(text) => self.paste(&text, &mut cmds),
+            Msg::Resize(width, height) => self.resize(width, height),
+            Msg::Agent(thread, event) => self.agent(&thread, &event, &mut cmds),
+            Msg::Drawn => self.drawn(),
+            Msg::Tick => {}
+            Msg::Opened(Ok(opened)) => self.opened(&opened, &mut cmds),
+            Msg::Opened(Err(error)) => self.transcript.note(Level::Error, error),
+            Msg::Started(Ok(())) => {}
+            Msg::Started(Err((error, input))) => {
+                self.transcript.note(Level::Error, error);
+                if matches!(self.run, RunState::Starting(_) | RunState::Stopping(_)) {
+                    self.run = RunState::Idle;
+                }
+                self.hand_back(&[input]);
+            }
+            Msg::Decided(id, outcome) => self.decided(&id, outcome),
+            Msg::Threads(Ok(threads)) => {
+                let rows = self.thread_rows(&threads);
+                self.fill_picker(PickerKind::Threads, rows);
+            }
+            Msg::Threads(Err(error)) | Msg::Failed(error) => self.transcript.note(Level::Error, error),
+            Msg::Models(models) => {
+                let rows = models.into_iter().map(|model| PickRow {
+                    note: if model.name == self.info.model { "in use".into() } else { String::new() },
+                    value: model.name.clone(),
+                    label: model.name,
+                    detail: model.note,
+                    unusable: model.unusable,
+                    is_heading: false,
+                });
+                let rows = rows.collect();
+                self.fill_picker(PickerKind::Models, rows);
+            }
+            Msg::Skills(skills) => {
+                let rows = skills.iter().map(|skill| PickRow {
+                    value: skill.name.clone(),
+                    label: format!("/{}", skill.name),
+                    detail: skill.description.clone(),
+                    note: skill.origin.clone(),
+                    ..PickRow::default()
+                });
+                let rows = rows.collect();
+                self.fill_picker(PickerKind::Skills, rows);
+                self.skills = skills;
+            }
+            Msg::Rules(rules) => {
+                let rows = rules.into_iter().map(|rule| PickRow {
+                    label: rule.pattern,
+                    detail: rule.behavior,
+                    note: rule.origin,
+                    ..PickRow::default()
+                });
+                let rows = rows.collect();
+                self.fill_picker(PickerKind::Rules, rows);
+            }
+            Msg::Files(number, paths) => self.offer_files(number, paths),
+            Msg::History(history) => self.composer.set_history(history),
+            Msg::Info(info) => self.info = *info,
+            Msg::Exported(Ok(path)) => {
+                self.transcript.note(Level::Info, format!("written to {}", path.display()));
+            }
+            Msg::Exported(Err(error)) => self.transcript.note(Level::Error, error),
+            Msg::Hangup => self.quit(&mut cmds),
+        }
+        self.settle();
+        cmds
+    }
+
+    fn fill_picker(&mut self, kind: PickerKind, rows: Vec<PickRow>) {
+        if let Some(picker) = self.picker.as_mut().filter(|picker| picker.kind == kind) {
+            picker.fill(rows);
+        }
+    }
+
+    /// A frame was shown: the card in it was seen.
+    fn drawn(&mut self) {
+        let now = self.now;
+        if self.picker.is_none()
+            && let Some(card) = self.cards.get_mut(self.card)
+            && card.seen.is_none()
+        {
+            card.seen = Some(now);
+        }
+    }
+
+    /// Leaves. What runs is stopped first; what waits keeps waiting.
+    fn quit(&mut self, cmds: &mut Vec<Cmd>) {
+        if self.is_awake()
+            && let Some(thread) = self.thread_id()
+        {
+            cmds.push(Cmd::Cancel(thread.clone()));
+        }
+        cmds.push(Cmd::Quit);
+    }
+}
+
+/// Does an edit. `false`: the action is none.
+pub(super) fn edit(composer: &mut Composer, action: Action) -> bool {
+    match action {
+        Action::Newline => composer.insert('\n'),
+        Action::Up => composer.up(),
+        Action::Down => composer.down(),
+        Action::Left => composer.left(),
+        Action::Right => composer.right(),
+        Action::WordLeft => composer.word_left(),
+        Action::WordRight => composer.word_right(),
+        Action::LineStart => composer.line_start(),
+        Action::LineEnd => composer.line_end(),
+        Action::TextStart => composer.text_start(),
+        Action::TextEnd => composer.text_end(),
+        Action::DeleteLeft => composer.delete_left(),
+        Action::DeleteRight | Action::DeleteOrQuit => composer.delete_right(),
+        Action::DeleteWordLeft => composer.delete_word_left(),
+        Action::DeleteWordRight => composer.delete_word_right(),
+        Action::DeleteToStart => composer.delete_to_start(),
+        Action::DeleteToEnd => composer.delete_to_end(),
+        Action::Yank => composer.yank(),
+        Action::Undo => composer.undo(),
+        _ => return false,
+    }
+    true
+}

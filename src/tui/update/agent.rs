@@ -1,0 +1,174 @@
+//! What runs tell, and conversations that are opened.
+
+use std::collections::VecDeque;
+
+use super::super::app::{App, Focus, RunState};
+use super::super::approval::Card;
+use super::super::host::{OpenedThread, UserInput};
+use super::super::msg::Cmd;
+use super::super::transcript::{Level, Transcript};
+use crate::contract::event::AgentEvent;
+use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
+use crate::contract::record::SuspensionStatus;
+
+impl App {
+    pub(super) fn agent(&mut self, thread: &ThreadId, event: &AgentEvent, cmds: &mut Vec<Cmd>) {
+        if self.thread_id() != Some(thread) {
+            return;
+        }
+        match event {
+            AgentEvent::RunStart { run_id, .. } => {
+                self.run_id = Some(RunId::from(run_id.as_str()));
+                if !matches!(self.run, RunState::Running(_) | RunState::Stopping(_)) {
+                    self.run = RunState::Running(self.run.awake_since().unwrap_or(self.now));
+                }
+            }
+            AgentEvent::ToolCallDone { id, result, outcome, .. } => {
+                if *outcome == ToolCallOutcome::Suspended {
+                    if let (Some(ticket), Some(run)) = (&result.suspension, self.run_id.clone()) {
+                        self.ask(Card::new(thread.clone(), run, (**ticket).clone()));
+                    }
+                } else {
+                    self.drop_cards_of(id);
+                }
+            }
+            AgentEvent::ToolCallResumed { target_id, .. } => self.drop_cards_of(target_id),
+            AgentEvent::RunFinish { run_id, termination, .. } => {
+                let is_current = self.run_id.as_ref().is_none_or(|known| known.as_str() == run_id);
+                let is_superseded = matches!(self.run, RunState::Starting(_));
+                if is_superseded && *termination == TerminationReason::Cancelled {
+                    // A new message closed the run that waited; this is no interruption.
+                    let quiet = AgentEvent::RunFinish {
+                        thread_id: thread.to_string(),
+                        run_id: run_id.clone(),
+                        result: None,
+                        termination: TerminationReason::BehaviorRequested,
+                    };
+                    self.transcript.apply(self.now, &quiet);
+                    self.cards.clear();
+                    return;
+                }
+                self.transcript.apply(self.now, event);
+                if is_current {
+                    self.run_finished(termination, cmds);
+                }
+                return;
+            }
+            _ => {}
+        }
+        self.transcript.apply(self.now, event);
+    }
+
+    fn run_finished(&mut self, termination: &TerminationReason, cmds: &mut Vec<Cmd>) {
+        if *termination == TerminationReason::Suspended {
+            self.run = RunState::Waiting;
+            return;
+        }
+        self.run = RunState::Idle;
+        self.cards.clear();
+        if matches!(termination, TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested) {
+            if let Some(next) = self.queue.pop_front() {
+                self.start(next, cmds);
+            }
+        } else if !self.queue.is_empty() {
+            // The person should see what happened before more is sent.
+            let queue: Vec<UserInput> = std::mem::take(&mut self.queue).into();
+            self.hand_back(&queue);
+            self.say_hint("what you had queued is back in the text");
+        }
+    }
+
+    /// Puts messages that were not sent back into the text.
+    pub(super) fn hand_back(&mut self, inputs: &[UserInput]) {
+        let texts: Vec<String> = inputs.iter().map(written).filter(|text| !text.is_empty()).collect();
+        if !texts.is_empty() {
+            self.composer.put_back(&texts.join("\n\n"));
+        }
+    }
+
+    fn ask(&mut self, card: Card) {
+        if self.cards.iter().all(|known| known.id != card.id) {
+            self.cards.push(card);
+            self.stays = false;
+        }
+    }
+
+    fn drop_cards_of(&mut self, call_id: &str) {
+        self.remove_cards(|card| card.ticket.pending.id.as_str() == call_id);
+    }
+
+    pub(super) fn remove_cards(&mut self, which: impl Fn(&Card) -> bool) {
+        let before = self.cards.iter().take(self.card).filter(|card| which(card)).count();
+        self.cards.retain(|card| !which(card));
+        self.card = self.card.saturating_sub(before).min(self.cards.len().saturating_sub(1));
+    }
+
+    /// Says something, or queues it until the run is over.
+    pub(super) fn submit(&mut self, input: UserInput, cmds: &mut Vec<Cmd>) {
+        self.stays = false;
+        let is_free = matches!(self.run, RunState::Idle | RunState::Waiting);
+        if is_free && self.thread.is_some() {
+            self.start(input, cmds);
+        } else {
+            self.queue.push_back(input);
+        }
+    }
+
+    pub(super) fn start(&mut self, input: UserInput, cmds: &mut Vec<Cmd>) {
+        let Some(thread) = self.thread_id().cloned() else { return };
+        self.transcript.say(written(&input), input.images.len());
+        self.run = RunState::Starting(self.now);
+        self.hint = None;
+        cmds.push(Cmd::Start(thread, input));
+    }
+
+    pub(super) fn opened(&mut self, opened: &OpenedThread, cmds: &mut Vec<Cmd>) {
+        let notes: Vec<_> = if self.thread.is_none() {
+            // What went wrong before the first conversation was open stays on the screen.
+            self.transcript.entries().iter().map(|entry| entry.kind.clone()).collect()
+        } else {
+            Vec::new()
+        };
+        let earlier: VecDeque<UserInput> = std::mem::take(&mut self.queue);
+        self.transcript = Transcript::from_thread(opened);
+        for note in notes {
+            if let super::super::transcript::EntryKind::Notice { level, text } = note {
+                self.transcript.note(level, text);
+            }
+        }
+        self.epoch += 1;
+        self.thread = Some(opened.thread.clone());
+        self.run_id = opened.run.as_ref().map(|run| run.id.clone());
+        self.cards = opened
+            .waiting
+            .iter()
+            .filter(|record| record.status == SuspensionStatus::Open)
+            .map(|record| Card::new(record.thread_id.clone(), record.run_id.clone(), record.ticket.clone()))
+            .collect();
+        self.card = 0;
+        self.focus = Focus::Composer;
+        self.stays = false;
+        self.run = match opened.run.as_ref().map(|run| run.status) {
+            Some(RunStatus::Running) => RunState::Running(self.now),
+            Some(RunStatus::Waiting) => RunState::Waiting,
+            Some(RunStatus::Done) | None => RunState::Idle,
+        };
+        if let Some(TerminationReason::Error(why)) =
+            opened.run.as_ref().and_then(|run| run.termination.as_ref())
+        {
+            self.transcript.note(Level::Error, why.clone());
+        }
+        for input in earlier {
+            self.submit(input, cmds);
+        }
+    }
+}
+
+/// What the person wrote, as the transcript shows it.
+pub(super) fn written(input: &UserInput) -> String {
+    match &input.skill {
+        Some(skill) => format!("/{skill} {}", input.text).trim_end().to_owned(),
+        None => input.text.clone(),
+    }
+}

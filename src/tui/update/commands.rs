@@ -1,0 +1,246 @@
+//! Sending, commands that begin with `/`, and what is chosen from lists.
+
+use super::super::app::App;
+use super::super::host::{ExportFormat, Mode, UserInput};
+use super::super::keymap::Place;
+use super::super::msg::Cmd;
+use super::super::palette::{COMMANDS, is_command_word};
+use super::super::picker::{PickRow, Picker, PickerKind};
+use super::super::transcript::{EntryKind, Level};
+use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::record::ThreadSummary;
+
+impl App {
+    /// Opens the list of conversations before the first one is open; leaving it begins a new one.
+    pub fn ask_which_thread(&mut self) -> Vec<Cmd> {
+        self.picker = Some(Picker::loading(PickerKind::Threads));
+        self.resumes_by_list = true;
+        vec![Cmd::Threads]
+    }
+
+    /// Says something as if it had been written.
+    pub fn say(&mut self, text: &str) -> Vec<Cmd> {
+        let mut cmds = Vec::new();
+        self.submit(UserInput::text(text), &mut cmds);
+        cmds
+    }
+
+    pub(super) fn resumes_by_list(&mut self, cmds: &mut Vec<Cmd>) {
+        if std::mem::take(&mut self.resumes_by_list) && self.thread.is_none() {
+            cmds.push(Cmd::Open(None));
+        }
+    }
+
+    /// Enter: a command, a skill, or a message.
+    pub(super) fn send(&mut self, cmds: &mut Vec<Cmd>) {
+        let written = self.composer.text().trim().to_owned();
+        if written.is_empty() {
+            return;
+        }
+        self.palette = None;
+        self.dismissed = None;
+        if let Some(command) = written.strip_prefix('/') {
+            let (name, words) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+            if is_command_word(name) && !name.is_empty() {
+                let (name, words) = (name.to_owned(), words.trim().to_owned());
+                if self.skills.iter().any(|skill| skill.name == name)
+                    && COMMANDS.iter().all(|command| command.name != name)
+                {
+                    let text = self.take_text(cmds);
+                    let words =
+                        text.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words.trim());
+                    let input = UserInput { text: words.to_owned(), images: Vec::new(), skill: Some(name) };
+                    self.submit(input, cmds);
+                    return;
+                }
+                if self.command(&name, &words, cmds) {
+                    self.composer.take();
+                } else {
+                    self.say_hint(format!("there is no /{name}; a blank before it sends it as it stands"));
+                }
+                return;
+            }
+        }
+        let text = self.take_text(cmds);
+        self.submit(UserInput::text(text.trim()), cmds);
+    }
+
+    /// The text, remembered.
+    fn take_text(&mut self, cmds: &mut Vec<Cmd>) -> String {
+        let text = self.composer.take();
+        self.composer.remember(text.trim());
+        cmds.push(Cmd::Remember(text.trim().to_owned()));
+        text
+    }
+
+    /// `false`: there is no such command.
+    fn command(&mut self, name: &str, words: &str, cmds: &mut Vec<Cmd>) -> bool {
+        match name {
+            "help" => self.open_help(),
+            "new" | "clear" => self.open(None, cmds),
+            "resume" if !words.is_empty() => self.open(Some(ThreadId::from(words)), cmds),
+            "resume" | "threads" => self.fetch(PickerKind::Threads, Cmd::Threads, cmds),
+            "model" if !words.is_empty() => cmds.push(Cmd::SetModel(words.to_owned())),
+            "model" => self.fetch(PickerKind::Models, Cmd::Models, cmds),
+            "skills" => self.fetch(PickerKind::Skills, Cmd::Skills, cmds),
+            "permissions" => self.fetch(PickerKind::Rules, Cmd::Rules, cmds),
+            "mode" if !words.is_empty() => match Mode::parse(words) {
+                Some(mode) => self.set_mode(mode, cmds),
+                None => self.say_hint(format!("there is no mode {words}: ask, accept-edits, plan or yolo")),
+            },
+            "mode" => self.open_modes(),
+            "copy" => match self.transcript.last_answer() {
+                Some(answer) => {
+                    cmds.push(Cmd::Copy(answer.to_owned()));
+                    self.say_hint("the last answer is on the clipboard, if the terminal lets us");
+                }
+                None => self.say_hint("there is no answer yet"),
+            },
+            "export" => self.export(words, cmds),
+            "quit" | "exit" => self.quit(cmds),
+            _ => return false,
+        }
+        true
+    }
+
+    fn export(&mut self, words: &str, cmds: &mut Vec<Cmd>) {
+        let format = if words.is_empty() { Some(ExportFormat::Markdown) } else { ExportFormat::parse(words) };
+        match (format, self.thread_id().cloned()) {
+            (Some(format), Some(thread)) => cmds.push(Cmd::Export(thread, format)),
+            (None, _) => self.say_hint(format!("there is no format {words}: md or json")),
+            (Some(_), None) => self.say_hint("no conversation is open yet"),
+        }
+    }
+
+    fn set_mode(&mut self, mode: Mode, cmds: &mut Vec<Cmd>) {
+        self.info.mode = mode;
+        cmds.push(Cmd::SetMode(mode));
+    }
+
+    /// Opens another conversation. What runs in this one goes on; what waits keeps waiting.
+    fn open(&mut self, thread: Option<ThreadId>, cmds: &mut Vec<Cmd>) {
+        if self.is_awake() {
+            self.transcript.note(Level::Info, "the run of this conversation goes on in the background");
+        }
+        cmds.push(Cmd::Open(thread));
+    }
+
+    fn fetch(&mut self, kind: PickerKind, cmd: Cmd, cmds: &mut Vec<Cmd>) {
+        self.picker = Some(Picker::loading(kind));
+        cmds.push(cmd);
+    }
+
+    fn open_modes(&mut self) {
+        let row = |mode: Mode, detail: &str| PickRow {
+            value: mode.as_str().into(),
+            label: mode.as_str().into(),
+            detail: detail.into(),
+            note: if self.info.mode == mode { "in use".into() } else { String::new() },
+            ..PickRow::default()
+        };
+        let rows = vec![
+            row(Mode::Ask, "the rules decide; what they leave open is asked"),
+            row(Mode::AcceptEdits, "files of the project are changed without a question"),
+            row(Mode::Plan, "only looking; nothing is changed"),
+            row(Mode::Yolo, "nothing is asked; what rules deny stays denied"),
+        ];
+        self.picker = Some(Picker::new(PickerKind::Modes, rows));
+    }
+
+    pub(super) fn open_help(&mut self) {
+        let heading = |text: &str| PickRow { label: text.to_owned(), is_heading: true, ..PickRow::default() };
+        let mut rows = vec![heading("Commands")];
+        rows.extend(COMMANDS.iter().map(|command| PickRow {
+            label: format!("/{} {}", command.name, command.argument).trim_end().to_owned(),
+            detail: command.help.to_owned(),
+            ..PickRow::default()
+        }));
+        rows.push(PickRow {
+            label: "@PATH".into(),
+            detail: "name a file; what fits is offered".into(),
+            ..PickRow::default()
+        });
+        for place in Place::ALL {
+            rows.push(heading(place.heading()));
+            rows.extend(self.keymap.help(place).into_iter().map(|(keys, help)| PickRow {
+                label: keys,
+                detail: help.to_owned(),
+                ..PickRow::default()
+            }));
+        }
+        self.picker = Some(Picker::new(PickerKind::Help, rows));
+    }
+
+    /// Enter in a list.
+    pub(super) fn pick(&mut self, cmds: &mut Vec<Cmd>) {
+        let Some(picker) = &self.picker else { return };
+        let Some(row) = picker.chosen().cloned() else { return };
+        if let Some(why) = &row.unusable {
+            self.say_hint(why.clone());
+            return;
+        }
+        let kind = picker.kind;
+        if kind.verb().is_none() {
+            self.picker = None;
+            return;
+        }
+        self.picker = None;
+        match kind {
+            PickerKind::Threads => {
+                self.resumes_by_list = false;
+                self.open(Some(ThreadId::from(row.value)), cmds);
+            }
+            PickerKind::Models => cmds.push(Cmd::SetModel(row.value)),
+            PickerKind::Skills => {
+                self.composer.set(format!("/{} ", row.value));
+            }
+            PickerKind::Modes => {
+                if let Some(mode) = Mode::parse(&row.value) {
+                    self.set_mode(mode, cmds);
+                }
+            }
+            PickerKind::Rules | PickerKind::Help => {}
+        }
+    }
+
+    pub(super) fn thread_rows(&self, threads: &[ThreadSummary]) -> Vec<PickRow> {
+        let row = |summary: &ThreadSummary| {
+            let thread = &summary.thread;
+            let state = match (summary.waiting, summary.status) {
+                (1.., _) => format!("{} waiting, ", summary.waiting),
+                (0, Some(RunStatus::Running)) => "running, ".to_owned(),
+                (0, _) => String::new(),
+            };
+            let title = if thread.title.is_empty() { "(nothing said)" } else { &thread.title };
+            PickRow {
+                value: thread.id.to_string(),
+                label: title.to_owned(),
+                detail: super::super::status::short_path(&thread.cwd, self.info.home.as_deref()),
+                note: format!("{state}{}", self.clock.ago(self.now, thread.updated_at)),
+                unusable: summary.damaged.clone(),
+                is_heading: false,
+            }
+        };
+        threads.iter().map(row).collect()
+    }
+
+    /// Finished calls since the person last spoke whose output was folded, and that were not shown whole yet.
+    pub(super) fn folded_since_last_words(&self) -> Vec<u64> {
+        let entries = self.transcript.entries();
+        let from =
+            entries.iter().rposition(|entry| matches!(entry.kind, EntryKind::User { .. })).unwrap_or(0);
+        entries[from..]
+            .iter()
+            .filter(|entry| self.unfolded.is_none_or(|last| entry.id > last))
+            .filter(|entry| match &entry.kind {
+                EntryKind::Tool(tool) => tool.is_over() && super::super::view::entry::is_folded(tool),
+                EntryKind::Thinking { text } => {
+                    entry.is_done && super::super::view::entry::is_long_thought(text)
+                }
+                _ => false,
+            })
+            .map(|entry| entry.id)
+            .collect()
+    }
+}

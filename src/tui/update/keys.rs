@@ -1,0 +1,266 @@
+//! Keys and pastes: to the list that is open, to the card, or to the text.
+
+use crossterm::event::KeyEvent;
+
+use super::super::app::{App, Focus};
+use super::super::keymap::{Action, Place, typed};
+use super::super::msg::Cmd;
+use super::super::palette::{self, Offer, Palette, Row};
+use super::edit;
+
+/// How many rows a page of a list has.
+const PAGE: isize = 10;
+
+impl App {
+    pub(super) fn key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
+        if self.global_key(key, cmds) {
+            return;
+        }
+        self.quit_armed = None;
+        if self.picker.is_some() {
+            self.picker_key(key, cmds);
+        } else if self.focus == Focus::Card && self.card_key(key, cmds) {
+        } else {
+            if self.focus == Focus::Card {
+                self.focus = Focus::Composer;
+            }
+            self.typed_at = Some(self.now);
+            if !self.palette_key(key, cmds) {
+                self.composer_key(key, cmds);
+            }
+        }
+    }
+
+    /// Keys that mean the same everywhere, unless the place has its own meaning for them.
+    fn global_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
+        let place = match (self.picker.is_some(), self.focus) {
+            (true, _) => Place::List,
+            (false, Focus::Card) => Place::Card,
+            (false, Focus::Composer) => Place::Composer,
+        };
+        match self.keymap.action(place, key) {
+            Some(Action::CancelOrQuit) => self.cancel_or_quit(cmds),
+            Some(Action::Redraw) => cmds.push(Cmd::Redraw),
+            Some(Action::Suspend) => cmds.push(Cmd::Suspend),
+            Some(Action::Expand) => self.expand(cmds),
+            Some(Action::CycleMode) => {
+                self.info.mode = self.info.mode.next();
+                cmds.push(Cmd::SetMode(self.info.mode));
+            }
+            Some(Action::Help) => self.open_help(),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Clears or interrupts, and says what a second press does.
+    fn cancel_or_quit(&mut self, cmds: &mut Vec<Cmd>) {
+        if self.quit_armed.take().is_some() {
+            self.quit(cmds);
+            return;
+        }
+        let done = if self.picker.take().is_some() || self.palette.take().is_some() {
+            "closed"
+        } else if !self.composer.is_empty() {
+            self.composer.clear();
+            self.refresh_palette(cmds);
+            "cleared"
+        } else if self.is_awake() {
+            self.interrupt(cmds);
+            "stopping"
+        } else {
+            ""
+        };
+        let chord = self.keymap.chord_of(Place::Global, Action::CancelOrQuit);
+        let gap = if done.is_empty() { "" } else { "; " };
+        let waiting = if self.cards.is_empty() { "" } else { " (open questions keep waiting)" };
+        self.hint = Some((
+            format!("{done}{gap}press {chord} again to quit{waiting}"),
+            self.now.plus(super::super::app::QUIT_MS),
+        ));
+        self.quit_armed = Some(self.now);
+    }
+
+    fn interrupt(&mut self, cmds: &mut Vec<Cmd>) {
+        use super::super::app::RunState;
+        if let (Some(since), Some(thread)) = (self.run.awake_since(), self.thread_id().cloned()) {
+            self.run = RunState::Stopping(since);
+            cmds.push(Cmd::Cancel(thread));
+        }
+    }
+
+    fn composer_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
+        match self.keymap.action(Place::Composer, key) {
+            Some(Action::Send) => {
+                if !self.composer.newline_after_backslash() {
+                    self.send(cmds);
+                }
+            }
+            Some(Action::Interrupt) if self.is_awake() => self.interrupt(cmds),
+            Some(Action::Interrupt) if !self.cards.is_empty() => {
+                let chord = self.keymap.chord_of(Place::Composer, Action::FocusCard);
+                self.say_hint(format!("{chord} goes to the question"));
+            }
+            Some(Action::Interrupt) => {}
+            Some(Action::FocusCard) => self.focus_card(),
+            Some(Action::DeleteOrQuit) if self.composer.is_empty() => self.quit(cmds),
+            Some(Action::Up) if self.composer.is_empty() && !self.queue.is_empty() => {
+                if let Some(input) = self.queue.pop_back() {
+                    self.hand_back(&[input]);
+                }
+            }
+            Some(action) => {
+                edit(&mut self.composer, action);
+            }
+            None => {
+                if let Some(c) = typed(key) {
+                    self.composer.insert(c);
+                    self.stays = false;
+                }
+            }
+        }
+        self.refresh_palette(cmds);
+    }
+
+    pub(super) fn paste(&mut self, text: &str, cmds: &mut Vec<Cmd>) {
+        self.quit_armed = None;
+        if let Some(picker) = &mut self.picker {
+            for c in text.chars().filter(|c| !c.is_control()).take(200) {
+                picker.type_in(c);
+            }
+            return;
+        }
+        if self.focus == Focus::Card && self.cards.get_mut(self.card).is_some_and(|card| card.paste(text)) {
+            return;
+        }
+        // A paste is never an answer.
+        self.focus = Focus::Composer;
+        self.typed_at = Some(self.now);
+        self.composer.paste(text);
+        self.refresh_palette(cmds);
+    }
+
+    /// Keys of the offered list; others go on to the text.
+    fn palette_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
+        let Some(palette) = &mut self.palette else { return false };
+        if palette.rows.is_empty() || typed(key).is_some() {
+            return false;
+        }
+        match self.keymap.action(Place::List, key) {
+            Some(Action::Up) => palette.step(-1),
+            Some(Action::Down) => palette.step(1),
+            Some(Action::Close) => {
+                self.dismissed = Some(palette.range.start);
+                self.palette = None;
+            }
+            Some(Action::Complete) => {
+                self.complete(cmds);
+            }
+            Some(Action::Accept) => {
+                let is_command = palette.offer == Offer::Commands;
+                let takes_words = self.complete(cmds);
+                if is_command && !takes_words {
+                    self.send(cmds);
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Puts the chosen row into the text. Whether words may follow it.
+    fn complete(&mut self, cmds: &mut Vec<Cmd>) -> bool {
+        let Some(palette) = self.palette.take() else { return false };
+        let Some(row) = palette.chosen() else { return false };
+        let text = palette.text_of(row);
+        self.composer.replace(palette.range.clone(), &text);
+        self.refresh_palette(cmds);
+        row.takes_words
+    }
+
+    /// Looks at what is written at the caret, and offers what fits.
+    pub(super) fn refresh_palette(&mut self, cmds: &mut Vec<Cmd>) {
+        let Some((offer, range, query)) = palette::wanted(self.composer.text(), self.composer.caret()) else {
+            self.palette = None;
+            self.dismissed = None;
+            return;
+        };
+        if self.dismissed == Some(range.start) {
+            return;
+        }
+        self.dismissed = None;
+        let query = query.to_owned();
+        let same = self.palette.as_ref().is_some_and(|known| known.offer == offer && known.query == query);
+        if same {
+            if let Some(palette) = &mut self.palette {
+                palette.range = range;
+            }
+            return;
+        }
+        let rows = match offer {
+            Offer::Commands => palette::commands(&query, &self.skills),
+            Offer::Files => {
+                self.files_asked += 1;
+                cmds.push(Cmd::Files(self.files_asked, query.trim_start_matches('"').to_owned()));
+                // The rows of the shorter query stand until the new ones come.
+                self.palette
+                    .take()
+                    .filter(|known| known.offer == Offer::Files)
+                    .map(|known| known.rows)
+                    .unwrap_or_default()
+            }
+        };
+        self.palette = Some(Palette { offer, range, query, rows, selected: 0 });
+    }
+
+    pub(super) fn offer_files(&mut self, number: u64, paths: Vec<String>) {
+        if number != self.files_asked {
+            return;
+        }
+        if let Some(palette) = self.palette.as_mut().filter(|palette| palette.offer == Offer::Files) {
+            let rows = paths.into_iter().map(|label| Row { label, detail: String::new(), takes_words: true });
+            palette.rows = rows.collect();
+            palette.selected = 0;
+        }
+    }
+
+    fn picker_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
+        let Some(picker) = &mut self.picker else { return };
+        if let Some(c) = typed(key) {
+            picker.type_in(c);
+            return;
+        }
+        match self.keymap.action(Place::List, key) {
+            Some(Action::Up) => picker.step(-1),
+            Some(Action::Down) => picker.step(1),
+            Some(Action::PageUp) => picker.step(-PAGE),
+            Some(Action::PageDown) => picker.step(PAGE),
+            Some(Action::First) => picker.end(false),
+            Some(Action::Last) => picker.end(true),
+            Some(Action::DeleteLeft) => {
+                picker.delete();
+            }
+            Some(Action::Close) => {
+                self.picker = None;
+                self.resumes_by_list(cmds);
+            }
+            Some(Action::Accept | Action::Complete) => self.pick(cmds),
+            _ => {}
+        }
+    }
+
+    /// Shows more of what tools printed: running ones in place, finished ones once more below.
+    fn expand(&mut self, cmds: &mut Vec<Cmd>) {
+        if self.transcript.running() > 0 {
+            self.expanded = !self.expanded;
+            return;
+        }
+        let folded = self.folded_since_last_words();
+        if folded.is_empty() {
+            self.say_hint("nothing is folded");
+        } else {
+            self.unfolded = folded.last().copied();
+            cmds.push(Cmd::ShowWhole(folded));
+        }
+    }
+}

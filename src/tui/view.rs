@@ -1,0 +1,183 @@
+//! Pictures of the model: lines out, nothing sent, saved or timed.
+//!
+//! The live region is put together from below: the status line, the text that is written, the card, and as much of
+//! the growing conversation as there is room for. Finished entries go to the terminal's own scrollback, see [`feed`].
+
+use ratatui::layout::Position;
+use ratatui::text::{Line, Span};
+
+use super::app::App;
+use super::highlight::Highlighter;
+use super::host::HostInfo;
+use super::status;
+use super::theme::{Role, Theme};
+use super::wrap::{truncate, width};
+use crate::contract::display::visible_line;
+
+mod card;
+mod composer;
+pub mod entry;
+pub mod feed;
+mod lists;
+#[cfg(test)]
+mod tests;
+
+use feed::Feed;
+
+/// What pictures are made with.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// Colours by meaning.
+    pub theme: Theme,
+    /// Colours of code.
+    pub highlighter: Highlighter,
+}
+
+/// A live region: its rows, and the caret.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Picture {
+    /// The rows, none wider than the terminal.
+    pub lines: Vec<Line<'static>>,
+    /// Where the caret is, when it is shown.
+    pub caret: Option<Position>,
+}
+
+impl Picture {
+    /// Puts another picture below.
+    fn stack(&mut self, below: Picture) {
+        let rows = self.lines.len() as u16;
+        if let Some(caret) = below.caret {
+            self.caret = Some(Position::new(caret.x, caret.y + rows));
+        }
+        self.lines.extend(below.lines);
+    }
+}
+
+impl From<Vec<Line<'static>>> for Picture {
+    fn from(lines: Vec<Line<'static>>) -> Picture {
+        Picture { lines, caret: None }
+    }
+}
+
+/// The live region of the model.
+pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
+    let (width, height) = app.size;
+    let rows = usize::from(height.max(1));
+    let theme = &look.theme;
+    let status: Picture = vec![status::line(app, width, theme)].into();
+    let status = if rows >= 2 { status } else { Picture::default() };
+    let mut left = rows - status.lines.len();
+
+    let bottom = match &app.picker {
+        Some(picker) => lists::picker(picker, app, width, left.min((rows * 2 / 3).max(3)), theme),
+        None => {
+            let most = if app.cards.is_empty() { (rows / 2).max(1) } else { (rows / 4).max(1) };
+            composer::composer(app, width, most.min(left), theme)
+        }
+    };
+    left -= bottom.lines.len().min(left);
+
+    let mut middle = Picture::default();
+    if app.picker.is_none() {
+        middle = card::cards(app, width, left, theme);
+        left -= middle.lines.len().min(left);
+    }
+    let queue = queued(app, width, left.min(4), theme);
+    left -= queue.len().min(left);
+
+    let mut top = feed.growing(app, look);
+    if top.len() > left {
+        top.drain(..top.len() - left);
+    } else if top.len() < left && !top.is_empty() {
+        top.push(Line::default());
+    }
+    let mut picture: Picture = top.into();
+    picture.stack(queue.into());
+    picture.stack(middle);
+    picture.stack(bottom);
+    picture.stack(status);
+    picture
+}
+
+/// What will be said when the run is over.
+fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for input in app.queue.iter().take(most) {
+        let text = if input.skill.is_some() {
+            format!("/{} {}", input.skill.as_deref().unwrap_or(""), input.text)
+        } else {
+            input.text.clone()
+        };
+        let text = truncate(&visible_line(&text), width.saturating_sub(11));
+        lines.push(Line::from(vec![
+            Span::styled("  queued ", theme.style(Role::Warning)),
+            Span::styled(text, theme.style(Role::Dim)),
+        ]));
+    }
+    if app.queue.len() > most && most > 0 {
+        lines.pop();
+        lines.push(Line::styled(format!("  … {} queued", app.queue.len()), theme.style(Role::Dim)));
+    }
+    lines
+}
+
+/// The first lines of the program.
+pub fn banner(info: &HostInfo, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let model =
+        if info.is_demo { "demo model: scripted, works offline".to_owned() } else { info.model.clone() };
+    let place = status::short_path(&info.cwd, info.home.as_deref());
+    let mut about = vec![place];
+    about.extend(info.instructions.clone());
+    about.push("/help".to_owned());
+    let name = format!("aye {}", info.version);
+    let room = width.saturating_sub(name.len() as u16 + 4);
+    let mut lines = vec![
+        Line::from(vec![
+            Span::styled(format!("  {}", name.trim_end()), theme.style(Role::Accent)),
+            Span::styled(format!("  {}", truncate(&model, room)), theme.style(Role::Dim)),
+        ]),
+        Line::styled(
+            format!("  {}", truncate(&about.join(" · "), width.saturating_sub(2))),
+            theme.style(Role::Dim),
+        ),
+    ];
+    for warning in &info.warnings {
+        lines.extend(entry::notice(super::transcript::Level::Warning, warning, width, theme));
+    }
+    lines
+}
+
+/// A row with one text at the left and one at the right; the left one is cut when there is no room.
+fn spread(left: Vec<Span<'static>>, right: Vec<Span<'static>>, columns: u16) -> Line<'static> {
+    let wide = |spans: &[Span<'static>]| spans.iter().map(|span| width(&span.content)).sum::<usize>();
+    let columns = usize::from(columns);
+    let (need, have) = (wide(&right), wide(&left));
+    if need == 0 || need + 4 > columns {
+        return Line::from(fit(left, columns));
+    }
+    let mut spans = fit(left, columns - need - 1);
+    let used = have.min(columns - need - 1);
+    spans.push(Span::raw(" ".repeat(columns - need - used)));
+    spans.extend(right);
+    Line::from(spans)
+}
+
+/// Spans cut to a width, with `…` when something is missing.
+fn fit(spans: Vec<Span<'static>>, columns: usize) -> Vec<Span<'static>> {
+    let mut left = columns;
+    let mut kept = Vec::with_capacity(spans.len());
+    let mut spans = spans.into_iter().peekable();
+    while let Some(span) = spans.next() {
+        let wide = width(&span.content);
+        let is_last = spans.peek().is_none();
+        if wide < left || (wide == left && is_last) {
+            left -= wide;
+            kept.push(span);
+        } else {
+            let text = if wide <= left { format!("{}…", span.content) } else { span.content.into_owned() };
+            kept.push(Span::styled(truncate(&text, left as u16), span.style));
+            break;
+        }
+    }
+    kept
+}

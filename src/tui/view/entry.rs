@@ -1,0 +1,391 @@
+//! Entries of the conversation as lines.
+
+use std::path::Path;
+
+use ratatui::text::{Line, Span};
+use serde_json::Value;
+
+use super::super::diff::diff_lines_within;
+use super::super::host::HostInfo;
+use super::super::status::{duration, short_path};
+use super::super::theme::{Role, Theme};
+use super::super::transcript::{Level, Moment, ToolEntry, ToolState};
+use super::super::wrap::Wrap;
+use super::spread;
+use crate::contract::display::{visible, visible_line};
+use crate::contract::tool::FilePreview;
+
+/// How many lines of output a finished call shows, and a running one.
+const LINES: usize = 5;
+const FAILED_LINES: usize = 10;
+const DIFF_LINES: usize = 16;
+/// How many lines of thoughts are shown.
+const THOUGHT_LINES: usize = 6;
+/// How many lines are printed when the person asks for all of them.
+const WHOLE_LINES: usize = 5000;
+/// Where text begins: below the name behind a mark and a blank.
+const INDENT: u16 = 2;
+/// And output: one step further.
+const OUTPUT_INDENT: u16 = 4;
+
+/// What entries are laid out for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page<'a> {
+    pub(super) width: u16,
+    pub(super) theme: &'a Theme,
+    pub(super) info: &'a HostInfo,
+    pub(super) now: Moment,
+    pub(super) expanded: bool,
+}
+
+/// What the person said.
+pub(super) fn user(text: &str, images: usize, page: Page<'_>) -> Vec<Line<'static>> {
+    let mark = Span::styled("❯ ", page.theme.style(Role::Accent));
+    let style = page.theme.style(Role::User);
+    let pictures = match images {
+        0 => String::new(),
+        1 => " [picture]".to_owned(),
+        n => format!(" [{n} pictures]"),
+    };
+    let text = format!("{}{pictures}", visible(text.trim_end()));
+    Wrap::words(page.width).prefix(vec![mark], vec![Span::raw("  ")]).text(&text, style)
+}
+
+/// Thoughts: the last lines while they grow, the first ones when they are complete.
+pub(super) fn thinking(text: &str, is_done: bool, whole: bool, page: Page<'_>) -> Vec<Line<'static>> {
+    let style = page.theme.style(Role::Thinking);
+    let lines = Wrap::words(page.width).indent(INDENT, INDENT).text(&visible(text.trim()), style);
+    if whole || lines.len() <= THOUGHT_LINES {
+        return lines;
+    }
+    if !is_done {
+        return lines[lines.len() - THOUGHT_LINES..].to_vec();
+    }
+    let more = lines.len() - THOUGHT_LINES + 1;
+    let mut shown = lines[..THOUGHT_LINES - 1].to_vec();
+    shown.push(folded(more, page));
+    shown
+}
+
+/// Whether thoughts are too long to be shown whole, at a usual width.
+pub(crate) fn is_long_thought(text: &str) -> bool {
+    text.trim().lines().count() > THOUGHT_LINES || text.len() > THOUGHT_LINES * 80
+}
+
+/// What the program says.
+pub(super) fn notice(level: Level, text: &str, width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let (mark, role) = match level {
+        Level::Info => ("· ", Role::Dim),
+        Level::Warning => ("! ", Role::Warning),
+        Level::Error => ("✗ ", Role::Error),
+    };
+    let style = theme.style(role);
+    Wrap::words(width)
+        .prefix(vec![Span::styled(mark, style)], vec![Span::raw("  ")])
+        .text(&visible(text), style)
+}
+
+/// The mark of an answer that was cut off.
+pub(super) fn cut_off(page: Page<'_>) -> Line<'static> {
+    Line::styled("  — cut off —", page.theme.style(Role::Warning))
+}
+
+/// A tool call: its line, and what there is to see of its output.
+pub(super) fn tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+    let mut lines = vec![head(tool, page)];
+    lines.extend(body(tool, page));
+    lines
+}
+
+/// A finished call with all of its output.
+pub(super) fn whole_tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+    let mut lines = vec![head(tool, page)];
+    let mut output =
+        if let Some(diff) = change(tool, page, WHOLE_LINES) { diff } else { block(&tool.output(), page) };
+    if output.len() > WHOLE_LINES {
+        let more = output.len() - WHOLE_LINES;
+        output.truncate(WHOLE_LINES);
+        output.push(Line::styled(format!("    … {more} more lines"), page.theme.style(Role::Dim)));
+    }
+    lines.extend(output);
+    lines
+}
+
+fn role_of(state: ToolState) -> Role {
+    match state {
+        ToolState::Receiving | ToolState::Proposed => Role::Dim,
+        ToolState::Waiting | ToolState::Unknown => Role::Warning,
+        ToolState::Allowed | ToolState::Running => Role::Accent,
+        ToolState::Done => Role::Success,
+        ToolState::Failed | ToolState::Denied => Role::Error,
+        ToolState::Declined | ToolState::Cancelled | ToolState::Expired => Role::Warning,
+    }
+}
+
+fn head(tool: &ToolEntry, page: Page<'_>) -> Line<'static> {
+    let theme = page.theme;
+    let role = role_of(tool.state);
+    let summary = summary(tool, page.info);
+    let left = vec![
+        Span::styled(format!("{} ", tool.state.icon()), theme.style(role)),
+        Span::styled(visible_line(&tool.name).into_owned(), theme.style(Role::Tool)),
+        Span::raw("  "),
+        Span::styled(summary, theme.style(Role::Text)),
+    ];
+    let elapsed = match (tool.state, tool.started, tool.elapsed) {
+        (ToolState::Running, Some(started), _) => Some(page.now.since(started)),
+        (ToolState::Done | ToolState::Failed, _, elapsed) => elapsed,
+        _ => None,
+    };
+    let time = elapsed.filter(|ms| *ms >= 100).map(|ms| format!(" {}", duration(ms))).unwrap_or_default();
+    let exit = exit_code(tool).filter(|code| *code != 0).map(|code| format!("exit {code}"));
+    let word = exit.unwrap_or_else(|| tool.state.word().to_owned());
+    let role = if tool.state == ToolState::Done { Role::Dim } else { role };
+    let mut right = vec![Span::styled(word, theme.style(role))];
+    if !time.is_empty() {
+        right.push(Span::styled(time, theme.style(Role::Dim)));
+    }
+    spread(left, right, page.width)
+}
+
+fn exit_code(tool: &ToolEntry) -> Option<i64> {
+    tool.result.as_ref()?.details.as_ref()?.get("exit_code")?.as_i64()
+}
+
+/// What the call is about, on one line.
+pub(super) fn summary(tool: &ToolEntry, info: &HostInfo) -> String {
+    if tool.arguments.is_null() {
+        return if tool.received > 0 { format!("{} bytes …", tool.received) } else { String::new() };
+    }
+    summary_of(&tool.name, &tool.arguments, info)
+}
+
+fn summary_of(name: &str, arguments: &Value, info: &HostInfo) -> String {
+    let text = |key: &str| arguments.get(key).and_then(Value::as_str);
+    let path = |path: &str| {
+        let path = Path::new(path);
+        let inside = path.strip_prefix(&info.cwd).ok().filter(|rest| !rest.as_os_str().is_empty());
+        inside.map_or_else(|| short_path(path, info.home.as_deref()), |rest| short_path(rest, None))
+    };
+    match name {
+        "Bash" => text("command").map(|command| visible_line(command.trim()).into_owned()),
+        "Read" | "Write" | "Edit" => text("file_path").map(path),
+        "List" => text("path").map(path).or_else(|| Some(".".to_owned())),
+        "Glob" | "Grep" => text("pattern").map(|pattern| {
+            let place = text("path").map(|place| format!(" in {}", path(place))).unwrap_or_default();
+            format!("{}{place}", visible_line(pattern))
+        }),
+        "WebFetch" => text("url").map(|url| visible_line(url).into_owned()),
+        "AskUser" => text("question").map(|question| visible_line(question).into_owned()),
+        "TodoWrite" => arguments.get("todos").and_then(Value::as_array).map(|todos| {
+            let done =
+                todos.iter().filter(|todo| todo.get("status") == Some(&Value::from("completed"))).count();
+            format!("{done} of {} done", todos.len())
+        }),
+        _ => None,
+    }
+    .unwrap_or_else(|| plain_arguments(arguments))
+}
+
+/// Arguments as `name: value` on one line.
+fn plain_arguments(arguments: &Value) -> String {
+    let Some(map) = arguments.as_object() else {
+        return if arguments.is_null() {
+            String::new()
+        } else {
+            visible_line(&arguments.to_string()).into_owned()
+        };
+    };
+    let value = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let parts: Vec<String> = map.iter().map(|(key, held)| format!("{key}: {}", value(held))).collect();
+    visible_line(&parts.join(", ")).into_owned()
+}
+
+fn body(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+    match tool.state {
+        ToolState::Receiving | ToolState::Proposed | ToolState::Waiting | ToolState::Allowed => Vec::new(),
+        ToolState::Running => running(tool, page),
+        ToolState::Unknown if tool.result.is_none() => running(tool, page),
+        ToolState::Done if tool.name == "TodoWrite" => todos(&tool.arguments, page),
+        ToolState::Done => match change(tool, page, DIFF_LINES) {
+            Some(lines) => lines,
+            None => done(tool, page),
+        },
+        ToolState::Failed | ToolState::Denied | ToolState::Declined | ToolState::Cancelled => {
+            done(tool, page)
+        }
+        ToolState::Expired | ToolState::Unknown => done(tool, page),
+    }
+}
+
+fn running(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+    let most = if page.expanded { LINES * 4 } else { LINES };
+    let mut lines = Vec::new();
+    if let Some(progress) = &tool.progress {
+        let text = format!("    {}", visible_line(progress));
+        lines.push(Line::styled(super::truncate(&text, page.width), page.theme.style(Role::Dim)));
+    }
+    let shown = tool.tail.last(most);
+    let above = tool.tail.total() - shown.len();
+    if above > 0 {
+        lines.push(Line::styled(format!("    … {above} lines above"), page.theme.style(Role::Dim)));
+    }
+    for line in shown {
+        let text = format!("    {}", visible_line(&without_colours(line)));
+        lines.push(Line::styled(super::truncate(&text, page.width), page.theme.style(Role::ToolOutput)));
+    }
+    lines
+}
+
+/// The first and last lines of the output.
+fn done(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+    let output = tool.output();
+    if output.trim().is_empty() {
+        return Vec::new();
+    }
+    let (count, most) = (output.trim_end().lines().count(), limit(tool));
+    if most == 0 {
+        let text = format!("    {count} line{}", if count == 1 { "" } else { "s" });
+        return vec![Line::styled(text, page.theme.style(Role::Dim))];
+    }
+    // Wrapping all of a long output only to show a few lines of it would be slow.
+    let output = clip(&output, most + 1);
+    let all = block(&output, page);
+    if count <= most && all.len() <= most + 2 {
+        return all;
+    }
+    let shows_end = tool.name == "Bash";
+    let kept = most.min(all.len());
+    let mut lines = Vec::with_capacity(kept + 1);
+    if shows_end {
+        lines.push(folded(count.saturating_sub(most).max(1), page));
+        lines.extend_from_slice(&all[all.len() - kept..]);
+    } else {
+        lines.extend_from_slice(&all[..kept]);
+        lines.push(folded(count.saturating_sub(most).max(1), page));
+    }
+    lines
+}
+
+/// The first and the last `n` lines of a text.
+fn clip(text: &str, n: usize) -> String {
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    if lines.len() <= 2 * n {
+        return lines.join("\n");
+    }
+    [&lines[..n], &lines[lines.len() - n..]].concat().join("\n")
+}
+
+/// How many lines of output are shown of a finished call.
+fn limit(tool: &ToolEntry) -> usize {
+    match (tool.state, tool.name.as_str()) {
+        (ToolState::Done, "Read" | "WebFetch") => 0,
+        (ToolState::Done, _) => LINES,
+        _ => FAILED_LINES,
+    }
+}
+
+/// Whether a finished call does not show all of its output.
+pub(crate) fn is_folded(tool: &ToolEntry) -> bool {
+    if tool.state == ToolState::Done && tool.name == "TodoWrite" {
+        return false;
+    }
+    let output = tool.output();
+    let lines = output.trim_end().lines().count();
+    lines > limit(tool) || output.len() > limit(tool).max(1) * 200
+}
+
+fn folded(more: usize, page: Page<'_>) -> Line<'static> {
+    let text = format!("    … {more} more line{} (Ctrl-O)", if more == 1 { "" } else { "s" });
+    Line::styled(super::truncate(&text, page.width), page.theme.style(Role::Dim))
+}
+
+/// Output, indented, broken anywhere.
+fn block(text: &str, page: Page<'_>) -> Vec<Line<'static>> {
+    let text = without_colours(text.trim_end());
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let wrap = Wrap::anywhere(page.width).indent(OUTPUT_INDENT, OUTPUT_INDENT);
+    wrap.text(&visible(&text), page.theme.style(Role::ToolOutput))
+}
+
+/// What a finished call changed in files.
+fn change(tool: &ToolEntry, page: Page<'_>, most: usize) -> Option<Vec<Line<'static>>> {
+    if tool.state != ToolState::Done {
+        return None;
+    }
+    let details = tool.result.as_ref().and_then(|result| result.details.as_ref());
+    let previews = details.and_then(|details| details.get("preview").or_else(|| details.get("previews")));
+    let previews: Vec<FilePreview> =
+        previews.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default();
+    let texts: Vec<(String, String)> = previews
+        .into_iter()
+        .filter_map(|preview| Some((preview.old_text.unwrap_or_default(), preview.new_text?)))
+        .collect();
+    let texts = if texts.is_empty() { vec![from_arguments(tool)?] } else { texts };
+    let mut lines = Vec::new();
+    for (old, new) in texts {
+        let width = page.width.saturating_sub(OUTPUT_INDENT).max(1);
+        let diff = diff_lines_within(&visible(&old), &visible(&new), "", width, page.theme, most);
+        lines.extend(diff.lines.into_iter().map(|line| indented(line, OUTPUT_INDENT)));
+    }
+    Some(lines)
+}
+
+fn from_arguments(tool: &ToolEntry) -> Option<(String, String)> {
+    let text = |key: &str| tool.arguments.get(key).and_then(Value::as_str).map(str::to_owned);
+    match tool.name.as_str() {
+        "Edit" => Some((text("old_string")?, text("new_string")?)),
+        "Write" => Some((String::new(), text("content")?)),
+        _ => None,
+    }
+}
+
+pub(super) fn indented(line: Line<'static>, by: u16) -> Line<'static> {
+    let mut spans = vec![Span::raw(" ".repeat(usize::from(by)))];
+    spans.extend(line.spans);
+    Line { spans, ..line }
+}
+
+fn todos(arguments: &Value, page: Page<'_>) -> Vec<Line<'static>> {
+    let list = arguments.get("todos").and_then(Value::as_array);
+    let mut lines = Vec::new();
+    for todo in list.into_iter().flatten() {
+        let text = |key: &str| todo.get(key).and_then(Value::as_str).unwrap_or_default();
+        let (mark, role) = match text("status") {
+            "completed" => ("✓ ", Role::Dim),
+            "in_progress" => ("▸ ", Role::Accent),
+            _ => ("○ ", Role::Text),
+        };
+        let style = page.theme.style(role);
+        let wrap = Wrap::words(page.width)
+            .prefix(vec![Span::styled(format!("    {mark}"), style)], vec![Span::raw("      ")]);
+        lines.extend(wrap.text(&visible_line(text("content")), style));
+    }
+    lines
+}
+
+/// Text without colour sequences: they say nothing here, and written out they would bury the rest. Everything else
+/// that steers a terminal stays, to be made visible.
+fn without_colours(text: &str) -> String {
+    if !text.contains('\u{1b}') {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("\u{1b}[") {
+        let (before, sequence) = rest.split_at(at);
+        out.push_str(before);
+        let end = sequence[2..].find(|c: char| !matches!(c, '0'..='9' | ';' | ':'));
+        match end {
+            Some(end) if sequence[2 + end..].starts_with('m') => rest = &sequence[end + 3..],
+            _ => {
+                out.push_str(&sequence[..2]);
+                rest = &sequence[2..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}

@@ -1,0 +1,221 @@
+//! Which lines go to the terminal's scrollback for good, and which are still drawn anew.
+//!
+//! Entries are handed out in order, each once. A growing answer hands out what no later text can change, so that
+//! the live region stays small however long the answer is.
+
+use std::collections::HashMap;
+
+use ratatui::text::{Line, Span};
+
+use super::super::app::App;
+use super::super::markdown::MarkdownStream;
+use super::super::theme::Role;
+use super::super::transcript::{Entry, EntryKind, Level, Transcript};
+use super::Look;
+use super::entry::{self, Page, indented};
+
+/// How many entries of a stored conversation are printed when it is opened.
+const SHOWN_AT_OPEN: usize = 200;
+/// Text wider than this is hard to read.
+const TEXT_WIDTH: u16 = 120;
+/// Where the words of the model begin.
+const INDENT: u16 = 2;
+
+/// The words of an answer on their way into lines.
+#[derive(Debug)]
+struct Words {
+    stream: MarkdownStream,
+    /// How many bytes of the entry went into the stream.
+    taken: usize,
+    /// The first lines were handed out.
+    begun: bool,
+}
+
+#[derive(Debug)]
+struct Kept {
+    version: u32,
+    width: u16,
+    lines: Vec<Line<'static>>,
+}
+
+/// Hands out lines of a conversation.
+#[derive(Debug, Default)]
+pub struct Feed {
+    epoch: u32,
+    /// The first entry that is not handed out whole.
+    next: usize,
+    words: HashMap<u64, Words>,
+    kept: HashMap<u64, Kept>,
+}
+
+impl Feed {
+    /// Lines that go to the scrollback now.
+    pub fn finished(&mut self, app: &App, look: &Look) -> Vec<Line<'static>> {
+        let mut lines = Vec::new();
+        let transcript = &app.transcript;
+        if self.epoch != app.epoch {
+            self.begin(app, look, &mut lines);
+        }
+        while let Some(entry) = transcript.entries().get(self.next) {
+            let is_over = match &entry.kind {
+                EntryKind::Assistant { .. } => self.drain_words(entry, app, look, &mut lines),
+                _ if entry.is_done => {
+                    if has_gap(transcript, self.next) {
+                        lines.push(Line::default());
+                    }
+                    lines.extend(draw(entry, page(app, look)));
+                    true
+                }
+                _ => false,
+            };
+            if !is_over {
+                break;
+            }
+            self.kept.remove(&entry.id);
+            self.next += 1;
+        }
+        lines
+    }
+
+    /// Another conversation: its last entries only, with a word about those above.
+    fn begin(&mut self, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) {
+        let is_first = self.epoch == 0;
+        *self = Feed { epoch: app.epoch, ..Feed::default() };
+        let Some(thread) = &app.thread else { return };
+        let entries = app.transcript.entries().len();
+        if !is_first || entries > 0 {
+            let title = if thread.title.is_empty() { "new conversation" } else { &thread.title };
+            let text = format!("  ── {} ", crate::contract::display::visible_line(title));
+            let width = usize::from(app.size.0);
+            let text = super::truncate(&text, app.size.0);
+            let rest = "─".repeat(width.saturating_sub(super::width(&text)));
+            lines.push(Line::default());
+            lines.push(Line::styled(format!("{text}{rest}"), look.theme.style(Role::Dim)));
+        }
+        self.next = entries.saturating_sub(SHOWN_AT_OPEN).min(app.transcript.settled());
+        if self.next > 0 {
+            let text = format!("  … {} earlier entries", self.next);
+            lines.push(Line::styled(super::truncate(&text, app.size.0), look.theme.style(Role::Dim)));
+        }
+    }
+
+    /// Lines of what is not finished, drawn anew with each frame.
+    pub fn growing(&mut self, app: &App, look: &Look) -> Vec<Line<'static>> {
+        let mut lines = Vec::new();
+        let transcript = &app.transcript;
+        for (index, entry) in transcript.entries().iter().enumerate().skip(self.next) {
+            let begun = self.words.get(&entry.id).is_some_and(|words| words.begun);
+            if has_gap(transcript, index) && !begun {
+                lines.push(Line::default());
+            }
+            if matches!(entry.kind, EntryKind::Assistant { .. }) {
+                let words = self.words_of(entry, look);
+                let width = text_width(app);
+                lines.extend(
+                    words.stream.lines(width, &look.theme).into_iter().map(|line| indented(line, INDENT)),
+                );
+                continue;
+            }
+            let is_timed =
+                matches!(&entry.kind, EntryKind::Tool(tool) if tool.started.is_some() && !entry.is_done);
+            let kept = self.kept.get(&entry.id);
+            if let Some(kept) = kept.filter(|kept| kept.version == entry.version && kept.width == app.size.0)
+                && !is_timed
+            {
+                lines.extend_from_slice(&kept.lines);
+                continue;
+            }
+            let drawn = draw(entry, page(app, look));
+            lines.extend_from_slice(&drawn);
+            let kept = Kept { version: entry.version, width: app.size.0, lines: drawn };
+            self.kept.insert(entry.id, kept);
+        }
+        lines
+    }
+
+    /// An entry once more, with nothing folded.
+    pub fn whole(app: &App, look: &Look, id: u64) -> Vec<Line<'static>> {
+        let page = page(app, look);
+        let entry = app.transcript.entries().iter().find(|entry| entry.id == id);
+        let mut lines = match entry.map(|entry| &entry.kind) {
+            Some(EntryKind::Tool(tool)) => entry::whole_tool(tool, page),
+            Some(EntryKind::Thinking { text }) => entry::thinking(text, true, true, page),
+            _ => return Vec::new(),
+        };
+        lines.insert(0, Line::default());
+        lines
+    }
+
+    fn words_of(&mut self, entry: &Entry, look: &Look) -> &mut Words {
+        let words = self.words.entry(entry.id).or_insert_with(|| Words {
+            stream: MarkdownStream::new(&look.highlighter),
+            taken: 0,
+            begun: false,
+        });
+        if let EntryKind::Assistant { text, .. } = &entry.kind
+            && text.len() > words.taken
+        {
+            words.stream.push(&text[words.taken..]);
+            words.taken = text.len();
+        }
+        if entry.is_done {
+            words.stream.finish();
+        }
+        words
+    }
+
+    /// Hands out what no later text can change. Whether that was all.
+    fn drain_words(&mut self, entry: &Entry, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) -> bool {
+        let gap = has_gap(&app.transcript, self.next);
+        let words = self.words_of(entry, look);
+        let drained = words.stream.drain_stable(text_width(app), &look.theme);
+        if !drained.is_empty() {
+            if gap && !words.begun {
+                lines.push(Line::default());
+            }
+            words.begun = true;
+            lines.extend(drained.into_iter().map(|line| indented(line, INDENT)));
+        }
+        if !entry.is_done || !words.stream.is_empty() {
+            return false;
+        }
+        if matches!(entry.kind, EntryKind::Assistant { interrupted: true, .. }) {
+            lines.push(entry::cut_off(page(app, look)));
+        }
+        self.words.remove(&entry.id);
+        true
+    }
+}
+
+fn text_width(app: &App) -> u16 {
+    app.size.0.saturating_sub(INDENT).clamp(1, TEXT_WIDTH)
+}
+
+fn page<'a>(app: &'a App, look: &'a Look) -> Page<'a> {
+    Page { width: app.size.0, theme: &look.theme, info: &app.info, now: app.now, expanded: app.expanded }
+}
+
+/// Whether an empty line stands before an entry: calls stand close together, and so do notices.
+fn has_gap(transcript: &Transcript, index: usize) -> bool {
+    let kind = |index: usize| transcript.entries().get(index).map(|entry| &entry.kind);
+    let before = index.checked_sub(1).and_then(kind);
+    !matches!(
+        (before, kind(index)),
+        (Some(EntryKind::Tool(_)), Some(EntryKind::Tool(_)))
+            | (Some(EntryKind::Notice { .. }), Some(EntryKind::Notice { .. }))
+    )
+}
+
+fn draw(entry: &Entry, page: Page<'_>) -> Vec<Line<'static>> {
+    match &entry.kind {
+        EntryKind::User { text, images } => entry::user(text, *images, page),
+        EntryKind::Thinking { text } => entry::thinking(text, entry.is_done, false, page),
+        EntryKind::Tool(tool) => entry::tool(tool, page),
+        EntryKind::Notice { level, text } => {
+            let level: Level = *level;
+            entry::notice(level, text, page.width, page.theme)
+        }
+        // Answers go through their stream.
+        EntryKind::Assistant { text, .. } => vec![Line::from(Span::raw(text.clone()))],
+    }
+}

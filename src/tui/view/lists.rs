@@ -1,0 +1,104 @@
+//! Lists: what is offered below the text, and lists in place of it.
+
+use ratatui::text::{Line, Span};
+
+use super::super::app::App;
+use super::super::palette::{Offer, Palette};
+use super::super::picker::{PickRow, Picker};
+use super::super::theme::{Role, Theme};
+use super::super::wrap::{truncate, width};
+use super::{Picture, spread};
+use crate::contract::display::visible_line;
+
+/// The first row that is shown so that the chosen one is in sight.
+fn window(selected: usize, rows: usize, shown: usize) -> usize {
+    selected.saturating_sub(shown / 2).min(rows.saturating_sub(shown))
+}
+
+/// What is offered, in at most so many rows.
+pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Theme) -> Vec<Line<'static>> {
+    let first = window(palette.selected, palette.rows.len(), most);
+    let shown = &palette.rows[first..(first + most).min(palette.rows.len())];
+    let mark = if palette.offer == Offer::Commands { "/" } else { "" };
+    let widest = shown.iter().map(|row| width(&row.label)).max().unwrap_or(0).min(usize::from(columns) / 2);
+    let row = |(i, row): (usize, &super::super::palette::Row)| {
+        let is_chosen = first + i == palette.selected;
+        let role = if is_chosen { Role::Accent } else { Role::Text };
+        let label = truncate(&visible_line(&row.label), columns.saturating_sub(5));
+        let gap = " ".repeat((widest + 2).saturating_sub(width(&label)));
+        let spans = vec![
+            Span::styled(if is_chosen { "  ▸ " } else { "    " }, theme.style(Role::Accent)),
+            Span::styled(format!("{mark}{label}"), theme.style(role)),
+            Span::raw(gap),
+            Span::styled(visible_line(&row.detail).into_owned(), theme.style(Role::Dim)),
+        ];
+        Line::from(super::fit(spans, usize::from(columns)))
+    };
+    shown.iter().enumerate().map(row).collect()
+}
+
+/// A list in place of the text, in at most so many rows.
+pub(super) fn picker(picker: &Picker, app: &App, columns: u16, most: usize, theme: &Theme) -> Picture {
+    let rows = picker.shown();
+    let title = picker.kind.title();
+    let mut head = vec![Span::styled(format!("  {title}"), theme.style(Role::CardTitle))];
+    if !picker.filter().is_empty() {
+        head.push(Span::raw(format!("  {}", visible_line(picker.filter()))));
+    }
+    let place = if rows.is_empty() { 0 } else { picker.selected() + 1 };
+    let count = vec![Span::styled(format!("{place}/{} ", rows.len()), theme.style(Role::Dim))];
+    let mut lines = vec![spread(head, count, columns)];
+
+    let has_keys = most >= 4;
+    let room = most.saturating_sub(1 + usize::from(has_keys)).max(1);
+    if picker.is_loading() {
+        lines.push(Line::styled("    …", theme.style(Role::Dim)));
+    } else if rows.is_empty() {
+        let why = if picker.filter().is_empty() { "    there is nothing here" } else { "    nothing fits" };
+        lines.push(Line::styled(why, theme.style(Role::Dim)));
+    }
+    let first = window(picker.selected(), rows.len(), room);
+    let widest = rows.iter().filter(|row| !row.is_heading).map(|row| width(&row.label)).max().unwrap_or(0);
+    let widest = widest.min(usize::from(columns) / 2);
+    for (i, row) in rows.iter().enumerate().skip(first).take(room) {
+        lines.push(row_line(row, i == picker.selected(), widest, columns, theme));
+    }
+    if has_keys {
+        let verb = picker.kind.verb().map(|verb| format!("Enter {verb} · ")).unwrap_or_default();
+        let keys = format!("    {verb}type to narrow · Esc close");
+        lines.push(Line::styled(truncate(&keys, columns), theme.style(Role::Dim)));
+    }
+    lines.truncate(most.max(1));
+    let _ = app;
+    lines.into()
+}
+
+fn row_line(row: &PickRow, is_chosen: bool, widest: usize, columns: u16, theme: &Theme) -> Line<'static> {
+    if row.is_heading {
+        let mark = if is_chosen { "  ▸ " } else { "  " };
+        return Line::from(vec![
+            Span::styled(mark, theme.style(Role::Accent)),
+            Span::styled(truncate(&row.label, columns.saturating_sub(4)), theme.style(Role::Heading)),
+        ]);
+    }
+    let role = match (&row.unusable, is_chosen) {
+        (Some(_), _) => Role::Dim,
+        (None, true) => Role::Accent,
+        (None, false) => Role::Text,
+    };
+    let label = truncate(&visible_line(&row.label), widest.max(8) as u16);
+    let gap = " ".repeat((widest + 2).saturating_sub(width(&label)));
+    let detail = row.unusable.as_ref().map_or(row.detail.as_str(), String::as_str);
+    let left = vec![
+        Span::styled(if is_chosen { "  ▸ " } else { "    " }, theme.style(Role::Accent)),
+        Span::styled(label, theme.style(role)),
+        Span::raw(gap),
+        Span::styled(visible_line(detail).into_owned(), theme.style(Role::Dim)),
+    ];
+    let right = if row.note.is_empty() {
+        Vec::new()
+    } else {
+        vec![Span::styled(format!("{} ", visible_line(&row.note)), theme.style(Role::Dim))]
+    };
+    spread(left, right, columns)
+}

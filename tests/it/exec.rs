@@ -1,0 +1,280 @@
+//! Commands under aye's own binary as supervisor: whatever happens, nothing is left.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use aye::contract::event::AgentEvent;
+use aye::contract::event_sink::VecEventSink;
+use aye::contract::tool::{ToolCallContext, ToolResult};
+use aye::contract::workspace::Workspace;
+use aye::tools::exec::{ExecConfig, ExecRequest, ExecResult, run};
+use aye::tools::{ToolEnv, builtin};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+fn config() -> ExecConfig {
+    ExecConfig {
+        supervisor: Some(env!("CARGO_BIN_EXE_aye").into()),
+        grace: Duration::from_millis(200),
+        ..ExecConfig::default()
+    }
+}
+
+fn request(dir: &Path, command: &str) -> ExecRequest {
+    ExecRequest {
+        program: "bash".into(),
+        args: vec!["-c".into(), command.into()],
+        cwd: dir.into(),
+        env: [("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())].into(),
+        timeout: Duration::from_secs(20),
+        max_output: 1000,
+        output_dir: None,
+    }
+}
+
+async fn sh(command: &str) -> ExecResult {
+    let dir = tempfile::tempdir().expect("a folder");
+    run(&config(), request(dir.path(), command), |_| {}, &CancellationToken::new()).await.expect("it starts")
+}
+
+/// Whether a process is there and not a zombie.
+fn lives(pid: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()))
+        .is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
+}
+
+/// Waits for something that another process does.
+async fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !is() {
+        assert!(Instant::now() < end, "{what} did not happen");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn status_and_signal_are_forwarded() {
+    let result = sh("echo out; echo err >&2; exit 7").await;
+    assert_eq!((result.output.as_str(), result.exit_code, result.signal), ("out\nerr\n", Some(7), None));
+    let result = sh("kill -SEGV $$").await;
+    assert_eq!((result.exit_code, result.signal), (None, Some(11)));
+    let result = sh("exit 255").await;
+    assert_eq!(result.exit_code, Some(255));
+}
+
+#[tokio::test]
+async fn stdin_is_empty_and_there_is_no_terminal() {
+    let result = sh("cat; echo $?; tty; (exec </dev/tty) 2>/dev/null || echo none").await;
+    assert_eq!(result.output, "0\nnot a tty\nnone\n");
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_an_error() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let request = ExecRequest { program: "no-such-program".into(), ..request(dir.path(), "") };
+    let error = run(&config(), request, |_| {}, &CancellationToken::new()).await.expect_err("refused");
+    assert_eq!(error.to_string(), "cannot start no-such-program: No such file or directory (os error 2)");
+}
+
+#[tokio::test]
+async fn a_command_that_ignores_term_is_killed_with_its_children() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let pids = dir.path().join("pids");
+    let command = "trap '' TERM; (trap '' TERM; sleep 1000) & echo $! $$ > pids; echo up; wait; sleep 1000";
+    let request = ExecRequest { timeout: Duration::from_millis(300), ..request(dir.path(), command) };
+    let result = run(&config(), request, |_| {}, &CancellationToken::new()).await.expect("it starts");
+    assert!(result.timed_out, "{result:?}");
+    assert_eq!((result.signal, result.output.as_str()), (Some(9), "up\n"));
+    for pid in std::fs::read_to_string(pids).expect("it ran").split_whitespace() {
+        assert!(!lives(pid), "{pid}");
+    }
+}
+
+#[tokio::test]
+async fn a_daemon_is_killed_when_its_command_ends_and_named() {
+    let result = sh("setsid sleep 1000 & echo $!; disown").await;
+    assert_eq!(result.exit_code, Some(0));
+    let pid = result.output.trim();
+    assert!(!lives(pid));
+    assert_eq!(result.left_behind, [format!("sleep 1000 (pid {pid})")]);
+    // Twice forked, own session, own group, output closed: still found.
+    let result = sh("(setsid setsid sh -c 'echo $$; exec sleep 1001 >/dev/null 2>&1' &)").await;
+    assert!(!lives(&result.output), "{result:?}");
+    assert_eq!(result.left_behind.len(), 1, "{result:?}");
+}
+
+#[tokio::test]
+async fn what_ends_by_itself_soon_is_waited_for() {
+    let result = sh("echo late > >(sleep 0.02; cat)").await;
+    assert_eq!((result.output.as_str(), result.left_behind.len()), ("late\n", 0));
+}
+
+#[tokio::test]
+async fn a_command_that_kills_its_supervisor_gains_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let command = "echo $$ > pid; kill -9 $PPID; kill -STOP $PPID; sleep 1000";
+    let result = run(&config(), request(dir.path(), command), |_| {}, &CancellationToken::new())
+        .await
+        .expect("it starts");
+    assert!(result.supervisor_lost && !result.is_success(), "{result:?}");
+    let pid = std::fs::read_to_string(dir.path().join("pid")).expect("it ran");
+    until("its end", || !lives(&pid)).await;
+    // Stopping it only costs a moment.
+    let result = sh("kill -STOP $PPID; echo done").await;
+    assert_eq!((result.output.as_str(), result.exit_code), ("done\n", Some(0)));
+    assert!(result.duration < Duration::from_secs(10), "{result:?}");
+}
+
+#[tokio::test]
+async fn cancelling_stops_all_of_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let pid = dir.path().join("pid");
+    let cancel = CancellationToken::new();
+    let config = config();
+    let job = run(&config, request(dir.path(), "sleep 1000 & echo $! > pid; wait"), |_| {}, &cancel);
+    let stop = async {
+        until("its start", || std::fs::read_to_string(&pid).is_ok_and(|p| p.ends_with('\n'))).await;
+        cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(job, stop);
+    let result = result.expect("it started");
+    assert!(result.cancelled && result.signal == Some(15), "{result:?}");
+    assert!(!lives(&std::fs::read_to_string(pid).expect("it ran")));
+}
+
+#[tokio::test]
+async fn a_dropped_future_leaves_nothing() {
+    for supervisor in [config().supervisor, None] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let pid = dir.path().join("pid");
+        let config = ExecConfig { supervisor, ..config() };
+        let never = CancellationToken::new();
+        let job = run(&config, request(dir.path(), "sleep 1000 & echo $! > pid; wait"), |_| {}, &never);
+        tokio::select! {
+            _ = job => panic!("it does not end"),
+            () = until("its start", || std::fs::read_to_string(&pid).is_ok_and(|p| p.ends_with('\n'))) => {}
+        }
+        let pid = std::fs::read_to_string(pid).expect("it ran");
+        until("the end", || !lives(&pid)).await;
+    }
+}
+
+/// The lifeline of a process that was killed ends as that of one whose descriptor was closed.
+#[tokio::test]
+async fn the_end_of_the_lifeline_ends_the_command() {
+    use std::io::BufRead as _;
+    use std::process::{Command, Stdio};
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut supervisor = Command::new(env!("CARGO_BIN_EXE_aye"))
+        .args(["__supervise", "200", "bash", "-c"])
+        .arg("trap '' TERM; setsid sleep 1000 & echo $! > pid; wait; sleep 1000")
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut lines = std::io::BufReader::new(supervisor.stdout.take().expect("piped")).lines();
+    let started: Value = serde_json::from_str(&lines.next().expect("a line").expect("text")).expect("JSON");
+    assert_eq!(started["pid"], started["pgid"]);
+    let pid = started["pid"].to_string();
+    let daemon = dir.path().join("pid");
+    until("its start", || std::fs::read_to_string(&daemon).is_ok_and(|p| p.ends_with('\n'))).await;
+    assert!(lives(&pid));
+    drop(supervisor.stdin.take());
+    let status = supervisor.wait().expect("it ends");
+    assert!(!lives(&pid) && !lives(&std::fs::read_to_string(daemon).expect("written")));
+    assert_eq!(status.code(), Some(137));
+}
+
+async fn bash(args: Value, sink: Option<Arc<VecEventSink>>) -> (ToolResult, tempfile::TempDir) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let cwd = dir.path().canonicalize().expect("there");
+    let workspace = Workspace { cwd: cwd.clone(), root: cwd.clone(), home: cwd.clone() };
+    let mut env = ToolEnv::new(workspace, cwd.join("out"));
+    env.exec = config();
+    env.variables = [
+        ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
+        ("ANTHROPIC_API_KEY".into(), "canary".into()),
+        ("GH_TOKEN".into(), "canary".into()),
+        ("AYE_HOME".into(), "canary".into()),
+        ("OPENAI_BASE_URL".into(), "canary".into()),
+        ("EDITOR".into(), "vi".into()),
+    ]
+    .into();
+    let tool = builtin(env).into_iter().find(|t| t.descriptor().id == "Bash").expect("it is there");
+    let mut ctx = ToolCallContext::test_default();
+    if let Some(sink) = sink {
+        ctx.activity_sink = Some(sink);
+    }
+    (tool.execute(args, &ctx).await.expect("a result").result, dir)
+}
+
+#[tokio::test]
+async fn the_environment_has_no_secrets() {
+    let (result, _dir) = bash(json!({"command": "env; cat /proc/$PPID/environ"}), None).await;
+    let text = result.model_text();
+    assert!(text.contains("EDITOR=vi") && text.contains("GIT_TERMINAL_PROMPT=0"), "{text}");
+    assert!(!text.contains("canary"), "{text}");
+}
+
+#[tokio::test]
+async fn output_arrives_while_the_command_runs() {
+    let sink = Arc::new(VecEventSink::new());
+    let command =
+        json!({"command": "printf '1%%\\r'; until [ -e go ]; do sleep 0.01; done; printf '100%%\\r\\ndone'"});
+    let dir_of = |sink: Arc<VecEventSink>| async move {
+        let streamed = |sink: &VecEventSink| -> String {
+            let delta = |event: AgentEvent| match event {
+                AgentEvent::ToolCallStreamDelta { delta, .. } => Some(delta),
+                _ => None,
+            };
+            sink.events().into_iter().filter_map(delta).collect()
+        };
+        until("the first output", || streamed(&sink) == "1%\r").await;
+        streamed(&sink)
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    let cwd = dir.path().canonicalize().expect("there");
+    let mut env =
+        ToolEnv::new(Workspace { cwd: cwd.clone(), root: cwd.clone(), home: cwd.clone() }, cwd.join("out"));
+    env.exec = config();
+    env.variables = [("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())].into();
+    let tool = builtin(env).into_iter().find(|t| t.descriptor().id == "Bash").expect("it is there");
+    let mut ctx = ToolCallContext::test_default();
+    ctx.activity_sink = Some(sink.clone());
+    let go = async {
+        dir_of(sink.clone()).await;
+        std::fs::write(cwd.join("go"), "").expect("written");
+    };
+    let (result, ()) = tokio::join!(tool.execute(command, &ctx), go);
+    let result = result.expect("a result").result;
+    assert_eq!(result.model_text(), "100%\ndone");
+    let details = result.details.expect("details");
+    assert_eq!((&details["exit_code"], &details["truncated"]), (&json!(0), &json!(false)));
+}
+
+#[tokio::test]
+async fn long_output_is_in_a_file() {
+    let (result, dir) = bash(json!({"command": "seq 1 20000"}), None).await;
+    let text = result.model_text();
+    assert!(text.starts_with("1\n2\n") && text.ends_with("\n19999\n20000"), "{text}");
+    assert!(text.len() < 31_000, "{}", text.len());
+    let details = result.details.expect("details");
+    assert_eq!(details["truncated"], true);
+    let file = details["output_file"].as_str().expect("a file");
+    assert!(file.starts_with(dir.path().canonicalize().expect("there").to_str().expect("text")), "{file}");
+    assert!(text.contains(file), "{text}");
+    assert_eq!(std::fs::read_to_string(file).expect("readable").lines().count(), 20000);
+}
+
+#[tokio::test]
+async fn a_supervisor_costs_little() {
+    // Not a timed test: a bound that only something absurd exceeds.
+    let began = Instant::now();
+    for _ in 0..10 {
+        assert_eq!(sh("exit 0").await.exit_code, Some(0));
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
