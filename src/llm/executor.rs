@@ -110,7 +110,7 @@ impl GenaiExecutor {
             .await
             .map_err(|error| origin.genai(error, (defaults.header_timeout, defaults.read_timeout)))?;
         let kind = target.model.adapter_kind;
-        origin.provider = kind.as_lower_str().to_owned();
+        kind.as_lower_str().clone_into(&mut origin.provider);
         origin.adapter = match kind {
             AdapterKind::OpenAIResp => Adapter::OpenAiResponses,
             AdapterKind::Anthropic => Adapter::Anthropic,

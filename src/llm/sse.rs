@@ -186,7 +186,8 @@ mod tests {
             lines in prop::collection::vec(("(data: |data:|: |event: |)[a-zäλ€🦀 ]{0,6}", 0..3_usize), 0..30),
             cuts in prop::collection::vec(1..9_usize, 1..60),
         ) {
-            let text: String = lines.iter().map(|(line, end)| format!("{line}{}", ["\n", "\r", "\r\n"][*end])).collect();
+            let parts: Vec<&str> = lines.iter().flat_map(|(line, end)| [line.as_str(), ["\n", "\r", "\r\n"][*end]]).collect();
+            let text = parts.concat();
             let whole = parse(&[text.as_bytes()]);
             let mut pieces = Vec::new();
             let mut rest = text.as_bytes();

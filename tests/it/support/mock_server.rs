@@ -150,7 +150,7 @@ async fn answer(stream: &mut TcpStream, reply: &Reply) -> std::io::Result<()> {
     let mut head =
         format!("HTTP/1.1 {} X\r\ntransfer-encoding: chunked\r\nconnection: close\r\n", reply.status);
     for (name, value) in &reply.headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
+        head.push_str(&[name, ": ", value, "\r\n"].concat());
     }
     head.push_str("\r\n");
     stream.write_all(head.as_bytes()).await?;
