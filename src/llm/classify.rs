@@ -241,6 +241,12 @@ impl Origin {
                 self.provider, self.base_url
             ));
         }
+        if error.is_body() || error.is_decode() {
+            return InferenceExecutionError::Network(format!(
+                "the stream ended before the answer was complete: the connection to {} broke: {why}",
+                self.provider
+            ));
+        }
         InferenceExecutionError::Network(format!("the connection to {} broke: {why}", self.provider))
     }
 

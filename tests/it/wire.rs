@@ -275,6 +275,10 @@ async fn a_stream_that_stops_early_is_an_error_wherever_it_stops() {
                     matches!(error, InferenceExecutionError::Network(_)),
                     "{name} at {cut} {end:?}: {error:?}"
                 );
+                assert!(
+                    error.to_string().starts_with("the stream ended before the answer was complete"),
+                    "{error}"
+                );
                 assert!(error.is_retryable());
             }
         }
