@@ -287,7 +287,7 @@ fn risky_words() {
         "sed 's/a/b/e' f",
         "sed 's/a/b/w x' f",
         "sed -n 'w x' f",
-        "sed --in-pl s/a/b/ f",
+        "sed --in-pl s/a/b/ f", "sed -ie s/a/b/ f", "sed -ni p f", "sed -Ei.bak p f", "sed -es/a/b/e f", "sed --expr 'w x' f",
         "sed -f x f",
         "sort -o x f",
         "sort -uo x f",

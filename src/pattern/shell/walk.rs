@@ -194,7 +194,7 @@ impl<'a> Walker<'a> {
             | "parenthesized_expression"
             | "brace_expression" => self.scan(node, out),
             "string" | "concatenation" | "translated_string" | "heredoc_body" => {
-                self.scan_children(node, out)
+                self.scan_children(node, out);
             }
             "word"
             | "number"
