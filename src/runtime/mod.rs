@@ -39,8 +39,8 @@ use crate::store::{AcquireError, Store, StoreError, SuspensionFilter};
 pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;
 pub use document::{CallResult, DocumentError, RunDocument, tool_message};
-pub use recover::UnknownPolicy;
-pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError};
+pub use recover::{UnknownPolicy, is_alive};
+pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_payload};
 pub use resolve::{ResolveError, ResolvedAgent};
 
 use driver::{Driver, Loaded};

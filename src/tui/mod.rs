@@ -1,4 +1,16 @@
 //! The terminal front end.
+//!
+//! [`run`] is the way in: it takes the terminal, sends requests through a [`host::Host`], reads events from a channel,
+//! and gives the terminal back. The model is [`app::App`], changed only by `App::update`; pictures of it are made in
+//! [`view`]; everything that is done in the world is a [`msg::Cmd`] carried out by the loop.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::contract::event::AgentEvent;
+use crate::contract::ids::ThreadId;
 
 pub mod app;
 pub mod approval;
@@ -19,3 +31,64 @@ pub mod transcript;
 pub mod update;
 pub mod view;
 pub mod wrap;
+
+/// How the terminal front end begins.
+#[derive(Clone, Debug, Default)]
+pub struct TuiOptions {
+    /// The conversation to go on with; a new one when `None`.
+    pub thread: Option<ThreadId>,
+    /// Ask which conversation to go on with, from a list.
+    pub choose_thread: bool,
+    /// Said as soon as the conversation is open.
+    pub initial_prompt: Option<String>,
+    /// Colours.
+    pub theme: theme::Theme,
+    /// Keys.
+    pub keymap: keymap::Keymap,
+    /// Whether the terminal breaks long rows anew when it gets narrower: see [`terminal::reflows`].
+    pub reflow: bool,
+}
+
+/// Why it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The person wanted it.
+    Quit,
+    /// The terminal went away, or a signal asked for it.
+    Hangup,
+}
+
+/// What is left when it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExitStatus {
+    /// The conversation, for a word about how to go on with it.
+    pub thread: Option<ThreadId>,
+    /// How many questions are open in it.
+    pub waiting: usize,
+    /// Why it ended.
+    pub cause: Cause,
+}
+
+/// Why the terminal could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TuiError {
+    /// Standard input and output are not a terminal that we can use.
+    #[error("cannot use the terminal")]
+    NoTerminal(#[source] io::Error),
+    /// The terminal took no more output.
+    #[error("cannot write to the terminal")]
+    Write(#[source] io::Error),
+}
+
+/// Runs the terminal front end until the person leaves. The events of all conversations come through the channel.
+///
+/// # Errors
+/// [`TuiError`]; the terminal is given back in any case.
+pub async fn run(
+    options: TuiOptions,
+    host: Arc<dyn host::Host>,
+    events: UnboundedReceiver<(ThreadId, AgentEvent)>,
+) -> Result<ExitStatus, TuiError> {
+    let _ = (options, host, events);
+    Err(TuiError::NoTerminal(io::Error::other("not yet")))
+}
