@@ -665,7 +665,8 @@ fn sed(words: &[Word], risks: &mut Vec<Risk>) {
         let next = || words.get(i + 1).map(|word| (i + 1, word.text.clone()));
         let mut takes_next = false;
         if let Some(long) = text.strip_prefix("--").filter(|long| !long.is_empty()) {
-            let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+            let (name, value) =
+                long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
             if "in-place".starts_with(name) {
                 risks.push(Risk::writes(i, i, format!("`sed {text}` changes files")));
             } else if "file".starts_with(name) {
@@ -681,7 +682,11 @@ fn sed(words: &[Word], risks: &mut Vec<Risk>) {
                 match letter {
                     'i' => risks.push(Risk::writes(i, i, format!("`sed {text}` changes files"))),
                     'f' => {
-                        risks.push(Risk::runs(i, i + 1, format!("`sed {text}` reads its script from a file")));
+                        risks.push(Risk::runs(
+                            i,
+                            i + 1,
+                            format!("`sed {text}` reads its script from a file"),
+                        ));
                         takes_next = glued.is_empty();
                     }
                     'e' if glued.is_empty() => {

@@ -258,8 +258,8 @@ impl<'a> Walker<'a> {
                 }
                 "comment" => {}
                 _ => {
-                    let word = self.word(child, out);
-                    simple.words.push(word);
+                    let mut words = self.words(child, out);
+                    simple.words.append(&mut words);
                 }
             }
         }
