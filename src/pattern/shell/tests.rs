@@ -288,6 +288,11 @@ fn risky_words() {
         "sed 's/a/b/w x' f",
         "sed -n 'w x' f",
         "sed --in-pl s/a/b/ f",
+        "sed -ie s/a/b/ f",
+        "sed -ni p f",
+        "sed -Ei.bak p f",
+        "sed -es/a/b/e f",
+        "sed --expr 'w x' f",
         "sed -f x f",
         "sort -o x f",
         "sort -uo x f",
@@ -475,6 +480,14 @@ mod properties {
             prop_assert_eq!(plain[0].texts(), all);
         }
     }
+}
+
+/// The grammar takes `{ {` for one word here.
+#[test]
+fn words_that_the_grammar_glues_are_taken_apart() {
+    let analysis = analyse("( ! { { rm -f x; }; })");
+    assert!(analysis.plain().is_err());
+    assert!(analysis.commands.iter().any(|command| command.texts() == ["rm", "-f", "x"]));
 }
 
 /// The grammar loses the `-` here. What it loses must not count as read.

@@ -260,9 +260,7 @@ pub(super) fn inner(simple: &Simple) -> Vec<Inner> {
     match program {
         "eval" => return vec![Inner::Text(join(&words[1..]))],
         // The grammar takes a reserved word for a program in places where the shell does not.
-        "!" | "if" | "then" | "else" | "elif" | "do" | "while" | "until" | "{" | "time"
-            if words[0].is_literal() =>
-        {
+        "!" | "if" | "then" | "else" | "elif" | "do" | "while" | "until" | "{" | "time" => {
             let rest = Inner::Words(words[1..].to_vec());
             return if matches!(program, "!" | "time") {
                 let own =
@@ -272,9 +270,7 @@ pub(super) fn inner(simple: &Simple) -> Vec<Inner> {
                 vec![rest, Inner::Unsure(format!("`{program}` stands where a program is expected"))]
             };
         }
-        "fi" | "done" | "esac" | "}" | "case" | "for" | "select" | "function" | "[[" | "in"
-            if words[0].is_literal() =>
-        {
+        "fi" | "done" | "esac" | "}" | "case" | "for" | "select" | "function" | "[[" | "in" => {
             return vec![Inner::Unsure(format!("`{program}` stands where a program is expected"))];
         }
         "source" | "." => return vec![Inner::Unsure("a sourced file can do anything".into())],

@@ -194,7 +194,7 @@ impl<'a> Walker<'a> {
             | "parenthesized_expression"
             | "brace_expression" => self.scan(node, out),
             "string" | "concatenation" | "translated_string" | "heredoc_body" => {
-                self.scan_children(node, out)
+                self.scan_children(node, out);
             }
             "word"
             | "number"
@@ -258,8 +258,8 @@ impl<'a> Walker<'a> {
                 }
                 "comment" => {}
                 _ => {
-                    let word = self.word(child, out);
-                    simple.words.push(word);
+                    let mut words = self.words(child, out);
+                    simple.words.append(&mut words);
                 }
             }
         }

@@ -26,6 +26,7 @@ impl Mode {
     pub const ALL: [Mode; 4] = [Mode::Ask, Mode::AcceptEdits, Mode::Plan, Mode::Yolo];
 
     /// The mode after this one.
+    #[must_use]
     pub fn next(self) -> Mode {
         let at = Mode::ALL.iter().position(|mode| *mode == self).unwrap_or(0);
         Mode::ALL[(at + 1) % Mode::ALL.len()]

@@ -216,9 +216,7 @@ pub fn protected_name(path: &Path) -> Option<String> {
                 let bare = name.trim_start_matches('.').replace('.', "");
                 !stem.is_empty()
                     && (bare.starts_with(stem)
-                        || (stem.len() >= 2
-                            && bare.starts_with(&stem[..2.min(stem.len())])
-                            && stem.len() == 6))
+                        || (stem.get(..2).is_some_and(|start| bare.starts_with(start)) && stem.len() == 6))
             })
         {
             return Some((*name).to_owned());

@@ -40,7 +40,7 @@ pub(super) fn restricts(looked: &Looked<'_>, analysis: &Analysis) -> Hit {
         return Hit::Yes;
     }
     let mut hit = Hit::No;
-    for command in analysis.commands.iter() {
+    for command in &analysis.commands {
         match against(matcher, command) {
             Hit::Yes => return Hit::Yes,
             Hit::Maybe => hit = Hit::Maybe,
@@ -235,9 +235,8 @@ impl<'r> Walk<'_, 'r> {
     fn words(&self, words: &[Word]) -> Result<&'r Rule, String> {
         let program = words.first().map(|word| word.text.as_str()).unwrap_or_default();
         for word in words {
-            if !word.is_literal()
-                && !(word.is_glob && !word.has_holes && !word.is_odd && globs_are_harmless(program))
-            {
+            let is_plain_glob = word.is_glob && !word.has_holes && !word.is_odd;
+            if !word.is_literal() && !(is_plain_glob && globs_are_harmless(program)) {
                 let what = if word.is_glob { "an unquoted glob" } else { "a word that only the shell knows" };
                 return Err(format!("not allowed by itself: {what} for `{program}`"));
             }

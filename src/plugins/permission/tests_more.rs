@@ -622,7 +622,11 @@ proptest! {
         let question = Question { tool: "Bash", args: &args, cwd: Path::new("/w"), workspace: Path::new("/w"), home: None, primary: None };
         let verdict = evaluate(&rules, &question);
         prop_assert!(verdict.decision != Decision::Allow, "{command}: {verdict:?}");
-        if crate::pattern::shell::analyse(&command).unreadable.is_none() {
+        let analysis = crate::pattern::shell::analyse(&command);
+        // Where the grammar cannot read on (`! if …` in an inner text) a question is all that is left.
+        let is_read = analysis.unreadable.is_none()
+            && analysis.undecided.is_none_or(|why| why.contains("function is defined"));
+        if is_read {
             prop_assert_eq!(verdict.decision, Decision::Deny, "{}", command);
         }
     }
