@@ -147,7 +147,11 @@ impl Card {
             ACTION_UNKNOWN_OUTCOME => CardKind::Unknown,
             _ => CardKind::Permission,
         };
-        let ask = AskState::of(&ticket.suspension.parameters);
+        let ask = if kind == CardKind::Ask {
+            AskState::of(&ticket.suspension.parameters)
+        } else {
+            AskState::default()
+        };
         Card {
             id: ticket.suspension.id.clone(),
             thread_id,

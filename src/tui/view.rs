@@ -69,7 +69,7 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     let mut left = rows - status.lines.len();
 
     let bottom = match &app.picker {
-        Some(picker) => lists::picker(picker, app, width, left.min((rows * 2 / 3).max(3)), theme),
+        Some(picker) => lists::picker(picker, width, left.min((rows * 2 / 3).max(3)), theme),
         None => {
             let most = if app.cards.is_empty() { (rows / 2).max(1) } else { (rows / 4).max(1) };
             composer::composer(app, width, most.min(left), theme)
@@ -88,7 +88,7 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     let mut top = feed.growing(app, look);
     if top.len() > left {
         top.drain(..top.len() - left);
-    } else if top.len() < left && !top.is_empty() {
+    } else if top.len() < left && !top.is_empty() && !app.cards.is_empty() {
         top.push(Line::default());
     }
     let mut picture: Picture = top.into();
@@ -96,6 +96,12 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     picture.stack(middle);
     picture.stack(bottom);
     picture.stack(status);
+    for line in &mut picture.lines {
+        if line.width() > usize::from(width) {
+            line.spans = fit(std::mem::take(&mut line.spans), usize::from(width));
+        }
+    }
+    picture.caret = picture.caret.map(|at| Position::new(at.x.min(width.saturating_sub(1)), at.y));
     picture
 }
 

@@ -1,1 +1,642 @@
+//! The test app: keys and events in, screen and commands out, with a clock of its own.
 
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::contract::event::AgentEvent as E;
+use crate::contract::lifecycle::{TerminationReason, ToolCallOutcome};
+use crate::contract::record::{DecideOutcome, GrantScope, SuspensionRecord, SuspensionStatus};
+use crate::contract::suspension::{
+    ACTION_ASK_USER, ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, Actor, PendingToolCall, ResumeDecisionAction,
+    SuspendTicket, Suspension, ToolCallResume, ToolCallResumeMode,
+};
+use crate::contract::tool::ToolResult;
+use crate::tui::approval::Answer;
+use crate::tui::highlight::Highlighter;
+use crate::tui::host::{Mode, OpenedThread};
+use crate::tui::msg::{Cmd, Msg};
+use crate::tui::theme::Theme;
+use crate::tui::view::feed::Feed;
+use crate::tui::view::{self, Look};
+
+pub(crate) struct TestApp {
+    pub(crate) app: App,
+    pub(crate) cmds: Vec<Cmd>,
+    pub(crate) scrollback: Vec<String>,
+    pub(crate) caret: Option<(u16, u16)>,
+    live: Vec<String>,
+    feed: Feed,
+    look: Look,
+    now: Moment,
+}
+
+fn text_of(line: &Line<'_>, width: u16) -> String {
+    let mut buf = Buffer::empty(Rect::new(0, 0, width, 1));
+    buf.set_line(0, 0, line, width);
+    let mut text = String::new();
+    let mut skip = 0;
+    for cell in buf.content() {
+        if skip > 0 {
+            skip -= 1;
+            continue;
+        }
+        skip = crate::tui::wrap::width(cell.symbol()).saturating_sub(1);
+        text.push_str(cell.symbol());
+    }
+    text.trim_end().to_owned()
+}
+
+impl TestApp {
+    pub(crate) fn new(width: u16, height: u16) -> TestApp {
+        let info = HostInfo {
+            model: "m1".into(),
+            is_demo: true,
+            context_window: Some(1000),
+            cwd: "/home/me/proj".into(),
+            project: "/home/me/proj".into(),
+            home: Some("/home/me".into()),
+            version: "0.1.0".into(),
+            ..HostInfo::default()
+        };
+        let app = App::new(info, Keymap::embedded(), WallClock::default(), (width, height));
+        let mut test = TestApp {
+            app,
+            cmds: Vec::new(),
+            scrollback: Vec::new(),
+            caret: None,
+            live: Vec::new(),
+            feed: Feed::default(),
+            look: Look { theme: Theme::plain(), highlighter: Highlighter::waiting() },
+            now: Moment(1000),
+        };
+        test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+        test
+    }
+
+    pub(crate) fn send(&mut self, msg: Msg) {
+        self.send_undrawn(msg);
+        self.draw();
+    }
+
+    fn send_undrawn(&mut self, msg: Msg) {
+        self.cmds.extend(self.app.update(self.now, msg));
+    }
+
+    pub(crate) fn draw(&mut self) {
+        let finished = self.feed.finished(&self.app, &self.look);
+        let width = self.app.size.0;
+        self.scrollback.extend(finished.iter().map(|line| text_of(line, width)));
+        let picture = view::live(&self.app, &mut self.feed, &self.look);
+        assert!(picture.lines.len() <= usize::from(self.app.size.1.max(1)), "higher than the terminal");
+        for line in &picture.lines {
+            assert!(line.width() <= usize::from(width), "wider than the terminal: {line:?}");
+        }
+        if let Some(caret) = picture.caret {
+            assert!(caret.x < width && usize::from(caret.y) < picture.lines.len(), "the caret is outside");
+        }
+        self.caret = picture.caret.map(|at| (at.x, at.y));
+        self.live = picture.lines.iter().map(|line| text_of(line, width)).collect();
+        self.send_undrawn(Msg::Drawn);
+    }
+
+    pub(crate) fn event(&mut self, event: E) {
+        self.send(Msg::Agent(ThreadId::from("t"), Box::new(event)));
+    }
+
+    pub(crate) fn wait(&mut self, ms: u64) {
+        self.now = self.now.plus(ms);
+        self.send(Msg::Tick);
+    }
+
+    /// Types text; `<enter>`, `<ctrl-c>` and the like are keys.
+    pub(crate) fn keys(&mut self, keys: &str) {
+        let mut rest = keys;
+        while let Some(c) = rest.chars().next() {
+            let end = rest.find('>').filter(|_| c == '<');
+            let (key, length) = match end {
+                Some(end) => (named(&rest[1..end]), end + 1),
+                None => (KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE), c.len_utf8()),
+            };
+            rest = &rest[length..];
+            self.send(Msg::Key(key));
+        }
+    }
+
+    pub(crate) fn screen(&self) -> String {
+        let mut lines: Vec<&str> = self.scrollback.iter().chain(&self.live).map(String::as_str).collect();
+        let height = usize::from(self.app.size.1);
+        lines.drain(..lines.len().saturating_sub(height));
+        lines.join("\n")
+    }
+
+    pub(crate) fn live(&self) -> String {
+        self.live.join("\n")
+    }
+
+    pub(crate) fn start(&mut self, prompt: &str) {
+        self.keys(&format!("{prompt}<enter>"));
+        self.event(E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None });
+        self.event(E::StepStart { message_id: "m".into() });
+        self.cmds.clear();
+    }
+
+    pub(crate) fn call(&mut self, id: &str, name: &str, arguments: Value) {
+        self.event(E::ToolCallStart { id: id.into(), name: name.into() });
+        self.event(E::ToolCallReady { id: id.into(), name: name.into(), arguments });
+        self.event(E::InferenceComplete { model: "m1".into(), usage: None, duration_ms: 1 });
+    }
+
+    /// A call that is asked about, the run waiting, and time enough to read the card.
+    pub(crate) fn ask(&mut self, id: &str, name: &str, arguments: Value, action: &str, parameters: Value) {
+        self.call(id, name, arguments.clone());
+        self.event(suspended(ticket(id, name, arguments, action, parameters)));
+        self.event(E::StepEnd);
+        self.finish(TerminationReason::Suspended);
+        self.wait(1000);
+        self.wait(1000);
+    }
+
+    pub(crate) fn ask_bash(&mut self, id: &str, command: &str) {
+        let parameters = json!({
+            "rule": "ask Bash(git push *)", "why": "it changes what others see", "cwd": "/home/me/proj",
+            "proposals": [
+                {"pattern": "Bash(git push *)", "text": "git push with any arguments"},
+                {"pattern": "Bash(git push)", "text": "exactly this command"},
+            ],
+        });
+        self.ask(id, "Bash", json!({"command": command}), ACTION_PERMISSION, parameters);
+    }
+
+    pub(crate) fn finish(&mut self, termination: TerminationReason) {
+        self.event(E::RunFinish { thread_id: "t".into(), run_id: "r".into(), result: None, termination });
+    }
+
+    fn decisions(&self) -> Vec<&Answer> {
+        let answers = self.cmds.iter().filter_map(|cmd| match cmd {
+            Cmd::Decide(_, answer) => Some(answer),
+            _ => None,
+        });
+        answers.collect()
+    }
+}
+
+fn named(name: &str) -> KeyEvent {
+    let (modifiers, name) = match name.split_once('-') {
+        Some(("ctrl", rest)) => (KeyModifiers::CONTROL, rest),
+        Some(("alt", rest)) => (KeyModifiers::ALT, rest),
+        Some(("shift", rest)) => (KeyModifiers::SHIFT, rest),
+        _ => (KeyModifiers::NONE, name),
+    };
+    let code = match name {
+        "enter" => KeyCode::Enter,
+        "esc" => KeyCode::Esc,
+        "tab" => KeyCode::Tab,
+        "up" => KeyCode::Up,
+        "down" => KeyCode::Down,
+        "left" => KeyCode::Left,
+        "right" => KeyCode::Right,
+        "backspace" => KeyCode::Backspace,
+        "pagedown" => KeyCode::PageDown,
+        other => KeyCode::Char(other.chars().next().expect("a key has a name")),
+    };
+    KeyEvent::new(code, modifiers)
+}
+
+pub(crate) fn ticket(
+    id: &str,
+    name: &str,
+    arguments: Value,
+    action: &str,
+    parameters: Value,
+) -> SuspendTicket {
+    SuspendTicket {
+        suspension: Suspension {
+            id: format!("perm_{id}").into(),
+            action: action.into(),
+            message: "may it run?".into(),
+            parameters,
+            response_schema: None,
+            expires_at: None,
+        },
+        pending: PendingToolCall { id: id.into(), name: name.into(), arguments },
+        resume_mode: ToolCallResumeMode::ReplayToolCall,
+    }
+}
+
+pub(crate) fn suspended(ticket: SuspendTicket) -> E {
+    E::ToolCallDone {
+        id: ticket.pending.id.to_string(),
+        message_id: "m".into(),
+        result: ToolResult::suspended_with(ticket.pending.name.clone(), "?", ticket),
+        outcome: ToolCallOutcome::Suspended,
+    }
+}
+
+pub(crate) fn opened(messages: Vec<crate::contract::record::StoredMessage>) -> OpenedThread {
+    OpenedThread {
+        thread: ThreadRecord {
+            id: ThreadId::from("t"),
+            title: String::new(),
+            cwd: "/home/me/proj".into(),
+            created_at: 0,
+            updated_at: 0,
+        },
+        messages,
+        run: None,
+        waiting: Vec::new(),
+        interrupted: Vec::new(),
+    }
+}
+
+fn record(ticket: SuspendTicket) -> Box<SuspensionRecord> {
+    Box::new(SuspensionRecord {
+        id: ticket.suspension.id.clone(),
+        thread_id: ThreadId::from("t"),
+        run_id: RunId::from("r"),
+        call_id: ticket.pending.id.clone(),
+        ticket,
+        status: SuspensionStatus::Decided,
+        created_at: 0,
+        decision: Some(ToolCallResume {
+            decision_id: "d".into(),
+            action: ResumeDecisionAction::Resume,
+            result: Value::Null,
+            reason: None,
+            updated_at: (12 * 60 + 3) * 60_000,
+        }),
+        decided_by: Some(Actor { user: "ann".into(), channel: "cli".into(), pid: 7 }),
+    })
+}
+
+#[test]
+fn a_question_is_answered_by_y_and_by_nothing_else() {
+    let mut test = TestApp::new(120, 40);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    assert_eq!(test.app.focus, Focus::Card);
+    assert!(test.screen().contains("[y] allow once"), "{}", test.screen());
+    assert_eq!(test.caret, None, "the focus is not in the text");
+    test.keys("<enter><ctrl-c>");
+    test.send(Msg::Paste("y\n".into()));
+    assert!(test.decisions().is_empty());
+    assert_eq!(test.app.composer.text(), "y\n", "a paste is text");
+    test.keys("y");
+    assert!(test.decisions().is_empty(), "the text holds something");
+    test.app.composer.clear();
+    test.wait(500);
+    test.keys("y");
+    let yes = Answer { action: ResumeDecisionAction::Resume, result: Value::Null, reason: None };
+    assert_eq!(test.decisions(), [&yes]);
+    assert!(test.live().contains("allowing…"), "{}", test.live());
+    test.keys("yyn");
+    assert_eq!(test.decisions().len(), 1, "it is answered once");
+}
+
+#[test]
+fn what_was_typed_before_the_card_came_is_text() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.call("a", "Bash", json!({"command": "git push"}));
+    test.keys("ye");
+    let event =
+        suspended(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
+    test.event(event);
+    test.keys("y");
+    assert_eq!((test.app.composer.text(), test.decisions().len()), ("yey", 0));
+    assert!(test.live().contains("[Tab] to answer:"), "{}", test.live());
+    test.wait(5000);
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 0, "text in the composer keeps the focus");
+    test.keys("<tab>");
+    assert_eq!(test.app.focus, Focus::Card);
+    test.wait(400);
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 1);
+    assert_eq!(test.app.composer.text(), "yeyy", "what was written stays");
+}
+
+#[test]
+fn a_key_pressed_before_the_card_was_seen_is_no_answer() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.wait(5000);
+    test.call("a", "Bash", json!({"command": "git push"}));
+    let event =
+        suspended(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
+    // The event and the key arrive together: the person cannot have seen the card.
+    test.send_undrawn(Msg::Agent(ThreadId::from("t"), Box::new(event)));
+    test.send_undrawn(Msg::Key(named("y")));
+    test.draw();
+    assert_eq!((test.app.composer.text(), test.decisions().len()), ("y", 0));
+    test.keys("<backspace>");
+    test.wait(200);
+    assert_eq!(test.app.focus, Focus::Composer, "typed into a moment ago");
+    test.wait(200);
+    assert_eq!(test.app.focus, Focus::Card);
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 1);
+}
+
+#[test]
+fn enter_and_escape_typed_ahead_do_not_reach_the_card() {
+    let mut test = TestApp::new(100, 30);
+    test.start("x");
+    test.wait(5000);
+    test.call("a", "Bash", json!({"command": "ls"}));
+    let event = suspended(ticket("a", "Bash", json!({"command": "ls"}), ACTION_PERMISSION, Value::Null));
+    test.send_undrawn(Msg::Agent(ThreadId::from("t"), Box::new(event)));
+    test.send_undrawn(Msg::Key(named("enter")));
+    assert!(test.app.cards.iter().all(|card| !card.is_deciding()));
+}
+
+#[test]
+fn no_with_a_reason_and_no_without_one() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("n");
+    assert!(test.decisions().is_empty());
+    assert!(test.live().contains("why not?"), "{}", test.live());
+    test.keys("not on friday<enter>");
+    assert_eq!(test.decisions()[0].reason.as_deref(), Some("not on friday"));
+    assert_eq!(test.decisions()[0].action, ResumeDecisionAction::Cancel);
+
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("n<esc>n<enter>");
+    assert_eq!(test.decisions().len(), 1);
+    assert_eq!(test.decisions()[0].reason, None);
+}
+
+#[test]
+fn a_grant_is_spelled_out_before_it_is_stored() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("a<down><right><right>");
+    let said = test.live();
+    assert!(said.contains("Enter stores: allow Bash(git push) in every conversation of ~/proj"), "{said}");
+    assert!(test.cmds.is_empty());
+    test.keys("<enter>");
+    let scope = GrantScope::Project("/home/me/proj".into());
+    assert_eq!(test.cmds, [Cmd::Grant("perm_a".into(), "Bash(git push)".into(), scope)]);
+}
+
+#[test]
+fn escape_on_a_card_stops_the_run() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("<esc>");
+    assert_eq!(test.cmds, [Cmd::Cancel("t".into())]);
+    test.finish(TerminationReason::Cancelled);
+    assert!(test.app.cards.is_empty());
+    assert_eq!(test.app.run, RunState::Idle);
+}
+
+#[test]
+fn several_cards_are_answered_alone_and_in_any_order() {
+    let mut test = TestApp::new(100, 40);
+    test.start("go");
+    for id in ["a", "b", "c"] {
+        test.ask_bash(id, &format!("git push {id}"));
+    }
+    assert!(test.live().contains("1 of 3"), "{}", test.live());
+    test.keys("<tab>");
+    test.wait(400);
+    test.keys("y");
+    assert!(matches!(&test.cmds[..], [Cmd::Decide(id, _)] if id.as_str() == "perm_b"));
+    test.event(E::ToolCallResumed { target_id: "b".into(), result: Value::Null });
+    assert_eq!(test.app.cards.iter().map(|card| card.id.as_str()).collect::<Vec<_>>(), ["perm_a", "perm_c"]);
+    // The same key pressed twice in a hurry does not answer the next card.
+    test.wait(1000);
+    test.cmds.clear();
+    test.keys("y");
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 1);
+}
+
+#[test]
+fn an_answer_that_came_too_late_says_who_was_first() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("y");
+    let ticket = ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null);
+    test.send(Msg::Decided("perm_a".into(), Ok(DecideOutcome::AlreadyDecided(record(ticket)))));
+    assert!(test.app.cards.is_empty());
+    let said = "Bash was already allowed by ann through cli (process 7) at 12:03";
+    assert!(test.screen().contains(said), "{}", test.screen());
+}
+
+#[test]
+fn an_answer_that_was_not_stored_leaves_the_question_open() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("y");
+    test.send(Msg::Decided("perm_a".into(), Err("the disk is full".into())));
+    assert!(test.live().contains("the disk is full"), "{}", test.live());
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 2);
+}
+
+#[test]
+fn questions_of_a_tool_take_a_choice_or_words() {
+    let parameters = json!({
+        "question": "Which one?", "free_text": true, "multi": false,
+        "choices": [{"label": "red"}, {"label": "blue", "description": "like the sky"}],
+    });
+    let mut test = TestApp::new(100, 30);
+    test.start("ask me");
+    test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters.clone());
+    test.keys("<enter>");
+    assert!(test.decisions().is_empty(), "nothing is chosen");
+    test.keys("2<enter>");
+    assert_eq!(test.decisions()[0].result, json!({"answer": "blue"}));
+
+    let mut test = TestApp::new(100, 30);
+    test.start("ask me");
+    test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters);
+    test.keys("<up><enter>green, yes<enter>");
+    assert_eq!(test.decisions()[0].result, json!({"answer": "green, yes"}));
+
+    let parameters = json!({"question": "Which?", "multi": true, "choices": [{"label": "a"}, {"label": "b"}, {"label": "c"}]});
+    let mut test = TestApp::new(100, 30);
+    test.start("ask me");
+    test.ask("a", "AskUser", Value::Null, ACTION_ASK_USER, parameters);
+    test.keys("13<down> <enter>");
+    assert_eq!(test.decisions()[0].result, json!({"answers": ["c"]}));
+}
+
+#[test]
+fn an_unknown_outcome_has_its_own_answers() {
+    for (key, choice) in [("r", "rerun"), ("d", "done"), ("s", "skip")] {
+        let mut test = TestApp::new(100, 30);
+        test.start("go");
+        test.ask("a", "Bash", json!({"command": "make"}), ACTION_UNKNOWN_OUTCOME, Value::Null);
+        test.keys("yna<enter>");
+        assert!(test.decisions().is_empty());
+        assert!(test.screen().contains("outcome unknown"), "{}", test.screen());
+        test.app.composer.clear();
+        test.app.focus = Focus::Card;
+        test.wait(1000);
+        test.keys(key);
+        assert_eq!(test.decisions()[0].result, json!({"choice": choice}));
+    }
+}
+
+#[test]
+fn the_whole_command_can_be_seen() {
+    let command = format!("git status{}; touch pwn\nls \u{202e}# tsil  ", " ".repeat(400));
+    let mut test = TestApp::new(80, 40);
+    test.start("go");
+    test.ask_bash("a", &command);
+    let seen = test.live();
+    for part in ["$ git status····", "; touch pwn⏎", "ls <U+202E># tsil··", "1 invisible or control"]
+    {
+        assert!(seen.contains(part), "{part} is not in\n{seen}");
+    }
+    let mut test = TestApp::new(40, 14);
+    test.start("go");
+    test.ask_bash("a", &format!("{command}{}", "\nx".repeat(50)));
+    assert!(test.live().contains("more rows below"), "{}", test.live());
+}
+
+#[test]
+fn a_message_while_a_run_is_awake_waits_and_is_not_lost() {
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    test.keys("and then this<enter>");
+    assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Start(..))));
+    assert!(test.live().contains("queued and then this"), "{}", test.live());
+    test.keys("<esc>");
+    assert!(test.cmds.contains(&Cmd::Cancel("t".into())));
+    test.finish(TerminationReason::Cancelled);
+    assert_eq!(test.app.composer.text(), "and then this");
+
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    test.keys("and then this<enter>");
+    test.finish(TerminationReason::NaturalEnd);
+    assert!(matches!(test.cmds.last(), Some(Cmd::Start(_, input)) if input.text == "and then this"));
+}
+
+#[test]
+fn a_message_while_questions_wait_goes_through() {
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    test.ask_bash("a", "git push");
+    test.keys("<tab>");
+    test.keys("no, leave it<enter>");
+    assert!(matches!(test.cmds.last(), Some(Cmd::Start(_, input)) if input.text == "no, leave it"));
+    let gone = ToolResult::error("Bash", "Not run").with_details(json!({"code": "superseded"}));
+    let event = E::ToolCallDone {
+        id: "a".into(),
+        message_id: "m".into(),
+        result: gone,
+        outcome: ToolCallOutcome::Cancelled,
+    };
+    test.event(event);
+    test.finish(TerminationReason::Cancelled);
+    assert!(test.app.is_awake(), "the new run is on its way");
+    assert!(!test.screen().contains("interrupted"), "{}", test.screen());
+    assert!(test.app.cards.is_empty());
+}
+
+#[test]
+fn ctrl_c_clears_first_and_quits_when_pressed_twice() {
+    let mut test = TestApp::new(100, 30);
+    test.keys("half a thought<ctrl-c>");
+    assert!(test.app.composer.is_empty());
+    assert!(test.live().contains("cleared; press Ctrl-C again to quit"), "{}", test.live());
+    test.wait(QUIT_MS + 1);
+    assert!(!test.live().contains("again to quit"));
+    test.keys("<ctrl-c>");
+    assert!(!test.cmds.contains(&Cmd::Quit));
+    test.keys("<ctrl-c>");
+    assert_eq!(test.cmds.last(), Some(&Cmd::Quit));
+}
+
+#[test]
+fn nothing_is_scheduled_when_nothing_happens() {
+    let mut test = TestApp::new(100, 30);
+    assert_eq!(test.app.deadline(), None);
+    test.start("go");
+    let due = test.app.deadline().expect("the spinner turns");
+    assert!(due.since(test.app.now) <= TICK_MS && due > test.app.now);
+    test.ask_bash("a", "git push");
+    assert_eq!(test.app.deadline(), None, "a waiting run needs no clock");
+}
+
+#[test]
+fn commands_skills_and_paths_are_offered() {
+    let mut test = TestApp::new(100, 30);
+    test.send(Msg::Skills(vec![SkillRow {
+        name: "commit".into(),
+        description: "Write a commit".into(),
+        origin: "bundled".into(),
+    }]));
+    test.keys("/co");
+    assert!(test.live().contains("/commit") && test.live().contains("/copy"), "{}", test.live());
+    test.keys("mm<enter>fix it<enter>");
+    let Some(Cmd::Start(_, input)) = test.cmds.last() else { panic!("{:?}", test.cmds) };
+    assert_eq!((input.skill.as_deref(), input.text.as_str()), (Some("commit"), "fix it"));
+    test.finish(TerminationReason::NaturalEnd);
+    test.keys("look at @ma");
+    let Some(Cmd::Files(number, query)) = test.cmds.last().cloned() else { panic!("{:?}", test.cmds) };
+    assert_eq!(query, "ma");
+    test.send(Msg::Files(number, vec!["src/main.rs".into(), "Makefile".into()]));
+    test.keys("<down><tab>");
+    assert_eq!(test.app.composer.text(), "look at @Makefile ");
+    test.keys("<ctrl-c>/nope<enter>");
+    assert!(test.live().contains("there is no /nope"), "{}", test.live());
+    assert_eq!(test.app.composer.text(), "/nope");
+    test.keys("<ctrl-c>");
+    test.wait(3000);
+    test.keys("/usr/bin is a folder<enter>");
+    assert!(
+        matches!(test.cmds.last(), Some(Cmd::Start(_, input)) if input.text.starts_with("/usr/bin")),
+        "{:?}\n{}",
+        test.cmds,
+        test.screen()
+    );
+}
+
+#[test]
+fn modes_cycle_and_yolo_is_only_reached_by_name() {
+    let mut test = TestApp::new(100, 30);
+    test.keys("<shift-tab><shift-tab><shift-tab>");
+    let modes = [Mode::AcceptEdits, Mode::Plan, Mode::Ask].map(Cmd::SetMode);
+    assert_eq!(test.cmds[test.cmds.len() - 3..], modes);
+    test.keys("/mode yolo<enter>");
+    assert_eq!(test.cmds.last(), Some(&Cmd::SetMode(Mode::Yolo)));
+    assert!(test.live().contains("yolo"), "{}", test.live());
+}
+
+#[test]
+fn whole_output_is_printed_on_request_and_once() {
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    test.call("a", "Bash", json!({"command": "seq 50"}));
+    let output: Vec<String> = (1..=50).map(|n| format!("line {n}")).collect();
+    test.event(E::ToolCallDone {
+        id: "a".into(),
+        message_id: "m".into(),
+        result: ToolResult::text("Bash", output.join("\n")),
+        outcome: ToolCallOutcome::Succeeded,
+    });
+    assert!(test.screen().contains("… 45 more lines (Ctrl-O)"), "{}", test.screen());
+    test.cmds.clear();
+    test.keys("<ctrl-o>");
+    assert!(matches!(&test.cmds[..], [Cmd::ShowWhole(entries)] if entries.len() == 1));
+    let Some(Cmd::ShowWhole(entries)) = test.cmds.first().cloned() else { return };
+    assert_eq!(Feed::whole(&test.app, &test.look, entries[0]).len(), 52);
+    test.keys("<ctrl-o>");
+    assert_eq!(test.cmds.len(), 1);
+}

@@ -19,16 +19,13 @@ impl App {
     pub(super) fn card_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
         let now = self.now;
         let Some(card) = self.cards.get_mut(self.card) else { return false };
-        if !card.was_seen(now) && card.line().is_none() {
+        if !card.was_seen(now) {
             let was_answering = self.card_key_at.is_some_and(|at| now.since(at) < DOUBLE_MS);
             if was_answering && typed(key).is_some() {
                 self.say_hint("that was too quick: this is another question");
-                return true;
             }
-            // Typed before the card could be read: no answer.
-            if typed(key).is_some() {
-                return false;
-            }
+            // Pressed before the card could be read: no answer to it.
+            return was_answering;
         }
         let reply = card.key(key, &self.keymap, &self.info.project);
         let id = card.id.clone();

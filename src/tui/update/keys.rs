@@ -59,7 +59,9 @@ impl App {
             self.quit(cmds);
             return;
         }
-        let done = if self.picker.take().is_some() || self.palette.take().is_some() {
+        let done = if self.picker.take().is_some()
+            || self.palette.take().is_some_and(|known| !known.rows.is_empty())
+        {
             "closed"
         } else if !self.composer.is_empty() {
             self.composer.clear();

@@ -42,13 +42,17 @@ pub(super) fn cards(app: &App, columns: u16, most: usize, theme: &Theme) -> Pict
 
 fn one_line(card: &Card, app: &App) -> String {
     let pending = &card.ticket.pending;
-    let what = card.command().map_or_else(
-        || pending.arguments.get("file_path").and_then(Value::as_str).unwrap_or_default(),
-        str::trim,
-    );
-    let _ = app;
+    let what = match card.kind {
+        CardKind::Ask => {
+            let question = card.ticket.suspension.parameters.get("question").and_then(Value::as_str);
+            visible_line(question.unwrap_or_default()).into_owned()
+        }
+        CardKind::Permission | CardKind::Unknown => {
+            super::entry::summary_of(&pending.name, &pending.arguments, &app.info)
+        }
+    };
     let state = if card.is_deciding() { " (deciding…)" } else { "" };
-    format!("{} {}{state}", visible_line(&pending.name), visible_line(what))
+    format!("{}  {what}{state}", visible_line(&pending.name))
 }
 
 fn card(card: &Card, app: &App, columns: u16, most: usize, theme: &Theme) -> Picture {
@@ -59,17 +63,24 @@ fn card(card: &Card, app: &App, columns: u16, most: usize, theme: &Theme) -> Pic
     let mut body = body(card, app, inner, theme);
     let mut about = about(card, app, inner, theme);
 
-    // What must be there: the title, a row of the body, the keys. Then the rest, as there is room.
-    let mut room = most.saturating_sub(1);
-    foot.lines.truncate(room.max(1));
-    room = room.saturating_sub(foot.lines.len());
+    // What must be there: a row of what is asked, the keys, the title. Then the rest, as there is room.
+    let has_title = most >= 3;
+    let mut room = most - usize::from(has_title);
+    let needs = body.len().min(if most >= 8 { 3 } else { 1 });
+    if foot.lines.len() + needs > room {
+        foot = short_foot(card, app, inner, theme, has_focus);
+    }
+    let for_foot = room.saturating_sub(needs).min(foot.lines.len());
+    foot.lines.truncate(for_foot);
+    foot.caret = foot.caret.filter(|at| usize::from(at.y) < for_foot);
+    room -= for_foot;
     let for_about = about.len().min(room.saturating_sub(body.len().min(3)));
     about.truncate(for_about);
     room -= about.len();
     let is_airy = room > body.len() + 2;
     scroll(&mut body, card.scroll, room, inner, theme);
 
-    let mut rows: Picture = vec![title].into();
+    let mut rows: Picture = if has_title { vec![title].into() } else { Picture::default() };
     if is_airy && !body.is_empty() {
         rows.lines.push(Line::default());
     }
@@ -100,6 +111,7 @@ fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {
     let name = visible_line(&card.ticket.pending.name).into_owned();
     let what = match card.kind {
         CardKind::Permission if card.command().is_some() => "wants to run",
+        CardKind::Permission if !card.previews().is_empty() => "wants to change a file",
         CardKind::Permission => "wants to go ahead",
         CardKind::Ask => "asks you",
         CardKind::Unknown => "was interrupted: nobody knows whether it ran to its end",
@@ -393,6 +405,19 @@ fn foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus: bool) -> P
     let lines = Wrap::words(inner).line(&Line::from(spans));
     picture.lines.extend(lines.into_iter().map(breakable));
     picture
+}
+
+/// The keys alone on one row, for a small terminal; the line that is being written goes before them.
+fn short_foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus: bool) -> Picture {
+    if let Some(line) = card.line() {
+        return written(line, "› ", inner, theme);
+    }
+    if let Some(problem) = &card.problem {
+        return vec![Line::styled(truncate(&visible_line(problem), inner), theme.style(Role::Error))].into();
+    }
+    let keys: Vec<String> = keys(card, app, has_focus).into_iter().map(|(key, _)| key).collect();
+    let style = theme.style(if has_focus { Role::Key } else { Role::Dim });
+    vec![Line::styled(truncate(&keys.join(" "), inner), style)].into()
 }
 
 /// The same line with ordinary blanks.

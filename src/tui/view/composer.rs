@@ -11,13 +11,16 @@ use crate::contract::display::visible_line;
 
 /// The text in at most so many rows, the caret in it.
 pub(super) fn composer(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
-    let has_rule = most >= 4;
+    let has_rule = most >= 5;
     let offered = app.palette.as_ref().map_or(0, |palette| palette.rows.len());
-    let for_list = offered.min(8).min(most.saturating_sub(2 + usize::from(has_rule)));
-    let for_text = (most - for_list).saturating_sub(usize::from(has_rule)).max(1);
+    let for_list = offered.min(8).min(most.saturating_sub(1 + 2 * usize::from(has_rule)));
+    let for_text = (most - for_list).saturating_sub(2 * usize::from(has_rule)).max(1);
 
     let mut picture = Picture::default();
     if has_rule {
+        if app.cards.is_empty() {
+            picture.lines.push(Line::default());
+        }
         picture.lines.push(Line::styled("─".repeat(usize::from(width)), theme.style(Role::ComposerBorder)));
     }
     picture.stack(text(app, width, for_text, theme));

@@ -160,7 +160,8 @@ pub(super) fn summary(tool: &ToolEntry, info: &HostInfo) -> String {
     summary_of(&tool.name, &tool.arguments, info)
 }
 
-fn summary_of(name: &str, arguments: &Value, info: &HostInfo) -> String {
+/// What a call is about, on one line.
+pub(super) fn summary_of(name: &str, arguments: &Value, info: &HostInfo) -> String {
     let text = |key: &str| arguments.get(key).and_then(Value::as_str);
     let path = |path: &str| {
         let path = Path::new(path);

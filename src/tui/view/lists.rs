@@ -2,7 +2,6 @@
 
 use ratatui::text::{Line, Span};
 
-use super::super::app::App;
 use super::super::palette::{Offer, Palette};
 use super::super::picker::{PickRow, Picker};
 use super::super::theme::{Role, Theme};
@@ -38,7 +37,7 @@ pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Them
 }
 
 /// A list in place of the text, in at most so many rows.
-pub(super) fn picker(picker: &Picker, app: &App, columns: u16, most: usize, theme: &Theme) -> Picture {
+pub(super) fn picker(picker: &Picker, columns: u16, most: usize, theme: &Theme) -> Picture {
     let rows = picker.shown();
     let title = picker.kind.title();
     let mut head = vec![Span::styled(format!("  {title}"), theme.style(Role::CardTitle))];
@@ -69,7 +68,6 @@ pub(super) fn picker(picker: &Picker, app: &App, columns: u16, most: usize, them
         lines.push(Line::styled(truncate(&keys, columns), theme.style(Role::Dim)));
     }
     lines.truncate(most.max(1));
-    let _ = app;
     lines.into()
 }
 
