@@ -1,7 +1,7 @@
 //! A person who starts the program again whenever it dies, and answers its questions. What is true of every such story
 //! is checked here: no answer that was taken is lost, nothing runs twice, nothing runs that was not allowed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -37,8 +37,10 @@ pub struct Operator {
     pub llm: MockLlm,
     first: Plan,
     second: Plan,
-    /// Answers that the program said it took.
-    taken: BTreeMap<String, bool>,
+    /// Questions whose answer the program said it took.
+    taken: BTreeSet<String>,
+    /// Calls that were answered, acknowledged or not.
+    tried: BTreeSet<String>,
     thread: Option<String>,
     started: bool,
     waiting: Option<Vec<Value>>,
@@ -73,7 +75,8 @@ impl Operator {
             llm,
             first,
             second,
-            taken: BTreeMap::new(),
+            taken: BTreeSet::new(),
+            tried: BTreeSet::new(),
             thread: None,
             started: false,
             waiting: None,
@@ -123,18 +126,17 @@ impl Operator {
             Step::Decide => {
                 let open = self.waiting.take().expect("known before").remove(0);
                 let id = open["id"].as_str().expect("an id").to_owned();
+                assert!(!self.taken.contains(&id), "the answer to {id} was lost: {:#?}", self.diary);
                 let call = open["call_id"].as_str().expect("a call").to_owned();
                 let allow = self.plan().find(|(known, _)| *known == call).expect("a call of the plan").1;
                 let word = if allow { "approve" } else { "deny" };
                 let out = self.run(&["approvals", word, &id], trouble);
-                let was_first = out.status.success();
-                assert!(
-                    was_first || out.was_killed() || out.stderr.contains("already decided by tester"),
-                    "{out:?}"
-                );
-                if !out.was_killed() {
-                    self.taken.insert(call, allow);
+                let was_taken = out.status.success() || out.stderr.contains("already decided by tester");
+                assert!(was_taken || out.was_killed(), "{out:?}");
+                if was_taken {
+                    self.taken.insert(id);
                 }
+                self.tried.insert(call);
                 assert_eq!(before, self.home.read("log.txt"), "deciding runs nothing");
             }
         }
@@ -228,7 +230,7 @@ impl Operator {
             let ran = log.lines().any(|line| line == id);
             let unknown = text.contains("may have run");
             let diary = &self.diary;
-            assert_eq!(self.taken.get(id), Some(&allow), "the answer to {id} was not taken: {diary:#?}");
+            assert!(self.tried.contains(id), "nobody answered {id}: {diary:#?}");
             if !allow {
                 assert!(text.contains("declined") && !unknown, "{id}: {text}\n{diary:#?}");
             } else if !unknown {
