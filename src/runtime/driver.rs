@@ -112,6 +112,8 @@ pub(super) struct Driver {
     recorded: bool,
     /// Decisions that are being applied, by call, until their call is closed or runs.
     decisions_in_hand: HashMap<CallId, ToolCallResume>,
+    /// What a dead process's calls had printed, by call: nobody here knows how they ended.
+    lost: HashMap<CallId, String>,
     /// The question a call asked last, for closing its row and for the card.
     tickets: HashMap<CallId, SuspendTicket>,
     pub(super) state: StateStore,
@@ -184,6 +186,7 @@ impl Driver {
             results,
             recorded,
             decisions_in_hand: HashMap::new(),
+            lost: HashMap::new(),
             tickets,
             state,
             phases,
@@ -204,8 +207,15 @@ impl Driver {
         Ok(driver)
     }
 
+    /// Notes which calls a dead process left, for a run that is ended and not taken up again.
+    pub(super) async fn note_lost(&mut self) -> Result<(), RuntimeError> {
+        let open = self.shared.store.open_intents(&self.record.id).await?;
+        self.lost = open.into_iter().map(|o| (o.intent.id.call_id, o.output)).collect();
+        Ok(())
+    }
+
     pub(super) fn into_slot(self) -> Slot {
-        self.slot
+        self.slot.renew()
     }
 
     pub(super) fn apply(&mut self, fact: Fact) -> Result<Vec<Directive>, RuntimeError> {
@@ -532,10 +542,17 @@ impl Driver {
         let decision = self.decisions_in_hand.remove(call);
         let output = self.outputs.remove(call).map(|sink| sink.tail()).unwrap_or_default();
         let output = if output.is_empty() { output_of(ticket.as_ref()) } else { output };
-        let (result, outcome) = words::closing_result(&tool, closing, decision.as_ref(), &output);
+        let lost = self.lost.remove(call);
+        let (result, outcome) = match &lost {
+            Some(printed) if *closing == Closing::Interrupted => {
+                (words::unknown_result(&tool, printed), ToolCallOutcome::Cancelled)
+            }
+            Some(_) | None => words::closing_result(&tool, closing, decision.as_ref(), &output),
+        };
         self.record_result(call, result, outcome);
         let attempt = self.machine.call(call).map_or(0, |c| c.attempt);
         match closing {
+            Closing::Interrupted if lost.is_some() => self.record_outcome(call, attempt, OutcomeKind::Unknown),
             Closing::Interrupted => self.record_outcome(call, attempt, OutcomeKind::Cancelled),
             Closing::SaidDone | Closing::Skipped => self.record_outcome(call, attempt, OutcomeKind::Unknown),
             Closing::Declined { .. }
