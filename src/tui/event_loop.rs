@@ -122,6 +122,8 @@ pub(super) async fn run(
     // The text that was not sent is of no use on the screen of the shell.
     let finished = screen.feed.finished(&app, &screen.look);
     screen.append(finished);
+    let growing = screen.feed.growing(&app, &screen.look);
+    screen.append(growing);
     let ended = screen.terminal.finish(false);
     drop(guard);
     let cause = cause?;

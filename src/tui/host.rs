@@ -73,6 +73,14 @@ impl UserInput {
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
+
+    /// What was written, with the skill's name before it.
+    pub fn written(&self) -> String {
+        match &self.skill {
+            Some(skill) => format!("/{skill} {}", self.text).trim_end().to_owned(),
+            None => self.text.clone(),
+        }
+    }
 }
 
 /// A conversation as it is stored.
@@ -186,8 +194,13 @@ impl ExportFormat {
 /// The program behind the terminal. Errors are sentences for the person.
 #[async_trait]
 pub trait Host: Send + Sync + 'static {
-    /// Opens a conversation, or begins a new one.
+    /// Opens a conversation, or begins a new one. Nothing of it is set going here: events that come before the answer
+    /// are not seen.
     async fn open_thread(&self, id: Option<ThreadId>) -> Result<OpenedThread, String>;
+
+    /// Goes on with what an earlier process left unfinished: recovers calls that ran when it died, carries out answers
+    /// that are stored. Called once a conversation is open whose run is not over; a run that only waits is left alone.
+    fn resume(&self, thread: &ThreadId);
 
     /// Says something in a conversation; open questions of it are superseded. Returns when the message was accepted;
     /// what follows comes as events.

@@ -81,7 +81,8 @@ impl App {
 
     /// Puts messages that were not sent back into the text.
     pub(super) fn hand_back(&mut self, inputs: &[UserInput]) {
-        let texts: Vec<String> = inputs.iter().map(written).filter(|text| !text.is_empty()).collect();
+        let texts: Vec<String> =
+            inputs.iter().map(UserInput::written).filter(|text| !text.is_empty()).collect();
         if !texts.is_empty() {
             self.composer.put_back(&texts.join("\n\n"));
         }
@@ -108,16 +109,18 @@ impl App {
     pub(super) fn submit(&mut self, input: UserInput, cmds: &mut Vec<Cmd>) {
         self.stays = false;
         let is_free = matches!(self.run, RunState::Idle | RunState::Waiting);
-        if is_free && self.thread.is_some() {
-            self.start(input, cmds);
-        } else {
-            self.queue.push_back(input);
+        self.queue.push_back(input);
+        if is_free
+            && self.thread.is_some()
+            && let Some(first) = self.queue.pop_front()
+        {
+            self.start(first, cmds);
         }
     }
 
     pub(super) fn start(&mut self, input: UserInput, cmds: &mut Vec<Cmd>) {
         let Some(thread) = self.thread_id().cloned() else { return };
-        self.transcript.say(written(&input), input.images.len());
+        self.transcript.say(input.written(), input.images.len());
         self.run = RunState::Starting(self.now);
         self.hint = None;
         cmds.push(Cmd::Start(thread, input));
@@ -159,16 +162,11 @@ impl App {
         {
             self.transcript.note(Level::Error, why.clone());
         }
+        if self.run != RunState::Idle {
+            cmds.push(Cmd::Resume(opened.thread.id.clone()));
+        }
         for input in earlier {
             self.submit(input, cmds);
         }
-    }
-}
-
-/// What the person wrote, as the transcript shows it.
-pub(super) fn written(input: &UserInput) -> String {
-    match &input.skill {
-        Some(skill) => format!("/{skill} {}", input.text).trim_end().to_owned(),
-        None => input.text.clone(),
     }
 }

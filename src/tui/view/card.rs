@@ -19,6 +19,9 @@ const BAR: u16 = 2;
 /// A run of blanks longer than this is drawn as dots, so that nothing hides behind it.
 const BLANKS: usize = 3;
 
+/// What a diff shows of a line.
+const LONG_LINE: usize = 1000;
+
 /// All open questions in at most so many rows: the current one whole, a line for each other.
 pub(super) fn cards(app: &App, columns: u16, most: usize, theme: &Theme) -> Picture {
     let Some(current) = app.current_card() else { return Picture::default() };
@@ -27,9 +30,10 @@ pub(super) fn cards(app: &App, columns: u16, most: usize, theme: &Theme) -> Pict
     }
     let others: Vec<(usize, &Card)> =
         app.cards.iter().enumerate().filter(|(at, _)| *at != app.card).collect();
-    let for_others = others.len().min(most.saturating_sub(8)).min(4);
     let gap = usize::from(most >= 12);
-    let mut picture = card(current, app, columns, most - for_others - gap, theme);
+    let mut picture = card(current, app, columns, most - gap, theme);
+    // What is asked goes first; the others are counted in the title.
+    let for_others = others.len().min(most - gap - picture.lines.len().min(most - gap)).min(4);
     for (at, other) in others.iter().take(for_others) {
         let text = format!("  {} {}", at + 1, one_line(other, app));
         picture.lines.push(Line::styled(truncate(&text, columns), theme.style(Role::Dim)));
@@ -215,6 +219,12 @@ fn call(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>>
             let diff = diff_lines_within(&visible(old), &visible(new), &path, inner, theme, usize::MAX);
             lines.push(diff.header(inner, theme));
             lines.extend(diff.lines);
+            let long = new.lines().filter(|line| line.chars().nth(LONG_LINE).is_some()).count();
+            if long > 0 {
+                let text =
+                    format!("{long} lines are longer than {LONG_LINE} characters; their ends are not shown");
+                lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Warning)));
+            }
             told = &["file_path", "old_string", "new_string", "content", "replace_all"];
         }
         if previews.iter().any(|preview| preview.new_text.is_none()) {
@@ -369,10 +379,11 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
     }
     let dim = theme.style(Role::Dim);
     let mut lines = Vec::new();
-    let place = card.cwd().map(std::path::PathBuf::from).unwrap_or_else(|| app.info.cwd.clone());
-    let mut text = format!("in {}", short_path(&place, app.info.home.as_deref()));
+    let place = card.cwd().map_or(app.info.cwd.as_path(), std::path::Path::new);
+    let mut text = format!("in {}", short_path(place, app.info.home.as_deref()));
     if let Some(rule) = card.rule() {
-        text.push_str(&format!(" · rule: {}", visible_line(rule)));
+        text.push_str(" · rule: ");
+        text.push_str(&visible_line(rule));
     }
     lines.extend(Wrap::words(inner).text(&text, dim));
     if let Some(why) = card.why() {
