@@ -143,7 +143,8 @@ struct View<'a> {
 
 impl View<'_> {
     fn op(&mut self, diff: &TextDiff<'_, '_, str>, op: &DiffOp, old: &[&str], new: &[&str]) {
-        let bytes: usize = old[op.old_range()].iter().chain(&new[op.new_range()]).map(|line| line.len()).sum();
+        let bytes: usize =
+            old[op.old_range()].iter().chain(&new[op.new_range()]).map(|line| line.len()).sum();
         if matches!(op, DiffOp::Replace { .. }) && bytes <= MAX_MARKED && self.shown < self.most {
             for change in diff.iter_inline_changes(op) {
                 let number = change.new_index().or(change.old_index()).unwrap_or(0) + 1;
@@ -195,7 +196,10 @@ impl View<'_> {
             let digits = self.digits;
             let gutter = self.theme.style(Role::LineNumber);
             (
-                vec![Span::styled(format!("{number:>digits$} "), gutter), Span::styled(format!("{sign} "), style)],
+                vec![
+                    Span::styled(format!("{number:>digits$} "), gutter),
+                    Span::styled(format!("{sign} "), style),
+                ],
                 vec![Span::raw(" ".repeat(digits + 3))],
             )
         } else {

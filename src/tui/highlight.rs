@@ -34,11 +34,12 @@ pub struct Highlighter(Arc<Engine>);
 enum Engine {
     /// Everything is plain.
     Off,
-    /// In the calling thread, at once: for tests and exports.
-    Here(Mutex<Option<Worker>>),
-    /// In a thread that the first block starts.
-    Thread { jobs: OnceLock<Option<Mutex<Sender<Job>>>>, notify: Arc<dyn Fn() + Send + Sync> },
+    /// In a thread that the first block starts. With `wait`, each block of lines is waited for.
+    Thread { jobs: OnceLock<Option<Jobs>>, notify: Arc<dyn Fn() + Send + Sync>, wait: bool },
 }
+
+/// Jobs for the worker, each with whom to tell when it is done.
+type Jobs = Mutex<Sender<(Job, Option<Sender<()>>)>>;
 
 /// The colours of one block as far as they are known.
 #[derive(Debug, Default)]
@@ -67,21 +68,22 @@ impl Highlighter {
         Highlighter(Arc::new(Engine::Off))
     }
 
-    /// Works in the calling thread, so that results are there at once.
-    pub fn here() -> Highlighter {
-        Highlighter(Arc::new(Engine::Here(Mutex::new(None))))
+    /// Waits for the colours of all lines, so that they are there at once: for tests and exports.
+    pub fn waiting() -> Highlighter {
+        Highlighter(Arc::new(Engine::Thread { jobs: OnceLock::new(), notify: Arc::new(|| {}), wait: true }))
     }
 
     /// Works in a thread of its own, started by the first block. `notify` is called from there whenever there are
     /// new colours: it should ask for a frame.
     pub fn in_thread(notify: impl Fn() + Send + Sync + 'static) -> Highlighter {
-        Highlighter(Arc::new(Engine::Thread { jobs: OnceLock::new(), notify: Arc::new(notify) }))
+        Highlighter(Arc::new(Engine::Thread { jobs: OnceLock::new(), notify: Arc::new(notify), wait: false }))
     }
 
     /// Opens a block in a language, named as after a code fence.
     pub fn block(&self, language: &str) -> CodeBlock {
         let language = token(language);
-        let plain = matches!(*self.0, Engine::Off) || language.is_empty() || PLAIN.contains(&language.as_str());
+        let plain =
+            matches!(*self.0, Engine::Off) || language.is_empty() || PLAIN.contains(&language.as_str());
         let found = Arc::new(Mutex::new(Found { given_up: plain, ..Found::default() }));
         CodeBlock {
             // Jobs are worked in order, so the place is free again only after the block was closed.
@@ -103,16 +105,16 @@ impl Highlighter {
     fn send(&self, job: Job) -> bool {
         match &*self.0 {
             Engine::Off => false,
-            Engine::Here(worker) => {
-                let mut worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
-                worker.get_or_insert_with(Worker::default).work(job);
-                true
-            }
-            Engine::Thread { jobs, notify } => {
+            Engine::Thread { jobs, notify, wait } => {
                 let Some(sender) = jobs.get_or_init(|| start(Arc::clone(notify))) else {
                     return false;
                 };
-                sender.lock().unwrap_or_else(PoisonError::into_inner).send(job).is_ok()
+                let (done, answer) = mpsc::channel();
+                let done = (*wait).then_some(done);
+                let sent = sender.lock().unwrap_or_else(PoisonError::into_inner).send((job, done)).is_ok();
+                // Without `wait` the sender is gone, and this returns at once.
+                let _ = answer.recv();
+                sent
             }
         }
     }
@@ -122,21 +124,21 @@ impl fmt::Debug for Highlighter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &*self.0 {
             Engine::Off => "Highlighter::off",
-            Engine::Here(_) => "Highlighter::here",
             Engine::Thread { .. } => "Highlighter::in_thread",
         })
     }
 }
 
 /// Starts the worker; it ends with the last highlighter.
-fn start(notify: Arc<dyn Fn() + Send + Sync>) -> Option<Mutex<Sender<Job>>> {
-    let (sender, jobs) = mpsc::channel::<Job>();
+fn start(notify: Arc<dyn Fn() + Send + Sync>) -> Option<Jobs> {
+    let (sender, jobs) = mpsc::channel::<(Job, Option<Sender<()>>)>();
     let work = move || {
         let mut worker = Worker::default();
-        for job in jobs {
+        for (job, done) in jobs {
             if worker.work(job) {
                 notify();
             }
+            drop(done);
         }
     };
     let started = std::thread::Builder::new().name("highlight".into()).spawn(work);
@@ -232,7 +234,11 @@ impl Highlighter {
     pub(super) fn stuck() -> Highlighter {
         let (sender, jobs) = mpsc::channel();
         let jobs = Mutex::new(jobs);
-        let engine = Engine::Thread { jobs: OnceLock::new(), notify: Arc::new(move || assert!(!jobs.is_poisoned())) };
+        let engine = Engine::Thread {
+            jobs: OnceLock::new(),
+            notify: Arc::new(move || assert!(!jobs.is_poisoned())),
+            wait: false,
+        };
         if let Engine::Thread { jobs, .. } = &engine {
             let _ = jobs.set(Some(Mutex::new(sender)));
         }

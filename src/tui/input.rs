@@ -157,10 +157,10 @@ impl<S: AsFd> Reader<'_, S> {
         let mut bytes = Vec::with_capacity(4096);
         let mut found = Vec::new();
         loop {
-            let timeout = self.decoder.is_waiting().then_some(Timespec {
-                tv_sec: 0,
-                tv_nsec: ESCAPE_WAIT_MS * 1_000_000,
-            });
+            let timeout = self
+                .decoder
+                .is_waiting()
+                .then_some(Timespec { tv_sec: 0, tv_nsec: ESCAPE_WAIT_MS * 1_000_000 });
             let mut fds = [PollFd::new(&self.source, PollFlags::IN), PollFd::new(&self.waked, PollFlags::IN)];
             let ready = match poll(&mut fds, timeout.as_ref()) {
                 Ok(ready) => ready,

@@ -169,7 +169,8 @@ impl MarkdownStream {
     /// Cuts off all units that are complete.
     fn advance(&mut self) {
         loop {
-            let complete = if self.finished { self.tail.len() } else { self.tail.rfind('\n').map_or(0, |i| i + 1) };
+            let complete =
+                if self.finished { self.tail.len() } else { self.tail.rfind('\n').map_or(0, |i| i + 1) };
             if complete == self.scanned && !(self.finished && complete > 0) {
                 return;
             }
@@ -281,7 +282,9 @@ impl MarkdownStream {
                         lines.push(Line::default());
                     }
                     // A fence in the tail is at most its opening line: the next frame cuts it off.
-                    for line in self.tail[cut.taken + opening..].lines().filter(|line| !fence.may_be_end(line)) {
+                    for line in
+                        self.tail[cut.taken + opening..].lines().filter(|line| !fence.may_be_end(line))
+                    {
                         lines.extend(layout::code_line(fence.content(line), None, width, theme, &[]));
                     }
                 }
@@ -301,7 +304,15 @@ impl Unit {
                 if code.is_empty() && piece.may_have_code() {
                     // The width does not matter: this only finds the code and asks for its colours.
                     let mut lines = Vec::new();
-                    layout::block(piece, definitions, 80, &Theme::plain(), Some(highlighter), code, &mut lines);
+                    layout::block(
+                        piece,
+                        definitions,
+                        80,
+                        &Theme::plain(),
+                        Some(highlighter),
+                        code,
+                        &mut lines,
+                    );
                 }
                 code.iter().all(|block| block.is_ready(block.len().saturating_sub(1)))
             }

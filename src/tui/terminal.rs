@@ -146,7 +146,8 @@ impl<W: Write> LiveTerminal<W> {
 
         let painter = &mut self.painter;
         painter.begin(BEGIN);
-        if self.dirty || !self.pending.is_empty() || (self.shown.area.width != self.width && !self.is_blank()) {
+        if self.dirty || !self.pending.is_empty() || (self.shown.area.width != self.width && !self.is_blank())
+        {
             self.repaint();
         } else {
             self.update();
@@ -216,12 +217,11 @@ impl<W: Write> LiveTerminal<W> {
         let mut printed = 0usize;
         let wrap = Wrap::anywhere(self.width);
         for line in pending.drain(..) {
-            let lines =
-                if line.width() <= usize::from(self.width) && !line.spans.iter().any(needs_work) {
-                    vec![line]
-                } else {
-                    wrap.line(&line)
-                };
+            let lines = if line.width() <= usize::from(self.width) && !line.spans.iter().any(needs_work) {
+                vec![line]
+            } else {
+                wrap.line(&line)
+            };
             for line in &lines {
                 self.scratch.resize(Rect::new(0, 0, self.width, 1));
                 self.scratch.reset();

@@ -253,9 +253,7 @@ impl<'a> Filler<'a> {
             }
             push(&mut self.word, grapheme, style);
             self.word_width += wide;
-            if wide == 2 {
-                self.end_word();
-            } else if self.word_width >= self.wrap.width {
+            if wide == 2 || self.word_width >= self.wrap.width {
                 self.end_word();
             }
         }

@@ -10,10 +10,17 @@ fn plain(old: &str, new: &str) -> String {
     shown(&diff_lines(old, new, "a.rs", 40, &Theme::plain()))
 }
 
+fn lines(word: &str, numbers: std::ops::RangeInclusive<u32>) -> String {
+    numbers.map(|n| format!("{word} {n}")).collect::<Vec<_>>().join("\n") + "\n"
+}
+
 #[test]
 fn a_change_is_shown_with_its_surroundings() {
-    let old: String = (1..=20).map(|n| format!("line {n}\n")).collect();
-    let new = old.replace("line 10\n", "line ten\n").replace("line 12\n", "").replace("line 20\n", "line 20\nline 21\n");
+    let old = lines("line", 1..=20);
+    let new = old
+        .replace("line 10\n", "line ten\n")
+        .replace("line 12\n", "")
+        .replace("line 20\n", "line 20\nline 21\n");
     let diff = diff_lines(&old, &new, "src/a.rs", 40, &Theme::plain());
     assert_eq!((diff.added, diff.removed), (2, 2));
     assert_eq!(diff.header(40, &Theme::plain()).to_string(), "src/a.rs +2 −2");
@@ -67,8 +74,8 @@ fn line_ends_are_not_hidden() {
 
 #[test]
 fn large_changes_are_bounded_and_say_so() {
-    let old: String = (0..9_000).map(|n| format!("old {n}\n")).collect();
-    let new: String = (0..9_000).map(|n| format!("new {n}\n")).collect();
+    let old = lines("old", 1..=9_000);
+    let new = lines("new", 1..=9_000);
     let diff = diff_lines(&old, &new, "a", 60, &Theme::plain());
     assert_eq!((diff.added, diff.removed), (9_000, 9_000));
     assert_eq!(diff.lines.len(), MAX_LINES + 2);
@@ -92,7 +99,7 @@ proptest! {
         old in proptest::collection::vec("[a-c]{0,3}", 0..12),
         new in proptest::collection::vec("[a-c]{0,3}", 0..12),
     ) {
-        let text = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+        let text = |lines: &[String]| lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect::<String>();
         let diff = diff_lines_within(&text(&old), &text(&new), "a", 80, &Theme::plain(), usize::MAX);
         let mut rebuilt = Vec::new();
         let mut at = 0;

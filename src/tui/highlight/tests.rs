@@ -16,7 +16,7 @@ fn named(block: &CodeBlock, line: usize, text: &str) -> Vec<(String, Role)> {
 #[test]
 fn rust_gets_its_roles() {
     let line = "fn main() { let x = \"hi\"; } // done";
-    let block = Highlighter::here().whole("rust,no_run", line);
+    let block = Highlighter::waiting().whole("rust,no_run", line);
     let pieces = named(&block, 0, line);
     let role = |word: &str| pieces.iter().find(|(text, _)| text.trim() == word).map(|(_, role)| *role);
     assert_eq!(role("fn"), Some(Role::CodeKeyword), "{pieces:?}");
@@ -27,7 +27,7 @@ fn rust_gets_its_roles() {
 
 #[test]
 fn a_block_that_grows_keeps_its_state() {
-    let highlighter = Highlighter::here();
+    let highlighter = Highlighter::waiting();
     let block = highlighter.block("rust");
     block.push("/* a comment\n");
     block.push("still inside\nend */ fn x() {}\n");
@@ -41,7 +41,7 @@ fn a_block_that_grows_keeps_its_state() {
 
 #[test]
 fn unknown_languages_and_long_lines_stay_plain() {
-    let highlighter = Highlighter::here();
+    let highlighter = Highlighter::waiting();
     for language in ["", "text", "klingon", "{.}"] {
         let block = highlighter.whole(language, "fn main() {}");
         assert!(block.is_ready(0), "{language}");
@@ -54,11 +54,41 @@ fn unknown_languages_and_long_lines_stay_plain() {
 
 #[test]
 fn languages_are_known_by_their_usual_names() {
-    let highlighter = Highlighter::here();
+    let highlighter = Highlighter::waiting();
     for language in [
-        "rust", "rs", "python", "py", "js", "javascript", "ts", "typescript", "tsx", "sh", "bash", "shell", "json",
-        "yaml", "yml", "toml", "go", "golang", "c", "cpp", "c++", "java", "sql", "html", "css", "diff", "markdown",
-        "dockerfile", "make", "ruby", "php", "{.python}", "Rust title=x",
+        "rust",
+        "rs",
+        "python",
+        "py",
+        "js",
+        "javascript",
+        "ts",
+        "typescript",
+        "tsx",
+        "sh",
+        "bash",
+        "shell",
+        "json",
+        "yaml",
+        "yml",
+        "toml",
+        "go",
+        "golang",
+        "c",
+        "cpp",
+        "c++",
+        "java",
+        "sql",
+        "html",
+        "css",
+        "diff",
+        "markdown",
+        "dockerfile",
+        "make",
+        "ruby",
+        "php",
+        "{.python}",
+        "Rust title=x",
     ] {
         assert!(highlighter.whole(language, "x").pieces(0).is_some(), "{language}");
     }
@@ -74,7 +104,7 @@ fn the_thread_tells_when_it_is_done_and_ends() {
     let block = highlighter.whole("rust", "fn main() {}\nlet x = 1;");
     done.recv().expect("the worker tells");
     assert!(block.is_ready(1));
-    assert_eq!(block.pieces(0), Highlighter::here().whole("rust", "fn main() {}").pieces(0));
+    assert_eq!(block.pieces(0), Highlighter::waiting().whole("rust", "fn main() {}").pieces(0));
     drop(block);
     drop(highlighter);
     assert!(done.recv().is_err(), "the thread let go of the callback");
@@ -95,7 +125,7 @@ proptest! {
         lines in proptest::collection::vec("[a-z\"'/*{}()<>#漢é\\\\ \t=:;0-9]{0,30}", 1..6),
         language in prop_oneof![Just("rust"), Just("python"), Just("html"), Just("sh"), Just("markdown")],
     ) {
-        let block = Highlighter::here().whole(language, &lines.join("\n"));
+        let block = Highlighter::waiting().whole(language, &lines.join("\n"));
         for (n, line) in lines.iter().enumerate() {
             let Some(pieces) = block.pieces(n) else { continue };
             let mut at = 0;

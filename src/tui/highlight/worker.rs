@@ -53,12 +53,11 @@ impl Worker {
                 // A syntax definition that makes the parser panic costs the colours of this block, nothing more.
                 let lines = catch_unwind(AssertUnwindSafe(|| self.lines(id, open.as_deref(), &text)));
                 let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                match lines {
-                    Ok(Some(lines)) => found.lines.extend(lines),
-                    Ok(None) | Err(_) => {
-                        found.given_up = true;
-                        self.open.remove(&id);
-                    }
+                if let Ok(Some(lines)) = lines {
+                    found.lines.extend(lines);
+                } else {
+                    found.given_up = true;
+                    self.open.remove(&id);
                 }
                 true
             }

@@ -92,14 +92,16 @@ fn paste(bytes: &[u8], searched: usize) -> Step {
         return Step::More;
     };
     let mut end = first;
-    while let Some(next) = find(&bytes[end + PASTE_END.len()..], PASTE_END).map(|i| end + PASTE_END.len() + i) {
+    while let Some(next) = find(&bytes[end + PASTE_END.len()..], PASTE_END).map(|i| end + PASTE_END.len() + i)
+    {
         if find(&bytes[end..next], PASTE_BEGIN).is_some() {
             break;
         }
         end = next;
     }
     let inside: Vec<u8> = bytes[PASTE_BEGIN.len()..end].to_vec();
-    let text = String::from_utf8_lossy(&inside).replace("\x1b[201~", "").replace("\r\n", "\n").replace('\r', "\n");
+    let text =
+        String::from_utf8_lossy(&inside).replace("\x1b[201~", "").replace("\r\n", "\n").replace('\r', "\n");
     let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
     Step::Took(end + PASTE_END.len(), Some(TerminalEvent::Paste(text)))
 }

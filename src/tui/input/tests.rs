@@ -164,7 +164,10 @@ fn the_thread_reads_pauses_and_notices_the_end() {
     input.resume();
     assert_eq!(events.blocking_recv(), Some(letter('b')));
     writer.write_all(b"\x1b").expect("open");
-    assert_eq!(events.blocking_recv(), Some(TerminalEvent::Key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE))));
+    assert_eq!(
+        events.blocking_recv(),
+        Some(TerminalEvent::Key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE)))
+    );
     writer.write_all(b"z").expect("open");
     drop(writer);
     assert_eq!(events.blocking_recv(), Some(letter('z')));

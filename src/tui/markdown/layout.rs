@@ -6,9 +6,9 @@ use pulldown_cmark::{BrokenLink, CodeBlockKind, CowStr, Event, HeadingLevel, Par
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
+use super::Definitions;
 use super::split::{Kind, OPTIONS, Piece, lookup};
 use super::table::Table;
-use super::Definitions;
 use crate::tui::highlight::{CodeBlock, Highlighter};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::wrap::Wrap;
@@ -140,7 +140,11 @@ impl Layout<'_> {
                 let fits = usize::from(self.width).saturating_sub(used).max(1);
                 let rule: String = rule.chars().take(fits).collect();
                 let span = Span::styled(rule, self.theme.style(Role::Rule));
-                Wrap::anywhere(self.width).prefix(first, rest).spans_into(&[span], Style::default(), self.out);
+                Wrap::anywhere(self.width).prefix(first, rest).spans_into(
+                    &[span],
+                    Style::default(),
+                    self.out,
+                );
             }
             Event::TaskListMarker(done) => {
                 let (mark, role) = if done { ("[x] ", Role::Success) } else { ("[ ] ", Role::Dim) };
@@ -282,7 +286,10 @@ impl Layout<'_> {
                 if let Some(table) = self.table.take() {
                     let (first, rest) = self.prefixes();
                     let used = first.iter().map(Span::width).sum::<usize>() as u16;
-                    for (i, line) in table.lines(self.width.saturating_sub(used).max(1), self.theme).into_iter().enumerate()
+                    for (i, line) in table
+                        .lines(self.width.saturating_sub(used).max(1), self.theme)
+                        .into_iter()
+                        .enumerate()
                     {
                         let before = if i == 0 { first.clone() } else { rest.clone() };
                         Wrap::anywhere(self.width).prefix(before, rest.clone()).spans_into(
@@ -301,7 +308,8 @@ impl Layout<'_> {
                 if let Some((begin, url)) = self.links.pop() {
                     let spans = self.spans.as_deref().unwrap_or_default();
                     let text: String = spans.iter().skip(begin).map(|span| span.content.as_ref()).collect();
-                    let same = url.strip_prefix("mailto:").unwrap_or(&url).trim_end_matches('/') == text.trim_end_matches('/');
+                    let same = url.strip_prefix("mailto:").unwrap_or(&url).trim_end_matches('/')
+                        == text.trim_end_matches('/');
                     if !same && !url.is_empty() {
                         self.text(&format!(" ({url})"), self.theme.style(Role::LinkUrl));
                     }
@@ -335,7 +343,9 @@ impl Layout<'_> {
         }
         let spans = self.spans.get_or_insert_default();
         match spans.last_mut() {
-            Some(last) if last.style == style && self.links.is_empty() => last.content.to_mut().push_str(text),
+            Some(last) if last.style == style && self.links.is_empty() => {
+                last.content.to_mut().push_str(text);
+            }
             _ => spans.push(Span::styled(text.to_owned(), style)),
         }
     }
@@ -353,10 +363,8 @@ impl Layout<'_> {
             while blank.last().is_some_and(|span| span.content.trim().is_empty()) {
                 blank.pop();
             }
-            let blank: Vec<Span<'static>> = blank
-                .into_iter()
-                .map(|span| Span::styled(span.content.into_owned(), span.style))
-                .collect();
+            let blank: Vec<Span<'static>> =
+                blank.into_iter().map(|span| Span::styled(span.content.into_owned(), span.style)).collect();
             let line = Wrap::anywhere(self.width).prefix(blank, Vec::new()).text("", Style::default());
             self.out.extend(line);
         }
@@ -408,7 +416,8 @@ impl Layout<'_> {
 
     /// What stands before the next line, and before those after it.
     fn prefixes(&mut self) -> (Vec<Span<'static>>, Vec<Span<'static>>) {
-        let rest: Vec<Span<'static>> = self.levels.iter().take(MAX_LEVELS).map(|level| level.rest.clone()).collect();
+        let rest: Vec<Span<'static>> =
+            self.levels.iter().take(MAX_LEVELS).map(|level| level.rest.clone()).collect();
         let first = self
             .levels
             .iter_mut()

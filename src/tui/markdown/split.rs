@@ -97,9 +97,14 @@ struct Node {
 enum What {
     Block,
     /// Ends with its line, or with a blank line behind it.
-    Closing { at_line_end: bool },
+    Closing {
+        at_line_end: bool,
+    },
     Fence,
-    List { start: Option<u64>, items: Vec<usize> },
+    List {
+        start: Option<u64>,
+        items: Vec<usize>,
+    },
     /// Links that are defined, by label and address.
     Definition(Vec<(String, String)>),
 }
@@ -218,7 +223,9 @@ fn nodes(text: &str) -> Vec<Node> {
         let holds_blocks = matches!(
             &event,
             Event::Start(Tag::List(_) | Tag::Item | Tag::BlockQuote(_) | Tag::FootnoteDefinition(_))
-                | Event::End(TagEnd::List(_) | TagEnd::Item | TagEnd::BlockQuote(_) | TagEnd::FootnoteDefinition)
+                | Event::End(
+                    TagEnd::List(_) | TagEnd::Item | TagEnd::BlockQuote(_) | TagEnd::FootnoteDefinition
+                )
         );
         if depth == 0 {
             let line_end = text[range.start..].find('\n').map_or(text.len(), |i| range.start + i + 1);
@@ -233,7 +240,9 @@ fn nodes(text: &str) -> Vec<Node> {
                         Tag::List(start) => What::List { start, items: Vec::new() },
                         Tag::CodeBlock(CodeBlockKind::Fenced(_)) => What::Fence,
                         Tag::Heading { .. } => What::Closing { at_line_end: true },
-                        Tag::Paragraph | Tag::Table(_) | Tag::BlockQuote(_) => What::Closing { at_line_end: false },
+                        Tag::Paragraph | Tag::Table(_) | Tag::BlockQuote(_) => {
+                            What::Closing { at_line_end: false }
+                        }
                         _ => What::Block,
                     };
                     nodes.push(Node { range, what });
@@ -246,7 +255,9 @@ fn nodes(text: &str) -> Vec<Node> {
                 depth += 1;
             }
             Event::End(_) => depth -= 1,
-            Event::Rule if depth == 0 => nodes.push(Node { range, what: What::Closing { at_line_end: true } }),
+            Event::Rule if depth == 0 => {
+                nodes.push(Node { range, what: What::Closing { at_line_end: true } });
+            }
             _ if depth == 0 => nodes.push(Node { range, what: What::Block }),
             _ => {}
         }
@@ -266,15 +277,19 @@ fn nodes(text: &str) -> Vec<Node> {
         let until_line = if until == text.len() { until } else { line_start(text, until) };
         if from_line < until_line {
             // Indented behind a list, a definition belongs into the list.
-            let ours = |range: &Range<usize>| !(in_container && text[range.start..].starts_with([' ', '\t', '>']));
+            let ours =
+                |range: &Range<usize>| !(in_container && text[range.start..].starts_with([' ', '\t', '>']));
             between.extend(paragraphs(text, from_line..until_line).into_iter().filter(ours));
         }
         from = end.max(from);
-        in_container = nodes.get(i).is_some_and(|node| matches!(node.what, What::List { .. } | What::Block | What::Closing { .. }));
+        in_container = nodes
+            .get(i)
+            .is_some_and(|node| matches!(node.what, What::List { .. } | What::Block | What::Closing { .. }));
     }
     nodes.extend(between.into_iter().map(|range| {
         let inside = |span: &Range<usize>| range.start <= span.start && span.start < range.end;
-        let found = definitions.iter().filter(|(span, _)| inside(span)).map(|(_, found)| found.clone()).collect();
+        let found =
+            definitions.iter().filter(|(span, _)| inside(span)).map(|(_, found)| found.clone()).collect();
         Node { range, what: What::Definition(found) }
     }));
     nodes.sort_by_key(|node| node.range.start);

@@ -59,7 +59,13 @@ impl Table {
             // Lower all of the widest columns to the next one, or as far as needed.
             let widest = widths.iter().copied().max()?;
             let count = widths.iter().filter(|width| **width == widest).count();
-            let next = widths.iter().copied().filter(|width| *width < widest).max().unwrap_or(0).max(NARROWEST.min(widest));
+            let next = widths
+                .iter()
+                .copied()
+                .filter(|width| *width < widest)
+                .max()
+                .unwrap_or(0)
+                .max(NARROWEST.min(widest));
             let step = (widest - next.min(widest - 1)).min(over.div_ceil(count)).max(1);
             for width in widths.iter_mut().filter(|width| **width == widest) {
                 let cut = step.min(over);

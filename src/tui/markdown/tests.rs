@@ -110,17 +110,22 @@ fn a_list_with_blank_lines_keeps_them_and_its_numbers() {
 #[test]
 fn styles_come_from_roles() {
     let theme = Theme::default();
-    let lines = render("**b** `c`\n\n```rust\nfn x() {}\n```\n", 40, &theme, &Highlighter::here());
+    let lines = render("**b** `c`\n\n```rust\nfn x() {}\n```\n", 40, &theme, &Highlighter::waiting());
     assert_eq!(lines[0].spans[0].style, theme.style(Role::Text).patch(theme.style(Role::Strong)));
     assert_eq!(lines[0].spans[2].style, theme.style(Role::Text).patch(theme.style(Role::Code)));
-    assert!(lines[2].spans.iter().any(|span| span.content == "fn" && span.style == theme.style(Role::CodeKeyword)));
+    assert!(
+        lines[2]
+            .spans
+            .iter()
+            .any(|span| span.content == "fn" && span.style == theme.style(Role::CodeKeyword))
+    );
 }
 
 #[test]
 fn hostile_text_is_made_visible() {
     let text = "a\u{1b}[2J \u{202e}x\n\n```\n\u{9b}31m\n```\n\n| \u{7} |\n|---|\n| \u{1b}] |\n\n[x](http://\u{202e}y)";
     let shown = plain(text, 60);
-    assert!(!shown.chars().any(|c| is_unsafe(c)), "{shown:?}");
+    assert!(!shown.chars().any(is_unsafe), "{shown:?}");
     assert!(shown.contains("^[[2J") && shown.contains("<U+009B>31m"));
 }
 
@@ -144,7 +149,7 @@ fn nesting_and_floods_are_survived() {
 #[test]
 fn finished_blocks_are_drained_while_the_rest_streams() {
     let theme = Theme::plain();
-    let mut stream = MarkdownStream::new(&Highlighter::here());
+    let mut stream = MarkdownStream::new(&Highlighter::waiting());
     stream.push("First paragraph.\n\nSecond");
     assert_eq!(shown(&stream.drain_stable(40, &theme)), "First paragraph.");
     assert_eq!(shown(&stream.lines(40, &theme)), "\nSecond");
@@ -255,7 +260,13 @@ proptest! {
     fn any_text_and_width_is_survived(text in prop_oneof![any::<String>(), fragments()], width in 1u16..50) {
         for line in render(&text, width, &Theme::plain(), &Highlighter::off()) {
             prop_assert!(line.width() <= usize::from(width), "{line:?}");
-            prop_assert!(!line.to_string().chars().any(|c| is_unsafe(c)), "{line:?}");
+            prop_assert!(!line.to_string().chars().any(is_unsafe), "{line:?}");
         }
     }
+}
+
+#[test]
+fn a_stream_may_live_in_any_thread() {
+    fn sends<T: Send>() {}
+    sends::<MarkdownStream>();
 }

@@ -166,7 +166,12 @@ pub fn stop_process() -> io::Result<()> {
 /// yes would cost finished lines at a resize, so the known exceptions and unknown old names count as no.
 pub fn reflows(env: impl Fn(&str) -> Option<String>) -> bool {
     let set = |name: &str| env(name).is_some_and(|value| !value.is_empty());
-    if set("TMUX") || set("VTE_VERSION") || set("WT_SESSION") || set("KITTY_WINDOW_ID") || set("KONSOLE_VERSION") {
+    if set("TMUX")
+        || set("VTE_VERSION")
+        || set("WT_SESSION")
+        || set("KITTY_WINDOW_ID")
+        || set("KONSOLE_VERSION")
+    {
         return true;
     }
     if set("XTERM_VERSION") || set("STY") {
@@ -176,7 +181,18 @@ pub fn reflows(env: impl Fn(&str) -> Option<String>) -> bool {
         return true;
     }
     let term = env("TERM").unwrap_or_default();
-    ["alacritty", "foot", "kitty", "wezterm", "xterm-kitty", "xterm-ghostty", "contour", "konsole", "vte", "tmux"]
-        .iter()
-        .any(|name| term.starts_with(name))
+    [
+        "alacritty",
+        "foot",
+        "kitty",
+        "wezterm",
+        "xterm-kitty",
+        "xterm-ghostty",
+        "contour",
+        "konsole",
+        "vte",
+        "tmux",
+    ]
+    .iter()
+    .any(|name| term.starts_with(name))
 }

@@ -199,12 +199,7 @@ impl Painter {
 
     /// Switches to the style of a cell with as few codes as possible.
     fn style(&mut self, cell: &Cell) {
-        let want = Pen {
-            fg: cell.fg,
-            bg: cell.bg,
-            underline: cell.underline_color,
-            modifier: cell.modifier,
-        };
+        let want = Pen { fg: cell.fg, bg: cell.bg, underline: cell.underline_color, modifier: cell.modifier };
         if want == self.pen {
             return;
         }

@@ -19,7 +19,12 @@ fn nz(n: u16) -> NonZeroU16 {
 
 impl Screen {
     fn new(width: u16, height: u16) -> Screen {
-        Screen { parser: vt100::Parser::new(nz(height), nz(width), 10_000), writes: 0, bytes: 0, last: Vec::new() }
+        Screen {
+            parser: vt100::Parser::new(nz(height), nz(width), 10_000),
+            writes: 0,
+            bytes: 0,
+            last: Vec::new(),
+        }
     }
 
     fn rows(&mut self) -> Vec<String> {
@@ -108,16 +113,24 @@ fn only_changes_are_written_and_each_frame_is_one_write() {
 fn the_cursor_stands_at_the_caret() {
     let mut term = terminal(20, 6);
     term.append([Line::from("above")]);
-    let caret = |x, y| move |_: Rect, buf: &mut Buffer| {
-        buf.set_string(0, 1, "> hi", Style::default());
-        Some(Position::new(x, y))
+    let caret = |x, y| {
+        move |_: Rect, buf: &mut Buffer| {
+            buf.set_string(0, 1, "> hi", Style::default());
+            Some(Position::new(x, y))
+        }
     };
     term.draw(3, caret(4, 1)).expect("memory");
     assert_eq!(term.out_mut().cursor(), (2, 4));
     assert!(!term.out_mut().parser.screen().hide_cursor());
     assert!(term.draw(3, caret(3, 1)).expect("memory"));
     assert_eq!(term.out_mut().cursor(), (2, 3));
-    assert!(term.draw(3, |_, buf| { buf.set_string(0, 1, "> hi", Style::default()); None }).expect("memory"));
+    assert!(
+        term.draw(3, |_, buf| {
+            buf.set_string(0, 1, "> hi", Style::default());
+            None
+        })
+        .expect("memory")
+    );
     assert!(term.out_mut().parser.screen().hide_cursor());
     // A caret outside of the region is pulled in.
     term.draw(3, caret(90, 90)).expect("memory");
@@ -128,9 +141,14 @@ fn the_cursor_stands_at_the_caret() {
 fn styles_do_not_leak() {
     let mut term = terminal(20, 4);
     let style = Style::new().fg(Color::Red).bg(Color::Rgb(1, 2, 3)).bold().underlined();
-    let line = Line::from(vec![Span::styled("a", style.underline_color(Color::Indexed(9))), "b".into(), "c".dim()]);
+    let line =
+        Line::from(vec![Span::styled("a", style.underline_color(Color::Indexed(9))), "b".into(), "c".dim()]);
     term.append([line.clone(), Line::from("plain")]);
-    term.draw(1, |_, buf| { buf.set_line(0, 0, &line, 20); None }).expect("memory");
+    term.draw(1, |_, buf| {
+        buf.set_line(0, 0, &line, 20);
+        None
+    })
+    .expect("memory");
     let screen = term.out_mut().parser.screen();
     let cell = |row, column| screen.cell(row, column).expect("on the screen");
     for row in [0, 2] {
@@ -157,15 +175,62 @@ fn foreign_characters_never_reach_the_terminal() {
     })
     .expect("memory");
     let bytes = String::from_utf8(term.out_mut().last.clone()).expect("text");
-    assert!(!bytes.contains(['\u{9b}', '\u{202e}', '\u{7}', '\t']) && !bytes.contains("\u{1b}]"), "{bytes:?}");
+    assert!(
+        !bytes.contains(['\u{9b}', '\u{202e}', '\u{7}', '\t']) && !bytes.contains("\u{1b}]"),
+        "{bytes:?}"
+    );
     let rows = filled(term.out_mut().rows());
     assert_eq!(rows, ["a^[[2Jb<U+009B>c<U+202E>d", "x   y", "z", "??k"]);
+}
+
+/// Bytes without the control sequences that this module writes itself.
+fn without_our_own(bytes: &str) -> String {
+    let ours =
+        regex::Regex::new(r"\x1b\[(\?(2026|25)[hl]|[0-9]*[ABGKJ]|[0-9;:]*m)|\r\n|\r").expect("a pattern");
+    ours.replace_all(bytes, "").into_owned()
+}
+
+#[test]
+fn hostile_output_is_only_ever_text() {
+    let samples: &[(&str, &[u8])] = &[
+        ("leave alternate screen", b"\x1b[?1049l"),
+        ("queries whose reply arrives on stdin", b"\x1b[6n\x1b[c\x1b]11;?\x07"),
+        ("kitty graphics", b"\x1b_Gf=100,a=T;AAAA\x1b\\"),
+        ("unterminated OSC", b"\x1b]"),
+        ("8-bit C1 as characters", "\u{9d}52;c;ZXZpbA==\u{9c}".as_bytes()),
+        ("raw C1 byte", b"\x9b2J"),
+        ("colour without reset", b"\x1b[31;1mred without reset"),
+        ("bidi", "a\u{202e}gpj.exe \u{2066}# tsil\u{2069}".as_bytes()),
+        ("clipboard", b"\x1b]52;c;AA==\x07"),
+        ("backspaces and returns", b"rm -rf /\x08\x08\x08\rls"),
+        ("tags and zero width", "x\u{e0041}\u{200b}\u{feff}".as_bytes()),
+    ];
+    for (name, bytes) in samples {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let mut term = terminal(40, 8);
+        // Neither careful callers nor careless ones get it through.
+        term.append(crate::tui::wrap::Wrap::anywhere(40).text(&text, Style::default()));
+        term.append([Line::raw(text.clone())]);
+        term.draw(2, |area, buf| {
+            buf.set_stringn(0, 0, &text, usize::from(area.width), Style::default());
+            buf[(0, 1)].set_symbol(&text);
+            None
+        })
+        .expect("memory");
+        let written = String::from_utf8(term.out_mut().last.clone()).expect("text");
+        let rest = without_our_own(&written);
+        assert!(
+            !rest.chars().any(|c| c.is_control() || crate::contract::display::is_unsafe(c)),
+            "{name}: {rest:?}"
+        );
+    }
 }
 
 #[test]
 fn wide_characters_replace_and_are_replaced() {
     let mut term = terminal(10, 3);
-    for row in ["漢字漢字漢", "a漢字漢字b", "abcdefghij", "漢bcdef 漢", "👍 x", "", "e\u{301}漢"] {
+    for row in ["漢字漢字漢", "a漢字漢字b", "abcdefghij", "漢bcdef 漢", "👍 x", "", "e\u{301}漢"]
+    {
         term.draw(1, text(&[row])).expect("memory");
         assert_eq!(filled(term.out_mut().rows()).concat(), row, "after {row}");
     }
@@ -242,7 +307,8 @@ fn a_narrower_terminal_that_reflows_is_followed() {
 fn twenty_thousand_small_updates_write_little() {
     let mut term = terminal(100, 40);
     for i in 0..20_000 {
-        term.draw(6, text(&["----", &format!("tick {i}"), "> prompt", "----", "status", ""])).expect("memory");
+        term.draw(6, text(&["----", &format!("tick {i}"), "> prompt", "----", "status", ""]))
+            .expect("memory");
     }
     assert!(term.out_mut().bytes < 20_000 * 64, "{}", term.out_mut().bytes);
 }
@@ -324,7 +390,8 @@ fn play(width: u16, height: u16, steps: &[Step]) -> (Vec<String>, Vec<String>, V
     }
     let pending = term.has_pending();
     if pending || !matches!(steps.last(), Some(Step::Draw(..))) {
-        term.draw(live.len() as u16, text(&live.iter().map(String::as_str).collect::<Vec<_>>())).expect("memory");
+        term.draw(live.len() as u16, text(&live.iter().map(String::as_str).collect::<Vec<_>>()))
+            .expect("memory");
         live.truncate(usize::from(term.size().1));
     }
     (appended, live, term.out_mut().rows())

@@ -43,9 +43,8 @@ type Resolved = (BTreeMap<Role, Style>, BTreeMap<String, Color>);
 
 fn resolve(chain: &mut Vec<String>, file: &str, text: &str, find: Find<'_>) -> Result<Resolved, ThemeError> {
     let source = Source { file, text };
-    let table = DeTable::parse(text).map_err(|error| {
-        source.error(error.span().unwrap_or(0..0), error.message().replace('\n', " "))
-    })?;
+    let table = DeTable::parse(text)
+        .map_err(|error| source.error(error.span().unwrap_or(0..0), error.message().replace('\n', " ")))?;
     let table = table.into_inner();
 
     let mut styles = BTreeMap::new();
@@ -108,22 +107,30 @@ impl Source<'_> {
     }
 
     fn bad_colour(&self, at: Range<usize>, text: &str) -> ThemeError {
-        let what = format!("'{text}' is not a colour; use a name of [palette], red … bright-white, 0 … 255 or #rrggbb");
+        let what = format!(
+            "'{text}' is not a colour; use a name of [palette], red … bright-white, 0 … 255 or #rrggbb"
+        );
         self.error(at, what)
     }
 
     fn text_of<'v>(&self, value: &'v Spanned<DeValue<'_>>, name: &str) -> Result<&'v str, ThemeError> {
         let kind = value.get_ref().type_str();
-        value.get_ref().as_str().ok_or_else(|| {
-            self.error(value.span(), format!("'{name}' must be text in quotes, not {kind}"))
-        })
+        value
+            .get_ref()
+            .as_str()
+            .ok_or_else(|| self.error(value.span(), format!("'{name}' must be text in quotes, not {kind}")))
     }
 
-    fn table_of<'v, 'i>(&self, value: &'v Spanned<DeValue<'i>>, name: &str) -> Result<&'v DeTable<'i>, ThemeError> {
+    fn table_of<'v, 'i>(
+        &self,
+        value: &'v Spanned<DeValue<'i>>,
+        name: &str,
+    ) -> Result<&'v DeTable<'i>, ThemeError> {
         let kind = value.get_ref().type_str();
-        value.get_ref().as_table().ok_or_else(|| {
-            self.error(value.span(), format!("'{name}' must be a table, not {kind}"))
-        })
+        value
+            .get_ref()
+            .as_table()
+            .ok_or_else(|| self.error(value.span(), format!("'{name}' must be a table, not {kind}")))
     }
 
     fn colour_of(
@@ -179,5 +186,9 @@ impl Source<'_> {
 /// The role whose name is nearest to a misspelt one.
 fn closest(name: &str) -> Option<&'static str> {
     let common = |other: &str| name.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
-    Role::ALL.iter().map(|role| role.name()).max_by_key(|known| common(known)).filter(|known| common(known) > 1)
+    Role::ALL
+        .iter()
+        .map(|role| role.name())
+        .max_by_key(|known| common(known))
+        .filter(|known| common(known) > 1)
 }

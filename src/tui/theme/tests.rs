@@ -51,7 +51,8 @@ fn a_theme_inherits_palette_and_roles() {
 
 #[test]
 fn a_users_default_may_inherit_the_embedded_default() {
-    let theme = Theme::parse("default2", "d.toml", "inherits = \"default\"\n[roles]\nerror = \"blue\"\n", |_| None);
+    let theme =
+        Theme::parse("default2", "d.toml", "inherits = \"default\"\n[roles]\nerror = \"blue\"\n", |_| None);
     assert_eq!(theme.expect("right").style(Role::Error).fg, Some(Color::Blue));
 }
 
@@ -61,12 +62,18 @@ fn complaints_name_file_and_line() {
         refused("[roles]\nerror = \"blurple\"\n"),
         "mine.toml:2: 'blurple' is not a colour; use a name of [palette], red … bright-white, 0 … 255 or #rrggbb"
     );
-    assert_eq!(refused("[roles]\n\nerorr = \"red\"\n"), "mine.toml:3: unknown role 'erorr'; did you mean 'error'?");
+    assert_eq!(
+        refused("[roles]\n\nerorr = \"red\"\n"),
+        "mine.toml:3: unknown role 'erorr'; did you mean 'error'?"
+    );
     assert_eq!(
         refused("colour = \"red\"\n"),
         "mine.toml:1: unknown key 'colour'; a theme has inherits, [palette] and [roles]"
     );
-    assert!(refused("[roles]\nerror = { fg = \"red\", size = \"big\" }\n").contains("mine.toml:2: unknown key 'size'"));
+    assert!(
+        refused("[roles]\nerror = { fg = \"red\", size = \"big\" }\n")
+            .contains("mine.toml:2: unknown key 'size'")
+    );
     assert!(refused("[roles]\nerror = { modifiers = [\"blink\"] }\n").contains("unknown modifier 'blink'"));
     assert!(refused("[roles]\nerror = 3\n").contains("must be a table"));
     assert!(refused("[roles\n").starts_with("mine.toml:1: "));

@@ -82,7 +82,7 @@ proptest! {
         let wrap = if words { Wrap::words(width) } else { Wrap::anywhere(width) };
         for line in wrap.indent(first, rest).text(&text, Style::default()) {
             prop_assert!(line.width() <= usize::from(width), "{line:?}");
-            prop_assert!(!line.to_string().chars().any(|c| is_unsafe(c)), "{line:?}");
+            prop_assert!(!line.to_string().chars().any(is_unsafe), "{line:?}");
         }
     }
 
