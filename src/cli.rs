@@ -376,10 +376,54 @@ impl Global {
         flags
     }
 
+    /// The patterns of `--allowed-tools`, one each: a value may hold several, with blanks or commas between them.
+    pub fn allowed_patterns(&self) -> Vec<String> {
+        split_patterns(&self.allowed_tools)
+    }
+
+    /// The patterns of `--disallowed-tools`, one each.
+    pub fn disallowed_patterns(&self) -> Vec<String> {
+        split_patterns(&self.disallowed_tools)
+    }
+
     /// The permission mode of `--permission-mode`, when it was given.
     pub fn permission_mode(&self) -> Option<PermissionMode> {
         self.permission_mode.as_deref().and_then(|word| word.parse().ok())
     }
+}
+
+/// Takes lists of patterns apart at blanks and commas outside of parentheses, slashes and quotes left alone.
+fn split_patterns(values: &[String]) -> Vec<String> {
+    let mut patterns: Vec<String> = Vec::new();
+    for value in values {
+        // A regex may hold blanks and commas, and what is one pattern by itself is not looked into.
+        if value.trim_start().starts_with('/') {
+            patterns.push(value.trim().to_owned());
+            continue;
+        }
+        let (mut part, mut depth) = (String::new(), 0_usize);
+        let mut rest = value.chars().peekable();
+        while let Some(c) = rest.next() {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            let is_between = depth == 0 && (c == ',' || c.is_whitespace());
+            if !is_between {
+                part.push(c);
+                continue;
+            }
+            while c != ',' && rest.next_if(|next| next.is_whitespace()).is_some() {}
+            // `Bash (git *)` is one pattern.
+            if c != ',' && rest.peek() == Some(&'(') {
+                continue;
+            }
+            patterns.extend(Some(std::mem::take(&mut part)).filter(|part| !part.is_empty()));
+        }
+        patterns.extend(Some(part).filter(|part| !part.is_empty()));
+    }
+    patterns
 }
 
 /// Answers `aye --version` and `aye -V` without building anything else.
@@ -505,6 +549,24 @@ mod tests {
         assert_eq!(cli.global.cd.as_deref(), Some(std::path::Path::new("/tmp")));
         assert!(matches!(cli.command, Some(Command::Config(ConfigCommand::Show(JsonFlag { json: true })))));
         assert!(matches!(ok(&["--model", "m", "models"]).command, Some(Command::Models(_))));
+    }
+
+    #[test]
+    fn a_value_may_hold_several_patterns() {
+        for (value, expected) in [
+            ("Read,Bash(git add *), Edit", &["Read", "Bash(git add *)", "Edit"][..]),
+            ("Read Bash(echo, x)  Edit ", &["Read", "Bash(echo, x)", "Edit"]),
+            ("Bash (git *)", &["Bash(git *)"]),
+            ("/Read|List, x/", &["/Read|List, x/"]),
+            ("Bash(a (b) *)", &["Bash(a (b) *)"]),
+            ("", &[]),
+        ] {
+            assert_eq!(split_patterns(&[value.to_owned()]), expected, "{value}");
+        }
+        assert_eq!(
+            ok(&["-p", "x", "--allowed-tools", "A,B", "C"]).global.allowed_patterns(),
+            ["A", "B", "C"]
+        );
     }
 
     #[test]

@@ -1,12 +1,15 @@
-//! The program: arguments, then the composition root, then a front end.
+//! The program: a supervisor of one command, or arguments, then the composition root, then a front end.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let mut args = std::env::args_os().skip(1);
+    let args: Vec<_> = std::env::args_os().collect();
     // First of all: a supervisor must start fast and needs nothing of the rest.
-    if args.next().is_some_and(|arg| arg == aye::tools::exec::SUPERVISE_ARG) {
-        return aye::tools::exec::supervise_main(args);
+    if args.get(1).is_some_and(|arg| arg == aye::tools::exec::SUPERVISE_ARG) {
+        return aye::tools::exec::supervise_main(args.into_iter().skip(2));
     }
-    ExitCode::SUCCESS
+    // Provider keys are in this process's environment: no core dump, and no other process of the user reads them there.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    aye::app::main(args)
 }

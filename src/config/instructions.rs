@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::layers::read_text;
+use crate::contract::display::visible_line;
 
 /// Bytes of all instructions together.
 pub const MAX_INSTRUCTIONS: usize = 32 * 1024;
@@ -35,7 +36,8 @@ impl Instructions {
     /// The text for the system prompt; empty when there is none.
     pub fn prompt(&self) -> String {
         let section = |file: &InstructionFile| {
-            format!("Instructions from {}:\n{}\n", file.path.display(), file.text.trim_end())
+            let path = file.path.to_string_lossy();
+            format!("Instructions from {}:\n{}\n", visible_line(&path), file.text.trim_end())
         };
         self.files.iter().map(section).collect::<Vec<_>>().join("\n")
     }
@@ -48,7 +50,7 @@ impl Instructions {
         let is_cut = self.files.iter().any(|file| file.is_cut);
         let cut = if is_cut { format!(", cut at {} KiB", MAX_INSTRUCTIONS / 1024) } else { String::new() };
         Some(match self.files.len() {
-            1 => format!("{}{cut}", name(first)),
+            1 => format!("{}{cut}", visible_line(&name(first))),
             count => format!("{count} instruction files{cut}"),
         })
     }
@@ -92,9 +94,10 @@ fn first_file(
         if let Some(boundary) = boundary
             && !boundary.canonicalize().is_ok_and(|boundary| real.starts_with(boundary))
         {
+            let path = path.to_string_lossy();
             warnings.push(format!(
                 "{}: is a link that leads out of the repository; it is not followed",
-                path.display()
+                visible_line(&path)
             ));
             continue;
         }
@@ -102,8 +105,12 @@ fn first_file(
             Ok(Some(text)) if text.trim().is_empty() => {}
             Ok(Some(text)) => return Some((path, text)),
             Ok(None) => {}
-            Err((0, message)) => warnings.push(format!("{}: {message}", path.display())),
-            Err((line, message)) => warnings.push(format!("{}:{line}: {message}", path.display())),
+            Err((0, message)) => {
+                warnings.push(format!("{}: {message}", visible_line(&path.to_string_lossy())));
+            }
+            Err((line, message)) => {
+                warnings.push(format!("{}:{line}: {message}", visible_line(&path.to_string_lossy())));
+            }
         }
     }
     None

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 use super::schema::{self, Fields, Kind, Leaf, Node};
+use crate::contract::display::visible_line;
 
 /// A dotted key as its parts, such as `["models", "gpt-4.1", "price", "input"]`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,10 +91,12 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::File { path, line: 0, .. } => write!(f, "{}", path.display()),
-            Self::File { path, line, column } => write!(f, "{}:{line}:{column}", path.display()),
+            Self::File { path, line: 0, .. } => f.write_str(&visible_line(&path.to_string_lossy())),
+            Self::File { path, line, column } => {
+                write!(f, "{}:{line}:{column}", visible_line(&path.to_string_lossy()))
+            }
             Self::Env(name) => write!(f, "environment {name}"),
-            Self::Flag(flag) => f.write_str(flag),
+            Self::Flag(flag) => f.write_str(&visible_line(flag)),
         }
     }
 }
@@ -414,7 +417,7 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
         Kind::TextList => {
             let Some(items) = value.as_array() else { return wrong() };
             let mut texts = Vec::new();
-            for item in items.iter() {
+            for item in items {
                 match item.get_ref().as_str().filter(|text| !text.trim().is_empty()) {
                     Some(text) => texts.push(text.to_owned()),
                     None => return Err(format!("a list that holds {}", describe(item.get_ref()))),
@@ -429,7 +432,7 @@ fn whole(value: &DeValue<'_>) -> Option<u64> {
     let integer = value.as_integer()?;
     u64::from_str_radix(integer.as_str().trim_start_matches('+'), integer.radix())
         .ok()
-        .filter(|n| *n <= i64::MAX as u64)
+        .filter(|n| i64::try_from(*n).is_ok())
 }
 
 const MAX_SECONDS: u64 = 7 * 24 * 3600;

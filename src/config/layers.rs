@@ -278,7 +278,7 @@ pub(crate) fn read_text(path: &Path, max: u64) -> Result<Option<String>, (usize,
     }
     String::from_utf8(bytes).map(Some).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
-        let line = error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = error.as_bytes()[..valid].split(|byte| *byte == b'\n').count();
         (line, "is not UTF-8 text".to_owned())
     })
 }

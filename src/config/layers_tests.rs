@@ -62,7 +62,7 @@ fn defaults_are_valid_and_careful() {
     let settings = Case::default().ok().settings;
     assert_eq!(settings, Settings::default());
     assert_eq!(settings.permission_mode, PermissionMode::Ask);
-    assert_eq!(settings.bash.timeout, Duration::from_secs(120));
+    assert_eq!(settings.bash.timeout, Duration::from_mins(2));
     assert_eq!(settings.stop.max_tokens_total, None);
     assert_eq!(settings.max_turns, Some(100));
 }
@@ -283,9 +283,9 @@ fn an_untrusted_project_may_only_tighten() {
     let settings = case.ok().settings;
     assert_eq!(settings.permission_mode, PermissionMode::Plan);
     assert_eq!(settings.max_turns, Some(3));
-    assert_eq!(settings.stop.timeout, Some(Duration::from_secs(60)));
+    assert_eq!(settings.stop.timeout, Some(Duration::from_mins(1)));
     assert_eq!(settings.model, None);
-    assert_eq!(settings.bash.timeout, Duration::from_secs(120));
+    assert_eq!(settings.bash.timeout, Duration::from_mins(2));
     let warnings = case.warnings();
     assert!(
         warnings.contains(&"project.toml:3:1: `model` is ignored until you trust this folder".to_owned()),
@@ -371,7 +371,7 @@ proptest! {
         let problems = Layer::from_toml(Path::new("f"), &text).problems;
         prop_assert_eq!(problems.len(), 1);
         let line = if table == 0 { 1 } else { 2 };
-        let start = format!("f:{}:1: unknown key", line);
+        let start = format!("f:{line}:1: unknown key");
         prop_assert!(problems[0].to_string().starts_with(&start));
     }
 }

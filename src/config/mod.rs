@@ -1,5 +1,6 @@
 //! Settings, paths, trust and the choice of a model, all as values: what reads the environment is above.
 
+mod endpoints;
 mod env;
 mod instructions;
 mod layer;
@@ -11,16 +12,16 @@ mod schema;
 mod settings;
 mod trust;
 
+pub use endpoints::{
+    ProbeCandidate, ProbeHit, ResolvedProvider, normalise_base_url, probe_candidates, resolve_providers,
+};
 pub use env::Env;
 pub use instructions::{InstructionFile, Instructions, MAX_INSTRUCTIONS, load_instructions, repository_root};
 pub use layer::{Key, Origin, Problem, Value};
 pub use layers::{
     ConfigError, ENV_KEYS, Flags, Loaded, Provenance, ProvenanceRow, Sources, load, project_config_files,
 };
-pub use models::{
-    DEMO, ModelRow, ProbeCandidate, ProbeHit, ResolvedProvider, SelectError, Selection, list_models, needs_probe,
-    normalise_base_url, probe_candidates, resolve_providers, select_model,
-};
+pub use models::{DEMO, ModelRow, SelectError, Selection, list_models, needs_probe, select_model};
 pub use paths::{Paths, PathsError, PrivateFileError, create_private_dir, write_private};
 pub use providers::{BuiltInProvider, KNOWN_MODELS, KnownModel, PROVIDERS};
 pub use settings::{

@@ -5,10 +5,11 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::endpoints::{ProbeCandidate, ProbeHit, ResolvedProvider, is_loopback, resolve, resolve_providers};
 use super::env::Env;
 use super::layer::Origin;
 use super::layers::Provenance;
-use super::providers::{self, BuiltInProvider, PROVIDERS, UNKNOWN_CONTEXT_WINDOW, UNKNOWN_MAX_OUTPUT};
+use super::providers::{self, PROVIDERS, UNKNOWN_CONTEXT_WINDOW, UNKNOWN_MAX_OUTPUT};
 use super::settings::{Adapter, Settings};
 use crate::contract::display::visible_line;
 use crate::contract::spec::Price;
@@ -55,29 +56,6 @@ impl Selection {
     pub fn is_demo(&self) -> bool {
         self.adapter == Adapter::Demo
     }
-}
-
-/// A local server that is worth a look.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProbeCandidate {
-    /// The provider that it would be.
-    pub provider: String,
-    /// Wire form.
-    pub adapter: Adapter,
-    /// Address with the slash at its end.
-    pub base_url: String,
-    /// What to ask with GET: an answer of status 200 lists its models, as Ollama (`models[].name`) or as OpenAI
-    /// (`data[].id`) does.
-    pub models_url: String,
-}
-
-/// A local server that answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProbeHit {
-    /// Who answered.
-    pub candidate: ProbeCandidate,
-    /// Its models, as it lists them.
-    pub models: Vec<String>,
 }
 
 /// Why there is no model to ask.
@@ -137,156 +115,6 @@ pub enum SelectError {
     },
 }
 
-/// A provider after settings, environment and built-in values were joined.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResolvedProvider {
-    /// Its name.
-    pub name: String,
-    /// Wire form.
-    pub adapter: Adapter,
-    /// Address with the slash at its end; empty when nobody gave one.
-    pub base_url: String,
-    /// Whether somebody gave an address, in settings or environment.
-    pub is_base_url_set: bool,
-    /// The variable that holds its key, or would.
-    pub key_env: Option<String>,
-    /// Whether that variable is set.
-    pub has_key: bool,
-    built_in: Option<&'static BuiltInProvider>,
-}
-
-impl ResolvedProvider {
-    /// Whether a request can be sent: an address, and a key unless the server is one's own.
-    pub fn is_usable(&self) -> bool {
-        !self.base_url.is_empty() && (self.has_key || !self.needs_key())
-    }
-
-    /// Whether it is worth choosing without being named: a local server only counts when somebody gave its address.
-    fn is_set_up(&self) -> bool {
-        self.is_usable() && (self.has_key || self.is_base_url_set)
-    }
-
-    fn needs_key(&self) -> bool {
-        match self.built_in {
-            // Another address may be a proxy that adds the key itself.
-            Some(built_in) => !built_in.key_envs.is_empty() && !self.is_base_url_set,
-            None => self.key_env.is_some() && !is_loopback(&self.base_url),
-        }
-    }
-}
-
-/// All providers: the user's own first, by name, then the built-in ones in the order of their keys.
-pub fn resolve_providers(settings: &Settings, env: &Env) -> Vec<ResolvedProvider> {
-    let own =
-        settings.providers.keys().filter(|name| providers::provider(name).is_none()).map(String::as_str);
-    own.chain(PROVIDERS.iter().map(|provider| provider.name))
-        .map(|name| resolve(settings, env, name))
-        .collect()
-}
-
-fn resolve(settings: &Settings, env: &Env, name: &str) -> ResolvedProvider {
-    let built_in = providers::provider(name);
-    let own = settings.providers.get(name).cloned().unwrap_or_default();
-    let adapter = own.adapter.or(built_in.map(|built_in| built_in.adapter)).unwrap_or(Adapter::OpenAi);
-    let from_env = built_in.and_then(|built_in| match built_in.name {
-        "ollama" => ollama_url(env),
-        _ => env.var(built_in.base_url_env?).map(str::to_owned),
-    });
-    let given = own.base_url.or(from_env);
-    let is_base_url_set = given.is_some();
-    let base_url = given.or(built_in.map(|built_in| built_in.base_url.to_owned())).unwrap_or_default();
-    let built_in_keys = built_in.map_or(&[][..], |built_in| built_in.key_envs);
-    let key_env = own.api_key_env.or_else(|| {
-        let set = built_in_keys.iter().find(|name| env.has(name));
-        set.or(built_in_keys.first()).map(|name| (*name).to_owned())
-    });
-    ResolvedProvider {
-        name: name.to_owned(),
-        adapter,
-        base_url: normalise_base_url(adapter, &base_url),
-        is_base_url_set,
-        has_key: key_env.as_deref().is_some_and(|name| env.has(name)),
-        key_env,
-        built_in,
-    }
-}
-
-/// `OLLAMA_HOST` as Ollama itself reads it: a host, a host with a port, or an address.
-fn ollama_url(env: &Env) -> Option<String> {
-    let host = env.var("OLLAMA_HOST")?.trim();
-    let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
-    let authority = rest.split('/').next().unwrap_or_default();
-    // What the server listens on is not always what a client can connect to.
-    let authority = authority.replacen("0.0.0.0", "127.0.0.1", 1);
-    let has_port = authority
-        .rsplit_once(':')
-        .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
-    let authority = match authority.as_str() {
-        port if port.starts_with(':') => format!("127.0.0.1{port}"),
-        other if has_port => other.to_owned(),
-        other => format!("{}:11434", other.trim_end_matches(':')),
-    };
-    Some(format!("{scheme}://{authority}/"))
-}
-
-/// The address in the one form that clients need: a slash at its end, and the version that the adapter counts on.
-pub fn normalise_base_url(adapter: Adapter, url: &str) -> String {
-    let url = url.trim().trim_end_matches('/');
-    if url.is_empty() {
-        return String::new();
-    }
-    let url = match url.contains("://") {
-        true => url.to_owned(),
-        false if is_loopback(url) => format!("http://{url}"),
-        false => format!("https://{url}"),
-    };
-    let path = url.split_once("://").and_then(|(_, rest)| rest.split_once('/')).map_or("", |(_, path)| path);
-    match adapter {
-        // Its own SDKs take the address without the version, ours with it.
-        Adapter::Anthropic if !path.ends_with("v1") => format!("{url}/v1/"),
-        // Nobody serves chat completions at the root of a host.
-        Adapter::OpenAi | Adapter::OpenAiResponses if path.is_empty() => format!("{url}/v1/"),
-        Adapter::Gemini if path.is_empty() => format!("{url}/v1beta/"),
-        // Ollama's own form stands at the root, its OpenAI form at /v1.
-        Adapter::Ollama if path == "v1" => format!("{}/", url.trim_end_matches("/v1")),
-        _ => format!("{url}/"),
-    }
-}
-
-fn is_loopback(url: &str) -> bool {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let authority = rest.split('/').next().unwrap_or_default();
-    if authority.starts_with("[::1]") {
-        return true;
-    }
-    let host = authority.rsplit('@').next().and_then(|host| host.split(':').next()).unwrap_or_default();
-    host == "localhost" || host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
-}
-
-/// The local servers to try, in order, when neither flag nor settings nor keys name a model.
-pub fn probe_candidates(env: &Env) -> Vec<ProbeCandidate> {
-    let ollama = ollama_url(env).unwrap_or_else(|| "http://127.0.0.1:11434/".to_owned());
-    let mut candidates = vec![ProbeCandidate {
-        provider: "ollama".to_owned(),
-        adapter: Adapter::Ollama,
-        models_url: format!("{ollama}api/tags"),
-        base_url: ollama,
-    }];
-    // LM Studio, llama.cpp, vLLM, in the ports that they choose by themselves.
-    for (provider, port) in [("lmstudio", 1234), ("llamacpp", 8080), ("vllm", 8000)] {
-        let base_url = format!("http://127.0.0.1:{port}/v1/");
-        let models_url = format!("{base_url}models");
-        candidates.push(ProbeCandidate {
-            provider: provider.to_owned(),
-            adapter: Adapter::OpenAi,
-            base_url,
-            models_url,
-        });
-    }
-    candidates.retain(|candidate| is_loopback(&candidate.base_url));
-    candidates
-}
-
 /// Whether a probe could change the choice, so that the others need not wait for one.
 pub fn needs_probe(settings: &Settings, env: &Env) -> bool {
     match &settings.model {
@@ -317,7 +145,7 @@ pub fn select_model(
     match settings.model.as_deref() {
         Some(DEMO) => Ok(demo(format!("asked for by {}", chooser.origin))),
         Some(name) => chooser.named(name),
-        None => chooser.unnamed(),
+        None => Ok(chooser.unnamed()),
     }
 }
 
@@ -456,7 +284,7 @@ impl Chooser<'_> {
     }
 
     /// Nobody asked for a model.
-    fn unnamed(&self) -> Result<Selection, SelectError> {
+    fn unnamed(&self) -> Selection {
         for provider in
             resolve_providers(self.settings, self.env).iter().filter(|provider| provider.is_set_up())
         {
@@ -466,20 +294,20 @@ impl Chooser<'_> {
                     Some(key_env) if provider.has_key => format!("{key_env} is set"),
                     _ => format!("the address of {} is set", provider.name),
                 };
-                return Ok(self.selection(&model, provider, &model, why));
+                return self.selection(&model, provider, &model, why);
             }
         }
         for hit in self.hits {
             if let Some(model) = hit.models.first() {
-                return Ok(self.at_hit(
+                return self.at_hit(
                     model,
                     hit,
                     model,
                     format!("{} answers on this machine", hit.candidate.base_url),
-                ));
+                );
             }
         }
-        Ok(demo("no key is set and no local server answers".to_owned()))
+        demo("no key is set and no local server answers".to_owned())
     }
 
     /// The model of a provider that is chosen for its key alone.

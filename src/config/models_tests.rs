@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::endpoints::{normalise_base_url, probe_candidates};
 use crate::config::settings::{ModelSettings, ProviderSettings};
 use proptest::prelude::*;
 

@@ -166,7 +166,7 @@ pub(crate) const ROOT: Fields = &[
 pub(crate) const DEFAULTS: &str = r#"
 permission_mode = "ask"
 max_turns = 100
-tool_execution = "sequential"
+tool_execution = "parallel_streaming"
 theme = "default"
 screen = "inline"
 [retry]

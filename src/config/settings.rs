@@ -256,7 +256,7 @@ impl Settings {
                 timeout: get
                     .text("bash.timeout")
                     .and_then(|text| parse_duration(&text))
-                    .unwrap_or(Duration::from_secs(120)),
+                    .unwrap_or(Duration::from_mins(2)),
                 max_output: get
                     .count("bash.max_output")
                     .map_or(32 * 1024, |n| usize::try_from(n).unwrap_or(usize::MAX)),
@@ -369,7 +369,7 @@ pub fn documented_keys() -> Vec<(String, String, &'static str)> {
         for (name, node) in fields {
             match node {
                 schema::Node::Leaf(leaf) => {
-                    rows.push((format!("{prefix}{name}"), leaf.kind.to_string(), leaf.doc))
+                    rows.push((format!("{prefix}{name}"), leaf.kind.to_string(), leaf.doc));
                 }
                 schema::Node::Table(fields) => collect(fields, &format!("{prefix}{name}."), rows),
                 schema::Node::Named(fields) => collect(fields, &format!("{prefix}{name}.NAME."), rows),

@@ -1,6 +1,7 @@
 //! Which folders a person trusts, and what in a folder needs trust at all.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -108,7 +109,7 @@ fn hash_file(path: &Path) -> Option<String> {
 }
 
 fn hex(hash: Sha256) -> String {
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", hash.finalize())
 }
 
 /// At most three lines of a file that say something, on one line.
@@ -210,7 +211,7 @@ fn skill_item(dir: &Path) -> Option<TrustItem> {
     let text = text_of(&dir.join("SKILL.md"));
     let scripts = fs::read_dir(dir.join("scripts")).map_or(0, Iterator::count);
     let asks_for_tools = {
-        let front = text.splitn(3, "---").nth(1).unwrap_or(&text);
+        let front = text.split("---").nth(1).unwrap_or(&text);
         // A backslash can spell the key in another way; it is asked about rather than taken apart here.
         front.contains("allowed-tools") || front.contains('\\')
     };
@@ -220,13 +221,13 @@ fn skill_item(dir: &Path) -> Option<TrustItem> {
     let name = visible_line(&dir.file_name().unwrap_or_default().to_string_lossy()).into_owned();
     let mut summary = format!("skill {name}");
     if scripts > 0 {
-        summary.push_str(&format!(", with {scripts} script{}", if scripts == 1 { "" } else { "s" }));
+        let _ = write!(summary, ", with {scripts} script{}", if scripts == 1 { "" } else { "s" });
     }
     if let Some(tools) =
         text.lines().take(200).find_map(|line| line.trim_start().strip_prefix("allowed-tools:"))
     {
         let tools: String = tools.trim().chars().take(120).collect();
-        summary.push_str(&format!(", asks to be allowed: {}", visible_line(&tools)));
+        let _ = write!(summary, ", asks to be allowed: {}", visible_line(&tools));
     }
     let hash = hash_folder(dir).unwrap_or_default();
     Some(TrustItem { path: dir.to_path_buf(), summary, hash })

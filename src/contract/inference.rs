@@ -52,6 +52,9 @@ pub struct TokenUsage {
 impl TokenUsage {
     /// Adds another inference's counts.
     pub fn add(&mut self, other: &Self) {
+        // A provider that reports no sum is counted by its parts, so that the sum of several is never too small.
+        let total = self.total().saturating_add(other.total());
+        self.total_tokens = (total > 0).then(|| i32::try_from(total).unwrap_or(i32::MAX));
         fn sum(left: &mut Option<i32>, right: Option<i32>) {
             if let Some(right) = right {
                 *left = Some(left.unwrap_or(0).saturating_add(right));
@@ -59,7 +62,6 @@ impl TokenUsage {
         }
         sum(&mut self.prompt_tokens, other.prompt_tokens);
         sum(&mut self.completion_tokens, other.completion_tokens);
-        sum(&mut self.total_tokens, other.total_tokens);
         sum(&mut self.cache_read_tokens, other.cache_read_tokens);
         sum(&mut self.cache_creation_tokens, other.cache_creation_tokens);
         sum(&mut self.thinking_tokens, other.thinking_tokens);

@@ -1,1 +1,303 @@
-//! The front end without a terminal.
+//! The front end without a terminal: one task, its answer on stdout, everything else on stderr.
+
+mod signals;
+
+use std::io::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use serde_json::json;
+
+use crate::contract::clock::Clock;
+use crate::contract::display::{visible, visible_line};
+use crate::contract::event::{AgentEvent, StreamEvent};
+use crate::contract::event_sink::EventSink;
+use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::{TerminationReason, ToolCallOutcome};
+use crate::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
+use crate::runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError, UnknownPolicy};
+
+/// Exit statuses: part of what scripts rely on.
+pub mod exit {
+    /// Done.
+    pub const DONE: u8 = 0;
+    /// Failed.
+    pub const FAILED: u8 = 1;
+    /// Wrong usage.
+    pub const USAGE: u8 = 2;
+    /// Waiting for a decision.
+    pub const WAITING: u8 = 3;
+    /// Blocked by a rule or a plugin.
+    pub const BLOCKED: u8 = 4;
+    /// A limit was reached.
+    pub const LIMIT: u8 = 5;
+    /// The provider is unavailable; try again later (`EX_TEMPFAIL` of sysexits.h).
+    pub const UNAVAILABLE: u8 = 75;
+    /// Interrupted (128 + SIGINT).
+    pub const INTERRUPTED: u8 = 130;
+}
+
+/// Form of what goes to stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The answer.
+    Text,
+    /// One object at the end.
+    Json,
+    /// One [`StreamEvent`] a line.
+    StreamJson,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Job {
+    /// Say something.
+    Run(RunRequest),
+    /// Go on with what waits or was left.
+    Resume(ThreadId),
+}
+
+/// How.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Form of stdout.
+    pub format: Format,
+    /// What happens to calls that may have run.
+    pub unknown: UnknownPolicy,
+    /// Whether stdout is a terminal, so that foreign control characters are made visible in text too.
+    pub clean: bool,
+}
+
+/// Writes events as they come: lines of JSON to stdout, or progress to stderr.
+struct Printer {
+    format: Format,
+    clock: Arc<dyn Clock>,
+    seq: AtomicU64,
+    broken: AtomicBool,
+    problem: Mutex<Option<std::io::Error>>,
+}
+
+impl Printer {
+    /// Writes to stdout. After the first failure nothing more is written; a reader that went away is no failure.
+    fn put(&self, text: &str) {
+        if self.broken.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut out = std::io::stdout().lock();
+        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            self.broken.store(true, Ordering::Relaxed);
+            if error.kind() != std::io::ErrorKind::BrokenPipe {
+                *self.problem.lock().expect("no panic while the problem is held") = Some(error);
+            }
+        }
+    }
+}
+
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[async_trait]
+impl EventSink for Printer {
+    async fn emit(&self, event: AgentEvent) {
+        match self.format {
+            Format::StreamJson => {
+                let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
+                let at = i64::try_from(self.clock.now_ms()).unwrap_or(i64::MAX);
+                let timestamp =
+                    jiff::Timestamp::from_millisecond(at).map(|t| t.to_string()).unwrap_or_default();
+                let line = serde_json::to_string(&StreamEvent::new(seq, timestamp, event));
+                self.put(&format!("{}\n", escaped(&line.unwrap_or_default())));
+            }
+            Format::Text | Format::Json => progress(&event),
+        }
+    }
+}
+
+/// JSON with every character that a terminal might obey written as an escape.
+fn escaped(json: &str) -> String {
+    use std::fmt::Write as _;
+    if !json.chars().any(crate::contract::display::is_unsafe) {
+        return json.to_owned();
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    let mut units = [0; 2];
+    for c in json.chars() {
+        if crate::contract::display::is_unsafe(c) {
+            for unit in c.encode_utf16(&mut units) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+fn progress(event: &AgentEvent) {
+    match event {
+        AgentEvent::ToolCallReady { name, arguments, .. } => {
+            let main = ["command", "file_path", "pattern", "path", "url", "question"]
+                .iter()
+                .find_map(|key| arguments.get(*key)?.as_str())
+                .unwrap_or_default();
+            let main: String = main.chars().take(200).collect();
+            note(&format!("· {} {}", visible_line(name), visible_line(&main)));
+        }
+        AgentEvent::ToolCallDone { result, outcome, .. } => {
+            let word = match outcome {
+                ToolCallOutcome::Succeeded | ToolCallOutcome::Suspended => return,
+                ToolCallOutcome::Failed => "failed",
+                ToolCallOutcome::Cancelled => "cancelled",
+            };
+            let why = result.message.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
+            note(&format!("  {word}: {}", visible_line(why)));
+        }
+        AgentEvent::ActivitySnapshot { activity_type, content, .. }
+            if activity_type == INFERENCE_RETRY_ACTIVITY_TYPE =>
+        {
+            let reason = content.get("reason").and_then(serde_json::Value::as_str).unwrap_or_default();
+            let delay = content.get("delay_ms").and_then(serde_json::Value::as_u64).unwrap_or_default();
+            note(&format!("  {}; next try in {:.1} s", visible_line(reason), delay as f64 / 1000.0));
+        }
+        AgentEvent::Error { message, .. } => note(&format!("aye: {}", visible(message))),
+        AgentEvent::RunStart { .. }
+        | AgentEvent::RunFinish { .. }
+        | AgentEvent::TextDelta { .. }
+        | AgentEvent::ReasoningDelta { .. }
+        | AgentEvent::ReasoningEncryptedValue { .. }
+        | AgentEvent::ToolCallStart { .. }
+        | AgentEvent::ToolCallDelta { .. }
+        | AgentEvent::ToolCallStreamDelta { .. }
+        | AgentEvent::ToolCallResumed { .. }
+        | AgentEvent::MessagesSnapshot { .. }
+        | AgentEvent::ActivitySnapshot { .. }
+        | AgentEvent::ActivityDelta { .. }
+        | AgentEvent::StepStart { .. }
+        | AgentEvent::StepEnd
+        | AgentEvent::InferenceComplete { .. }
+        | AgentEvent::StateSnapshot { .. }
+        | AgentEvent::StateDelta { .. } => {}
+    }
+}
+
+/// Does the job and gives the exit status.
+pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Arc<dyn Clock>) -> u8 {
+    let printer = Arc::new(Printer {
+        format: options.format,
+        clock: Arc::clone(clock),
+        seq: AtomicU64::new(0),
+        broken: AtomicBool::new(false),
+        problem: Mutex::new(None),
+    });
+    let thread = match &job {
+        Job::Run(request) => request.thread_id.clone(),
+        Job::Resume(thread) => thread.clone(),
+    };
+    let work = async {
+        match job {
+            Job::Run(request) => runtime.run(request, printer.clone()).await,
+            Job::Resume(thread) => runtime.resume(&thread, printer.clone(), options.unknown).await,
+        }
+    };
+    let (result, signal) = signals::guard(work, || runtime.cancel(&thread)).await;
+    let code = match result {
+        None => exit::INTERRUPTED,
+        Some(Ok(result)) => finish(&printer, &result, options),
+        Some(Err(error)) => refuse(&printer, &error),
+    };
+    let problem = printer.problem.lock().expect("no panic while the problem is held").take();
+    if let Some(error) = problem {
+        note(&format!("aye: cannot write to stdout: {error}"));
+        return exit::FAILED;
+    }
+    signal.unwrap_or(code)
+}
+
+fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
+    let code = match error {
+        RuntimeError::NothingToResume { .. } | RuntimeError::AgentNotFound { .. } => exit::USAGE,
+        RuntimeError::State(_)
+        | RuntimeError::ThreadAlreadyRunning { .. }
+        | RuntimeError::ResolveFailed { .. }
+        | RuntimeError::Damaged { .. }
+        | RuntimeError::Store(_)
+        | RuntimeError::Fenced { .. }
+        | RuntimeError::Internal(_) => exit::FAILED,
+    };
+    let message = error.to_string();
+    note(&format!("aye: {}", visible(&message)));
+    if printer.format == Format::Json {
+        let object = json!({"type": "result", "status": "error", "error": message, "exit": code});
+        printer.put(&format!("{}\n", escaped(&object.to_string())));
+    }
+    code
+}
+
+fn finish(printer: &Printer, result: &AgentRunResult, options: &Options) -> u8 {
+    let (code, status) = exit_code(result);
+    match options.format {
+        Format::StreamJson => {}
+        Format::Json => {
+            let object = json!({
+                "type": "result",
+                "status": status,
+                "thread_id": result.thread_id,
+                "run_id": result.run_id,
+                "response": result.response,
+                "termination": result.termination,
+                "error_code": result.error_code,
+                "steps": result.steps,
+                "usage": result.usage,
+                "waiting": result.waiting,
+                "exit": code,
+            });
+            printer.put(&format!("{}\n", escaped(&object.to_string())));
+        }
+        Format::Text => {
+            // What was said before a run broke off or waits is not its answer.
+            let is_answer = matches!(code, exit::DONE | exit::LIMIT);
+            let text = result.response.trim_end();
+            if is_answer && !text.is_empty() {
+                let text = if options.clean { visible(text) } else { text.into() };
+                printer.put(&format!("{text}\n"));
+            }
+        }
+    }
+    if code == exit::WAITING {
+        for suspension in &result.waiting {
+            let pending = &suspension.ticket.pending;
+            note(&format!(
+                "waiting for a decision: {} ({} {})",
+                suspension.id,
+                visible_line(&pending.name),
+                visible_line(&pending.arguments.to_string())
+            ));
+        }
+        note(&format!(
+            "answer with: aye approvals approve ID | deny ID; then go on with: aye -r {} -p",
+            result.thread_id
+        ));
+    } else if let TerminationReason::Stopped(reason) = &result.termination {
+        note(&format!("stopped: {}", visible(reason.detail.as_deref().unwrap_or(&reason.code))));
+    }
+    code
+}
+
+/// The exit status, and a word for it.
+pub fn exit_code(result: &AgentRunResult) -> (u8, &'static str) {
+    match &result.termination {
+        TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested => (exit::DONE, "done"),
+        TerminationReason::Suspended => (exit::WAITING, "waiting"),
+        TerminationReason::Blocked(_) => (exit::BLOCKED, "blocked"),
+        TerminationReason::Stopped(_) => (exit::LIMIT, "limit"),
+        TerminationReason::Cancelled => (exit::INTERRUPTED, "cancelled"),
+        TerminationReason::Error(_) => match result.error_code.as_deref() {
+            Some("rate_limited" | "unavailable" | "network" | "timeout" | "provider") => {
+                (exit::UNAVAILABLE, "unavailable")
+            }
+            _ => (exit::FAILED, "error"),
+        },
+    }
+}

@@ -59,7 +59,7 @@ impl CircuitBreaker {
             let Some(opened_at) = circuit.opened_at else { return Ok(false) };
             let open_for = opened_at.elapsed();
             if open_for < self.config.cooldown {
-                return Err(self.config.cooldown - open_for);
+                return Err(self.config.cooldown.saturating_sub(open_for));
             }
             if circuit.probes >= self.config.half_open_max.max(1) {
                 return Err(Duration::ZERO);

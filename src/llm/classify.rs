@@ -111,7 +111,7 @@ impl Origin {
                     "{who} refuses to work for this account{number}: {shown}"
                 ))
             }
-            Some(401 | 402 | 403) => InferenceExecutionError::Unauthorized(format!(
+            Some(401..=403) => InferenceExecutionError::Unauthorized(format!(
                 "{who} does not accept the key{number}: {shown}"
             )),
             Some(404 | 410) => InferenceExecutionError::InvalidRequest(format!(
@@ -239,6 +239,12 @@ impl Origin {
             return InferenceExecutionError::Network(format!(
                 "cannot connect to {} at {}: {why}",
                 self.provider, self.base_url
+            ));
+        }
+        if error.is_body() || error.is_decode() {
+            return InferenceExecutionError::Network(format!(
+                "the stream ended before the answer was complete: the connection to {} broke: {why}",
+                self.provider
             ));
         }
         InferenceExecutionError::Network(format!("the connection to {} broke: {why}", self.provider))

@@ -82,7 +82,7 @@ impl Calibration {
         }
         // One odd report (a cache that is not counted, a picture) must not throw it off.
         let seen = (f64::from(reported) / estimated as f64).clamp(0.25, 4.0);
-        self.factor = (self.factor + seen) / 2.0;
+        self.factor = f64::midpoint(self.factor, seen);
     }
 
     /// The corrected estimate.

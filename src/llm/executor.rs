@@ -110,7 +110,7 @@ impl GenaiExecutor {
             .await
             .map_err(|error| origin.genai(error, (defaults.header_timeout, defaults.read_timeout)))?;
         let kind = target.model.adapter_kind;
-        origin.provider = kind.as_lower_str().to_owned();
+        kind.as_lower_str().clone_into(&mut origin.provider);
         origin.adapter = match kind {
             AdapterKind::OpenAIResp => Adapter::OpenAiResponses,
             AdapterKind::Anthropic => Adapter::Anthropic,
@@ -184,7 +184,7 @@ impl GenaiExecutor {
                 .exec_chat_stream(target, chat, Some(&options))
                 .await
                 .map_err(|error| origin.genai(error, timeouts))?;
-            Source::Genai { stream: response.stream, raw, origin: origin.clone(), timeouts }
+            Source::Genai { stream: Box::new(response.stream), raw, origin: origin.clone(), timeouts }
         };
         Ok(Answering { source, decoder: Decoder::new(origin.clone()), fold, origin, over: false })
     }
@@ -237,7 +237,7 @@ fn headers(origin: &Origin) -> Result<HeaderMap, InferenceExecutionError> {
 enum Source {
     Own(Box<Frames>),
     Genai {
-        stream: genai::chat::ChatStream,
+        stream: Box<genai::chat::ChatStream>,
         raw: Arc<Mutex<VecDeque<String>>>,
         origin: Origin,
         timeouts: (Duration, Duration),

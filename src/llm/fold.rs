@@ -170,7 +170,7 @@ impl Fold {
         match self.content.last_mut() {
             Some(ContentBlock::Thinking { signature: signature @ None, .. }) => *signature = Some(proof),
             _ => {
-                self.content.push(ContentBlock::Thinking { thinking: String::new(), signature: Some(proof) })
+                self.content.push(ContentBlock::Thinking { thinking: String::new(), signature: Some(proof) });
             }
         }
         Ok(())

@@ -1,1 +1,190 @@
+use proptest::prelude::*;
+use serde_json::json;
+
 use super::*;
+
+fn fold() -> Fold {
+    Fold::new("m", [])
+}
+
+fn finish(mut fold: Fold) -> StreamResult {
+    fold.finish();
+    let mut last = None;
+    while let Some(event) = fold.next_event() {
+        last = Some(event);
+    }
+    let Some(LlmStreamEvent::Finish { result, .. }) = last else { panic!("{last:?}") };
+    result
+}
+
+#[test]
+fn tools_without_calls_is_an_end_and_calls_are_tools() {
+    let mut none = fold();
+    none.stop(StopReason::ToolUse);
+    assert_eq!(finish(none).stop_reason, Some(StopReason::EndTurn));
+    let mut some = fold();
+    some.call(CallKey::Last, Some("a"), Some("List"), None).expect("short");
+    some.stop(StopReason::EndTurn);
+    assert_eq!(finish(some).stop_reason, Some(StopReason::ToolUse));
+}
+
+#[test]
+fn nothing_is_taken_in_after_the_end() {
+    let mut fold = fold();
+    fold.text("a").expect("short");
+    fold.finish();
+    fold.text("b").expect("ignored");
+    fold.call(CallKey::Last, Some("a"), Some("List"), None).expect("ignored");
+    fold.finish();
+    let mut events = Vec::new();
+    while let Some(event) = fold.next_event() {
+        events.push(event);
+    }
+    assert!(
+        matches!(&events[..], [LlmStreamEvent::TextDelta(text), LlmStreamEvent::Finish { .. }] if text == "a")
+    );
+}
+
+#[test]
+fn too_much_text_is_refused_and_not_asked_for_again() {
+    let mut fold = fold();
+    let piece = "x".repeat(1 << 20);
+    let error = (0..20).find_map(|_| fold.text(&piece).err()).expect("a limit");
+    assert!(matches!(error, InferenceExecutionError::InvalidRequest(_)));
+    assert!(!error.is_retryable());
+}
+
+#[test]
+fn arguments_have_a_limit() {
+    let mut fold = fold();
+    fold.call(CallKey::Index(0), Some("a"), Some("Write"), Some("{\"content\":\"")).expect("short");
+    let piece = "x".repeat(1 << 20);
+    for _ in 0..6 {
+        fold.call(CallKey::Index(0), None, None, Some(&piece)).expect("kept out");
+    }
+    let result = finish(fold);
+    assert!(result.tool_calls[0].invalid.as_deref().expect("too long").contains("4 MiB"));
+    assert_eq!(result.tool_calls[0].arguments, json!({}));
+}
+
+#[test]
+fn calls_have_a_limit() {
+    let mut fold = fold();
+    let error = (0..1000).find_map(|n| fold.call(CallKey::Index(n), None, Some("List"), None).err());
+    assert!(error.expect("a limit").to_string().contains("256"));
+}
+
+#[test]
+fn a_gateway_that_numbers_every_call_zero_gives_each_of_them() {
+    let mut fold = fold();
+    for (id, args) in [("a", "{\"n\":1}"), ("b", "{\"n\":2}")] {
+        fold.call(CallKey::Index(0), Some(id), Some("List"), Some(args)).expect("short");
+    }
+    let args: Vec<Value> = finish(fold).tool_calls.into_iter().map(|call| call.arguments).collect();
+    assert_eq!(args, [json!({"n": 1}), json!({"n": 2})]);
+}
+
+#[test]
+fn a_gateway_that_repeats_id_and_name_gives_one_call() {
+    let mut fold = fold();
+    for args in ["{\"n\"", ":1}"] {
+        fold.call(CallKey::Index(0), Some("a"), Some("List"), Some(args)).expect("short");
+    }
+    // A server that makes up an id for each piece.
+    fold.call(CallKey::Index(0), Some("zzz"), None, Some(" ")).expect("short");
+    let result = finish(fold);
+    assert_eq!((result.tool_calls.len(), &result.tool_calls[0].arguments), (1, &json!({"n": 1})));
+    assert_eq!(result.tool_calls[0].id, "a");
+}
+
+#[test]
+fn arguments_before_the_name_are_kept() {
+    let mut fold = fold();
+    fold.call(CallKey::Index(0), Some("a"), None, Some("{\"n\":")).expect("short");
+    assert!(fold.next_event().is_none(), "a call without a name cannot be shown");
+    fold.call(CallKey::Index(0), None, Some("List"), Some("1}")).expect("short");
+    assert_eq!(
+        fold.next_event(),
+        Some(LlmStreamEvent::ToolCallStart { id: "a".into(), name: "List".into() })
+    );
+    let delta = LlmStreamEvent::ToolCallDelta { id: "a".into(), args_delta: "{\"n\":1}".into() };
+    assert_eq!(fold.next_event(), Some(delta));
+}
+
+#[test]
+fn the_output_limit_keeps_what_was_complete() {
+    let mut fold = fold();
+    fold.call(CallKey::Index(0), Some("a"), Some("List"), Some("{}")).expect("short");
+    fold.stop(StopReason::MaxTokens);
+    let result = finish(fold);
+    assert_eq!((result.tool_calls.len(), result.has_incomplete_tool_calls), (1, false));
+}
+
+#[test]
+fn the_output_limit_drops_what_was_cut_and_only_that() {
+    for args in ["{\"command\":\"rm -rf ", ""] {
+        let mut fold = fold();
+        fold.call(CallKey::Index(0), Some("a"), Some("List"), Some("{}")).expect("short");
+        fold.call(CallKey::Index(1), Some("b"), Some("Bash"), Some(args)).expect("short");
+        fold.stop(StopReason::MaxTokens);
+        let result = finish(fold);
+        assert_eq!((result.tool_calls.len(), result.has_incomplete_tool_calls), (1, true), "{args:?}");
+        assert_eq!(result.tool_calls[0].name, "List");
+    }
+}
+
+#[test]
+fn the_limit_of_nesting_is_exact() {
+    let nested = |n: usize| format!("{{\"a\":{}1{}}}", "[".repeat(n - 1), "]".repeat(n - 1));
+    assert!(parse_arguments(&nested(100)).is_ok());
+    assert!(parse_arguments(&nested(MAX_DEPTH + 1)).expect_err("too deep").contains("deeper"));
+    assert!(parse_arguments(&nested(1_000_000)).expect_err("too deep").contains("deeper"));
+    assert!(parse_arguments("{\"a\":\"[[[[\"}").is_ok(), "brackets in texts do not count");
+}
+
+#[test]
+fn no_arguments_may_be_said_in_several_ways() {
+    for text in ["", "  ", "null", "{}"] {
+        assert_eq!(parse_arguments(text), Ok(json!({})));
+    }
+}
+
+proptest! {
+    #[test]
+    fn whole_arguments_survive_any_cut(text in "[a-zλ€🦀\"\\\\ {}\\[\\]]{0,20}", size in 1..7_usize) {
+        let whole = json!({"text": text}).to_string();
+        let mut fold = fold();
+        fold.call(CallKey::Index(3), Some("a"), Some("Write"), None).expect("short");
+        let chars: Vec<char> = whole.chars().collect();
+        for piece in chars.chunks(size) {
+            let piece: String = piece.iter().collect();
+            fold.call(CallKey::Index(3), None, None, Some(&piece)).expect("short");
+        }
+        let result = finish(fold);
+        prop_assert_eq!(&result.tool_calls[0].arguments, &json!({"text": text}));
+        prop_assert_eq!(&result.tool_calls[0].invalid, &None);
+    }
+
+    #[test]
+    fn no_text_panics_and_what_is_accepted_is_an_object(text in "\\PC{0,40}") {
+        if let Ok(value) = parse_arguments(&text) {
+            prop_assert!(value.is_object());
+        }
+    }
+
+    #[test]
+    fn ids_are_unique_and_names_are_clean(ids in prop::collection::vec("[ab\n]{0,2}", 0..8), name in "[a-z\u{0}\u{202e}]{0,4}") {
+        let mut fold = Fold::new("m", ["a".to_owned()]);
+        for (n, id) in ids.iter().enumerate() {
+            fold.call(CallKey::Index(n as u64), Some(id), Some(&name), Some("{}")).expect("short");
+        }
+        let result = finish(fold);
+        let unique: HashSet<&str> = result.tool_calls.iter().map(|call| call.id.as_str()).collect();
+        prop_assert_eq!(unique.len(), ids.len());
+        prop_assert!(!unique.contains("a"));
+        for call in &result.tool_calls {
+            prop_assert!(!call.name.is_empty() && !call.name.chars().any(is_hidden));
+            prop_assert_eq!(call.invalid.is_none(), call.name == name);
+        }
+    }
+}

@@ -17,7 +17,7 @@ use crate::contract::inference::StreamResult;
 use crate::contract::spec::PluginConfigKey;
 
 /// No delay grows past this.
-const MAX_BACKOFF: Duration = Duration::from_millis(8000);
+const MAX_BACKOFF: Duration = Duration::from_secs(8);
 /// A provider that wants more than this is not waited for: whether to, is for a person to say.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 

@@ -139,6 +139,14 @@ mod tests {
     }
 
     #[test]
+    fn a_line_end_of_two_bytes_is_one_line_end_wherever_it_is_cut() {
+        let text = b"data: a\r\ndata: b\r\n\r\n";
+        for at in 0..text.len() {
+            assert_eq!(parse(&[&text[..at], &text[at..]]), ["a\nb"], "cut at {at}");
+        }
+    }
+
+    #[test]
     fn comments_and_keep_alives_are_no_frames() {
         assert_eq!(parse(&[b":\n\n:\n\n"]), [""; 0]);
         assert_eq!(parse(&[b": hi\ndata: a\n: ho\n\n"]), ["a"]);
@@ -178,7 +186,8 @@ mod tests {
             lines in prop::collection::vec(("(data: |data:|: |event: |)[a-zäλ€🦀 ]{0,6}", 0..3_usize), 0..30),
             cuts in prop::collection::vec(1..9_usize, 1..60),
         ) {
-            let text: String = lines.iter().map(|(line, end)| format!("{line}{}", ["\n", "\r", "\r\n"][*end])).collect();
+            let parts: Vec<&str> = lines.iter().flat_map(|(line, end)| [line.as_str(), ["\n", "\r", "\r\n"][*end]]).collect();
+            let text = parts.concat();
             let whole = parse(&[text.as_bytes()]);
             let mut pieces = Vec::new();
             let mut rest = text.as_bytes();

@@ -218,6 +218,14 @@ impl Pattern {
         }
     }
 
+    /// The tool's name, when the pattern is about one tool only.
+    pub fn exact_tool(&self) -> Option<&str> {
+        match &self.name {
+            Name::Exact(name) => Some(name),
+            Name::Glob { .. } | Name::Regex { .. } => None,
+        }
+    }
+
     /// True when the arguments do not matter.
     pub fn is_unconditional(&self) -> bool {
         matches!(self.args, Args::Any)

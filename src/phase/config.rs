@@ -33,8 +33,9 @@ pub fn validate_sections(plugins: &[Arc<dyn Plugin>], spec: &AgentSpec) -> Resul
         for schema in plugin.config_schemas() {
             let Some(section) = spec.sections.get(schema.key) else { continue };
             unclaimed.remove(schema.key);
-            check_schema(schema.json_schema.as_value(), section)
-                .and_then(|()| plugin.check_section(schema.key, section))
+            plugin
+                .check_section(schema.key, section)
+                .and_then(|()| check_schema(schema.json_schema.as_value(), section))
                 .map_err(|message| SectionError {
                     agent: spec.id.clone(),
                     plugin: plugin.descriptor().name,

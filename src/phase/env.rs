@@ -41,7 +41,7 @@ pub struct TaggedTool {
 }
 
 /// Everything that the plugins of one agent registered. Made anew for each agent that is resolved.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct ExecutionEnv {
     /// Hooks by phase, in the order of registration.
     pub phase_hooks: HashMap<Phase, Vec<TaggedPhaseHook>>,
@@ -64,7 +64,27 @@ fn is_active(spec: &AgentSpec, plugin_id: &str) -> bool {
     spec.active_hook_filter.is_empty() || spec.active_hook_filter.contains(plugin_id)
 }
 
+impl Default for ExecutionEnv {
+    /// The core actions and nothing else.
+    fn default() -> Self {
+        Self::from_plugins(&[]).expect("the core actions have different names")
+    }
+}
+
 impl ExecutionEnv {
+    /// Without even the core actions.
+    pub(super) fn bare() -> Self {
+        Self {
+            phase_hooks: HashMap::new(),
+            scheduled_action_handlers: HashMap::new(),
+            effect_handlers: HashMap::new(),
+            request_transforms: Vec::new(),
+            key_registrations: Vec::new(),
+            tools: BTreeMap::new(),
+            plugins: Vec::new(),
+        }
+    }
+
     /// Lets each plugin register, in order, beside the core actions.
     ///
     /// # Errors

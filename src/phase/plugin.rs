@@ -53,7 +53,8 @@ pub trait Plugin: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Looks at one of its sections for what a schema cannot say. Called after the schema was satisfied.
+    /// Looks at one of its sections for what a schema cannot say, or says badly. It is asked before the schema is, so
+    /// that its sentence is the one that a person reads; the section may be anything.
     ///
     /// # Errors
     /// A sentence for the person who wrote the section.
@@ -92,7 +93,7 @@ pub struct PluginRegistrar {
 impl PluginRegistrar {
     /// An empty registrar for one plugin, for tests of `register`.
     pub fn new(plugin: impl Into<String>) -> Self {
-        Self { plugin: plugin.into(), env: ExecutionEnv::default() }
+        Self { plugin: plugin.into(), env: ExecutionEnv::bare() }
     }
 
     pub(super) fn begin(&mut self, plugin: &str) {

@@ -290,18 +290,18 @@ impl Driver {
             Ok(output) => (output.result, Some(output.command)),
             Err(error) => (ToolResult::error(&call.name, error.to_string()), None),
         };
+        if let Some(command) = command.filter(|c| !c.is_empty())
+            && let Err(error) = self.phases.submit_command(&self.agent.env, command).await
+        {
+            result =
+                ToolResult::error(&call.name, format!("the tool's change of state was refused: {error}"));
+        }
         if let Some(ticket) = result.suspension.take() {
             let mut ticket = *ticket;
             ticket.suspension.id = self.free_id(ticket.suspension.id).await?;
             self.record_suspended(&id);
             self.open(&id, &ticket);
             return Ok(Fact::Settled { call: id, outcome: Settled::Suspended(ticket) });
-        }
-        if let Some(command) = command.filter(|c| !c.is_empty())
-            && let Err(error) = self.phases.submit_command(&self.agent.env, command).await
-        {
-            result =
-                ToolResult::error(&call.name, format!("the tool's change of state was refused: {error}"));
         }
         let info = ToolCallInfo::new(call.clone(), self.agent.tools.get(&call.name).map(|t| t.descriptor()));
         let ctx = self.context(Phase::AfterToolExecute).with_tool(info).with_tool_result(result.clone());

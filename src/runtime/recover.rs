@@ -167,7 +167,7 @@ async fn look(files: &[FilePreview]) -> Files {
 
 /// Whether the process that holds a lease lives. Another boot is another life; a pid that was given to another process
 /// is told apart by its start.
-pub(super) fn is_alive(own: &Owner, other: &Owner) -> bool {
+pub fn is_alive(own: &Owner, other: &Owner) -> bool {
     if other.token == own.token {
         return true;
     }

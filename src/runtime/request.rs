@@ -151,10 +151,10 @@ pub enum DecideError {
 }
 
 /// Looks at a payload against the schema of its question.
-pub(super) fn check_payload(
-    suspension: &SuspensionRecord,
-    resume: &ToolCallResume,
-) -> Result<(), DecideError> {
+///
+/// # Errors
+/// [`DecideError::Schema`].
+pub fn check_payload(suspension: &SuspensionRecord, resume: &ToolCallResume) -> Result<(), DecideError> {
     let Some(schema) = &suspension.ticket.suspension.response_schema else { return Ok(()) };
     if resume.result == Value::Null && accepts_null(schema) {
         return Ok(());

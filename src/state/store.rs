@@ -206,8 +206,12 @@ impl StateStore {
     /// Puts all run-scoped keys back to unset: a new run begins.
     pub fn clear_run_scope(&self) {
         let mut inner = self.lock();
+        let written = |key: &&KeyRegistration| inner.snapshot.ext.erased(key.key).is_some();
         let run_keys: Vec<_> =
-            inner.keys.values().filter(|k| k.scope == KeyScope::Run).map(|k| k.key).collect();
+            inner.keys.values().filter(|k| k.scope == KeyScope::Run).filter(written).map(|k| k.key).collect();
+        if run_keys.is_empty() {
+            return;
+        }
         let mut map = StateMap::clone(&inner.snapshot.ext);
         for key in run_keys {
             map.remove(key);

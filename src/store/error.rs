@@ -126,10 +126,6 @@ pub enum StoreError {
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         let Some(code) = error.sqlite_error_code() else { return Self::Sqlite(error) };
-        #[expect(
-            clippy::wildcard_enum_match_arm,
-            reason = "SQLite has many codes, and the rest share one sentence"
-        )]
         match code {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Self::Busy,
             ErrorCode::DiskFull => Self::Full,

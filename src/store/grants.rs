@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Row};
 
-use super::rows::int;
+use super::rows::{body, encode, int, text, uint};
 use super::{Store, StoreError};
 use crate::contract::record::GrantRecord;
 
@@ -22,7 +22,7 @@ impl Store {
                     &grant.id,
                     grant.expires_at.map(int),
                     grant.revoked_at.map(int),
-                    super::rows::encode("the grant", &grant)?,
+                    encode("the grant", &grant)?,
                 ))?;
             if added == 0 { Err(StoreError::Exists { what: format!("grant {}", grant.id) }) } else { Ok(()) }
         })
@@ -82,9 +82,9 @@ fn list(conn: &Connection, sql: &str) -> Result<Vec<GrantRecord>, StoreError> {
 
 /// An unreadable grant is left out and logged: it allows nothing, and the others still hold.
 fn grant_of(row: &Row<'_>) -> Result<Option<GrantRecord>, StoreError> {
-    let (id, revoked_at, body): (String, Option<i64>, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-    match serde_json::from_str::<GrantRecord>(&body) {
-        Ok(grant) => Ok(Some(GrantRecord { revoked_at: revoked_at.map(super::rows::uint), ..grant })),
+    let (id, revoked_at): (_, Option<i64>) = (text(row, 0)?, row.get(1)?);
+    match serde_json::from_slice::<GrantRecord>(body(row, 2)?) {
+        Ok(grant) => Ok(Some(GrantRecord { revoked_at: revoked_at.map(uint), ..grant })),
         Err(error) => {
             tracing::error!("grant {id} cannot be read ({error})");
             Ok(None)

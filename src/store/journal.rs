@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::rows::{decode, encode, outcome_kind};
+use super::rows::{body, body_or_null, decode, encode, outcome_kind, text};
 use super::{Store, StoreError, leases, output, runs, suspensions, threads};
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
@@ -161,18 +161,15 @@ fn write_outcome(conn: &Connection, thread: &ThreadId, outcome: &OutcomeRecord) 
 }
 
 fn intent_of(row: &Row<'_>) -> Result<IntentRecord, StoreError> {
-    let thread = ThreadId::from(row.get::<_, String>(0)?);
-    let call: String = row.get(1)?;
-    decode(
-        &thread,
-        &format!("the intent for call {call}"),
-        row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?,
-    )
+    let thread = ThreadId::from(text(row, 0)?);
+    let call = text(row, 1)?;
+    decode(&thread, &format!("the intent for call {call}"), body(row, 2)?)
 }
 
 fn outcome_of(row: &Row<'_>) -> Result<Option<OutcomeRecord>, StoreError> {
-    let thread = ThreadId::from(row.get::<_, String>(0)?);
-    let call: String = row.get(1)?;
-    let body: Option<String> = row.get(3)?;
-    body.map(|body| decode(&thread, &format!("the outcome of call {call}"), &body)).transpose()
+    let thread = ThreadId::from(text(row, 0)?);
+    let call = text(row, 1)?;
+    body_or_null(row, 3)?
+        .map(|body| decode(&thread, &format!("the outcome of call {call}"), body))
+        .transpose()
 }

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::rows::{decode, encode, int, uint};
+use super::rows::{body_or_null, decode, encode, int, uint};
 use super::{AcquireError, Store, StoreError};
 use crate::contract::ids::ThreadId;
 use crate::contract::record::{Fence, Owner};
@@ -72,8 +72,11 @@ impl Store {
 
 pub(super) fn owner_of(conn: &Connection, thread: &ThreadId) -> Result<Option<Owner>, StoreError> {
     let sql = "SELECT owner FROM lease WHERE thread_id = ?1 AND token IS NOT NULL";
-    let body: Option<String> =
-        conn.prepare_cached(sql)?.query_row((thread.as_str(),), |row| row.get(0)).optional()?.flatten();
+    let body: Option<Vec<u8>> = conn
+        .prepare_cached(sql)?
+        .query_row((thread.as_str(),), |row| Ok(body_or_null(row, 0)?.map(<[u8]>::to_vec)))
+        .optional()?
+        .flatten();
     body.map(|body| decode(thread, "its owner", &body)).transpose()
 }
 

@@ -35,7 +35,7 @@ pub use suspensions::{SuspensionFilter, SuspensionLookup};
 pub use threads::ThreadLookup;
 
 /// How long a request waits for another process to finish its transaction.
-const BUSY_TIMEOUT: Duration = Duration::from_millis(5000);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Statements that stay prepared: about as many as this module has.
 const STATEMENTS: usize = 96;
 

@@ -1,7 +1,7 @@
 //! Opening: what the path is, who wrote the file, the settings that the promises rest on, migrations.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,11 @@ const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
 const JOURNAL_LIMIT: i64 = 8 * 1024 * 1024;
 /// Between two tries while another process makes the same file.
 const RETRY: Duration = Duration::from_millis(2);
+
+/// The file is there already, links are not followed, and one thread at a time uses a connection.
+const OPEN_FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_WRITE
+    .union(OpenFlags::SQLITE_OPEN_NO_MUTEX)
+    .union(OpenFlags::SQLITE_OPEN_NOFOLLOW);
 
 /// The format that this program writes.
 pub(super) fn our_version() -> i64 {
@@ -122,13 +127,27 @@ fn look(path: &Path) -> Result<Option<fs::Metadata>, OpenError> {
     Err(OpenError::NotAFile { path: path.to_owned(), what })
 }
 
+/// Makes a store that is complete, and private, from the moment it has its name. Another process that is faster is fine.
+///
+/// Built in place it would wait for the disk some ten times, each a moment at which a crash leaves a half-made store;
+/// built aside it waits once.
 fn create(file: &Path) -> Result<(), OpenError> {
-    let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
-    match made {
-        // The mode above goes through the umask, which may even take our own right to write.
-        Ok(made) => made.set_permissions(Permissions::from_mode(0o600)).map_err(|e| from_io(file, e)),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(from_io(file, error)),
+    let io = |error| from_io(file, error);
+    let sqlite = |error| from_sqlite(file, Duration::ZERO, error);
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let made = tempfile::Builder::new().prefix(".aye-").tempfile_in(folder).map_err(io)?;
+    // The mode it was made with went through the umask, which may even take our own right to write.
+    fs::set_permissions(made.path(), Permissions::from_mode(0o600)).map_err(io)?;
+    let mut conn = Connection::open_with_flags(made.path(), OPEN_FLAGS).map_err(sqlite)?;
+    conn.execute_batch("PRAGMA synchronous = OFF; PRAGMA journal_mode = WAL;").map_err(sqlite)?;
+    migrate(&mut conn, file)?;
+    conn.close().map_err(|(_, error)| sqlite(error))?;
+    made.as_file().sync_all().map_err(io)?;
+    // Closed before it has its name: another thread may open it then, and a second descriptor that goes away takes
+    // SQLite's locks with it.
+    match made.into_temp_path().persist_noclobber(file) {
+        Err(error) if error.error.kind() != std::io::ErrorKind::AlreadyExists => Err(io(error.error)),
+        _ => Ok(()),
     }
 }
 
@@ -177,10 +196,13 @@ fn harden(conn: &Connection) -> rusqlite::Result<()> {
 /// Whose file it is, before anything is written.
 fn identify(conn: &Connection, path: &Path, busy: Duration) -> Result<(), OpenError> {
     let fail = |error| from_sqlite(path, busy, error);
-    let found = pragma(conn, "user_version").map_err(fail)?;
-    let application = pragma(conn, "application_id").map_err(fail)?;
+    // In one transaction: another process may be making the store at this moment.
+    let tx = conn.unchecked_transaction().map_err(fail)?;
+    let found = pragma(&tx, "user_version").map_err(fail)?;
+    let application = pragma(&tx, "application_id").map_err(fail)?;
     let tables: i64 =
-        conn.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0)).map_err(fail)?;
+        tx.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0)).map_err(fail)?;
+    drop(tx);
     let ours = our_version();
     let is_ours = application == APPLICATION_ID;
     let is_empty = application == 0 && tables == 0;
@@ -233,10 +255,10 @@ fn configure(conn: &Connection, path: &Path, journal: &'static str) -> Result<()
     if mode != journal {
         return Err(SettingError::Setting { setting: "journal_mode", found: mode, wanted: journal });
     }
-    conn.execute_batch(&format!(
+    conn.execute_batch(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; \
-         PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
-    ))?;
+         PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;",
+    )?;
     let _: i64 =
         conn.query_row(&format!("PRAGMA journal_size_limit = {JOURNAL_LIMIT}"), (), |row| row.get(0))?;
     for (setting, wanted, number) in
@@ -303,7 +325,6 @@ fn pragma(conn: &Connection, name: &str) -> rusqlite::Result<i64> {
 
 fn from_io(path: &Path, error: std::io::Error) -> OpenError {
     let path = path.to_owned();
-    #[expect(clippy::wildcard_enum_match_arm, reason = "io errors are without end")]
     match error.kind() {
         std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
             OpenError::ReadOnly { path }
@@ -315,10 +336,6 @@ fn from_io(path: &Path, error: std::io::Error) -> OpenError {
 
 fn from_sqlite(path: &Path, busy: Duration, error: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "SQLite has many codes, and the rest share one sentence"
-    )]
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::NotOurs {
             path,

@@ -1,8 +1,11 @@
 //! What a tool prints while it runs, so that a crash keeps it: the first bytes and the last ones of each execution.
 
+use std::fmt::Write as _;
+
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
-use super::{Store, StoreError};
+use super::rows::body;
+use super::{Store, StoreError, transact};
 use crate::contract::record::AttemptId;
 
 /// Bytes that are kept of the beginning, and as many of the end.
@@ -13,13 +16,19 @@ const PART: usize = 8 * 1024;
 impl Store {
     /// Adds to what an execution printed. What is beyond 256 KiB goes from the middle.
     ///
+    /// It outlives this process at once, and a power cut from the next durable request on: waiting for the disk here
+    /// would only make decisions and outcomes wait behind it.
+    ///
     /// # Errors
     /// [`StoreError::NotStarted`] when there is no intent.
     pub async fn append_output(&self, id: &AttemptId, chunk: String) -> Result<(), StoreError> {
         let id = id.clone();
-        self.write(move |tx| match intent_of(tx, &id)? {
-            Some(intent) => append(tx, intent, &chunk),
-            None => Err(StoreError::NotStarted { id }),
+        self.call(move |conn| {
+            let mut relaxed = Relaxed::new(conn)?;
+            transact(&mut relaxed, "", "", |tx| match intent_of(tx, &id)? {
+                Some(intent) => append(tx, intent, &chunk),
+                None => Err(StoreError::NotStarted { id }),
+            })
         })
         .await
     }
@@ -29,6 +38,39 @@ impl Store {
         let id = id.clone();
         self.read(move |conn| intent_of(conn, &id)?.map_or_else(|| Ok(String::new()), |n| read(conn, n)))
             .await
+    }
+}
+
+/// A connection whose commits do not wait for the disk, until it is dropped.
+struct Relaxed<'a>(&'a mut Connection);
+
+impl<'a> Relaxed<'a> {
+    fn new(conn: &'a mut Connection) -> Result<Self, StoreError> {
+        let relaxed = Self(conn);
+        relaxed.0.execute_batch("PRAGMA synchronous = NORMAL")?;
+        Ok(relaxed)
+    }
+}
+
+impl std::ops::Deref for Relaxed<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.0
+    }
+}
+
+impl std::ops::DerefMut for Relaxed<'_> {
+    fn deref_mut(&mut self) -> &mut Connection {
+        self.0
+    }
+}
+
+impl Drop for Relaxed<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.execute_batch("PRAGMA synchronous = FULL") {
+            tracing::error!("the store does not wait for the disk any more: {error}");
+        }
     }
 }
 
@@ -128,10 +170,10 @@ pub(super) fn read(conn: &Connection, intent: i64) -> Result<String, StoreError>
         if is_head && row.get::<_, i64>(0)? >= size.cut {
             is_head = false;
             if size.dropped > 0 {
-                text.push_str(&format!("\n[... {} bytes left out ...]\n", size.dropped));
+                let _ = write!(text, "\n[... {} bytes left out ...]\n", size.dropped);
             }
         }
-        text.push_str(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?);
+        text.push_str(&String::from_utf8_lossy(body(row, 1)?));
     }
     Ok(text)
 }

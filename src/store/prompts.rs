@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::rows::path_bytes;
+use super::rows::{path_bytes, text};
 use super::{Store, StoreError};
 
 /// So many are kept for each folder.
@@ -35,7 +35,7 @@ impl Store {
             let sql = "SELECT text FROM prompt WHERE cwd = ?1 ORDER BY n DESC LIMIT ?2";
             let mut statement = conn.prepare_cached(sql)?;
             let rows =
-                statement.query_map((cwd, i64::try_from(limit).unwrap_or(i64::MAX)), |row| row.get(0))?;
+                statement.query_map((cwd, i64::try_from(limit).unwrap_or(i64::MAX)), |row| text(row, 0))?;
             Ok(rows.collect::<Result<Vec<_>, _>>()?)
         })
         .await

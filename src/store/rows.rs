@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use rusqlite::Row;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -34,6 +35,21 @@ pub(super) fn path_from(bytes: Vec<u8>) -> PathBuf {
     PathBuf::from(std::ffi::OsString::from_vec(bytes))
 }
 
+/// A body's bytes. SQLite does not look whether text is UTF-8; [`decode`] does, and names the thread.
+pub(super) fn body<'a>(row: &'a Row<'_>, at: usize) -> rusqlite::Result<&'a [u8]> {
+    Ok(row.get_ref(at)?.as_bytes()?)
+}
+
+/// The same for a body that may be null.
+pub(super) fn body_or_null<'a>(row: &'a Row<'_>, at: usize) -> rusqlite::Result<Option<&'a [u8]>> {
+    Ok(row.get_ref(at)?.as_bytes_or_null()?)
+}
+
+/// A word or a title. One that is not UTF-8 must not take a whole list away.
+pub(super) fn text(row: &Row<'_>, at: usize) -> rusqlite::Result<String> {
+    Ok(String::from_utf8_lossy(row.get_ref(at)?.as_bytes()?).into_owned())
+}
+
 /// Our type as a body.
 pub(super) fn encode<T: Serialize + ?Sized>(what: &'static str, value: &T) -> Result<String, StoreError> {
     let text = serde_json::to_string(value)
@@ -50,9 +66,9 @@ pub(super) fn encode<T: Serialize + ?Sized>(what: &'static str, value: &T) -> Re
 pub(super) fn decode<T: DeserializeOwned>(
     thread: &ThreadId,
     what: &str,
-    body: &str,
+    body: &[u8],
 ) -> Result<T, StoreError> {
-    serde_json::from_str(body).map_err(|error| StoreError::Damaged {
+    serde_json::from_slice(body).map_err(|error| StoreError::Damaged {
         thread: thread.clone(),
         why: format!("{what} cannot be read ({error})"),
     })

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::rows::{decode, encode, run_status};
+use super::rows::{body, decode, encode, run_status, text};
 use super::{Store, StoreError};
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
@@ -79,9 +79,9 @@ fn one(conn: &Connection, sql: &str, key: &str) -> Result<Option<RunRecord>, Sto
 }
 
 fn run_of(row: &Row<'_>) -> Result<RunRecord, StoreError> {
-    let thread = ThreadId::from(row.get::<_, String>(0)?);
-    let id: String = row.get(1)?;
-    decode(&thread, &format!("run {id}"), row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?)
+    let thread = ThreadId::from(text(row, 0)?);
+    let id = text(row, 1)?;
+    decode(&thread, &format!("run {id}"), body(row, 2)?)
 }
 
 /// Writes a run, new or known. A finished run stays finished, and no run changes its thread.

@@ -2,7 +2,9 @@
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::rows::{decode, encode, int, suspension_status, suspension_status_from, uint};
+use super::rows::{
+    body, body_or_null, decode, encode, int, suspension_status, suspension_status_from, text, uint,
+};
 use super::{Store, StoreError};
 use crate::contract::ids::{DecisionId, RunId, SuspensionId, ThreadId};
 use crate::contract::record::{
@@ -201,21 +203,20 @@ fn get(conn: &Connection, id: &SuspensionId) -> Result<Option<SuspensionRecord>,
 }
 
 fn record_of(row: &Row<'_>) -> Result<SuspensionRecord, StoreError> {
-    let id = SuspensionId::from(row.get::<_, String>(0)?);
-    let thread_id = ThreadId::from(row.get::<_, String>(1)?);
-    let (ticket, status): (String, String) = (row.get(4)?, row.get(5)?);
-    let (decision, decided_by): (Option<String>, Option<String>) = (row.get(7)?, row.get(8)?);
+    let id = SuspensionId::from(text(row, 0)?);
+    let thread_id = ThreadId::from(text(row, 1)?);
+    let status = text(row, 5)?;
     let what = format!("question {id}");
     let status = suspension_status_from(&status).ok_or_else(|| StoreError::Damaged {
         thread: thread_id.clone(),
         why: format!("{what} is \"{status}\", which is no state of a question"),
     })?;
     Ok(SuspensionRecord {
-        ticket: decode(&thread_id, &what, &ticket)?,
-        decision: decision.map(|body| decode(&thread_id, &what, &body)).transpose()?,
-        decided_by: decided_by.map(|body| decode(&thread_id, &what, &body)).transpose()?,
-        run_id: row.get::<_, String>(2)?.into(),
-        call_id: row.get::<_, String>(3)?.into(),
+        ticket: decode(&thread_id, &what, body(row, 4)?)?,
+        decision: body_or_null(row, 7)?.map(|body| decode(&thread_id, &what, body)).transpose()?,
+        decided_by: body_or_null(row, 8)?.map(|body| decode(&thread_id, &what, body)).transpose()?,
+        run_id: text(row, 2)?.into(),
+        call_id: text(row, 3)?.into(),
         created_at: uint(row.get(6)?),
         status,
         thread_id,
@@ -310,14 +311,14 @@ pub(super) fn spend(
     attempt: &AttemptId,
 ) -> Result<(), StoreError> {
     let refused = || StoreError::NotDecided { suspension: id.clone() };
-    let row: Option<(String, String)> = conn
+    let row: Option<(String, Vec<u8>)> = conn
         .prepare_cached(
             "SELECT thread_id, decision FROM suspension \
              WHERE id = ?1 AND status = 'decided' AND decision_id = ?2 AND run_id = ?3 AND call_id = ?4",
         )?
         .query_row(
             (id.as_str(), decision.as_str(), attempt.run_id.as_str(), attempt.call_id.as_str()),
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            |row| Ok((text(row, 0)?, body(row, 1)?.to_vec())),
         )
         .optional()?;
     let (thread, body) = row.ok_or_else(refused)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
 
-use super::rows::{decode, encode, int, path_bytes, path_from, run_status_from, uint};
+use super::rows::{body, decode, encode, int, path_bytes, path_from, run_status_from, text, uint};
 use super::{Store, StoreError, leases};
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::message::Message;
@@ -217,9 +217,9 @@ impl Store {
         let id = id.clone();
         self.read(move |conn| {
             let sql = "SELECT body FROM thread_state WHERE thread_id = ?1";
-            let body: Option<String> =
-                conn.prepare_cached(sql)?.query_row((id.as_str(),), |row| row.get(0)).optional()?;
-            body.map_or_else(|| Ok(BTreeMap::new()), |body| decode(&id, "its state", &body))
+            let mut statement = conn.prepare_cached(sql)?;
+            let mut rows = statement.query((id.as_str(),))?;
+            rows.next()?.map_or_else(|| Ok(BTreeMap::new()), |row| decode(&id, "its state", body(row, 0)?))
         })
         .await
     }
@@ -227,8 +227,8 @@ impl Store {
 
 fn thread_of(row: &Row<'_>) -> rusqlite::Result<ThreadRecord> {
     Ok(ThreadRecord {
-        id: ThreadId::from(row.get::<_, String>(0)?),
-        title: row.get(1)?,
+        id: ThreadId::from(text(row, 0)?),
+        title: text(row, 1)?,
         cwd: path_from(row.get(2)?),
         created_at: uint(row.get(3)?),
         updated_at: uint(row.get(4)?),
@@ -296,13 +296,9 @@ fn tail(conn: &Connection, id: &ThreadId, n: Option<usize>) -> Result<(u64, Vec<
         next += 1;
         messages.push(StoredMessage {
             seq: uint(seq),
-            run_id: RunId::from(row.get::<_, String>(1)?),
+            run_id: RunId::from(text(row, 1)?),
             created_at: uint(row.get(2)?),
-            message: decode(
-                id,
-                &format!("message {seq}"),
-                row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?,
-            )?,
+            message: decode(id, &format!("message {seq}"), body(row, 3)?)?,
         });
     }
     if let Some(why) = places.damage() {

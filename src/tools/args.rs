@@ -123,10 +123,7 @@ mod tests {
         );
         let value = json!({"file_path": 3, "limit": "x", "all": "yes", "gone": null, "list": {}});
         let args = Args::new("T", &value, &["file_path", "limit", "all", "gone", "list"]).expect("known");
-        assert_eq!(
-            message(args.text("file_path")),
-            "invalid arguments: `file_path` must be a string, not 3"
-        );
+        assert_eq!(message(args.text("file_path")), "invalid arguments: `file_path` must be a string, not 3");
         assert_eq!(
             message(args.opt_count("limit", 1)),
             "invalid arguments: `limit` must be a whole number of at least 1, not the string \"x\""
@@ -135,14 +132,8 @@ mod tests {
             message(args.flag("all", false)),
             "invalid arguments: `all` must be true or false, not the string \"yes\""
         );
-        assert_eq!(
-            message(args.text("gone")),
-            "invalid arguments: `gone` is missing: it must be a string"
-        );
-        assert_eq!(
-            message(args.opt_list("list")),
-            "invalid arguments: `list` must be a list, not an object"
-        );
+        assert_eq!(message(args.text("gone")), "invalid arguments: `gone` is missing: it must be a string");
+        assert_eq!(message(args.opt_list("list")), "invalid arguments: `list` must be a list, not an object");
     }
 
     #[test]

@@ -162,6 +162,7 @@ fn answer(result: &ExecResult, timeout: Duration) -> ToolResult {
         "output_file": result.output_file,
         "left_behind": result.left_behind,
     });
-    let answer = if result.is_success() { ToolResult::text(NAME, text) } else { ToolResult::error(NAME, text) };
+    let answer =
+        if result.is_success() { ToolResult::text(NAME, text) } else { ToolResult::error(NAME, text) };
     answer.with_details(details)
 }

@@ -4,18 +4,45 @@
 //! permitted. Together their names, descriptions and schemas stay below 6,000 bytes: they go out with each request.
 
 mod args;
+mod ask_user;
+mod atomic;
 mod bash;
+mod change;
+mod edit;
 pub mod exec;
+mod glob;
+mod grep;
+mod hint;
+mod ledger;
+mod list;
+mod page;
 mod paths;
+mod read;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
+mod text;
+pub mod todo;
+mod walk;
+mod web_fetch;
+mod web_net;
+mod web_page;
+mod write;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::contract::tool::{Tool, ToolClass, ToolDescriptor};
+use tokio_util::sync::CancellationToken;
+
+use crate::contract::tool::{Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError};
 use crate::contract::workspace::Workspace;
+use crate::state::KeyRegistration;
 use exec::{Env, ExecConfig};
+use ledger::FileLedger;
+
+/// Makes the beginnings of an HTTP client: roots, proxies, names. What guards against private addresses is added here.
+pub type HttpFactory = Arc<dyn Fn() -> reqwest::ClientBuilder + Send + Sync>;
 
 /// What the tools know about the world; made by the composition root.
 #[derive(Clone)]
@@ -30,6 +57,11 @@ pub struct ToolEnv {
     pub variables: Env,
     /// Names of variables that the configuration calls keys: never inherited.
     pub secret_variables: Vec<String>,
+    /// Makes WebFetch's client, with its first call. `None`: a plain one without a proxy.
+    pub http: Option<HttpFactory>,
+    /// Hosts that WebFetch may reach although they are not public: `localhost:8080`, `127.0.0.1`.
+    pub web_allow_hosts: Vec<String>,
+    ledger: Arc<FileLedger>,
 }
 
 impl ToolEnv {
@@ -41,6 +73,9 @@ impl ToolEnv {
             exec: ExecConfig::default(),
             variables: Env::new(),
             secret_variables: Vec::new(),
+            http: None,
+            web_allow_hosts: Vec::new(),
+            ledger: Arc::default(),
         }
     }
 }
@@ -48,7 +83,37 @@ impl ToolEnv {
 /// All built-in tools, in the order in which the model reads them.
 pub fn builtin(env: ToolEnv) -> Vec<Arc<dyn Tool>> {
     let env = Arc::new(env);
-    vec![Arc::new(bash::Bash { env })]
+    vec![
+        Arc::new(read::Read { env: env.clone() }),
+        Arc::new(write::Write { env: env.clone() }),
+        Arc::new(edit::Edit { env: env.clone() }),
+        Arc::new(list::List { env: env.clone() }),
+        Arc::new(glob::Glob { env: env.clone() }),
+        Arc::new(grep::Grep { env: env.clone() }),
+        Arc::new(bash::Bash { env: env.clone() }),
+        Arc::new(web_fetch::WebFetch::new(env)),
+        Arc::new(ask_user::AskUser),
+        Arc::new(todo::TodoWrite),
+    ]
+}
+
+/// The state keys that the tools write; the composition root registers them.
+pub fn state_keys() -> Vec<KeyRegistration> {
+    vec![todo::registration()]
+}
+
+/// Does file work on a thread that may block. The token it gets is cancelled with the call, and when the call's future
+/// is dropped; the work looks at it and ends.
+async fn blocking<T: Send + 'static>(
+    ctx: &ToolCallContext,
+    work: impl FnOnce(CancellationToken) -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    let token = ctx.cancellation.child_token();
+    let _guard = token.clone().drop_guard();
+    match tokio::task::spawn_blocking(move || work(token)).await {
+        Ok(result) => result,
+        Err(error) => Err(ToolError::Internal(format!("the tool broke down: {error}"))),
+    }
 }
 
 /// A descriptor with the parts that all built-in tools share.

@@ -19,7 +19,10 @@ pub(super) fn absolute(workspace: &Workspace, field: &str, text: &str) -> Result
         return Err(invalid(format!("`{field}` is empty")));
     }
     if text.contains('\0') {
-        return Err(invalid(format!("`{field}` holds a NUL byte, which no path can: {}", visible_line(text))));
+        return Err(invalid(format!(
+            "`{field}` holds a NUL byte, which no path can: {}",
+            visible_line(text)
+        )));
     }
     let join = |text: &OsStr| -> PathBuf {
         let path = Path::new(text);
@@ -217,7 +220,11 @@ mod tests {
         let sandbox = Sandbox::new();
         sandbox.write(".env", "x");
         for text in ["\\x2eenv", "\\u{2e}env", ".en\\x76"] {
-            assert_ne!(absolute(&sandbox.workspace, "p", text).expect("fine"), sandbox.path(".env"), "{text}");
+            assert_ne!(
+                absolute(&sandbox.workspace, "p", text).expect("fine"),
+                sandbox.path(".env"),
+                "{text}"
+            );
         }
     }
 

@@ -114,8 +114,9 @@ async fn what_ends_by_itself_soon_is_waited_for() {
 async fn a_command_that_kills_its_supervisor_gains_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     let command = "echo $$ > pid; kill -9 $PPID; kill -STOP $PPID; sleep 1000";
-    let result =
-        run(&config(), request(dir.path(), command), |_| {}, &CancellationToken::new()).await.expect("it starts");
+    let result = run(&config(), request(dir.path(), command), |_| {}, &CancellationToken::new())
+        .await
+        .expect("it starts");
     assert!(result.supervisor_lost && !result.is_success(), "{result:?}");
     let pid = std::fs::read_to_string(dir.path().join("pid")).expect("it ran");
     until("its end", || !lives(&pid)).await;
@@ -221,7 +222,8 @@ async fn the_environment_has_no_secrets() {
 #[tokio::test]
 async fn output_arrives_while_the_command_runs() {
     let sink = Arc::new(VecEventSink::new());
-    let command = json!({"command": "printf '1%%\\r'; until [ -e go ]; do sleep 0.01; done; printf '100%%\\r\\ndone'"});
+    let command =
+        json!({"command": "printf '1%%\\r'; until [ -e go ]; do sleep 0.01; done; printf '100%%\\r\\ndone'"});
     let dir_of = |sink: Arc<VecEventSink>| async move {
         let streamed = |sink: &VecEventSink| -> String {
             let delta = |event: AgentEvent| match event {
@@ -235,10 +237,8 @@ async fn output_arrives_while_the_command_runs() {
     };
     let dir = tempfile::tempdir().expect("a folder");
     let cwd = dir.path().canonicalize().expect("there");
-    let mut env = ToolEnv::new(
-        Workspace { cwd: cwd.clone(), root: cwd.clone(), home: cwd.clone() },
-        cwd.join("out"),
-    );
+    let mut env =
+        ToolEnv::new(Workspace { cwd: cwd.clone(), root: cwd.clone(), home: cwd.clone() }, cwd.join("out"));
     env.exec = config();
     env.variables = [("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())].into();
     let tool = builtin(env).into_iter().find(|t| t.descriptor().id == "Bash").expect("it is there");
@@ -277,4 +277,81 @@ async fn a_supervisor_costs_little() {
         assert_eq!(sh("exit 0").await.exit_code, Some(0));
     }
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+/// The real thing: a process that holds the lifeline is killed without a word.
+#[tokio::test]
+async fn kill_9_of_the_parent_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let command = format!(
+        "coproc S {{ exec {} __supervise 200 bash -c 'setsid sleep 1000 & echo $! $$ > pids; wait'; }}; wait",
+        env!("CARGO_BIN_EXE_aye")
+    );
+    let mut parent = std::process::Command::new("bash")
+        .args(["-c", &command])
+        .current_dir(dir.path())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let file = dir.path().join("pids");
+    until("its start", || std::fs::read_to_string(&file).is_ok_and(|p| p.ends_with('\n'))).await;
+    let pids = std::fs::read_to_string(file).expect("written");
+    assert!(pids.split_whitespace().all(lives), "{pids}");
+    parent.kill().expect("killed");
+    parent.wait().expect("gone");
+    until("the end", || !pids.split_whitespace().any(lives)).await;
+}
+
+#[tokio::test]
+async fn a_crowd_that_ignores_term_is_killed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    // 30 processes in sessions of their own, each ignoring TERM, each writing its pid.
+    let command = "for i in {1..30}; do setsid bash -c 'trap \"\" TERM HUP; echo $$ >> pids; while :; do sleep 1000; done' & done; \
+                   until [ $(wc -l < pids) -ge 30 ]; do sleep 0.01; done; trap '' TERM; echo ready; kill -STOP $$";
+    let request = ExecRequest { timeout: Duration::from_secs(5), ..request(dir.path(), command) };
+    let cancel = CancellationToken::new();
+    let stop = cancel.clone();
+    let ready = |text: &str| {
+        if text.contains("ready") {
+            stop.cancel();
+        }
+    };
+    let result = run(&config(), request, ready, &cancel).await.expect("it starts");
+    assert!(result.cancelled, "{result:?}");
+    let pids = std::fs::read_to_string(dir.path().join("pids")).expect("it ran");
+    assert_eq!(pids.lines().count(), 30);
+    assert!(!pids.lines().any(lives));
+}
+
+#[tokio::test]
+async fn a_flood_is_bounded() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let request = ExecRequest { timeout: Duration::from_millis(400), ..request(dir.path(), "yes flood") };
+    let mut shown = 0;
+    let result =
+        run(&config(), request, |text| shown += text.len(), &CancellationToken::new()).await.expect("starts");
+    assert!(result.timed_out && result.truncated && result.total_bytes > 100_000, "{result:?}");
+    assert!(result.output.len() < 1200 && shown < 4 << 20, "{} {shown}", result.output.len());
+}
+
+#[tokio::test]
+async fn odd_ends_are_told() {
+    // The output is closed long before the end.
+    let result = sh("exec >&- 2>&-; sleep 0.1; exit 4").await;
+    assert_eq!((result.exit_code, result.output.as_str()), (Some(4), ""));
+    // Bytes that are no text.
+    let result = sh("printf 'a\\xff\\xe6b'").await;
+    assert_eq!(result.output, "a\u{fffd}\u{fffd}b");
+    // A folder that is gone, a command that is too long.
+    let dir = tempfile::tempdir().expect("a folder");
+    let gone = dir.path().join("gone");
+    let never = CancellationToken::new();
+    let error = run(&config(), request(&gone, "true"), |_| {}, &never).await.expect_err("refused");
+    assert_eq!(
+        error.to_string(),
+        format!("cannot start bash: the working directory {} is not there", gone.display())
+    );
+    let long = "#".repeat(200 << 10);
+    let error = run(&config(), request(dir.path(), &long), |_| {}, &never).await.expect_err("refused");
+    assert_eq!(error.to_string(), "cannot start bash: Argument list too long (os error 7)");
 }

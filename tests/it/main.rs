@@ -1,3 +1,5 @@
 //! The one integration binary: the crate and the program as a user meets them.
 
 mod exec;
+mod support;
+mod wire;

@@ -60,7 +60,7 @@ impl Anthropic {
                     }
                     Some("thinking_delta") => fold.reasoning(text(delta, "thinking").unwrap_or_default())?,
                     Some("signature_delta") => {
-                        self.proof(index, text(delta, "signature").unwrap_or_default())
+                        self.proof(index, text(delta, "signature").unwrap_or_default());
                     }
                     _ => {}
                 }

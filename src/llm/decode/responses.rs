@@ -49,7 +49,7 @@ impl Responses {
                 fold.call_arguments_are(&key, text(frame, "arguments").unwrap_or_default());
             }
             "response.output_item.done" => {
-                done(frame.get("item").unwrap_or(&Value::Null), &key, origin, fold)?
+                done(frame.get("item").unwrap_or(&Value::Null), &key, origin, fold)?;
             }
             "response.completed" | "response.incomplete" => {
                 let response = frame.get("response").unwrap_or(&Value::Null);

@@ -188,7 +188,7 @@ pub fn analyse(command: &str) -> Analysis {
 /// A text quoted for a shell when it needs it.
 pub fn quote(text: &str) -> String {
     let is_safe = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
-    if !text.is_empty() && text.chars().all(is_safe) {
+    if !text.is_empty() && !text.starts_with('=') && text.chars().all(is_safe) {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))

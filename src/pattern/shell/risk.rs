@@ -91,7 +91,6 @@ const FLAGS: &[Flags] = &[
         writes_short: "P",
         writes: &["absolute-names", "index-file", "volno-file"],
         harmless: &["checkpoint"],
-        ..NONE
     },
     Flags {
         names: &["curl"],
@@ -548,9 +547,8 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
             }
         }
         "uniq" | "xxd" => {
-            if rest().filter(|(_, text)| !text.starts_with('-')).count() > 1
-                || rest().any(|(_, t)| t.starts_with("-r"))
-            {
+            let operands = rest().filter(|(_, text)| !text.starts_with('-')).count();
+            if operands > 1 || rest().any(|(_, text)| text.starts_with("-r")) {
                 risks.push(Risk::writes(
                     0,
                     usize::MAX,
@@ -658,39 +656,55 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
 }
 
 fn sed(words: &[Word], risks: &mut Vec<Risk>) {
-    let mut scripts = Vec::new();
+    let mut scripts: Vec<(usize, String)> = Vec::new();
+    let mut operands = Vec::new();
     let mut i = 1;
     while i < words.len() {
         let text = words[i].text.as_str();
-        let script_flag = text == "-e"
-            || text == "--expression"
-            || (text.starts_with("-") && !text.starts_with("--") && text.ends_with('e'));
-        if let Some(script) = text.strip_prefix("--expression=") {
-            scripts.push((i, script.to_owned()));
-        } else if script_flag {
-            scripts.extend(words.get(i + 1).map(|word| (i + 1, word.text.clone())));
-            i += 1;
-        } else if text.starts_with("-e") {
-            scripts.push((i, text[2..].to_owned()));
+        let next = || words.get(i + 1).map(|word| (i + 1, word.text.clone()));
+        let mut takes_next = false;
+        if let Some(long) = text.strip_prefix("--").filter(|long| !long.is_empty()) {
+            let (name, value) =
+                long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
+            if "in-place".starts_with(name) {
+                risks.push(Risk::writes(i, i, format!("`sed {text}` changes files")));
+            } else if "file".starts_with(name) {
+                risks.push(Risk::runs(i, i + 1, format!("`sed {text}` reads its script from a file")));
+                takes_next = value.is_none();
+            } else if "expression".starts_with(name) {
+                takes_next = value.is_none();
+                scripts.extend(value.map(|value| (i, value.to_owned())).or_else(next));
+            }
+        } else if let Some(letters) = text.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+            for (at, letter) in letters.char_indices() {
+                let glued = &letters[at + letter.len_utf8()..];
+                match letter {
+                    'i' => risks.push(Risk::writes(i, i, format!("`sed {text}` changes files"))),
+                    'f' => {
+                        risks.push(Risk::runs(
+                            i,
+                            i + 1,
+                            format!("`sed {text}` reads its script from a file"),
+                        ));
+                        takes_next = glued.is_empty();
+                    }
+                    'e' if glued.is_empty() => {
+                        takes_next = true;
+                        scripts.extend(next());
+                    }
+                    'e' => scripts.push((i, glued.to_owned())),
+                    'l' => takes_next = glued.is_empty(),
+                    _ => continue,
+                }
+                break; // the rest of the word belongs to this letter
+            }
+        } else {
+            operands.push(i);
         }
-        let is_short = text.starts_with('-') && !text.starts_with("--");
-        let long = text.strip_prefix("--").map(|long| long.split('=').next().unwrap_or(long));
-        if (is_short && !script_flag && !text.starts_with("-e") && text.contains('i'))
-            || long.is_some_and(|long| !long.is_empty() && "in-place".starts_with(long))
-        {
-            risks.push(Risk::writes(i, i, format!("`sed {text}` changes files")));
-        } else if (is_short && !text.starts_with("-e") && text.contains('f'))
-            || long.is_some_and(|long| long.len() > 1 && "file".starts_with(long))
-        {
-            risks.push(Risk::runs(i, i + 1, format!("`sed {text}` reads its script from a file")));
-        } else if is_short && text.contains('s') && text.contains('E') && text.len() > 4 {
-            risks.push(Risk::runs(i, i, format!("`sed {text}` is not understood")));
-        }
-        i += 1;
+        i += if takes_next { 2 } else { 1 };
     }
     if scripts.is_empty() {
-        let first = words.iter().enumerate().skip(1).find(|(_, word)| !word.text.starts_with('-'));
-        scripts.extend(first.map(|(i, word)| (i, word.text.clone())));
+        scripts.extend(operands.first().map(|&at| (at, words[at].text.clone())));
     }
     for (i, script) in scripts {
         if !sed_script_is_harmless(&script) {

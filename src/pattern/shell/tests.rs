@@ -288,6 +288,11 @@ fn risky_words() {
         "sed 's/a/b/w x' f",
         "sed -n 'w x' f",
         "sed --in-pl s/a/b/ f",
+        "sed -ie s/a/b/ f",
+        "sed -ni p f",
+        "sed -Ei.bak p f",
+        "sed -es/a/b/e f",
+        "sed --expr 'w x' f",
         "sed -f x f",
         "sort -o x f",
         "sort -uo x f",
@@ -450,6 +455,13 @@ mod properties {
             let _ = analyse(&command);
         }
 
+        /// The grammar's scanner must not see what it cannot hold: every character in every place.
+        #[test]
+        fn reading_foreign_characters_never_crashes(parts in proptest::collection::vec(
+            prop_oneof!["[^\u{0}-~]{1,2}", "[\u{0}-\u{1f}]", "[ -~]{1,3}", "[$`'\"<>{}()#=0-9 \n\\\\]{1,4}"], 0..16)) {
+            let _ = analyse(&parts.concat());
+        }
+
         #[test]
         fn reading_shell_soup_never_panics(parts in proptest::collection::vec(
             prop_oneof!["ls", "rm -f x", "\\$\\(", "\\)", "`", "'", "\"", "<<EOF\n", "EOF\n", "\\{", "\\}", "; ", "&& ", "\\|", "if ", "then ", "fi", "case x in ", "esac", "\\(\\(", "\\[\\[ ", "#", "\\\\", " ", "env ", "sh -c ", "git -c "], 0..20)) {
@@ -468,4 +480,20 @@ mod properties {
             prop_assert_eq!(plain[0].texts(), all);
         }
     }
+}
+
+/// The grammar takes `{ {` for one word here.
+#[test]
+fn words_that_the_grammar_glues_are_taken_apart() {
+    let analysis = analyse("( ! { { rm -f x; }; })");
+    assert!(analysis.plain().is_err());
+    assert!(analysis.commands.iter().any(|command| command.texts() == ["rm", "-f", "x"]));
+}
+
+/// The grammar loses the `-` here. What it loses must not count as read.
+#[test]
+fn text_that_the_grammar_loses_is_noticed() {
+    let analysis = analyse("git commit -F - <<'EOF'\nfeat: x\nEOF");
+    assert!(analysis.plain().is_err());
+    assert!(analysis.unreadable.is_some());
 }

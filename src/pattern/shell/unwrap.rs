@@ -90,11 +90,11 @@ const WRAPPERS: &[Wrapper] = &[
         0,
     ),
     wrapper(&["flock"], "wE", &["timeout", "wait", "conflict-exit-code"], 1),
-    wrapper(&["coproc", "!"], "", &[], 0),
 ];
 
 /// Programs that run others in ways too rich to know: every later word may be the inner program.
 const LOOSE: &[(&str, &[&str])] = &[
+    ("coproc", &[]),
     ("npx", &[]),
     ("pnpx", &[]),
     ("bunx", &[]),
@@ -259,6 +259,20 @@ pub(super) fn inner(simple: &Simple) -> Vec<Inner> {
     }
     match program {
         "eval" => return vec![Inner::Text(join(&words[1..]))],
+        // The grammar takes a reserved word for a program in places where the shell does not.
+        "!" | "if" | "then" | "else" | "elif" | "do" | "while" | "until" | "{" | "time" => {
+            let rest = Inner::Words(words[1..].to_vec());
+            return if matches!(program, "!" | "time") {
+                let own =
+                    words[1..].iter().position(|word| !is_option(word)).map_or(words.len(), |at| at + 1);
+                vec![rest, Inner::Words(words[own..].to_vec())]
+            } else {
+                vec![rest, Inner::Unsure(format!("`{program}` stands where a program is expected"))]
+            };
+        }
+        "fi" | "done" | "esac" | "}" | "case" | "for" | "select" | "function" | "[[" | "in" => {
+            return vec![Inner::Unsure(format!("`{program}` stands where a program is expected"))];
+        }
         "source" | "." => return vec![Inner::Unsure("a sourced file can do anything".into())],
         "trap" => {
             return words[1..]
@@ -302,6 +316,9 @@ fn shell(words: &[Word]) -> Inner {
     while let Some(word) = words.get(i) {
         let text = word.text.as_str();
         if !word.is_known() {
+            if has_c && !text.starts_with(['-', '+', super::HOLE]) {
+                break; // the text itself; its holes are said when it is read
+            }
             return Inner::Unsure("a shell's options are only known to the shell".into());
         }
         if text == "--" || text == "-" {

@@ -26,7 +26,11 @@ fn read_text(command: &str, inner: bool, out: &mut Analysis) {
     if !text.ends_with('\n') {
         text.push('\n');
     }
-    let Some(tree) = parser.parse(&text, None) else {
+    if text.matches("<<").count() > MAX_HEREDOCS {
+        out.cannot_read("the command has too many here-documents");
+        return;
+    }
+    let Some(tree) = parser.parse(plain_ascii(&text), None) else {
         out.cannot_read("the command cannot be parsed");
         return;
     };
@@ -36,6 +40,55 @@ fn read_text(command: &str, inner: bool, out: &mut Analysis) {
         out.cannot_read("the command has a syntax error");
     }
     walker.children(root, out);
+    if let Some(lost) = lost_text(root, &text) {
+        out.cannot_read(format!("`{lost}` is not understood here"));
+    }
+}
+
+/// More `<<` than this are not handed to the grammar, whose scanner keeps them in a small buffer.
+const MAX_HEREDOCS: usize = 16;
+
+/// The text with every foreign or control character as letters, byte for byte as long.
+///
+/// To a shell they are letters too, so the tree is the same; the grammar's scanner looks them up in a table for ASCII
+/// and reads beyond its end.
+fn plain_ascii(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\n' || c == '\t' || (' '..='~').contains(&c) {
+            out.push(c);
+        } else {
+            out.extend(std::iter::repeat_n('z', c.len_utf8()));
+        }
+    }
+    out
+}
+
+/// The first text that no leaf of the tree covers, blanks and continued lines aside: the grammar drops words in a few
+/// places, and a word that nobody saw must not count as read.
+fn lost_text<'t>(root: Node<'_>, text: &'t str) -> Option<&'t str> {
+    let mut cursor = root.walk();
+    let mut at = 0;
+    loop {
+        let node = cursor.node();
+        let is_leaf =
+            node.child_count() == 0 || matches!(node.kind(), "string" | "heredoc_body" | "expansion");
+        if is_leaf {
+            let gap = text.get(at..node.start_byte()).unwrap_or_default();
+            if let Some(lost) = gap.split_whitespace().find(|part| *part != "\\") {
+                return Some(lost);
+            }
+            at = at.max(node.end_byte());
+        }
+        if !is_leaf && cursor.goto_first_child() {
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return text.get(at..).unwrap_or_default().split_whitespace().find(|part| *part != "\\");
+            }
+        }
+    }
 }
 
 /// The tree's source and how deep inside other things the walk is.
@@ -141,7 +194,7 @@ impl<'a> Walker<'a> {
             | "parenthesized_expression"
             | "brace_expression" => self.scan(node, out),
             "string" | "concatenation" | "translated_string" | "heredoc_body" => {
-                self.scan_children(node, out)
+                self.scan_children(node, out);
             }
             "word"
             | "number"
@@ -205,8 +258,8 @@ impl<'a> Walker<'a> {
                 }
                 "comment" => {}
                 _ => {
-                    let word = self.word(child, out);
-                    simple.words.push(word);
+                    let mut words = self.words(child, out);
+                    simple.words.append(&mut words);
                 }
             }
         }

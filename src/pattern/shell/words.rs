@@ -62,7 +62,18 @@ impl Builder {
         }
     }
 
-    pub(super) fn finish(self) -> Word {
+    /// The words in it: more than one when the grammar glued some together.
+    pub(super) fn finish_all(mut self) -> Vec<Word> {
+        let is_loose = |(c, quoted): &(char, bool)| !quoted && c.is_ascii_whitespace();
+        if !self.chars.iter().any(is_loose) {
+            return vec![self.finish()];
+        }
+        let chars = std::mem::take(&mut self.chars);
+        let parts = chars.split(is_loose).filter(|part| !part.is_empty());
+        parts.map(|part| Builder { chars: part.to_vec(), is_odd: true, ..self }.finish()).collect()
+    }
+
+    fn finish(self) -> Word {
         let unquoted = |i: usize, c: char| self.chars.get(i) == Some(&(c, false));
         let mut word = Word {
             text: self.chars.iter().map(|(c, _)| *c).collect(),
@@ -102,6 +113,17 @@ impl Walker<'_> {
         let mut builder = Builder::default();
         self.piece(node, &mut builder, out);
         builder.finish()
+    }
+
+    /// Reads what the grammar calls a word and may be several.
+    pub(super) fn words(&mut self, node: Node<'_>, out: &mut Analysis) -> Vec<Word> {
+        let mut builder = Builder::default();
+        self.piece(node, &mut builder, out);
+        let words = builder.finish_all();
+        if words.len() != 1 {
+            out.bar("the command can be read in two ways");
+        }
+        words
     }
 
     fn piece(&mut self, node: Node<'_>, builder: &mut Builder, out: &mut Analysis) {

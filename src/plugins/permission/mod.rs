@@ -1,1 +1,35 @@
-//! Allow, ask, deny.
+//! Allow, ask, deny: which tool calls run, which ask a person, which do not run.
+//!
+//! Rules come in layers that are joined ([`RuleSet`]); the strictest rule that matches wins, whatever its order, file or
+//! narrowness. Shell commands are judged by their parts, files by where their paths really lead. [`evaluate()`] is the
+//! whole judgement and a function of its question; [`Mode`] bends the answer for a run; the plugin brings it to the
+//! gate of each call.
+
+mod check;
+mod evaluate;
+mod file;
+mod grant;
+mod handle;
+mod mode;
+mod path;
+mod plugin;
+mod rules;
+mod shell;
+
+#[cfg(test)]
+mod plugin_tests;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_more;
+
+pub use check::{CheckContext, check_line};
+pub use evaluate::{AskKind, Decision, Question, Verdict, evaluate, is_file_edit, known_primary};
+pub use file::{
+    Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError, SHIPPED_RULES, shipped_rules,
+};
+pub use grant::{GrantProposal, propose_grants};
+pub use handle::Permissions;
+pub use mode::{Mode, evaluate_in};
+pub use plugin::{GrantedPatterns, PERMISSION_PLUGIN, PermissionPlugin, PermissionSection};
+pub use rules::{Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};

@@ -1,6 +1,7 @@
 //! Finds skills in folders, in the order of precedence, and keeps the first of each name.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,6 +43,16 @@ pub enum SkillScope {
     User,
     /// Those that are compiled in.
     Bundled,
+}
+
+impl fmt::Display for SkillScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Project => "project",
+            Self::User => "user",
+            Self::Bundled => "built in",
+        })
+    }
 }
 
 /// A folder that holds skills.

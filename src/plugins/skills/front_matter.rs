@@ -1,12 +1,13 @@
 //! Reads `SKILL.md`: the front matter with its rules, and the instructions below it.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
 use crate::contract::display::{count_unsafe, visible_line};
+use crate::pattern::Pattern;
 
 /// Characters of a name.
 pub const MAX_NAME: usize = 64;
@@ -301,12 +302,22 @@ impl Reader<'_> {
                 format!("allowed-tools holds control or invisible characters: `{}`", visible_line(part));
             self.say(Severity::Error, line, message);
         }
-        if let Some(part) = parts.iter().find(|part| part.matches('(').count() != part.matches(')').count()) {
-            let message =
-                format!("`{}` in allowed-tools has a parenthesis too many or too few", visible_line(part));
-            self.say(Severity::Error, line, message);
+        let mut kept = Vec::new();
+        for part in parts {
+            match Pattern::parse(&part) {
+                Ok(_) => kept.push(part),
+                // Leaving it out grants less, and the skill is still of use.
+                Err(error) => {
+                    let message = format!(
+                        "`{}` in allowed-tools is no pattern and is left out: {}",
+                        visible_line(&part),
+                        visible_line(&error.message)
+                    );
+                    self.say(Severity::Warning, line, message);
+                }
+            }
         }
-        parts
+        kept
     }
 }
 
@@ -321,10 +332,8 @@ fn read_yaml(yaml: &str) -> Result<Raw, serde_saphyr::Error> {
 
 /// The first control character but newline and tab, with its line from 1.
 fn control_character(text: &str) -> Option<(usize, char)> {
-    let lines = text.split('\n').enumerate();
-    lines
-        .filter_map(|(i, line)| line.chars().find(|c| c.is_control() && *c != '\t').map(|c| (i + 1, c)))
-        .next()
+    let mut lines = text.split('\n').enumerate();
+    lines.find_map(|(i, line)| line.chars().find(|c| c.is_control() && *c != '\t').map(|c| (i + 1, c)))
 }
 
 /// Puts top-level plain scalars that hold `: ` or ` #` or end in `:` into quotes. Gives the first line changed, from 1.
@@ -340,18 +349,13 @@ fn quote_plain_scalars(yaml: &str) -> Option<(String, usize)> {
                 !value.starts_with(['"', '\'', '|', '>', '[', '{', '&', '*', '!', '#', '%', '@', '`']);
             is_key && is_plain && (value.contains(": ") || value.ends_with(':'))
         });
-        match plain {
-            Some((key, value)) => {
-                changed.get_or_insert(i + 1);
-                out.push_str(&format!(
-                    "{key}: \"{}\"\n",
-                    value.trim().replace('\\', "\\\\").replace('"', "\\\"")
-                ));
-            }
-            None => {
-                out.push_str(line);
-                out.push('\n');
-            }
+        if let Some((key, value)) = plain {
+            changed.get_or_insert(i + 1);
+            let quoted = value.trim().replace('\\', "\\\\").replace('"', "\\\"");
+            let _ = writeln!(out, "{key}: \"{quoted}\"");
+        } else {
+            out.push_str(line);
+            out.push('\n');
         }
     }
     changed.map(|line| (out, line))

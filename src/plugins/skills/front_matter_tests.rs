@@ -61,8 +61,8 @@ fn what_is_broken_is_refused_with_its_line() {
         ("---\nname: a b\ndescription: d\n---\n", "2 error the name `a b` has a character"),
         ("---\nname: \"a\\u200bb\"\ndescription: d\n---\n", "2 error the name `a<U+200B>b` has a character"),
         (
-            "---\nname: a\ndescription: d\nallowed-tools: Bash(rm *\n---\n",
-            "4 error `Bash(rm *` in allowed-tools has a parenthesis",
+            "---\nname: a\ndescription: d\nallowed-tools: \"Read \\e[2J\"\n---\n",
+            "4 error allowed-tools holds control or invisible characters",
         ),
     ] {
         let parsed = read(text);
@@ -102,6 +102,17 @@ fn what_can_be_mended_is_loaded_with_a_warning() {
     let long = format!("---\nname: {}\ndescription: {}\n---\nx", "a".repeat(65), "d".repeat(1025));
     assert_eq!(said(&read(&long)).len(), 2);
     assert!(read(&long).doc.is_some());
+}
+
+#[test]
+fn a_broken_tool_pattern_grants_nothing() {
+    let parsed = read("---\nname: a\ndescription: d\nallowed-tools: Read Bash(rm *\n---\nx");
+    let said = said(&parsed);
+    assert!(
+        said.len() == 1 && said[0].starts_with("4 warning `Bash(rm *` in allowed-tools is no pattern"),
+        "{said:?}"
+    );
+    assert_eq!(parsed.doc.expect("a skill").meta.allowed_tools, ["Read"]);
 }
 
 #[test]

@@ -19,18 +19,23 @@ pub use check::{CheckReport, CheckRow, SkillRow, check_dir, check_discovery, lis
 pub use discover::{Discovery, FoundSkill, SkillRoot, SkillScope, discover, project_roots, user_roots};
 pub use front_matter::{Parsed, Severity, SkillDoc, SkillIssue, SkillMeta, check_name, parse};
 pub use plugin::{
-    ACTIVE_INSTRUCTIONS_PLUGIN, ActiveSkillInstructionsPlugin, DISCOVERY_PLUGIN, SkillDiscoveryPlugin, SkillSubsystem,
+    ACTIVE_INSTRUCTIONS_PLUGIN, ActiveSkillInstructionsPlugin, DISCOVERY_PLUGIN, SkillDiscoveryPlugin,
+    SkillSubsystem,
 };
 pub use registry::{
     InMemorySkillRegistry, MAX_CATALOGUE_CHARS, MAX_CATALOGUE_ENTRIES, SkillRegistry, catalogue, invocation,
 };
 pub use runner::{SCRIPT_MAX_OUTPUT, SCRIPT_TIMEOUT, ScriptOutput, ScriptRequest, ScriptRunner};
 pub use skill::{
-    EmbeddedSkill, EmbeddedSkillData, FsDiscovery, FsSkill, Interpreter, Resource, Script, ScriptSource, Skill, SkillError,
+    EmbeddedSkill, EmbeddedSkillData, FsDiscovery, FsSkill, Interpreter, Resource, Script, ScriptSource,
+    Skill, SkillError,
 };
-pub use state::{ActiveSkill, ActiveSkills, Consent, ConsentUpdate, SkillConsent, SkillGrant, granted_patterns};
+pub use state::{
+    ActiveSkill, ActiveSkills, Consent, ConsentUpdate, SkillConsent, SkillGrant, granted_patterns,
+};
 pub use tools::{
-    ACTION_SKILL_CONSENT, LoadSkillResourceTool, RESOURCE_TOOL, SCRIPT_TOOL, SKILL_TOOL, SkillScriptTool, SkillTool,
+    ACTION_SKILL_CONSENT, LoadSkillResourceTool, RESOURCE_TOOL, SCRIPT_TOOL, SKILL_TOOL, SkillScriptTool,
+    SkillTool,
 };
 
 #[cfg(test)]

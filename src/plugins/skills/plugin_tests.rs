@@ -188,7 +188,7 @@ async fn resources_are_text_or_base64_and_cut() {
         ("r/references/long.md", format!("x{long}").as_bytes()),
         ("r/references/bytes", b"\xff\xfe"),
         ("r/assets/p.png", b"\x89PNG"),
-        ("r/assets/big", &[0; 600_000]),
+        ("r/assets/big", &vec![0; 600_000]),
     ]);
     let load = |path: &'static str| world.text("load_skill_resource", json!({"skill": "r", "path": path}));
     assert_eq!(load("references/a.md").await, "hello");

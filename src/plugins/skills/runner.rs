@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 /// Time that a script may take.
-pub const SCRIPT_TIMEOUT: Duration = Duration::from_secs(60);
+pub const SCRIPT_TIMEOUT: Duration = Duration::from_mins(1);
 /// Bytes of its output that are kept.
 pub const SCRIPT_MAX_OUTPUT: usize = 32 * 1024;
 

@@ -325,7 +325,7 @@ pub(crate) fn read_doc(dir: &Path) -> Result<(SkillDoc, Vec<SkillIssue>), Vec<Sk
         Ok(text) => text,
         Err(error) => {
             let valid = error.utf8_error().valid_up_to();
-            let line = error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
+            let line = error.as_bytes()[..valid].split(|byte| *byte == b'\n').count();
             return fail(line, "is not UTF-8 text".into());
         }
     };
@@ -410,7 +410,7 @@ impl ContentHash {
     }
 
     fn finish(self) -> String {
-        self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        format!("{:x}", self.0.finalize())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The three tools of skills.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -316,7 +317,8 @@ impl Tool for LoadSkillResourceTool {
         };
         let mut text = text.to_owned();
         if is_cut {
-            text.push_str(&format!("\n[cut here: {} of {} bytes are shown]", text.len(), resource.size));
+            let shown = text.len();
+            let _ = write!(text, "\n[cut here: {shown} of {} bytes are shown]", resource.size);
         }
         Ok(ToolResult::text(RESOURCE_TOOL, text).with_details(details).into())
     }

@@ -264,7 +264,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let spill = Spill { dir: dir.path().join("out"), name: "x.txt".into() };
         let mut capture = Capture::new(100, Some(spill));
-        let all: String = (0..100).map(|n| format!("line {n}\n")).collect();
+        let all = (0..100).fold(String::new(), |all, n| all + &format!("line {n}\n"));
         for piece in all.as_bytes().chunks(7) {
             capture.push(std::str::from_utf8(piece).expect("ascii"));
         }

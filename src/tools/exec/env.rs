@@ -8,13 +8,38 @@ pub type Env = BTreeMap<OsString, OsString>;
 
 /// Variables of model providers, whatever they hold.
 const PROVIDERS: &[&str] = &[
-    "ANTHROPIC_", "OPENAI_", "AZURE_OPENAI_", "GEMINI_", "GOOGLE_API_", "GROQ_", "MISTRAL_", "DEEPSEEK_", "XAI_",
-    "COHERE_", "OPENROUTER_", "TOGETHER_", "FIREWORKS_", "NEBIUS_", "ZAI_", "OLLAMA_", "CLAUDE_",
+    "ANTHROPIC_",
+    "OPENAI_",
+    "AZURE_OPENAI_",
+    "GEMINI_",
+    "GOOGLE_API_",
+    "GROQ_",
+    "MISTRAL_",
+    "DEEPSEEK_",
+    "XAI_",
+    "COHERE_",
+    "OPENROUTER_",
+    "TOGETHER_",
+    "FIREWORKS_",
+    "NEBIUS_",
+    "ZAI_",
+    "OLLAMA_",
+    "CLAUDE_",
 ];
 /// Words that make a variable a secret.
 const SECRET_WORDS: &[&str] = &[
-    "KEY", "KEYS", "TOKEN", "TOKENS", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASS", "CREDENTIAL",
-    "CREDENTIALS", "PAT",
+    "KEY",
+    "KEYS",
+    "TOKEN",
+    "TOKENS",
+    "SECRET",
+    "SECRETS",
+    "PASSWORD",
+    "PASSWD",
+    "PASS",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "PAT",
 ];
 /// The same, inside of a word.
 const SECRET_PARTS: &[&str] = &["PASSWORD", "CREDENTIAL", "APIKEY", "AUTHTOKEN", "ACCESSKEY", "SECRETKEY"];
@@ -35,8 +60,11 @@ pub fn is_secret(name: &OsStr, secret: &[String]) -> bool {
 /// The environment for a command: `base` without secrets, and with what keeps programs from paging, prompting and
 /// colouring when nobody is at their terminal.
 pub fn child_env(base: &Env, secret: &[String]) -> Env {
-    let mut env: Env =
-        base.iter().filter(|(name, _)| !is_secret(name, secret)).map(|(n, v)| (n.clone(), v.clone())).collect();
+    let mut env: Env = base
+        .iter()
+        .filter(|(name, _)| !is_secret(name, secret))
+        .map(|(n, v)| (n.clone(), v.clone()))
+        .collect();
     for (name, value) in [
         ("TERM", "dumb"),
         ("PAGER", "cat"),
@@ -59,19 +87,46 @@ mod tests {
     #[test]
     fn secrets_and_internals_are_left_out() {
         let base: Env = [
-            "ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "GH_TOKEN", "my_secret", "AWS_ACCESS_KEY_ID", "DB_PASSWORD_FILE",
-            "npm_config_authToken", "AYE_FAILPOINT", "GOOGLE_APPLICATION_CREDENTIALS", "MYPASSWORD1", "CORP_LLM",
-            "PATH", "HOME", "SSH_AUTH_SOCK", "LANG", "GNOME_KEYRING_CONTROL", "CARGO_HOME", "TERM", "XDG_RUNTIME_DIR",
+            "ANTHROPIC_API_KEY",
+            "OPENAI_BASE_URL",
+            "GH_TOKEN",
+            "my_secret",
+            "AWS_ACCESS_KEY_ID",
+            "DB_PASSWORD_FILE",
+            "npm_config_authToken",
+            "AYE_FAILPOINT",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "MYPASSWORD1",
+            "CORP_LLM",
+            "PATH",
+            "HOME",
+            "SSH_AUTH_SOCK",
+            "LANG",
+            "GNOME_KEYRING_CONTROL",
+            "CARGO_HOME",
+            "TERM",
+            "XDG_RUNTIME_DIR",
         ]
         .into_iter()
         .map(|name| (name.into(), "canary".into()))
         .collect();
         let env = child_env(&base, &["CORP_LLM".into()]);
-        let kept: Vec<_> =
-            env.iter().filter(|(_, v)| *v == "canary").map(|(n, _)| n.to_string_lossy().into_owned()).collect();
+        let kept: Vec<_> = env
+            .iter()
+            .filter(|(_, v)| *v == "canary")
+            .map(|(n, _)| n.to_string_lossy().into_owned())
+            .collect();
         assert_eq!(
             kept,
-            ["CARGO_HOME", "GNOME_KEYRING_CONTROL", "HOME", "LANG", "PATH", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR"]
+            [
+                "CARGO_HOME",
+                "GNOME_KEYRING_CONTROL",
+                "HOME",
+                "LANG",
+                "PATH",
+                "SSH_AUTH_SOCK",
+                "XDG_RUNTIME_DIR"
+            ]
         );
         assert_eq!(env[OsStr::new("GIT_TERMINAL_PROMPT")], "0");
         assert_eq!(env[OsStr::new("NO_COLOR")], "1");

@@ -7,6 +7,7 @@
 mod capture;
 mod env;
 mod live;
+mod plain;
 mod proc_tree;
 mod run;
 #[cfg(target_os = "linux")]
@@ -44,8 +45,8 @@ impl Default for ExecConfig {
     fn default() -> Self {
         Self {
             supervisor: None,
-            default_timeout: Duration::from_secs(120),
-            max_timeout: Duration::from_secs(600),
+            default_timeout: Duration::from_mins(2),
+            max_timeout: Duration::from_mins(10),
             max_output: 30_000,
             grace: Duration::from_secs(2),
         }
@@ -74,9 +75,9 @@ pub struct ExecRequest {
 /// How a program ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecResult {
-    /// What it wrote: progress bars collapsed, the middle left out when it is too long.
+    /// What it wrote: without escape sequences, progress bars collapsed, the middle left out when it is too long.
     pub output: String,
-    /// Bytes it wrote, progress bars collapsed.
+    /// Bytes it wrote, counted in the same way.
     pub total_bytes: u64,
     /// Whether `output` leaves something out.
     pub truncated: bool,

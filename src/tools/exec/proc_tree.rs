@@ -69,7 +69,8 @@ pub(super) fn in_session(session: i32) -> Vec<Process> {
 /// The command line for a person, cut.
 pub(super) fn command_line(pid: i32) -> String {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words: Vec<_> = bytes.split(|b| *b == 0).filter(|w| !w.is_empty()).map(String::from_utf8_lossy).collect();
+    let words: Vec<_> =
+        bytes.split(|b| *b == 0).filter(|w| !w.is_empty()).map(String::from_utf8_lossy).collect();
     let line = if words.is_empty() {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
     } else {

@@ -12,11 +12,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::capture::{Capture, Decoder, Spill};
 use super::live::Live;
+use super::plain::Plain;
 use super::proc_tree::{self, in_session, signal, signal_group};
 use super::{ExecConfig, ExecError, ExecRequest, ExecResult};
 
 /// How long output may go on after the process that was waited for ended.
 const DRAIN: Duration = Duration::from_millis(500);
+/// How often it is looked whether the supervisor was stopped.
+const LOOK: Duration = Duration::from_secs(1);
 /// What a supervisor may need beyond the grace between TERM and KILL, until it is killed itself.
 const SUPERVISOR_SLACK: Duration = Duration::from_secs(4);
 
@@ -40,6 +43,13 @@ impl Running {
             signal(self.pid, Signal::KILL);
         } else {
             signal_group(self.pid, Signal::KILL);
+        }
+    }
+
+    /// A command may stop its supervisor, taking it for aye: then the supervisor is woken.
+    fn wake(&self) {
+        if proc_tree::process(self.pid).is_some_and(|p| p.state == b'T') {
+            signal(self.pid, Signal::CONT);
         }
     }
 
@@ -67,23 +77,17 @@ fn start(config: &ExecConfig, request: &ExecRequest) -> Result<(Running, pipe::R
     let (reader, writer) = std::io::pipe()?;
     let output = pipe::Receiver::from_owned_fd(reader.into())?;
     let supervisor = config.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
-    let mut command = match supervisor {
-        Some(supervisor) => {
-            let mut command = Command::new(supervisor);
-            command
-                .arg(super::SUPERVISE_ARG)
-                .arg(config.grace.as_millis().to_string())
-                .arg(&request.program)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped());
-            command
-        }
-        None => {
-            let mut command = Command::new(&request.program);
-            command.stdin(Stdio::null()).stdout(writer.try_clone()?).process_group(0).kill_on_drop(true);
-            command
-        }
-    };
+    let mut command = Command::new(supervisor.map_or(request.program.as_os_str(), |path| path.as_os_str()));
+    if supervisor.is_some() {
+        command
+            .arg(super::SUPERVISE_ARG)
+            .arg(config.grace.as_millis().to_string())
+            .arg(&request.program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+    } else {
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).process_group(0).kill_on_drop(true);
+    }
     command.args(&request.args).current_dir(&request.cwd).env_clear().envs(&request.env).stderr(writer);
     let mut child = command.spawn().map_err(|error| ExecError::Start {
         program: request.program.to_string_lossy().into_owned(),
@@ -115,12 +119,13 @@ pub async fn run(
     let began = Instant::now();
     let (mut running, output) = start(config, &request)?;
     let mut status_pipe = running.child.stdout.take();
-    let spill = request.output_dir.as_ref().map(|dir| Spill {
-        dir: dir.clone(),
-        name: format!("output-{}.txt", uuid::Uuid::now_v7()),
-    });
+    let spill = request
+        .output_dir
+        .as_ref()
+        .map(|dir| Spill { dir: dir.clone(), name: format!("output-{}.txt", uuid::Uuid::now_v7()) });
     let mut capture = Capture::new(request.max_output, spill);
     let mut decoder = Decoder::default();
+    let mut plain = Plain::default();
     let mut live = Live::new();
     let mut output = Some(output);
     let mut buf = vec![0_u8; 32 << 10];
@@ -130,8 +135,9 @@ pub async fn run(
     let timeout = began + request.timeout;
     // Set once it was told to stop: what is there after that is killed from here.
     let mut kill_at: Option<Instant> = None;
-    // Set once one of the two ends came, the process's or the output's: how long the other may take.
+    // Set once the process ended: how long its output may go on.
     let mut end_at: Option<Instant> = None;
+    let mut look_at = began + LOOK;
     while exit.is_none() || output.is_some() {
         let read = async {
             match &mut output {
@@ -139,7 +145,7 @@ pub async fn run(
                 None => std::future::pending().await,
             }
         };
-        let far = began + Duration::from_secs(60 * 60 * 24);
+        let far = began + Duration::from_hours(24);
         tokio::select! {
             () = cancel.cancelled(), if kill_at.is_none() => {
                 result.cancelled = true;
@@ -155,13 +161,11 @@ pub async fn run(
                 running.kill();
                 kill_at = Some(Instant::now() + Duration::from_millis(100));
             }
-            () = sleep_until(end_at.unwrap_or(far)), if end_at.is_some() => {
-                if exit.is_some() {
-                    // Whoever still holds the output is none of ours any more.
-                    output = None;
-                } else {
-                    end_at = wake(&running);
-                }
+            // Whoever still holds the output after that is none of ours any more.
+            () = sleep_until(end_at.unwrap_or(far)), if end_at.is_some() => output = None,
+            () = sleep_until(look_at), if running.supervised && exit.is_none() => {
+                running.wake();
+                look_at = Instant::now() + LOOK;
             }
             status = running.child.wait(), if exit.is_none() => {
                 exit = Some(status?);
@@ -177,16 +181,11 @@ pub async fn run(
             }
             () = sleep_until(live.due().unwrap_or(far)), if live.due().is_some() => on_output(&live.take()),
             read = read => match read {
-                Ok(0) | Err(_) => {
-                    output = None;
-                    if exit.is_none() && running.supervised {
-                        end_at = Some(Instant::now() + DRAIN);
-                    }
-                }
+                Ok(0) | Err(_) => output = None,
                 Ok(n) => {
                     text.clear();
                     decoder.push(&buf[..n], &mut text);
-                    capture.push(&text);
+                    keep(&mut capture, &mut plain, &text);
                     live.push(&text);
                 }
             },
@@ -195,7 +194,7 @@ pub async fn run(
     running.done = true;
     text.clear();
     decoder.finish(&mut text);
-    capture.push(&text);
+    keep(&mut capture, &mut plain, &text);
     live.push(&text);
     if live.due().is_some() {
         on_output(&live.take());
@@ -221,6 +220,13 @@ pub async fn run(
     Ok(result)
 }
 
+/// A model reads text; a person's screen gets the colours.
+fn keep(capture: &mut Capture, plain: &mut Plain, text: &str) {
+    let mut kept = String::with_capacity(text.len());
+    plain.push(text, &mut kept);
+    capture.push(&kept);
+}
+
 fn slack(running: &Running) -> Duration {
     if running.supervised { SUPERVISOR_SLACK } else { Duration::ZERO }
 }
@@ -228,15 +234,6 @@ fn slack(running: &Running) -> Duration {
 fn status_is_signal(status: Option<std::process::ExitStatus>) -> bool {
     use std::os::unix::process::ExitStatusExt as _;
     status.and_then(|s| s.signal()).is_some()
-}
-
-/// The command's output ended and the supervisor says nothing. It may be busy with a process that closed its output;
-/// it may be stopped by a command that thought it was aye: then it is woken.
-fn wake(running: &Running) -> Option<Instant> {
-    if proc_tree::process(running.pid).is_some_and(|p| p.state == b'T') {
-        signal(running.pid, Signal::CONT);
-    }
-    Some(Instant::now() + DRAIN)
 }
 
 #[cfg(target_os = "linux")]

@@ -209,8 +209,7 @@ impl Supervisor {
             .take(MAX_NAMES)
             .map(|p| format!("{} (pid {})", command_line(p.pid), p.pid))
             .collect();
-        let grace =
-            self.stop_at.map_or(self.grace, |at| at.saturating_duration_since(Instant::now()));
+        let grace = self.stop_at.map_or(self.grace, |at| at.saturating_duration_since(Instant::now()));
         self.signal_all(Signal::TERM);
         if !self.wait_until_alone(grace) {
             // A process may start another one while it is being killed; so it is done until none is left.

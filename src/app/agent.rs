@@ -1,0 +1,273 @@
+//! The parts put together: store, tools, plugins, model, runtime.
+
+use std::sync::{Arc, RwLock};
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use super::foundation::Foundation;
+use super::{Failure, models, prompt};
+use crate::cli::Cli;
+use crate::config::{Instructions, Selection};
+use crate::contract::clock::{Clock, SystemClock};
+use crate::contract::record::Owner;
+use crate::contract::spec::{AgentSpec, ModelEntry};
+use crate::contract::suspension::Actor;
+use crate::llm::{LlmRetryPolicy, RetryConfigKey};
+use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
+use crate::plugins::skills::{
+    Discovery, ScriptOutput, ScriptRequest, ScriptRunner, SkillSubsystem, bundled, discover,
+    granted_patterns, project_roots, user_roots,
+};
+use crate::plugins::stop::{StopConditionSpec, StopPlugin};
+use crate::runtime::{AgentRuntime, AgentRuntimeBuilder};
+use crate::store::Store;
+use crate::tools::{self, ToolEnv};
+
+/// The name of the agent that people talk to.
+pub(super) const AGENT: &str = "aye";
+
+/// A whole program, ready for a front end.
+pub struct App {
+    pub(super) foundation: Foundation,
+    pub(super) store: Store,
+    pub(super) runtime: AgentRuntime,
+    pub(super) permission: Permissions,
+    pub(super) skills: Discovery,
+    pub(super) instructions: Instructions,
+    pub(super) selection: RwLock<Selection>,
+    pub(super) clock: Arc<dyn Clock>,
+    /// What went wrong at the start and does not stop it.
+    pub(super) warnings: Vec<String>,
+}
+
+impl App {
+    /// Puts the parts together.
+    pub(super) async fn build(mut foundation: Foundation, cli: &Cli) -> Result<Self, Failure> {
+        let store = foundation.open_store()?;
+        let rules = foundation.rules(cli)?;
+        let instructions = foundation.instructions();
+        let skills = find_skills(&foundation);
+        let selection = models::choose(&foundation).await?;
+        let mode = mode_of(&foundation);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let permission = Permissions::new(foundation.workspace.clone(), Arc::clone(&clock), rules, mode);
+        let runtime = runtime(&foundation, &store, &permission, &skills, &instructions, &selection, &clock)?;
+        let catalog = runtime.catalog();
+        permission.set_tools(catalog.tools.keys().cloned().collect());
+        let mut warnings = std::mem::take(&mut foundation.warnings);
+        warnings.extend(skills.issues.iter().map(ToString::to_string));
+        let app = Self {
+            foundation,
+            store,
+            runtime,
+            permission,
+            skills,
+            instructions,
+            selection: RwLock::new(selection),
+            clock,
+            warnings,
+        };
+        app.load_grants().await;
+        Ok(app)
+    }
+
+    /// The model that answers next.
+    pub(super) fn selection(&self) -> Selection {
+        self.selection.read().expect("no panic while the choice is held").clone()
+    }
+
+    /// Chooses another model for the runs from now on.
+    pub(super) async fn set_model(&self, name: &str) -> Result<(), String> {
+        let selection = models::choose_named(&self.foundation, name).await?;
+        let executor = models::executor(&selection, &self.foundation.env);
+        let entry = entry_of(&selection);
+        let id = selection.full_name();
+        self.runtime.set_model(&id, entry, executor);
+        let catalog = self.runtime.catalog();
+        if let Some(spec) = catalog.agents.get(AGENT) {
+            self.runtime.set_agent(AgentSpec::clone(spec).with_model(&id));
+        }
+        *self.selection.write().expect("no panic while the choice is held") = selection;
+        Ok(())
+    }
+
+    /// The person at this process, as a decision names them.
+    pub(super) fn actor(&self, channel: &str) -> Actor {
+        let user = self.foundation.env.var("USER").or_else(|| self.foundation.env.var("LOGNAME"));
+        Actor {
+            user: user.unwrap_or("unknown").to_owned(),
+            channel: channel.to_owned(),
+            pid: std::process::id(),
+        }
+    }
+}
+
+fn find_skills(foundation: &Foundation) -> Discovery {
+    let mut roots = Vec::new();
+    if foundation.is_trusted {
+        roots.extend(project_roots(&foundation.workspace.cwd, &foundation.workspace.root));
+    }
+    roots.extend(user_roots(&foundation.paths.config_dir, foundation.env.home()));
+    discover(&roots, bundled())
+}
+
+/// The skills that can be used here, for commands that need nothing else.
+pub(super) fn skills_of(foundation: &Foundation) -> Discovery {
+    find_skills(foundation)
+}
+
+pub(super) fn mode_of(foundation: &Foundation) -> Mode {
+    foundation.loaded.settings.permission_mode.as_str().parse().unwrap_or_default()
+}
+
+fn entry_of(selection: &Selection) -> ModelEntry {
+    ModelEntry { provider: selection.full_name(), model_name: selection.model.clone() }
+}
+
+fn runtime(
+    foundation: &Foundation,
+    store: &Store,
+    permission: &Permissions,
+    skills: &Discovery,
+    instructions: &Instructions,
+    selection: &Selection,
+    clock: &Arc<dyn Clock>,
+) -> Result<AgentRuntime, Failure> {
+    let settings = &foundation.loaded.settings;
+    let date = jiff::Zoned::now().date().to_string();
+    let prompt = prompt::system_prompt(&foundation.workspace, &instructions.prompt(), &date);
+    let max_turns = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    let spec = AgentSpec::new(AGENT)
+        .with_model(selection.full_name())
+        .with_system_prompt(prompt)
+        .with_max_rounds(max_turns)
+        .with_tool_execution(settings.tool_execution)
+        .with_config::<RetryConfigKey>(LlmRetryPolicy {
+            max_retries: settings.retry.max_retries,
+            fallback_models: settings.retry.fallback_models.clone(),
+            backoff_base_ms: u64::try_from(settings.retry.backoff_base.as_millis()).unwrap_or(u64::MAX),
+        })
+        .map_err(Failure::failed)?;
+    let tool_env = tool_env(foundation);
+    let subsystem = SkillSubsystem::new(Arc::new(skills.registry()))
+        .with_scripts(Arc::new(Scripts { env: tool_env.clone() }), foundation.workspace.cwd.clone());
+    let mut builder = AgentRuntimeBuilder::new()
+        .with_store(store.clone())
+        .with_clock(Arc::clone(clock))
+        .with_owner(owner())
+        .with_cwd(foundation.workspace.cwd.clone())
+        .with_agent_spec(spec)
+        .with_model(selection.full_name(), entry_of(selection))
+        .with_provider(selection.full_name(), models::executor(selection, &foundation.env));
+    for id in &settings.retry.fallback_models {
+        let mut named = settings.clone();
+        named.model = Some(id.clone());
+        let choice = crate::config::select_model(&named, &foundation.loaded.provenance, &foundation.env, &[])
+            .map_err(|e| Failure::usage(format!("retry.fallback_models: {e}")))?;
+        let provider = format!("fallback {}", choice.full_name());
+        let entry = ModelEntry { provider: provider.clone(), model_name: choice.model.clone() };
+        builder =
+            builder.with_model(id, entry).with_provider(provider, models::executor(&choice, &foundation.env));
+    }
+    for key in tools::state_keys() {
+        builder = builder.with_state_key(key);
+    }
+    for tool in tools::builtin(tool_env) {
+        builder = builder.with_tool(tool.descriptor().id, tool);
+    }
+    // The skills plugin's grants are allow rules of the run; neither plugin knows the other.
+    let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(granted_patterns));
+    builder
+        .with_plugin("permission", Arc::new(gatekeeper))
+        .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
+        .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
+        .with_plugin("stop", Arc::new(StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?))
+        .build()
+        .map_err(Failure::usage)
+}
+
+fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
+    let stop = &foundation.loaded.settings.stop;
+    let mut conditions = Vec::new();
+    if let Some(max_total) = stop.max_tokens_total {
+        conditions.push(StopConditionSpec::TokenBudget {
+            max_total: usize::try_from(max_total).unwrap_or(usize::MAX),
+        });
+    }
+    if let Some(timeout) = stop.timeout {
+        conditions.push(StopConditionSpec::Timeout { seconds: timeout.as_secs() });
+    }
+    if let Some(max) = stop.consecutive_errors {
+        conditions
+            .push(StopConditionSpec::ConsecutiveErrors { max: usize::try_from(max).unwrap_or(usize::MAX) });
+    }
+    conditions
+}
+
+fn tool_env(foundation: &Foundation) -> ToolEnv {
+    let settings = &foundation.loaded.settings;
+    let secret_variables =
+        settings.providers.values().filter_map(|provider| provider.api_key_env.clone()).collect();
+    let mut env = ToolEnv::new(foundation.workspace.clone(), foundation.paths.output_dir());
+    // The link of the running program: an upgrade of the file on disk does not take it away.
+    let own =
+        if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { std::env::current_exe().ok() };
+    env.exec.supervisor = own;
+    env.exec.max_timeout = env.exec.max_timeout.max(settings.bash.timeout);
+    env.exec.default_timeout = settings.bash.timeout;
+    env.exec.max_output = settings.bash.max_output;
+    env.variables = foundation.env.vars().map(|(name, value)| (name.into(), value.into())).collect();
+    env.secret_variables = secret_variables;
+    env
+}
+
+/// Which process this is.
+pub(super) fn owner() -> Owner {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let stat = read("/proc/self/stat");
+    // Field 22 of stat(5); the name in field 2 may hold blanks and brackets.
+    let started = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_whitespace().nth(19))
+        .and_then(|field| field.parse().ok())
+        .unwrap_or(0);
+    Owner {
+        token: uuid::Uuid::now_v7().to_string(),
+        boot_id: read("/proc/sys/kernel/random/boot_id").trim().to_owned(),
+        pid: std::process::id(),
+        pid_started: started,
+    }
+}
+
+/// Scripts of skills run as commands of the Bash tool do.
+struct Scripts {
+    env: ToolEnv,
+}
+
+#[async_trait]
+impl ScriptRunner for Scripts {
+    async fn run(&self, request: ScriptRequest, cancel: &CancellationToken) -> Result<ScriptOutput, String> {
+        let mut variables = tools::exec::child_env(&self.env.variables, &self.env.secret_variables);
+        variables.extend(request.env.into_iter().map(|(name, value)| (name.into(), value.into())));
+        let exec = tools::exec::ExecRequest {
+            program: request.program.into(),
+            args: request.args.into_iter().map(Into::into).collect(),
+            cwd: request.cwd,
+            env: variables,
+            timeout: request.timeout,
+            max_output: request.max_output,
+            output_dir: None,
+        };
+        let result =
+            tools::exec::run(&self.env.exec, exec, |_| {}, cancel).await.map_err(|e| e.to_string())?;
+        let ended = if result.timed_out {
+            Some(format!("killed after {} s", result.duration.as_secs()))
+        } else if result.cancelled {
+            Some("cancelled".to_owned())
+        } else {
+            result.signal.map(|signal| format!("signal {}", tools::exec::signal_name(signal)))
+        };
+        Ok(ScriptOutput { output: result.output, exit_code: result.exit_code, ended })
+    }
+}

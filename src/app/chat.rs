@@ -1,0 +1,133 @@
+//! `aye`: the terminal.
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::sync::Arc;
+
+use super::agent::App;
+use super::foundation::Foundation;
+use super::host::TerminalHost;
+use super::{Failure, commands, say};
+use crate::cli::{Cli, ThreadChoice};
+use crate::config::Env;
+use crate::contract::display::{visible, visible_line};
+use crate::tui::keymap::Keymap;
+use crate::tui::terminal::reflows;
+use crate::tui::theme::Theme;
+use crate::tui::{self, Cause, TuiOptions};
+
+pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return Err(Failure::usage(
+            "the chat needs a terminal on stdin and stdout; for a pipe or a script use aye -p \"...\"",
+        ));
+    }
+    let mut foundation = super::foundation(cli, env).await?;
+    if !foundation.untrusted.is_empty() && ask_for_trust(&foundation)? {
+        foundation.trust(cli)?;
+    }
+    let _log = crate::logging::to_file(&foundation.paths.log_dir());
+    let theme = theme_of(&foundation)?;
+    let keymap = keymap_of(&foundation)?;
+    let env = foundation.env.clone();
+    let app = App::build(foundation, cli).await?;
+    let thread = match cli.thread() {
+        ThreadChoice::New | ThreadChoice::Pick => None,
+        ThreadChoice::Last => {
+            let cwd = &app.foundation.workspace.cwd;
+            app.store.latest_thread(cwd).await.map_err(Failure::failed)?.map(|thread| thread.id)
+        }
+        ThreadChoice::Id(id) => Some(commands::thread_by_prefix(&app.store, &id).await?.id),
+    };
+    let options = TuiOptions {
+        thread,
+        choose_thread: cli.thread() == ThreadChoice::Pick,
+        initial_prompt: cli.prompt.clone(),
+        theme,
+        keymap,
+        reflow: reflows(|name| env.var(name).map(str::to_owned)),
+    };
+    let (sender, events) = tokio::sync::mpsc::unbounded_channel();
+    let app = Arc::new(app);
+    let host = Arc::new(TerminalHost::new(Arc::clone(&app), sender));
+    let status = tui::run(options, host, events).await;
+    app.store.close().await;
+    let status = status.map_err(|e| {
+        let cause = std::error::Error::source(&e).map(|s| format!(": {s}")).unwrap_or_default();
+        Failure::failed(format!("{e}{cause}"))
+    })?;
+    if let (Some(thread), Cause::Quit) = (&status.thread, status.cause) {
+        let waiting = match status.waiting {
+            0 => String::new(),
+            1 => "; 1 question waits".to_owned(),
+            n => format!("; {n} questions wait"),
+        };
+        say(&format!("Go on with: aye -r {thread}{waiting}"));
+    }
+    Ok(match status.cause {
+        Cause::Quit => 0,
+        Cause::Hangup => 129,
+    })
+}
+
+/// The theme of the settings: built in, or a file of the user's `themes/`. Without colours under `NO_COLOR`.
+fn theme_of(foundation: &Foundation) -> Result<Theme, Failure> {
+    let name = &foundation.loaded.settings.theme;
+    let dir = foundation.paths.config_dir.join("themes");
+    let read = |name: &str| {
+        // A name is a name, not a path.
+        let plain = !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
+        plain.then(|| std::fs::read_to_string(dir.join(format!("{name}.toml"))).ok()).flatten()
+    };
+    let theme = match read(name) {
+        Some(text) => {
+            let file = dir.join(format!("{name}.toml"));
+            Theme::parse(name, &file.to_string_lossy(), &text, read).map_err(Failure::usage)?
+        }
+        None if name.is_empty() => Theme::default(),
+        None => Theme::builtin(name).ok_or_else(|| {
+            let known: Vec<_> = Theme::builtin_names().collect();
+            Failure::usage(format!(
+                "there is no theme `{name}`: it is neither {} nor a file in {}",
+                known.join(", "),
+                dir.display()
+            ))
+        })?,
+    };
+    Ok(if foundation.env.has("NO_COLOR") { theme.without_colours() } else { theme })
+}
+
+/// The keys: the built-in table, the user's `keymap.toml` over it.
+fn keymap_of(foundation: &Foundation) -> Result<Keymap, Failure> {
+    let file = foundation.paths.config_dir.join("keymap.toml");
+    match std::fs::read_to_string(&file) {
+        Ok(text) => Keymap::with_file(&file.to_string_lossy(), &text).map_err(Failure::usage),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Keymap::default()),
+        Err(error) => Err(Failure::usage(format!("cannot read {}: {error}", file.display()))),
+    }
+}
+
+/// Shows what the folder would grant or run, and asks. Enter alone, or the end of input, is no.
+fn ask_for_trust(foundation: &Foundation) -> Result<bool, Failure> {
+    let mut text = format!(
+        "This folder has files that would grant or run something:\n  {}\n\n",
+        visible_line(&foundation.assessment.folder.to_string_lossy())
+    );
+    for item in &foundation.untrusted {
+        text.push_str(&format!(
+            "  {}\n    {}\n",
+            visible_line(&item.path.to_string_lossy()),
+            visible(&item.summary).replace('\n', "\n    ")
+        ));
+    }
+    text.push_str("\nTrust them? They are not used otherwise. [y/N] ");
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::failed)?;
+    drop(out);
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(Failure::failed)?;
+    let yes = matches!(line.trim().to_lowercase().as_str(), "y" | "yes");
+    if !yes {
+        say("Not trusted: these files are not used in this start.");
+    }
+    Ok(yes)
+}

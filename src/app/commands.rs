@@ -1,0 +1,363 @@
+//! The subcommands: each reads or writes one thing and ends.
+
+use std::io::BufRead as _;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::agent::{mode_of, skills_of};
+use super::foundation::Foundation;
+use super::{Failure, doctor, export, models, put, say};
+use crate::cli::{
+    ApprovalsCommand, Cli, Command, ConfigCommand, ExportFormat, JsonFlag, PermissionsCommand, SkillsCommand,
+    ThreadsCommand,
+};
+use crate::config::{Env, list_models};
+use crate::contract::clock::{Clock as _, SystemClock};
+use crate::contract::display::{visible, visible_line};
+use crate::contract::ids::DecisionId;
+use crate::contract::record::{DecideOutcome, Decision, SuspensionRecord, SuspensionStatus, ThreadRecord};
+use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
+use crate::plugins::permission::{CheckContext, Layer, RuleSet, check_line};
+use crate::plugins::skills::{SkillRow, check_dir, check_discovery, list_rows};
+use crate::runtime::check_payload;
+use crate::store::{Store, SuspensionFilter, SuspensionLookup, ThreadLookup};
+
+pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Failure> {
+    let mut foundation = super::foundation(cli, env).await?;
+    match command {
+        Command::Threads(command) => threads(command, &foundation).await,
+        Command::Approvals(command) => approvals(command, &foundation).await,
+        Command::Skills(command) => skills(command, &foundation),
+        Command::Permissions(PermissionsCommand::Check { rules }) => {
+            permissions(rules.as_deref(), &mut foundation, cli)
+        }
+        Command::Models(JsonFlag { json }) => {
+            let hits = models::probe(&foundation.env).await;
+            let rows = list_models(&foundation.loaded.settings, &foundation.env, &hits);
+            if json {
+                put_json(&json!(rows))?;
+            } else {
+                put(&rows.iter().map(|row| format!("{row}\n")).collect::<String>())?;
+            }
+            Ok(0)
+        }
+        Command::Config(ConfigCommand::Show(JsonFlag { json })) => config(json, &foundation),
+        Command::Doctor(JsonFlag { json }) => doctor::run(json, foundation, cli).await,
+        // Answered before anything is read.
+        Command::Completion { .. } | Command::Man => Ok(0),
+    }
+}
+
+fn put_json(value: &Value) -> Result<(), Failure> {
+    put(&format!("{}\n", serde_json::to_string_pretty(value).unwrap_or_default()))
+}
+
+/// The thread whose id begins so.
+pub(super) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRecord, Failure> {
+    match store.find_thread(id).await.map_err(Failure::failed)? {
+        ThreadLookup::One(thread) => Ok(thread),
+        ThreadLookup::None => {
+            Err(Failure::usage(format!("there is no thread `{id}`; `aye threads list` shows them")))
+        }
+        ThreadLookup::Many(threads) => {
+            let ids: Vec<_> = threads.iter().map(|t| t.id.to_string()).collect();
+            Err(Failure::usage(format!("`{id}` is not unique: {}", ids.join(", "))))
+        }
+    }
+}
+
+fn when(ms: u64) -> String {
+    let at = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    at.map(|t| t.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string())
+        .unwrap_or_default()
+}
+
+async fn threads(command: ThreadsCommand, foundation: &Foundation) -> Result<u8, Failure> {
+    let store = foundation.open_store()?;
+    match command {
+        ThreadsCommand::List(JsonFlag { json }) => {
+            let threads = store.threads(None).await.map_err(Failure::failed)?;
+            if json {
+                put_json(&json!(threads))?;
+                return Ok(0);
+            }
+            let mut out = String::new();
+            for row in threads {
+                let note = match (&row.damaged, row.waiting) {
+                    (Some(why), _) => format!("  damaged: {}", visible_line(why)),
+                    (None, 0) => String::new(),
+                    (None, n) => format!("  {n} waiting"),
+                };
+                out.push_str(&format!(
+                    "{}  {}  {:>4}  {}{note}\n",
+                    row.thread.id,
+                    when(row.thread.updated_at),
+                    row.messages,
+                    visible_line(&row.thread.title),
+                ));
+            }
+            put(&out)?;
+        }
+        ThreadsCommand::Show { id, json } => {
+            let thread = thread_by_prefix(&store, &id).await?;
+            let messages = store.messages(&thread.id).await.map_err(Failure::failed)?;
+            if json {
+                put_json(&export::as_json(&thread, &messages))?;
+            } else {
+                put(&export::as_markdown(&thread, &messages))?;
+            }
+        }
+        ThreadsCommand::Export { id, format } => {
+            let thread = thread_by_prefix(&store, &id).await?;
+            let messages = store.messages(&thread.id).await.map_err(Failure::failed)?;
+            match format {
+                ExportFormat::Md => put(&export::as_markdown(&thread, &messages))?,
+                ExportFormat::Json => put_json(&export::as_json(&thread, &messages))?,
+            }
+        }
+        ThreadsCommand::Delete { ids } => {
+            let own = super::agent::owner();
+            // All are looked up first, so that a typing error deletes nothing.
+            let mut found = Vec::new();
+            for id in ids {
+                found.push(thread_by_prefix(&store, &id).await?);
+            }
+            for thread in found {
+                let own = own.clone();
+                store
+                    .delete_thread(&thread.id, &own.clone(), move |other| {
+                        crate::runtime::is_alive(&own, other)
+                    })
+                    .await
+                    .map_err(Failure::failed)?;
+                say(&format!("deleted {}", thread.id));
+            }
+        }
+    }
+    store.close().await;
+    Ok(0)
+}
+
+async fn suspension_by_prefix(store: &Store, id: &str) -> Result<SuspensionRecord, Failure> {
+    match store.find_suspension(id).await.map_err(Failure::failed)? {
+        SuspensionLookup::One(suspension) => Ok(*suspension),
+        SuspensionLookup::None => {
+            Err(Failure::usage(format!("there is no question `{id}`; `aye approvals list` shows what waits")))
+        }
+        SuspensionLookup::Many(found) => {
+            let ids: Vec<_> = found.iter().map(|s| s.id.to_string()).collect();
+            Err(Failure::usage(format!("`{id}` is not unique: {}", ids.join(", "))))
+        }
+    }
+}
+
+/// What the call is about, on one line.
+fn summary(suspension: &SuspensionRecord) -> String {
+    let pending = &suspension.ticket.pending;
+    let main = ["command", "file_path", "url", "question", "pattern"]
+        .iter()
+        .find_map(|key| pending.arguments.get(*key)?.as_str())
+        .map_or_else(|| pending.arguments.to_string(), str::to_owned);
+    format!("{} {}", visible_line(&pending.name), visible_line(&main))
+}
+
+async fn approvals(command: ApprovalsCommand, foundation: &Foundation) -> Result<u8, Failure> {
+    let store = foundation.open_store()?;
+    match command {
+        ApprovalsCommand::List(JsonFlag { json }) => {
+            let filter =
+                SuspensionFilter { status: Some(SuspensionStatus::Open), ..SuspensionFilter::default() };
+            let open = store.suspensions(filter).await.map_err(Failure::failed)?;
+            if json {
+                put_json(&json!(open))?;
+            } else {
+                let line =
+                    |s: &SuspensionRecord| format!("{}  {}  {}\n", s.id, when(s.created_at), summary(s));
+                put(&open.iter().map(line).collect::<String>())?;
+            }
+        }
+        ApprovalsCommand::Show { id, json } => {
+            let suspension = suspension_by_prefix(&store, &id).await?;
+            if json {
+                put_json(&json!(suspension))?;
+            } else {
+                put(&shown(&suspension))?;
+            }
+        }
+        ApprovalsCommand::Approve { id } => {
+            let yes = (ResumeDecisionAction::Resume, Value::Null, None);
+            decide(&store, foundation, &id, yes, "approved").await?;
+        }
+        ApprovalsCommand::Deny { id, reason } => {
+            let no = (ResumeDecisionAction::Cancel, Value::Null, reason);
+            decide(&store, foundation, &id, no, "denied").await?;
+        }
+        ApprovalsCommand::Answer { id, answer } => {
+            let payload: Value = serde_json::from_str(&answer)
+                .map_err(|e| Failure::usage(format!("the answer is not JSON: {e}")))?;
+            let answer = (ResumeDecisionAction::Resume, payload, None);
+            decide(&store, foundation, &id, answer, "answered").await?;
+        }
+    }
+    store.close().await;
+    Ok(0)
+}
+
+fn shown(suspension: &SuspensionRecord) -> String {
+    let ticket = &suspension.ticket;
+    let mut out = format!(
+        "{}\nthread   {}\nasked    {}\nstatus   {:?}\ntool     {}\n",
+        suspension.id,
+        suspension.thread_id,
+        when(suspension.created_at),
+        suspension.status,
+        visible_line(&ticket.pending.name)
+    );
+    for key in ["rule", "why", "cwd"] {
+        if let Some(text) = ticket.suspension.parameters.get(key).and_then(Value::as_str) {
+            out.push_str(&format!("{key:<8} {}\n", visible_line(text)));
+        }
+    }
+    out.push_str(&format!("\n{}\n", visible(&ticket.suspension.message)));
+    match ticket.pending.arguments.get("command").and_then(Value::as_str) {
+        Some(command) => out.push_str(&format!("\n{}\n", visible(command))),
+        None => {
+            let arguments = serde_json::to_string_pretty(&ticket.pending.arguments).unwrap_or_default();
+            out.push_str(&format!("\n{}\n", visible(&arguments)));
+        }
+    }
+    if let Some(by) = &suspension.decided_by {
+        out.push_str(&format!("\ndecided by {} ({})\n", visible_line(&by.user), visible_line(&by.channel)));
+    }
+    out
+}
+
+async fn decide(
+    store: &Store,
+    foundation: &Foundation,
+    id: &str,
+    (action, result, reason): (ResumeDecisionAction, Value, Option<String>),
+    word: &str,
+) -> Result<(), Failure> {
+    let suspension = suspension_by_prefix(store, id).await?;
+    let now = SystemClock.now_ms();
+    let resume = ToolCallResume { decision_id: DecisionId::fresh(), action, result, reason, updated_at: now };
+    if action == ResumeDecisionAction::Resume {
+        check_payload(&suspension, &resume).map_err(Failure::usage)?;
+    }
+    let user = foundation.env.var("USER").or_else(|| foundation.env.var("LOGNAME")).unwrap_or("unknown");
+    let actor = Actor { user: user.to_owned(), channel: "cli".to_owned(), pid: std::process::id() };
+    let outcome =
+        store.decide(&suspension.id, Decision { resume, actor }, now).await.map_err(Failure::failed)?;
+    match outcome {
+        DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record) => {
+            say(&format!("{word}: {}; go on with: aye -r {} -p", summary(&record), record.thread_id));
+            Ok(())
+        }
+        DecideOutcome::AlreadyDecided(record) => {
+            let by = record.decided_by.as_ref().map_or("somebody", |by| by.user.as_str());
+            let channel = record.decided_by.as_ref().map_or("", |by| by.channel.as_str());
+            let at = record.decision.as_ref().map_or(0, |d| d.updated_at);
+            Err(Failure::failed(format!(
+                "already decided by {by} ({channel}) at {}; nothing changed",
+                when(at)
+            )))
+        }
+        DecideOutcome::Closed(_) => {
+            Err(Failure::failed("the question is closed: a new message came, or the run is over"))
+        }
+        DecideOutcome::Expired(_) => {
+            Err(Failure::failed("the question expired; go on with the thread to be asked again"))
+        }
+        DecideOutcome::NotFound => Err(Failure::usage(format!("there is no question `{id}`"))),
+    }
+}
+
+fn skills(command: SkillsCommand, foundation: &Foundation) -> Result<u8, Failure> {
+    match command {
+        SkillsCommand::List(JsonFlag { json }) => {
+            let found = skills_of(foundation);
+            let rows = list_rows(&found);
+            if json {
+                put_json(&json!(rows))?;
+            } else {
+                let line = |row: &SkillRow| {
+                    let hidden = row.hidden_by.as_ref().map(|by| format!("  (hidden by {by})"));
+                    let unseen = match row.invisible_characters {
+                        0 => String::new(),
+                        n => format!("  ({n} invisible characters)"),
+                    };
+                    let (name, scope) = (visible_line(&row.name), row.scope);
+                    let hidden = hidden.unwrap_or_default();
+                    format!("{name:<24} {scope:<8} {}{unseen}{hidden}\n", row.description)
+                };
+                put(&rows.iter().map(line).collect::<String>())?;
+                for issue in &found.issues {
+                    say(&issue.to_string());
+                }
+            }
+            Ok(0)
+        }
+        SkillsCommand::Check { dir, json } => {
+            let report = match dir {
+                Some(dir) => check_dir(&foundation.workspace.cwd.join(dir)).map_err(Failure::usage)?,
+                None => check_discovery(&skills_of(foundation)),
+            };
+            if json {
+                put_json(&json!(report))?;
+            } else {
+                put(&report.lines().iter().map(|line| format!("{line}\n")).collect::<String>())?;
+            }
+            Ok(u8::try_from(report.exit_code()).unwrap_or(1))
+        }
+    }
+}
+
+fn permissions(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cli) -> Result<u8, Failure> {
+    let rules = match rules {
+        Some(file) => {
+            let file = foundation.workspace.cwd.join(file);
+            RuleSet::load(&file, Layer::Run).map_err(Failure::usage)?
+        }
+        None => {
+            let rules = foundation.rules(cli)?;
+            if let Some(why) = rules.refused() {
+                return Err(Failure::usage(why));
+            }
+            rules
+        }
+    };
+    let ctx = CheckContext {
+        cwd: &foundation.workspace.cwd,
+        workspace: &foundation.workspace.root,
+        home: foundation.env.home(),
+    };
+    for line in std::io::stdin().lock().split(b'\n') {
+        let line = line.map_err(|e| Failure::failed(format!("cannot read stdin: {e}")))?;
+        let line = String::from_utf8_lossy(&line);
+        if !line.trim().is_empty() {
+            put(&format!("{}\n", check_line(&line, &rules, ctx)))?;
+        }
+    }
+    Ok(0)
+}
+
+fn config(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
+    let rows = foundation.loaded.provenance.rows();
+    if json {
+        let row = |row: &crate::config::ProvenanceRow| json!({"key": row.key, "value": row.value, "origin": row.origin.to_string()});
+        put_json(&json!(rows.iter().map(row).collect::<Vec<_>>()))?;
+    } else {
+        let line = |row: &crate::config::ProvenanceRow| {
+            let (key, value) = (visible_line(&row.key), visible_line(&row.value));
+            format!("{key} = {value}  # {}\n", visible_line(&row.origin.to_string()))
+        };
+        put(&rows.iter().map(line).collect::<String>())?;
+        put(&format!("permission mode in force: {}\n", mode_of(foundation)))?;
+    }
+    for warning in &foundation.warnings {
+        say(warning);
+    }
+    Ok(0)
+}

@@ -1,0 +1,106 @@
+//! `aye doctor`: looks for what keeps aye from working here.
+
+use serde::Serialize;
+
+use super::foundation::Foundation;
+use super::{Failure, models, put};
+use crate::cli::Cli;
+use crate::contract::display::visible_line;
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Ok,
+    Warning,
+    Error,
+}
+
+#[derive(Debug, Serialize)]
+struct Check {
+    name: &'static str,
+    state: State,
+    text: String,
+}
+
+pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+    let mut checks = Vec::new();
+    let mut add = |name, state, text: String| checks.push(Check { name, state, text });
+    add("version", State::Ok, format!("aye {}", env!("CARGO_PKG_VERSION")));
+    add("folder", State::Ok, foundation.workspace.cwd.display().to_string());
+    let settings = foundation.paths.config_file();
+    let exists = if settings.exists() { "" } else { " (not there: defaults)" };
+    add("settings", State::Ok, format!("{}{exists}", settings.display()));
+    match foundation.rules(cli) {
+        Err(failure) => add("rules", State::Error, failure.message),
+        Ok(rules) => match rules.refused() {
+            Some(why) => add("rules", State::Error, format!("{why}; until it is right, everything asks")),
+            None => add("rules", State::Ok, format!("{} rules", rules.rules().len())),
+        },
+    }
+    if foundation.untrusted.is_empty() {
+        add("trust", State::Ok, "nothing here waits for trust".into());
+    } else {
+        let files: Vec<_> = foundation.untrusted.iter().map(|i| i.path.display().to_string()).collect();
+        add("trust", State::Warning, format!("not used until this folder is trusted: {}", files.join(", ")));
+    }
+    let instructions = foundation.instructions();
+    add("instructions", State::Ok, instructions.status().unwrap_or_else(|| "none".into()));
+    match models::choose(&foundation).await {
+        Ok(selection) => {
+            let key = match &selection.api_key_env {
+                Some(name) => format!(", key from {name}"),
+                None => String::new(),
+            };
+            add("model", State::Ok, format!("{} ({}{key})", selection.full_name(), selection.why));
+        }
+        Err(failure) => add("model", State::Error, failure.message),
+    }
+    match foundation.open_store() {
+        Err(failure) => add("store", State::Error, failure.message),
+        Ok(store) => {
+            let path = foundation.paths.database().display().to_string();
+            match store.check().await {
+                Ok(problems) if problems.is_empty() => add("store", State::Ok, path),
+                Ok(problems) => add("store", State::Error, format!("{path}: {}", problems.join("; "))),
+                Err(error) => add("store", State::Error, error.to_string()),
+            }
+            store.close().await;
+        }
+    }
+    for program in ["bash", "git"] {
+        let found = foundation
+            .env
+            .var("PATH")
+            .unwrap_or_default()
+            .split(':')
+            .map(|dir| std::path::Path::new(dir).join(program))
+            .find(|path| path.is_file());
+        match found {
+            Some(path) => add(program, State::Ok, path.display().to_string()),
+            None => add(program, State::Warning, format!("{program} is not in PATH")),
+        }
+    }
+    let term = foundation.env.var("TERM").unwrap_or("not set").to_owned();
+    let state = if matches!(term.as_str(), "dumb" | "not set") { State::Warning } else { State::Ok };
+    add("terminal", state, format!("TERM {term}"));
+    for warning in &foundation.warnings {
+        add("warning", State::Warning, warning.clone());
+    }
+    let failed = checks.iter().any(|check| check.state == State::Error);
+    if json {
+        let text = serde_json::to_string_pretty(&checks).unwrap_or_default();
+        put(&format!("{text}\n"))?;
+    } else {
+        let line = |check: &Check| {
+            let mark = match check.state {
+                State::Ok => "ok     ",
+                State::Warning => "warning",
+                State::Error => "error  ",
+            };
+            format!("{mark}  {:<13} {}\n", check.name, visible_line(&check.text))
+        };
+        put(&checks.iter().map(line).collect::<String>())?;
+    }
+    Ok(u8::from(failed))
+}

@@ -1,0 +1,149 @@
+//! What every start needs first: where things are, what the settings say, what is trusted.
+
+use std::path::{Path, PathBuf};
+
+use super::Failure;
+use crate::cli::Cli;
+use crate::config::{
+    Env, Instructions, Loaded, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
+    load_instructions, project_config_files, repository_root,
+};
+use crate::contract::workspace::Workspace;
+use crate::plugins::permission::{Layer, RuleSet, shipped_rules};
+use crate::store::{OpenErrorKind, Store};
+
+/// See the module's text.
+pub(super) struct Foundation {
+    pub(super) env: Env,
+    pub(super) paths: Paths,
+    pub(super) loaded: Loaded,
+    pub(super) workspace: Workspace,
+    pub(super) is_trusted: bool,
+    /// What would need trust and has none.
+    pub(super) untrusted: Vec<TrustItem>,
+    pub(super) assessment: TrustAssessment,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Foundation {
+    pub(super) async fn load(cli: &Cli, env: Env) -> Result<Self, Failure> {
+        let env = match &cli.global.cd {
+            None => env,
+            Some(dir) => env.with_cwd(dir),
+        };
+        let cwd = env
+            .cwd()
+            .canonicalize()
+            .map_err(|e| Failure::usage(format!("cannot work in {}: {e}", env.cwd().display())))?;
+        if !cwd.is_dir() {
+            return Err(Failure::usage(format!("{} is not a folder", cwd.display())));
+        }
+        let env = env.with_cwd(&cwd);
+        let paths = Paths::from_env(&env).map_err(Failure::usage)?;
+        let root = repository_root(&cwd);
+        let home = env.home().map_or_else(|| PathBuf::from("/"), Path::to_path_buf);
+        let workspace = Workspace { cwd: cwd.clone(), root: root.clone(), home };
+        let assessment = TrustAssessment::of(&cwd, &root)
+            .map_err(|e| Failure::failed(format!("cannot look at {}: {e}", cwd.display())))?;
+        let mut warnings = Vec::new();
+        let untrusted = if cli.global.trust || assessment.is_empty() {
+            Vec::new()
+        } else {
+            match TrustStore::at(paths.trust_file()).missing(&assessment) {
+                Ok(items) => items,
+                Err(error) => {
+                    warnings.push(error.to_string());
+                    assessment.items.clone()
+                }
+            }
+        };
+        let mut foundation = Self {
+            loaded: settings(&paths, &root, &cwd, untrusted.is_empty(), &env, cli)?,
+            env,
+            paths,
+            workspace,
+            is_trusted: untrusted.is_empty(),
+            untrusted,
+            assessment,
+            warnings,
+        };
+        foundation.warnings.extend(foundation.loaded.warnings.iter().map(ToString::to_string));
+        Ok(foundation)
+    }
+
+    /// Trusts the folder from now on, as the person said, and reads the settings again.
+    pub(super) fn trust(&mut self, cli: &Cli) -> Result<(), Failure> {
+        TrustStore::at(self.paths.trust_file()).trust(&self.assessment).map_err(Failure::failed)?;
+        self.is_trusted = true;
+        self.untrusted.clear();
+        self.loaded = settings(&self.paths, &self.workspace.root, &self.workspace.cwd, true, &self.env, cli)?;
+        self.warnings.extend(self.loaded.warnings.iter().map(ToString::to_string));
+        Ok(())
+    }
+
+    /// The rules in force: shipped, user's, project's, this start's. A file that cannot be read makes everything ask.
+    pub(super) fn rules(&mut self, cli: &Cli) -> Result<RuleSet, Failure> {
+        let mut rules = shipped_rules();
+        let mut files = vec![(self.paths.permissions_file(), Layer::User)];
+        if self.is_trusted {
+            let mut levels: Vec<_> = self
+                .workspace
+                .cwd
+                .ancestors()
+                .take_while(|level| level.starts_with(&self.workspace.root))
+                .map(|level| level.join(".aye/permissions.yaml"))
+                .collect();
+            levels.reverse();
+            files.extend(levels.into_iter().map(|file| (file, Layer::Project)));
+        }
+        for (file, layer) in files {
+            if !file.symlink_metadata().is_ok() {
+                continue;
+            }
+            match RuleSet::load(&file, layer) {
+                Ok(set) => rules.join(set),
+                Err(error) => {
+                    self.warnings.push(format!("{error}; until it is right, everything asks"));
+                    rules.refuse(error.to_string());
+                }
+            }
+        }
+        let run = RuleSet::from_flags(&cli.global.allowed_tools, &cli.global.disallowed_tools)
+            .map_err(|e| Failure::usage(format!("--allowed-tools/--disallowed-tools: {e}")))?;
+        rules.join(run);
+        Ok(rules)
+    }
+
+    pub(super) fn instructions(&mut self) -> Instructions {
+        let instructions =
+            load_instructions(&self.paths.config_dir, &self.workspace.root, &self.workspace.cwd);
+        self.warnings.extend(instructions.warnings.iter().cloned());
+        instructions
+    }
+
+    pub(super) fn open_store(&self) -> Result<Store, Failure> {
+        self.paths.create().map_err(Failure::failed)?;
+        Store::open(&self.paths.database()).map_err(|error| {
+            let exit = match error.kind() {
+                OpenErrorKind::NewerVersion => 3,
+                OpenErrorKind::ReadOnly => 4,
+                _ => 1,
+            };
+            Failure { message: error.to_string(), exit }
+        })
+    }
+}
+
+fn settings(
+    paths: &Paths,
+    root: &Path,
+    cwd: &Path,
+    is_trusted: bool,
+    env: &Env,
+    cli: &Cli,
+) -> Result<Loaded, Failure> {
+    let project = project_config_files(root, cwd);
+    let sources =
+        Sources { user: &paths.config_file(), project: &project, is_trusted, env, flags: &cli.flags() };
+    load(&sources).map_err(Failure::usage)
+}

@@ -1,0 +1,141 @@
+//! The composition root: the only place that names everything. It reads the environment, puts the parts together and
+//! hands them to a front end.
+
+mod agent;
+mod chat;
+mod commands;
+mod doctor;
+mod export;
+mod files;
+mod foundation;
+mod grants;
+mod host;
+mod models;
+mod print;
+mod prompt;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use crate::cli::{Cli, Command, completion, man_page, version_only};
+use crate::config::Env;
+use foundation::Foundation;
+
+pub use agent::App;
+
+/// Why a start or a command ended, and with which exit status.
+#[derive(Debug)]
+pub struct Failure {
+    /// The sentence for the person.
+    pub message: String,
+    /// 1 failed, 2 usage, 3 waiting, 4 blocked, 75 provider unavailable, ...
+    pub exit: u8,
+}
+
+impl Failure {
+    fn failed(message: impl ToString) -> Self {
+        Self { message: message.to_string(), exit: 1 }
+    }
+
+    fn usage(message: impl ToString) -> Self {
+        Self { message: message.to_string(), exit: 2 }
+    }
+}
+
+/// Writes a line to stderr. Foreign text in it is made visible first.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", crate::contract::display::visible(text));
+}
+
+/// Writes to stdout; what could not be written is a failure, except that nobody wants to read any more.
+pub(crate) fn put(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::failed(format!("cannot write to stdout: {error}")))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// The whole program.
+pub fn main(args: Vec<OsString>) -> ExitCode {
+    if let Some(version) = version_only(&args) {
+        return exit_of(put(&format!("{version}\n")));
+    }
+    let cli = match Cli::parse_args(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = u8::try_from(error.exit_code()).unwrap_or(2);
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    match &cli.command {
+        Some(Command::Completion { shell }) => {
+            return exit_of(put(&String::from_utf8_lossy(&completion(*shell))));
+        }
+        Some(Command::Man) => {
+            return match man_page() {
+                Ok(page) => exit_of(put(&String::from_utf8_lossy(&page))),
+                Err(error) => exit_of(Err(Failure::failed(error))),
+            };
+        }
+        Some(_) | None => {}
+    }
+    if let Ok(place) = std::env::var("AYE_FAILPOINT") {
+        arm(&place);
+    }
+    let env = Env::new(std::env::vars_os(), home(), std::env::current_dir().unwrap_or_default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return exit_of(Err(Failure::failed(format!("cannot start: {error}")))),
+    };
+    let code = runtime.block_on(dispatch(cli, env));
+    // Threads that still read or walk something must not hold the exit.
+    runtime.shutdown_timeout(std::time::Duration::from_millis(50));
+    code
+}
+
+#[cfg(feature = "failpoints")]
+fn arm(place: &str) {
+    crate::store::failpoint::arm(place.to_owned());
+}
+
+#[cfg(not(feature = "failpoints"))]
+fn arm(_place: &str) {}
+
+fn home() -> Option<std::path::PathBuf> {
+    directories::BaseDirs::new().map(|dirs| dirs.home_dir().to_path_buf())
+}
+
+fn exit_of(result: Result<(), Failure>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                say(&format!("aye: {}", failure.message));
+            }
+            ExitCode::from(failure.exit)
+        }
+    }
+}
+
+async fn dispatch(cli: Cli, env: Env) -> ExitCode {
+    let result = match &cli.command {
+        Some(command) => commands::run(command.clone(), &cli, env).await,
+        None if cli.is_print() => print::run(&cli, env).await,
+        None => chat::run(&cli, env).await,
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => exit_of(Err(failure)),
+    }
+}
+
+/// Everything a command needs that only reads.
+async fn foundation(cli: &Cli, env: Env) -> Result<Foundation, Failure> {
+    Foundation::load(cli, env).await
+}

@@ -1,0 +1,99 @@
+//! `aye -p`: one task without a terminal.
+
+use std::io::{IsTerminal as _, Read as _};
+use std::os::unix::fs::FileTypeExt as _;
+
+use super::agent::App;
+use super::{Failure, commands, say};
+use crate::cli::{Cli, OnUnknown, OutputFormat, ThreadChoice};
+use crate::config::{Env, TrustAssessment};
+use crate::contract::ids::ThreadId;
+use crate::contract::message::Message;
+use crate::headless::{self, Format, Job, Options};
+use crate::plugins::skills::invocation;
+use crate::runtime::{RunRequest, UnknownPolicy};
+
+/// More than this is not read from a pipe.
+const MAX_STDIN: u64 = 10 << 20;
+
+pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
+    let foundation = super::foundation(cli, env).await?;
+    if let Some(notice) = TrustAssessment::ignored_notice(&foundation.untrusted) {
+        say(&notice);
+    }
+    let piped = piped()?;
+    let prompt = cli.prompt.as_deref().filter(|p| !p.trim().is_empty());
+    let text = match (prompt, piped) {
+        (Some(prompt), Some(piped)) => Some(format!("{prompt}\n\n<stdin>\n{piped}\n</stdin>")),
+        (Some(prompt), None) => Some(prompt.to_owned()),
+        (None, piped) => piped,
+    };
+    let _log = crate::logging::to_file(&foundation.paths.log_dir());
+    let app = App::build(foundation, cli).await?;
+    for warning in &app.warnings {
+        say(&format!("aye: {warning}"));
+    }
+    let thread = match cli.thread() {
+        ThreadChoice::New => None,
+        ThreadChoice::Pick => {
+            return Err(Failure::usage("-r needs the id of a thread here; `aye threads list` shows them"));
+        }
+        ThreadChoice::Last => {
+            let cwd = &app.foundation.workspace.cwd;
+            let latest = app.store.latest_thread(cwd).await.map_err(Failure::failed)?;
+            Some(latest.ok_or_else(|| Failure::usage("there is no conversation in this folder yet"))?.id)
+        }
+        ThreadChoice::Id(id) => Some(commands::thread_by_prefix(&app.store, &id).await?.id),
+    };
+    let job = match (thread, text) {
+        (None, None) => {
+            return Err(Failure::usage("what is to be done? Give a prompt: aye -p \"...\", or pipe one in"));
+        }
+        (Some(thread), None) => Job::Resume(thread),
+        (thread, Some(text)) => {
+            let thread = thread.unwrap_or_else(ThreadId::fresh);
+            let text = if text.starts_with('/') {
+                invocation(&app.skills.registry(), &text).unwrap_or(text)
+            } else {
+                text
+            };
+            Job::Run(RunRequest::new(thread, vec![Message::user(text)]))
+        }
+    };
+    let options = Options {
+        format: match cli.output_format {
+            OutputFormat::Text => Format::Text,
+            OutputFormat::Json => Format::Json,
+            OutputFormat::StreamJson => Format::StreamJson,
+        },
+        unknown: match cli.on_unknown {
+            OnUnknown::Report => UnknownPolicy::Report,
+            OnUnknown::Stop => UnknownPolicy::Stop,
+            OnUnknown::Retry => UnknownPolicy::Retry,
+        },
+        clean: std::io::stdout().is_terminal(),
+    };
+    let code = headless::run(&app.runtime, job, &options, &app.clock).await;
+    app.store.close().await;
+    Ok(code)
+}
+
+/// What a pipe or a file on stdin holds; `None` when there is neither, or nothing in it. A terminal, a socket or a
+/// device is not read: it might never end.
+fn piped() -> Result<Option<String>, Failure> {
+    let Ok(meta) = std::fs::metadata("/dev/stdin") else { return Ok(None) };
+    if !(meta.file_type().is_fifo() || meta.is_file()) {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(MAX_STDIN + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|e| Failure::failed(format!("cannot read stdin: {e}")))?;
+    if bytes.len() as u64 > MAX_STDIN {
+        return Err(Failure::usage("stdin holds more than 10 MiB; put it into a file and name the file"));
+    }
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok((!text.trim().is_empty()).then_some(text))
+}

@@ -1,0 +1,21 @@
+//! The log: a file, never the terminal. Off the thread that draws.
+
+use std::path::Path;
+
+use tracing_appender::non_blocking::WorkerGuard;
+use tracing_subscriber::EnvFilter;
+
+/// Writes logs to `aye.log` in the folder until the guard is dropped. The level comes from `AYE_LOG`, `warn` without it.
+/// A log that cannot be written is no reason not to start.
+pub fn to_file(dir: &Path) -> Option<WorkerGuard> {
+    crate::config::create_private_dir(dir).ok()?;
+    let appender = tracing_appender::rolling::RollingFileAppender::builder()
+        .rotation(tracing_appender::rolling::Rotation::NEVER)
+        .filename_prefix("aye.log")
+        .build(dir)
+        .ok()?;
+    let (writer, guard) = tracing_appender::non_blocking(appender);
+    let filter = EnvFilter::try_from_env("AYE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_writer(writer).with_ansi(false).with_env_filter(filter).try_init().ok()?;
+    Some(guard)
+}

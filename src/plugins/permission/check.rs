@@ -1,0 +1,81 @@
+//! The protocol of `aye permissions check`: one JSON question a line in, one JSON verdict a line out.
+
+use super::evaluate::{Question, evaluate};
+use super::rules::{Layer, RuleSet, ToolPermissionBehavior as Behavior};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Where the questions of a check are asked.
+#[derive(Debug, Clone, Copy)]
+pub struct CheckContext<'a> {
+    /// Where relative paths start.
+    pub cwd: &'a Path,
+    /// The folder that relative patterns are about.
+    pub workspace: &'a Path,
+    /// The user's home.
+    pub home: Option<&'a Path>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    tool: String,
+    #[serde(default)]
+    args: Value,
+    rules: Option<LineRules>,
+}
+
+/// Rules for one line. They stand alone: the loaded ones are not joined.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LineRules {
+    default: Option<Behavior>,
+    #[serde(default)]
+    allow: Vec<String>,
+    #[serde(default)]
+    ask: Vec<String>,
+    #[serde(default)]
+    deny: Vec<String>,
+}
+
+/// Answers one line: `{"tool","args","rules"?}` in, `{"verdict","rule","why"}` out. Never panics, never fails: what
+/// cannot be read has the verdict `error`.
+pub fn check_line(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> String {
+    let (verdict, rule, why) = answer(line, base, ctx).unwrap_or_else(|why| ("error", None, why));
+    json!({ "verdict": verdict, "rule": rule, "why": why }).to_string()
+}
+
+type Answer = (&'static str, Option<String>, String);
+
+fn answer(line: &str, base: &RuleSet, ctx: CheckContext<'_>) -> Result<Answer, String> {
+    let line: Line = serde_json::from_str(line).map_err(|error| format!("not a question: {error}"))?;
+    let own = line.rules.map(LineRules::read).transpose()?;
+    let question = Question {
+        tool: &line.tool,
+        args: &line.args,
+        cwd: ctx.cwd,
+        workspace: ctx.workspace,
+        home: ctx.home,
+        primary: None,
+    };
+    let verdict = evaluate(own.as_ref().unwrap_or(base), &question);
+    Ok((verdict.decision.word(), verdict.rule, verdict.why))
+}
+
+impl LineRules {
+    fn read(self) -> Result<RuleSet, String> {
+        let mut set = RuleSet::new();
+        if let Some(default) = self.default {
+            set.set_default(default);
+        }
+        for (behavior, patterns) in
+            [(Behavior::Allow, self.allow), (Behavior::Ask, self.ask), (Behavior::Deny, self.deny)]
+        {
+            set.join(
+                RuleSet::from_patterns(Layer::Run, behavior, patterns).map_err(|error| error.to_string())?,
+            );
+        }
+        Ok(set)
+    }
+}

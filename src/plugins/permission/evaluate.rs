@@ -1,0 +1,476 @@
+//! The verdict over one call: deny > ask > allow > default.
+
+use super::path::{self, Places, Seen};
+use super::rules::{Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
+use super::shell::{self, Hit};
+use crate::pattern::shell::{Analysis, analyse, visible};
+use crate::pattern::{Looked, Matcher, Quantifier};
+use serde_json::Value;
+use std::path::Path;
+
+/// One call that somebody wants to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// The tool's name.
+    pub tool: &'a str,
+    /// Its arguments.
+    pub args: &'a Value,
+    /// Where relative paths start.
+    pub cwd: &'a Path,
+    /// The folder that relative patterns are about.
+    pub workspace: &'a Path,
+    /// The user's home, when there is one.
+    pub home: Option<&'a Path>,
+    /// The name of the tool's primary argument, when it declares one.
+    pub primary: Option<&'a str>,
+}
+
+impl Question<'_> {
+    pub(super) fn places(&self) -> Places<'_> {
+        Places { cwd: self.cwd, workspace: self.workspace, home: self.home }
+    }
+}
+
+/// What is to be done with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// It runs.
+    Allow,
+    /// A person is asked.
+    Ask(AskKind),
+    /// It does not run.
+    Deny,
+    /// It makes no sense: it does not run, and nobody is asked.
+    Error,
+}
+
+impl Decision {
+    /// The word of the check protocol.
+    pub fn word(self) -> &'static str {
+        match self {
+            Decision::Allow => "allow",
+            Decision::Ask(_) => "ask",
+            Decision::Deny => "deny",
+            Decision::Error => "error",
+        }
+    }
+}
+
+/// Why a person is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AskKind {
+    /// A rule says so.
+    Rule,
+    /// No rule allows it.
+    Default,
+    /// It is not certain what a shell command would do.
+    Undecided,
+    /// A file that needs to be named by a rule.
+    Protected,
+    /// A path that does not show what it is.
+    Unclear,
+    /// The rules could not be loaded.
+    BrokenRules,
+}
+
+/// The answer to a [`Question`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// What is to be done.
+    pub decision: Decision,
+    /// The rule that decided, as its pattern.
+    pub rule: Option<String>,
+    /// Where that rule was written.
+    pub origin: Option<String>,
+    /// The reason, for a person and for the model.
+    pub why: String,
+}
+
+impl Verdict {
+    fn new(decision: Decision, why: impl Into<String>) -> Verdict {
+        Verdict { decision, rule: None, origin: None, why: why.into() }
+    }
+
+    fn by(decision: Decision, rule: &Rule) -> Verdict {
+        let word = rule.behavior;
+        Verdict {
+            decision,
+            rule: Some(rule.pattern.to_string()),
+            origin: Some(rule.origin.to_string()),
+            why: format!("{word} by rule `{}` ({})", rule.pattern, rule.origin),
+        }
+    }
+}
+
+/// The tool whose primary argument is a shell command.
+pub const SHELL_TOOL: &str = "Bash";
+
+/// The primary argument of the tools everybody knows.
+pub fn known_primary(tool: &str) -> Option<&'static str> {
+    Some(match tool {
+        "Bash" => "command",
+        "Read" | "Write" | "Edit" => "file_path",
+        "Glob" | "Grep" => "pattern",
+        "WebFetch" => "url",
+        "List" => "path",
+        _ => return None,
+    })
+}
+
+/// The argument that holds a path, and whether it must be there.
+fn path_argument(tool: &str) -> Option<(&'static str, bool)> {
+    match tool {
+        "Read" | "Write" | "Edit" => Some(("file_path", true)),
+        "List" | "Glob" | "Grep" => Some(("path", false)),
+        _ => None,
+    }
+}
+
+/// What the call is about.
+enum Subject {
+    Shell(Analysis),
+    File { key: &'static str, seen: Seen },
+    Other,
+}
+
+/// Judges a call by the rules.
+pub fn evaluate(rules: &RuleSet, question: &Question<'_>) -> Verdict {
+    let primary = question.primary.or_else(|| known_primary(question.tool));
+    let subject = match subject(question, primary) {
+        Ok(subject) => subject,
+        Err(why) => return Verdict::new(Decision::Error, why),
+    };
+    let judge = Judge { rules, question, primary, subject: &subject };
+    judge.verdict()
+}
+
+fn subject(question: &Question<'_>, primary: Option<&str>) -> Result<Subject, String> {
+    let (tool, args) = (question.tool, question.args);
+    if !args.is_object() && !args.is_null() {
+        return Err(format!("the arguments of {tool} are not an object"));
+    }
+    if let Some(name) = primary {
+        let optional = tool == "List";
+        match args.get(name) {
+            None | Some(Value::Null) if optional => {}
+            None | Some(Value::Null) => return Err(format!("{tool} needs the argument `{name}`")),
+            Some(Value::String(text)) if text.trim().is_empty() => {
+                return Err(format!("the argument `{name}` of {tool} is empty"));
+            }
+            Some(Value::String(text)) if text.contains('\0') => {
+                return Err(format!("the argument `{name}` of {tool} holds a NUL byte"));
+            }
+            Some(Value::String(_)) => {}
+            Some(other) => {
+                return Err(format!("the argument `{name}` of {tool} must be a string, not {}", kind(other)));
+            }
+        }
+    }
+    if tool == SHELL_TOOL {
+        let command = args.get("command").and_then(Value::as_str).unwrap_or_default();
+        return Ok(Subject::Shell(analyse(command)));
+    }
+    if let Some((key, required)) = path_argument(tool) {
+        let text = match args.get(key) {
+            Some(Value::String(text)) => text.as_str(),
+            None | Some(Value::Null) if !required => ".",
+            _ => return Err(format!("the argument `{key}` of {tool} must be a string")),
+        };
+        let mut seen = path::look(text, &question.places()).map_err(|why| format!("{tool}: {why}"))?;
+        // A glob can walk out of the folder by itself.
+        if tool == "Glob"
+            && let Some(pattern) = args.get("pattern").and_then(Value::as_str)
+            && (pattern.starts_with(['/', '~']) || pattern.split(['/', '\\']).any(|part| part == ".."))
+        {
+            let root = pattern.split(['*', '?', '[', '{']).next().unwrap_or_default();
+            let base = if text == "." { root.to_owned() } else { format!("{text}/{root}") };
+            let base = if root.starts_with(['/', '~']) { root } else { &base };
+            let more = path::look(if base.is_empty() { "." } else { base }, &question.places())?;
+            seen.views.extend(more.views);
+        }
+        return Ok(Subject::File { key, seen });
+    }
+    Ok(Subject::Other)
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+struct Judge<'a> {
+    rules: &'a RuleSet,
+    question: &'a Question<'a>,
+    primary: Option<&'a str>,
+    subject: &'a Subject,
+}
+
+impl Judge<'_> {
+    fn verdict(&self) -> Verdict {
+        let (denied, maybe_denied) = self.strictest(Behavior::Deny);
+        if let Some(rule) = denied {
+            return Verdict::by(Decision::Deny, rule);
+        }
+        let default = self.rules.default_behavior();
+        let verdict = self.undenied(maybe_denied, default);
+        // A default of deny is not softened by a doubt: only an ask rule turns it into a question.
+        if default == Behavior::Deny
+            && let Decision::Ask(kind) = verdict.decision
+            && !matches!(kind, AskKind::Rule | AskKind::BrokenRules)
+        {
+            return Verdict::new(Decision::Deny, format!("denied by default: {}", verdict.why));
+        }
+        verdict
+    }
+
+    fn undenied(&self, maybe_denied: Option<&Rule>, default: Behavior) -> Verdict {
+        if let Some(why) = self.rules.refused() {
+            let why = format!("the rules could not be loaded, so everything asks: {why}");
+            return Verdict::new(Decision::Ask(AskKind::BrokenRules), why);
+        }
+        let (asked, maybe_asked) = self.strictest(Behavior::Ask);
+        if let Some(rule) = asked {
+            return Verdict::by(Decision::Ask(AskKind::Rule), rule);
+        }
+        if let Some(verdict) = self.doubt(maybe_denied.or(maybe_asked)) {
+            return verdict;
+        }
+        match self.allowed() {
+            Ok(rule) => {
+                return Verdict::by(Decision::Allow, rule);
+            }
+            Err(Some(ask)) if default != Behavior::Allow => return ask,
+            Err(_) => {}
+        }
+        match default {
+            Behavior::Allow => self.allow_by_default(),
+            Behavior::Ask => {
+                let doubt = match self.subject {
+                    Subject::File { seen, .. } => self.file_doubt(seen, None),
+                    Subject::Shell(_) | Subject::Other => None,
+                };
+                doubt.unwrap_or_else(|| Verdict::new(Decision::Ask(AskKind::Default), "no rule allows it"))
+            }
+            Behavior::Deny => Verdict::new(Decision::Deny, "no rule allows it, and the default is deny"),
+        }
+    }
+
+    fn allow_by_default(&self) -> Verdict {
+        if let Subject::File { seen, .. } = self.subject
+            && let Some(ask) = self.file_doubt(seen, None)
+        {
+            return ask;
+        }
+        Verdict::new(Decision::Allow, "no rule matches, and the default is allow")
+    }
+
+    /// Doubts that no allow rule can take away.
+    fn doubt(&self, maybe: Option<&Rule>) -> Option<Verdict> {
+        match self.subject {
+            Subject::Shell(analysis) => {
+                if let Some(why) = &analysis.unreadable {
+                    return Some(Verdict::new(Decision::Ask(AskKind::Undecided), why));
+                }
+                if let Some(rule) = maybe {
+                    let why = format!(
+                        "it is not certain whether rule `{}` ({}) matches",
+                        rule.pattern, rule.origin
+                    );
+                    return Some(Verdict {
+                        rule: Some(rule.pattern.to_string()),
+                        origin: Some(rule.origin.to_string()),
+                        ..Verdict::new(Decision::Ask(AskKind::Undecided), why)
+                    });
+                }
+                let strict =
+                    self.rules.has(Behavior::Deny, SHELL_TOOL) || self.rules.has(Behavior::Ask, SHELL_TOOL);
+                let why = analysis.undecided.as_ref().filter(|_| strict)?;
+                // A rule that names the command word by word knows what it allows.
+                if self.allowed().is_ok_and(|rule| !rule.pattern.is_unconditional()) {
+                    return None;
+                }
+                let why = format!("{why}, and there are rules that it might break");
+                Some(Verdict::new(Decision::Ask(AskKind::Undecided), why))
+            }
+            Subject::File { seen, .. } if seen.is_strange => {
+                let path =
+                    seen.views.first().map(|view| visible(&view.to_string_lossy())).unwrap_or_default();
+                let why = format!("the path holds characters that do not show what they are: {path}");
+                Some(Verdict::new(Decision::Ask(AskKind::Unclear), why))
+            }
+            Subject::File { .. } | Subject::Other => None,
+        }
+    }
+
+    /// The strictest-looking rule of a behaviour that matches for certain, and one that may match.
+    fn strictest(&self, behavior: Behavior) -> (Option<&Rule>, Option<&Rule>) {
+        let (mut sure, mut maybe): (Option<&Rule>, Option<&Rule>) = (None, None);
+        for rule in self.rules.rules().iter().filter(|rule| rule.behavior == behavior) {
+            let slot = match self.restricts(rule) {
+                Hit::Yes => &mut sure,
+                Hit::Maybe => &mut maybe,
+                Hit::No => continue,
+            };
+            if slot.is_none_or(|other| other.pattern.specificity() < rule.pattern.specificity()) {
+                *slot = Some(rule);
+            }
+        }
+        (sure, maybe)
+    }
+
+    /// Whether a deny or ask rule matches.
+    fn restricts(&self, rule: &Rule) -> Hit {
+        let question = self.question;
+        let mut maybe = false;
+        let hit = rule.pattern.matches_by(
+            question.tool,
+            question.args,
+            self.primary,
+            Quantifier::One,
+            &mut |looked| match self.subject {
+                Subject::Shell(analysis) if looked.key == Some("command") => {
+                    match shell::restricts(&looked, analysis) {
+                        Hit::Yes => true,
+                        Hit::Maybe => {
+                            maybe = true;
+                            true
+                        }
+                        Hit::No => false,
+                    }
+                }
+                Subject::File { key, seen } if looked.key == Some(*key) => {
+                    seen.views.iter().any(|view| self.path_holds(&looked, view, false))
+                }
+                _ => looked.holds(),
+            },
+        );
+        match (hit || self.reaches_default_path(rule), maybe) {
+            (true, false) => Hit::Yes,
+            (true, true) => Hit::Maybe,
+            (false, _) => Hit::No,
+        }
+    }
+
+    /// A search without `path` looks at the working directory, so a rule on `path` holds for that.
+    fn reaches_default_path(&self, rule: &Rule) -> bool {
+        let Subject::File { key, seen } = self.subject else { return false };
+        if self.question.args.get(*key).is_some_and(|value| !value.is_null()) {
+            return false;
+        }
+        let crate::pattern::Args::All(conditions) = rule.pattern.args() else { return false };
+        if !rule.pattern.matches_tool(self.question.tool) {
+            return false;
+        }
+        conditions.iter().all(|condition| {
+            let looked = Looked {
+                key: condition.path.single_key(),
+                text: ".",
+                matcher: &condition.matcher,
+                negated: condition.negated,
+            };
+            looked.key == Some(*key) && seen.views.iter().any(|view| self.path_holds(&looked, view, false))
+        })
+    }
+
+    /// One view of a path against one comparison. An allow that is relative reaches only what is inside.
+    fn path_holds(&self, looked: &Looked<'_>, view: &Path, strict: bool) -> bool {
+        let forms = path::forms(view, &self.question.places());
+        let text = looked.matcher.text();
+        let hits = |form: &str| looked.matcher.is_match(form);
+        let relative = forms.relative.as_deref().is_some_and(|form| {
+            hits(form) || (matches!(looked.matcher, Matcher::Glob { .. }) && hits(&format!("./{form}")))
+        });
+        let is_absolute = text.trim_start_matches("(?i)").trim_start_matches('^').starts_with('/');
+        let absolute = (!strict || is_absolute) && hits(&forms.absolute);
+        let home = (!strict || text.trim_start_matches('^').starts_with('~'))
+            && forms.home.as_deref().is_some_and(hits);
+        (relative || absolute || home) != looked.negated
+    }
+
+    /// The allow rule that lets the call through, or what to ask when one nearly does.
+    fn allowed(&self) -> Result<&Rule, Option<Verdict>> {
+        let rules: Vec<&Rule> =
+            self.rules.rules().iter().filter(|rule| rule.behavior == Behavior::Allow).collect();
+        if let Subject::Shell(analysis) = self.subject {
+            return shell::allowed(&rules, analysis, self.question, self.rules)
+                .map_err(|why| Some(Verdict::new(Decision::Ask(AskKind::Default), why)));
+        }
+        let mut best: Option<&Rule> = None;
+        let mut doubt = None;
+        for rule in rules {
+            if !self.permits(rule) {
+                continue;
+            }
+            if let Subject::File { seen, .. } = self.subject
+                && let Some(ask) = self.file_doubt(seen, Some(rule))
+            {
+                doubt = Some(ask);
+                continue;
+            }
+            if best.is_none_or(|other| other.pattern.specificity() < rule.pattern.specificity()) {
+                best = Some(rule);
+            }
+        }
+        best.ok_or(doubt)
+    }
+
+    fn permits(&self, rule: &Rule) -> bool {
+        let question = self.question;
+        if rule.origin.layer == Layer::Shipped
+            && let Subject::File { seen, .. } = self.subject
+            && !seen.views.iter().all(|view| path::is_inside(view, question.workspace))
+        {
+            return false;
+        }
+        rule.pattern.matches_by(
+            question.tool,
+            question.args,
+            self.primary,
+            Quantifier::Every,
+            &mut |looked| match self.subject {
+                Subject::File { key, seen } if looked.key == Some(*key) => {
+                    seen.views.iter().all(|view| self.path_holds(&looked, view, true))
+                }
+                _ => looked.holds(),
+            },
+        )
+    }
+
+    /// Why a file asks although `rule` (or the default) would allow it.
+    fn file_doubt(&self, seen: &Seen, rule: Option<&Rule>) -> Option<Verdict> {
+        let writes = is_file_edit(self.question.tool);
+        if seen.is_dangling && writes {
+            let why = "a link on the way leads to nothing, so writing would create a file elsewhere";
+            return Some(Verdict::new(Decision::Ask(AskKind::Unclear), why));
+        }
+        let name = seen.protected.as_ref().filter(|_| writes)?;
+        if rule.is_some_and(|rule| rule.pattern.to_string().contains(name.as_str())) {
+            return None;
+        }
+        let why = format!("`{name}` is protected: only a rule that names it allows a change");
+        Some(Verdict::new(Decision::Ask(AskKind::Protected), why))
+    }
+}
+
+/// True for the tools that change one file.
+pub fn is_file_edit(tool: &str) -> bool {
+    matches!(tool, "Edit" | "Write")
+}
+
+/// True when an edit stays inside the workspace, by its name and by its target, and touches nothing protected.
+pub(super) fn edits_inside(question: &Question<'_>) -> bool {
+    let Some(text) = question.args.get("file_path").and_then(Value::as_str) else { return false };
+    is_file_edit(question.tool)
+        && path::look(text, &question.places()).is_ok_and(|seen| {
+            !seen.is_dangling
+                && !seen.is_strange
+                && seen.protected.is_none()
+                && seen.views.iter().all(|view| path::is_inside(view, question.workspace))
+        })
+}

@@ -1,0 +1,161 @@
+//! What the composition root and a front end hold of the permissions of a program.
+
+use super::evaluate::{Question, Verdict};
+use super::mode::{Mode, evaluate_in};
+use super::rules::RuleSet;
+use crate::contract::clock::Clock;
+use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::record::{GrantRecord, GrantScope};
+use crate::contract::workspace::Workspace;
+use crate::pattern::{Pattern, PatternError};
+use serde_json::Value;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The shared rules, mode and grants. Clones are the same thing.
+#[derive(Clone)]
+pub struct Permissions {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    workspace: Workspace,
+    clock: Arc<dyn Clock>,
+    now: RwLock<Now>,
+}
+
+#[derive(Default)]
+struct Now {
+    rules: Arc<RuleSet>,
+    mode: Mode,
+    grants: Vec<GrantRecord>,
+    tools: Vec<String>,
+}
+
+impl std::fmt::Debug for Permissions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Permissions").field("mode", &self.mode()).finish_non_exhaustive()
+    }
+}
+
+impl Permissions {
+    /// Rules and a mode for a workspace.
+    pub fn new(workspace: Workspace, clock: Arc<dyn Clock>, rules: RuleSet, mode: Mode) -> Permissions {
+        let now = Now { rules: Arc::new(rules), mode, ..Now::default() };
+        Permissions { shared: Arc::new(Shared { workspace, clock, now: RwLock::new(now) }) }
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&Now) -> T) -> T {
+        // A poisoned lock holds whole values: each write below is one assignment or one push.
+        look(&self.shared.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write(&self, change: impl FnOnce(&mut Now)) {
+        change(&mut self.shared.now.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The mode that holds now.
+    pub fn mode(&self) -> Mode {
+        self.read(|now| now.mode)
+    }
+
+    /// Changes the mode; the next call is judged by it.
+    pub fn set_mode(&self, mode: Mode) {
+        self.write(|now| now.mode = mode);
+    }
+
+    /// The rules of all files and flags.
+    pub fn rules(&self) -> Arc<RuleSet> {
+        self.read(|now| Arc::clone(&now.rules))
+    }
+
+    /// Replaces the rules.
+    pub fn set_rules(&self, rules: RuleSet) {
+        self.write(|now| now.rules = Arc::new(rules));
+    }
+
+    /// Names the tools of the program, so that rules over many of them can hide each.
+    pub fn set_tools(&self, names: Vec<String>) {
+        self.write(|now| now.tools = names);
+    }
+
+    /// Replaces the grants by those of the ledger.
+    pub fn set_grants(&self, grants: Vec<GrantRecord>) {
+        self.write(|now| now.grants = grants);
+    }
+
+    /// Adds a grant. The caller writes it to the ledger.
+    ///
+    /// # Errors
+    /// When its pattern does not parse.
+    pub fn add_grant(&self, grant: GrantRecord) -> Result<(), PatternError> {
+        Pattern::parse(&grant.pattern)?;
+        self.write(|now| now.grants.push(grant));
+        Ok(())
+    }
+
+    /// Takes a grant back; true when there was one of this id.
+    pub fn revoke(&self, id: &str) -> bool {
+        let mut found = false;
+        self.write(|now| {
+            let before = now.grants.len();
+            now.grants.retain(|grant| grant.id != id);
+            found = now.grants.len() < before;
+        });
+        found
+    }
+
+    /// The grants, also those of other runs and projects.
+    pub fn grants(&self) -> Vec<GrantRecord> {
+        self.read(|now| now.grants.clone())
+    }
+
+    /// The rules and the grants that hold for a run, as one set.
+    pub fn rules_for(&self, thread: &ThreadId, run: &RunId) -> RuleSet {
+        let now_ms = self.shared.clock.now_ms();
+        self.read(|now| {
+            let mut rules = RuleSet::clone(&now.rules);
+            for grant in &now.grants {
+                let is_over = grant.revoked_at.is_some() || grant.expires_at.is_some_and(|end| end <= now_ms);
+                let reaches = match &grant.scope {
+                    GrantScope::Run(id) => id == run,
+                    GrantScope::Thread(id) => id == thread,
+                    GrantScope::Project(root) => *root == self.shared.workspace.root,
+                    GrantScope::Everywhere => true,
+                };
+                if !is_over && reaches && rules.grant(&grant.pattern).is_err() {
+                    // An older version wrote what this one cannot read: it grants nothing.
+                    tracing::warn!(grant = %grant.id, "a grant's pattern cannot be read");
+                }
+            }
+            rules
+        })
+    }
+
+    /// The tools that are denied whatever their arguments: by name, or among those that were named to the program.
+    pub fn hidden_tools(&self, rules: &RuleSet) -> Vec<String> {
+        let mut names = self.read(|now| now.tools.clone());
+        for rule in rules.rules() {
+            names.extend(rule.pattern.exact_tool().map(str::to_owned));
+        }
+        names.sort_unstable();
+        names.dedup();
+        rules.hidden_tools(&names)
+    }
+
+    /// The question whether a call may run here.
+    pub fn question<'a>(&'a self, tool: &'a str, args: &'a Value, primary: Option<&'a str>) -> Question<'a> {
+        let place = &self.shared.workspace;
+        let home = (!place.home.as_os_str().is_empty()).then_some(place.home.as_path());
+        Question { tool, args, cwd: &place.cwd, workspace: &place.root, home, primary }
+    }
+
+    /// Judges a call by the given rules, in the mode that holds now.
+    pub fn judge(&self, rules: &RuleSet, question: &Question<'_>) -> Verdict {
+        evaluate_in(rules, question, self.mode())
+    }
+
+    /// The folder calls run in.
+    pub fn workspace(&self) -> &Workspace {
+        &self.shared.workspace
+    }
+}

@@ -1,0 +1,271 @@
+//! Paths as rules see them: absolute, `..` and links resolved, aliases of protected folders known.
+
+use crate::pattern::shell::suspicious;
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+/// The folders a question is asked in.
+#[derive(Debug, Clone, Copy)]
+pub struct Places<'a> {
+    /// The working directory.
+    pub cwd: &'a Path,
+    /// The folder that a project's rules are about.
+    pub workspace: &'a Path,
+    /// The user's home.
+    pub home: Option<&'a Path>,
+}
+
+/// A path, looked at in every way that matters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// The path as written and the one the system would open; more when `~` can be read in two ways.
+    pub views: Vec<PathBuf>,
+    /// A link on the way leads to nothing.
+    pub is_dangling: bool,
+    /// The protected name it goes through, such as `.git`.
+    pub protected: Option<String>,
+    /// It holds characters that do not show what they are.
+    pub is_strange: bool,
+}
+
+/// How many links are followed before the path counts as a loop.
+const MAX_LINKS: usize = 40;
+
+/// Files and folders that a broad allow never reaches for writing: they run things, or hold the rules.
+const PROTECTED: &[&str] = &[
+    ".git",
+    ".aye",
+    ".hg",
+    ".svn",
+    ".jj",
+    ".husky",
+    ".vscode",
+    ".idea",
+    ".devcontainer",
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".kube",
+    ".gitconfig",
+    ".gitmodules",
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".bash_aliases",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+    ".kshrc",
+    ".mkshrc",
+    ".cshrc",
+    ".tcshrc",
+    ".login",
+    ".logout",
+    ".inputrc",
+    ".envrc",
+    ".xinitrc",
+    ".xprofile",
+    ".xsession",
+    ".pam_environment",
+    ".ripgreprc",
+    ".mcp.json",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".pre-commit-config.yaml",
+];
+
+/// Folders below `.config`, and the like, that are protected as pairs.
+const PROTECTED_PAIRS: &[(&str, &str)] = &[
+    (".config", "fish"),
+    (".config", "git"),
+    (".config", "aye"),
+    (".config", "autostart"),
+    (".config", "systemd"),
+    (".github", "workflows"),
+    (".cargo", "config.toml"),
+    (".cargo", "config"),
+];
+
+/// Looks at a path from every side.
+///
+/// # Errors
+/// When the text cannot be a path: empty, or with a NUL in it.
+pub fn look(text: &str, places: &Places<'_>) -> Result<Seen, String> {
+    if text.is_empty() {
+        return Err("the path is empty".into());
+    }
+    if text.contains('\0') {
+        return Err("the path holds a NUL byte".into());
+    }
+    let mut written = vec![places.cwd.join(text)];
+    // A tool may or may not read `~` as the home folder: both places count.
+    if let Some(rest) = text.strip_prefix('~')
+        && let Some(home) = places.home
+    {
+        written.push(home.join(rest.trim_start_matches('/')));
+    }
+    let mut seen = Seen {
+        views: Vec::new(),
+        is_dangling: false,
+        protected: protected_name(Path::new(text)),
+        is_strange: text.chars().any(|c| matches!(c, '\n' | '\t') || suspicious(c).is_some()),
+    };
+    for path in written {
+        let lexical = normalise(&path);
+        let (target, is_dangling) = resolve(&path);
+        seen.is_dangling |= is_dangling;
+        for view in [lexical, target] {
+            if seen.protected.is_none() {
+                seen.protected = protected_name(&relative_part(&view, places));
+            }
+            seen.is_strange |=
+                view.to_string_lossy().chars().any(|c| matches!(c, '\n' | '\t') || suspicious(c).is_some());
+            if !seen.views.contains(&view) {
+                seen.views.push(view);
+            }
+        }
+    }
+    Ok(seen)
+}
+
+/// Takes `.` and `..` away by the letters alone.
+pub fn normalise(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                out.pop();
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Where the system would end up: links followed one by one, `..` taken after them. What does not exist yet is kept.
+///
+/// The second answer is true when a link on the way leads to nothing.
+pub fn resolve(path: &Path) -> (PathBuf, bool) {
+    let parts = |path: &Path, of_link: bool| -> Vec<(OsString, bool)> {
+        path.components().rev().map(|c| (c.as_os_str().to_owned(), of_link)).collect()
+    };
+    let mut rest = parts(path, false);
+    let mut at = PathBuf::new();
+    let (mut links, mut dangling) = (0, false);
+    while let Some((next, of_link)) = rest.pop() {
+        match Path::new(&next).components().next() {
+            Some(Component::ParentDir) => {
+                at.pop();
+                continue;
+            }
+            Some(Component::CurDir) | None => continue,
+            _ => {}
+        }
+        let step = at.join(&next);
+        let metadata = std::fs::symlink_metadata(&step);
+        match metadata {
+            Ok(metadata) if metadata.file_type().is_symlink() => {
+                links += 1;
+                let Ok(target) = std::fs::read_link(&step) else {
+                    return (step, true);
+                };
+                if links > MAX_LINKS {
+                    return (step, true);
+                }
+                rest.extend(parts(&target, true));
+                if target.is_absolute() {
+                    at = PathBuf::new();
+                }
+            }
+            Ok(_) => at = step,
+            Err(_) => {
+                // Nothing is there. When the name is a link's target, writing would create it.
+                dangling |= of_link;
+                at = step;
+            }
+        }
+    }
+    (at, dangling)
+}
+
+/// The part of a path below the workspace, for names that count only there: a workspace may well lie in `~/.config`.
+fn relative_part(path: &Path, places: &Places<'_>) -> PathBuf {
+    let real = resolve(places.workspace).0;
+    let below = path.strip_prefix(places.workspace).or_else(|_| path.strip_prefix(&real));
+    below.map_or_else(|_| path.to_owned(), Path::to_owned)
+}
+
+/// The protected name among a path's parts, however it is spelled.
+pub fn protected_name(path: &Path) -> Option<String> {
+    let text = path.to_string_lossy();
+    let parts: Vec<String> = text.split(['/', '\\']).map(plain_name).collect();
+    for (i, part) in parts.iter().enumerate() {
+        if let Some(name) = PROTECTED.iter().find(|name| *name == part) {
+            return Some((*name).to_owned());
+        }
+        // A short name that Windows made: GIT~1, GITHUB~1, AYE~2.
+        let short = part.split_once('~').filter(|(_, n)| n.starts_with(|c: char| c.is_ascii_digit()));
+        if let Some((stem, _)) = short
+            && let Some(name) = PROTECTED.iter().find(|name| {
+                let bare = name.trim_start_matches('.').replace('.', "");
+                !stem.is_empty()
+                    && (bare.starts_with(stem)
+                        || (stem.get(..2).is_some_and(|start| bare.starts_with(start)) && stem.len() == 6))
+            })
+        {
+            return Some((*name).to_owned());
+        }
+        if let Some((a, b)) =
+            PROTECTED_PAIRS.iter().find(|(a, b)| a == part && parts.get(i + 1).is_some_and(|n| n == b))
+        {
+            return Some(format!("{a}/{b}"));
+        }
+    }
+    None
+}
+
+/// A name as a forgiving file system reads it: no case, no trailing dots or blanks, no stream, nothing invisible.
+fn plain_name(part: &str) -> String {
+    let part = part.split(':').next().unwrap_or(part);
+    let visible: String = part.chars().filter(|c| suspicious(*c).is_none()).collect();
+    let trimmed =
+        if visible.chars().all(|c| c == '.') { &visible } else { visible.trim_end_matches(['.', ' ']) };
+    trimmed.to_lowercase()
+}
+
+/// True when `path` lies in the workspace, by its name or by its real place.
+pub fn is_inside(path: &Path, workspace: &Path) -> bool {
+    path.starts_with(workspace) || path.starts_with(resolve(workspace).0)
+}
+
+/// The texts a rule is held against for one view of a path.
+#[derive(Debug, Clone)]
+pub struct Forms {
+    /// Relative to the workspace, when it is inside; the workspace itself is `.`.
+    pub relative: Option<String>,
+    /// Absolute.
+    pub absolute: String,
+    /// With `~` for the home folder, when it is below it.
+    pub home: Option<String>,
+}
+
+/// All ways to write a path in a rule.
+pub fn forms(view: &Path, places: &Places<'_>) -> Forms {
+    let real = resolve(places.workspace).0;
+    let below = view.strip_prefix(places.workspace).or_else(|_| view.strip_prefix(&real)).ok();
+    let relative = below.map(|path| {
+        if path.as_os_str().is_empty() { ".".to_owned() } else { path.to_string_lossy().into_owned() }
+    });
+    let home = places.home.and_then(|home| view.strip_prefix(home).ok());
+    Forms {
+        relative,
+        absolute: view.to_string_lossy().into_owned(),
+        home: home.map(|path| format!("~/{}", path.to_string_lossy())),
+    }
+}

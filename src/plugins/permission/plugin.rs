@@ -1,0 +1,215 @@
+//! The plugin: the verdict at the gate of each call, and denied tools kept from the model.
+
+use super::evaluate::{AskKind, Decision, Question, Verdict, evaluate};
+use super::file::PermissionRulesConfig;
+use super::grant::propose_grants;
+use super::handle::Permissions;
+use super::rules::RuleSet;
+use crate::contract::spec::PluginConfigKey;
+use crate::contract::suspension::{
+    ACTION_PERMISSION, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
+};
+use crate::contract::tool::ToolResult;
+use crate::contract::tool_intercept::{ToolInterceptAction, ToolInterceptPayload};
+use crate::pattern::shell::visible;
+use crate::phase::{
+    ConfigSchema, ExcludeTool, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar,
+    ToolCallInfo,
+};
+use crate::state::{JsonValue, Phase, Snapshot, StateCommand, StateError};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The plugin's name.
+pub const PERMISSION_PLUGIN: &str = "permission";
+
+/// Names patterns that others granted for the run, such as the tools of a skill that a person agreed to.
+pub type GrantedPatterns = Arc<dyn Fn(&Snapshot) -> Vec<String> + Send + Sync>;
+
+/// The section `permission` of an agent: rules that hold for its runs besides all others.
+pub struct PermissionSection;
+
+impl PluginConfigKey for PermissionSection {
+    const KEY: &'static str = "permission";
+    type Config = PermissionRulesConfig;
+}
+
+/// Judges each tool call before it runs.
+#[derive(Clone)]
+pub struct PermissionPlugin {
+    permissions: Permissions,
+    granted: Option<GrantedPatterns>,
+}
+
+impl PermissionPlugin {
+    /// Over shared rules.
+    pub fn new(permissions: Permissions) -> PermissionPlugin {
+        PermissionPlugin { permissions, granted: None }
+    }
+
+    /// Adds a source of patterns that are granted for the run. They beat neither a deny nor an ask.
+    #[must_use]
+    pub fn with_granted(mut self, granted: GrantedPatterns) -> PermissionPlugin {
+        self.granted = Some(granted);
+        self
+    }
+
+    /// All rules that hold at this moment of a run. What cannot be read grants nothing and makes everything ask.
+    fn rules(&self, ctx: &PhaseContext) -> RuleSet {
+        let run = &ctx.run_identity;
+        let mut rules = self.permissions.rules_for(&run.thread_id, &run.run_id);
+        if let Some(section) = ctx.agent_spec.sections.get(PermissionSection::KEY) {
+            match read_section(section) {
+                Ok(own) => rules.join(own),
+                Err(why) => {
+                    rules.refuse(format!("section `permission` of agent `{}`: {why}", ctx.agent_spec.id));
+                }
+            }
+        }
+        for pattern in self.granted.iter().flat_map(|granted| granted(&ctx.snapshot)) {
+            if let Err(error) = rules.grant(&pattern) {
+                tracing::warn!(%error, "a granted pattern cannot be read");
+            }
+        }
+        rules
+    }
+
+    /// What to do instead of running the call; nothing when it may run.
+    fn gate(&self, ctx: &PhaseContext, info: &ToolCallInfo) -> Option<ToolInterceptPayload> {
+        let call = &info.call;
+        let rules = self.rules(ctx);
+        let primary = info.descriptor.as_ref().and_then(|tool| tool.primary_argument.as_deref());
+        let question = self.permissions.question(&call.name, &call.arguments, primary);
+        let verdict = self.permissions.judge(&rules, &question);
+        let is_answered =
+            info.resume.as_ref().is_some_and(|resume| resume.action == ResumeDecisionAction::Resume);
+        match verdict.decision {
+            Decision::Allow => None,
+            // Asked once a call: the person said yes. Denials were judged again above.
+            Decision::Ask(_) if is_answered => None,
+            Decision::Ask(kind) => {
+                let ticket = ticket(&question, info, &verdict, kind, &rules);
+                Some(ToolInterceptPayload::Suspend(ticket))
+            }
+            Decision::Deny => Some(refusal(&call.name, "permission_denied", &verdict, "denied")),
+            Decision::Error => Some(refusal(&call.name, "invalid_arguments", &verdict, "not run")),
+        }
+    }
+}
+
+fn read_section(section: &JsonValue) -> Result<RuleSet, String> {
+    let config: PermissionRulesConfig =
+        serde_json::from_value(section.clone()).map_err(|error| error.to_string())?;
+    config.into_ruleset().map_err(|error| error.to_string())
+}
+
+fn refusal(tool: &str, code: &str, verdict: &Verdict, word: &str) -> ToolInterceptPayload {
+    let text = match &verdict.rule {
+        // The verdict's words already name the rule and where it stands.
+        Some(_) => format!("{word}: {}. It did not run; do not try the same in another way", verdict.why),
+        None => format!("{word}: {}. It did not run", verdict.why),
+    };
+    ToolInterceptPayload::SetResult(ToolResult::error_with_code(tool, code, text))
+}
+
+fn ticket(
+    question: &Question<'_>,
+    info: &ToolCallInfo,
+    verdict: &Verdict,
+    kind: AskKind,
+    rules: &RuleSet,
+) -> SuspendTicket {
+    let call = &info.call;
+    let message = format!("{} wants to run: {}", visible(&call.name), visible(&verdict.why));
+    SuspendTicket {
+        suspension: Suspension {
+            id: format!("perm_{}", call.id).into(),
+            action: ACTION_PERMISSION.to_owned(),
+            message,
+            parameters: json!({
+                "tool": call.name,
+                "args": call.arguments,
+                "rule": verdict.rule,
+                "origin": verdict.origin,
+                "why": verdict.why,
+                "cwd": question.cwd.to_string_lossy(),
+                "proposals": proposals(question, kind, rules),
+            }),
+            response_schema: None,
+            expires_at: None,
+        },
+        pending: PendingToolCall {
+            id: call.id.as_str().into(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+        },
+        resume_mode: ToolCallResumeMode::ReplayToolCall,
+    }
+}
+
+/// The grants that would answer the question for good. None when a rule says to ask: a grant does not beat it.
+fn proposals(question: &Question<'_>, kind: AskKind, rules: &RuleSet) -> Vec<Value> {
+    if matches!(kind, AskKind::Rule | AskKind::BrokenRules) {
+        return Vec::new();
+    }
+    let helps = |pattern: &str| {
+        let mut with = rules.clone();
+        with.grant(pattern).is_ok() && evaluate(&with, question).decision == Decision::Allow
+    };
+    propose_grants(question)
+        .into_iter()
+        .filter(|proposal| helps(&proposal.pattern))
+        .map(|proposal| json!({ "pattern": proposal.pattern, "text": proposal.text }))
+        .collect()
+}
+
+impl Plugin for PermissionPlugin {
+    fn descriptor(&self) -> PluginDescriptor {
+        PluginDescriptor::new(PERMISSION_PLUGIN, "allows, asks for and denies tool calls by rules")
+    }
+
+    fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        registrar.register_hook(Phase::BeforeToolExecute, Gate(self.clone()));
+        registrar.register_hook(Phase::BeforeInference, Hide(self.clone()));
+        Ok(())
+    }
+
+    fn config_schemas(&self) -> Vec<ConfigSchema> {
+        vec![ConfigSchema {
+            key: PermissionSection::KEY,
+            json_schema: schemars::schema_for!(PermissionRulesConfig),
+        }]
+    }
+
+    fn check_section(&self, key: &str, section: &JsonValue) -> Result<(), String> {
+        if key == PermissionSection::KEY { read_section(section).map(drop) } else { Ok(()) }
+    }
+}
+
+struct Gate(PermissionPlugin);
+
+#[async_trait]
+impl PhaseHook for Gate {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+        let mut command = StateCommand::new();
+        let Some(info) = &ctx.tool else { return Ok(command) };
+        if let Some(intercept) = self.0.gate(ctx, info) {
+            command.schedule_action::<ToolInterceptAction>(intercept)?;
+        }
+        Ok(command)
+    }
+}
+
+struct Hide(PermissionPlugin);
+
+#[async_trait]
+impl PhaseHook for Hide {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+        let mut command = StateCommand::new();
+        for tool in self.0.permissions.hidden_tools(&self.0.rules(ctx)) {
+            command.schedule_action::<ExcludeTool>(tool)?;
+        }
+        Ok(command)
+    }
+}

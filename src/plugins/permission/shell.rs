@@ -1,0 +1,382 @@
+//! Rules against the parts of a shell command.
+
+use super::evaluate::{Question, evaluate};
+use super::path::{self, Places};
+use super::rules::{Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
+use crate::pattern::shell::{
+    Analysis, Assignment, Simple, Word, canonical, globs_are_harmless, is_transparent, only_reads, risks,
+};
+use crate::pattern::{Args, Looked, Matcher, Quantifier};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Whether a deny or ask rule matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hit {
+    /// It does.
+    Yes,
+    /// Only the shell would know.
+    Maybe,
+    /// It does not.
+    No,
+}
+
+/// Holds one comparison of a deny or ask rule against every command found anywhere.
+pub(super) fn restricts(looked: &Looked<'_>, analysis: &Analysis) -> Hit {
+    let matcher = looked.matcher;
+    let programs = analysis.commands.iter().filter(|command| !command.words.is_empty());
+    if looked.negated {
+        let mut hit = Hit::No;
+        for command in programs {
+            match against(matcher, command) {
+                Hit::No => return Hit::Yes,
+                Hit::Maybe => hit = Hit::Maybe,
+                Hit::Yes => {}
+            }
+        }
+        return hit;
+    }
+    if matcher.is_match(looked.text) || matcher.is_match(looked.text.trim()) {
+        return Hit::Yes;
+    }
+    let mut hit = Hit::No;
+    for command in &analysis.commands {
+        match against(matcher, command) {
+            Hit::Yes => return Hit::Yes,
+            Hit::Maybe => hit = Hit::Maybe,
+            Hit::No => {}
+        }
+    }
+    hit
+}
+
+fn against(matcher: &Matcher, command: &Simple) -> Hit {
+    if matcher.is_match(&command.source) {
+        return Hit::Yes;
+    }
+    let mut hit = Hit::No;
+    for words in command.spellings() {
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        if texts.is_empty() {
+            continue;
+        }
+        if matcher.is_match_words(&texts, &canonical(&texts)) || matcher.is_match(&texts.join(" ")) {
+            return Hit::Yes;
+        }
+        if could_match(matcher, &words) {
+            hit = Hit::Maybe;
+        }
+    }
+    hit
+}
+
+/// True when some way to fill in the unknown parts would match. A command whose program is unknown is not looked at
+/// here: it is undecided as a whole.
+fn could_match(matcher: &Matcher, words: &[Word]) -> bool {
+    if words.iter().all(Word::is_known) || !words[0].is_known() {
+        return false;
+    }
+    if matches!(matcher, Matcher::Regex(_)) {
+        // A regular expression may look at anything, but it has to find its program: without the unknown words too.
+        return true;
+    }
+    let (literal, _) = matcher.literal_words();
+    for (want, word) in literal.iter().zip(words) {
+        if !word.is_known() {
+            return true;
+        }
+        if *want != word.text {
+            return false;
+        }
+    }
+    true
+}
+
+/// Variables that change how a program talks, not what it does.
+fn is_safe_assignment(assignment: &Assignment) -> bool {
+    const SAFE: &[&str] = &[
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "COLUMNS",
+        "LINES",
+        "TERM",
+        "CI",
+        "RUST_BACKTRACE",
+        "RUST_LOG",
+        "RUST_LIB_BACKTRACE",
+        "CARGO_TERM_COLOR",
+        "CARGO_TERM_PROGRESS_WHEN",
+        "PYTHONUNBUFFERED",
+        "PYTHONDONTWRITEBYTECODE",
+        "NODE_ENV",
+        "GIT_TERMINAL_PROMPT",
+        "GIT_OPTIONAL_LOCKS",
+        "DEBIAN_FRONTEND",
+        "TIMEFORMAT",
+        "POSIXLY_CORRECT",
+        "BLOCKSIZE",
+        "BLOCK_SIZE",
+        "MAKELEVEL",
+        "GOFLAGS_NONE",
+    ];
+    let known = SAFE.contains(&assignment.name.as_str())
+        || assignment
+            .name
+            .strip_prefix("LC_")
+            .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_uppercase()));
+    known && assignment.value.is_literal() && !assignment.value.text.contains(['/', '%', '\n', ':'])
+}
+
+/// The rule that lets a command line through.
+pub(super) fn allowed<'r>(
+    rules: &[&'r Rule],
+    analysis: &Analysis,
+    question: &Question<'_>,
+    all: &RuleSet,
+) -> Result<&'r Rule, String> {
+    let mine: Vec<&'r Rule> =
+        rules.iter().copied().filter(|rule| rule.pattern.matches_tool(question.tool)).collect();
+    if let Some(rule) =
+        mine.iter().find(|rule| rule.pattern.is_unconditional() && rule.origin.layer != Layer::Shipped)
+    {
+        return Ok(rule);
+    }
+    // The exact text of the whole line was allowed: what was seen is what runs.
+    if let Some(rule) = mine.iter().find(|rule| names_whole_line(rule, question)) {
+        return Ok(rule);
+    }
+    let commands = analysis.plain().map_err(|why| format!("not allowed by itself: {why}"))?;
+    if commands.is_empty() {
+        return Err("there is no command in it".into());
+    }
+    let mut walk = Walk { rules: &mine, question, all, at: question.cwd.to_owned(), moved: false };
+    let mut reported: Option<&'r Rule> = None;
+    for command in commands {
+        if let Some(rule) = walk.command(command)?
+            && reported.is_none()
+        {
+            reported = Some(rule);
+        }
+    }
+    reported.ok_or_else(|| "no rule allows it".to_owned())
+}
+
+fn names_whole_line(rule: &Rule, question: &Question<'_>) -> bool {
+    let Args::All(conditions) = rule.pattern.args() else { return false };
+    let is_exact = |c: &crate::pattern::Condition| {
+        c.path.single_key() == Some("command") && !c.negated && matches!(c.matcher, Matcher::Exact(_))
+    };
+    conditions.iter().any(is_exact)
+        && rule.pattern.matches(question.tool, question.args, Some("command"), Quantifier::Every)
+}
+
+/// The walk over the commands of a plain line.
+struct Walk<'w, 'r> {
+    rules: &'w [&'r Rule],
+    question: &'w Question<'w>,
+    all: &'w RuleSet,
+    /// The folder the shell is in.
+    at: PathBuf,
+    moved: bool,
+}
+
+impl<'r> Walk<'_, 'r> {
+    /// The rule for one command; nothing when it needs none.
+    fn command(&mut self, command: &Simple) -> Result<Option<&'r Rule>, String> {
+        for assignment in &command.assignments {
+            if !is_safe_assignment(assignment) {
+                return Err(format!("not allowed by itself: the assignment of `{}`", assignment.name));
+            }
+        }
+        let Some(first) = command.words.first() else { return Ok(None) };
+        if !first.is_literal() || first.text.is_empty() || first.text.contains(char::is_whitespace) {
+            return Err("not allowed by itself: the program's name is not plain".into());
+        }
+        if first.text == "cd" {
+            self.change_folder(command)?;
+            return Ok(None);
+        }
+        if self.moved {
+            if first.text.contains('/') && !first.text.starts_with('/') {
+                return Err(format!("`{}` is another program after `cd`", first.text));
+            }
+            if first.text == "git" {
+                return Err("git reads the settings of another folder after `cd`".into());
+            }
+        }
+        self.words(&command.words).map(Some)
+    }
+
+    fn change_folder(&mut self, command: &Simple) -> Result<(), String> {
+        let target = match command.words.as_slice() {
+            [_, target] => target,
+            [_, dashes, target] if dashes.text == "--" => target,
+            _ => return Err("`cd` without a folder leaves the workspace".into()),
+        };
+        if !target.is_literal() || target.text.starts_with(['-', '~']) || target.text.is_empty() {
+            return Err("not allowed by itself: where `cd` leads is not certain".into());
+        }
+        let places = Places { cwd: &self.at, ..self.question.places() };
+        let seen = path::look(&target.text, &places)?;
+        if seen.is_dangling || !seen.views.iter().all(|view| path::is_inside(view, self.question.workspace)) {
+            return Err(format!("`cd {}` leaves the workspace", target.text));
+        }
+        let next = seen.views.last().cloned().unwrap_or_default();
+        self.moved |= next != path::resolve(&self.at).0;
+        self.at = next;
+        Ok(())
+    }
+
+    fn words(&self, words: &[Word]) -> Result<&'r Rule, String> {
+        let program = words.first().map(|word| word.text.as_str()).unwrap_or_default();
+        for word in words {
+            let is_plain_glob = word.is_glob && !word.has_holes && !word.is_odd;
+            let is_fine = word.is_literal() || (is_plain_glob && globs_are_harmless(program));
+            if !is_fine {
+                let what = if word.is_glob { "an unquoted glob" } else { "a word that only the shell knows" };
+                return Err(format!("not allowed by itself: {what} for `{program}`"));
+            }
+        }
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        let text = canonical(&texts);
+        let mut why = format!("no rule allows `{text}`");
+        for rule in self.rules {
+            let mut spelled: (usize, bool) = (0, false);
+            let hit = rule.pattern.matches_by(
+                self.question.tool,
+                self.question.args,
+                Some("command"),
+                Quantifier::Every,
+                &mut |looked| {
+                    if looked.key != Some("command") {
+                        return looked.holds();
+                    }
+                    if !looked.negated {
+                        let (literal, all) = looked.matcher.literal_words();
+                        spelled = spelled.max((literal.len(), all));
+                    }
+                    looked.matcher.is_match_words(&texts, &text) != looked.negated
+                },
+            );
+            if !hit {
+                continue;
+            }
+            match self.fits(rule, words, &texts, spelled) {
+                Ok(()) => return Ok(rule),
+                Err(reason) => why = reason,
+            }
+        }
+        Err(why)
+    }
+
+    /// Whether a rule that matches the words also means them.
+    fn fits(
+        &self,
+        rule: &Rule,
+        words: &[Word],
+        texts: &[&str],
+        (spelled, all): (usize, bool),
+    ) -> Result<(), String> {
+        for risk in risks(words) {
+            if risk.is_named_by(spelled, all) {
+                continue;
+            }
+            if is_transparent(texts[0]) && risk.executes && risk.index > 0 && risk.index < words.len() {
+                // The wrapper is allowed; what it wraps needs a rule of its own.
+                self.words(&words[risk.index..])?;
+                continue;
+            }
+            return Err(format!("`{}` does not cover it: {}", rule.pattern, risk.why));
+        }
+        if !all && !only_reads(texts[0]) {
+            for text in &texts[1..] {
+                let text = text.split_once('=').map_or(*text, |(_, value)| value);
+                if let Some(name) = path::protected_name(std::path::Path::new(text))
+                    && !rule.pattern.to_string().contains(&name)
+                {
+                    return Err(format!("`{name}` is protected"));
+                }
+            }
+        }
+        if rule.origin.layer == Layer::Shipped {
+            self.stays_inside(words)?;
+        }
+        Ok(())
+    }
+
+    /// What comes with aye reads only inside the workspace, and nothing that a rule wants to be asked about.
+    fn stays_inside(&self, words: &[Word]) -> Result<(), String> {
+        let places = Places { cwd: &self.at, ..self.question.places() };
+        let program = words[0].text.as_str();
+        let expression = searched_for(words);
+        for (i, word) in words.iter().enumerate().skip(1) {
+            if expression == Some(i) {
+                continue;
+            }
+            let names_only = matches!(
+                program,
+                "ls" | "echo" | "stat" | "du" | "basename" | "dirname" | "which" | "wc" | "true"
+            );
+            if word.is_glob && !names_only {
+                return Err("which files the glob names is not certain".into());
+            }
+            let mut candidates = vec![word.text.as_str()];
+            if let Some((_, value)) = word.text.split_once('=') {
+                candidates.push(value);
+            }
+            if word.text.starts_with('-') && !word.text.starts_with("--") && word.text.len() > 2 {
+                candidates.extend(word.text.get(2..));
+            }
+            // `git show REVISION:PATH`
+            candidates.extend(word.text.split_once(':').map(|(_, path)| path));
+            for text in candidates.into_iter().filter(|text| !text.is_empty()) {
+                let seen = path::look(text, &places)?;
+                if !seen.views.iter().all(|view| path::is_inside(view, self.question.workspace)) {
+                    return Err(format!("`{text}` lies outside of the workspace"));
+                }
+                if !names_only && self.is_guarded(text) {
+                    return Err(format!("`{text}` may hold a secret"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// True when reading the file would be asked about or denied.
+    fn is_guarded(&self, text: &str) -> bool {
+        let mut strict = RuleSet::new();
+        for rule in self.all.rules().iter().filter(|rule| rule.behavior != Behavior::Allow) {
+            strict.push(rule.clone());
+        }
+        strict.set_default(Behavior::Allow);
+        let args = json!({ "file_path": text });
+        let question = Question {
+            tool: "Read",
+            args: &args,
+            cwd: &self.at,
+            primary: Some("file_path"),
+            ..*self.question
+        };
+        evaluate(&strict, &question).decision != super::evaluate::Decision::Allow
+    }
+}
+
+/// The index of the word that a search looks for: it is no path. Only told when it is certain.
+fn searched_for(words: &[Word]) -> Option<usize> {
+    if !matches!(words[0].text.as_str(), "grep" | "egrep" | "fgrep" | "rg") {
+        return None;
+    }
+    let names_it = |text: &str| match text.strip_prefix("--") {
+        Some(long) => ["files", "regexp", "file", "type-list"].iter().any(|name| long.starts_with(name)),
+        None => text.starts_with('-') && text.contains(['e', 'f']),
+    };
+    if words.iter().skip(1).any(|word| names_it(&word.text)) {
+        return None;
+    }
+    words.iter().skip(1).position(|word| !word.text.starts_with('-')).map(|at| at + 1)
+}

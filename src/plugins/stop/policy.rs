@@ -1,0 +1,345 @@
+use regex::Regex;
+
+use super::{SettledCall, StopConfigError};
+
+/// When a policy is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StopPoint {
+    /// The answer is there; its calls would be answered as not run.
+    AfterInference,
+    /// The calls of the step are settled, and another inference would follow.
+    #[default]
+    StepEnd,
+}
+
+/// What a policy says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopDecision {
+    /// Go on.
+    Continue,
+    /// End the run.
+    Stop {
+        /// Machine-readable.
+        code: String,
+        /// For the person; cut at 200 characters.
+        detail: String,
+    },
+}
+
+impl StopDecision {
+    fn stop_if(holds: bool, code: &str, detail: impl FnOnce() -> String) -> Self {
+        if holds { Self::Stop { code: code.into(), detail: detail() } } else { Self::Continue }
+    }
+}
+
+/// What the run came to, as policies see it. All counts are of the whole run, over waits and restarts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StopPolicyStats {
+    /// Inferences completed.
+    pub step_count: u32,
+    /// Prompt tokens.
+    pub total_input_tokens: u64,
+    /// Completion tokens.
+    pub total_output_tokens: u64,
+    /// Both; the provider's own sum where it gave one.
+    pub total_tokens: u64,
+    /// Time awake, in milliseconds.
+    pub elapsed_ms: u64,
+    /// Tool calls in a row, up to now, that had an error result.
+    pub consecutive_errors: u32,
+    /// The tools that the latest answer asked for.
+    pub last_tool_names: Vec<String>,
+    /// The text of the latest answer.
+    pub last_response_text: String,
+    /// The tools of this step whose calls succeeded, in the order in which they were settled.
+    pub succeeded_tools: Vec<String>,
+    /// The latest settled calls, newest last: at least as many as the policies asked for, if there were so many.
+    pub settled: Vec<SettledCall>,
+}
+
+/// A condition that ends a run. Pure: it looks at the numbers and says yes or no.
+pub trait StopPolicy: Send + Sync + 'static {
+    /// A name for logs.
+    fn id(&self) -> &str;
+
+    /// When it is asked.
+    fn point(&self) -> StopPoint {
+        StopPoint::StepEnd
+    }
+
+    /// How many settled calls it wants to see. `None` says that it does not look at calls at all: when no policy does,
+    /// none are counted.
+    fn history(&self) -> Option<usize> {
+        Some(0)
+    }
+
+    /// Whether the run should end.
+    fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision;
+}
+
+/// Ends a run after so many inferences.
+#[derive(Clone, Copy, Debug)]
+pub struct MaxRoundsPolicy {
+    rounds: usize,
+}
+
+impl MaxRoundsPolicy {
+    /// So many inferences; 0 is no limit.
+    pub fn new(rounds: usize) -> Self {
+        Self { rounds }
+    }
+}
+
+impl StopPolicy for MaxRoundsPolicy {
+    fn id(&self) -> &'static str {
+        "max_rounds"
+    }
+
+    fn history(&self) -> Option<usize> {
+        None
+    }
+
+    fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision {
+        let holds = self.rounds > 0 && stats.step_count as usize >= self.rounds;
+        StopDecision::stop_if(holds, self.id(), || {
+            let plural = if self.rounds == 1 { "" } else { "s" };
+            format!("the limit of {} inference{plural} is reached", self.rounds)
+        })
+    }
+}
+
+/// Ends a run that used more tokens.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenBudgetPolicy {
+    max_total: u64,
+}
+
+impl TokenBudgetPolicy {
+    /// So many tokens, in and out; 0 is no limit.
+    pub fn new(max_total: u64) -> Self {
+        Self { max_total }
+    }
+}
+
+impl StopPolicy for TokenBudgetPolicy {
+    fn id(&self) -> &'static str {
+        "token_budget"
+    }
+
+    fn point(&self) -> StopPoint {
+        StopPoint::AfterInference
+    }
+
+    fn history(&self) -> Option<usize> {
+        None
+    }
+
+    fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision {
+        let holds = self.max_total > 0 && stats.total_tokens > self.max_total;
+        StopDecision::stop_if(holds, self.id(), || {
+            format!("{} tokens were used, the budget is {}", stats.total_tokens, self.max_total)
+        })
+    }
+}
+
+/// Ends a run that was awake for longer.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeoutPolicy {
+    max_ms: u64,
+}
+
+impl TimeoutPolicy {
+    /// So many milliseconds awake; 0 is no limit.
+    pub fn new(max_ms: u64) -> Self {
+        Self { max_ms }
+    }
+}
+
+impl StopPolicy for TimeoutPolicy {
+    fn id(&self) -> &'static str {
+        "timeout"
+    }
+
+    fn point(&self) -> StopPoint {
+        StopPoint::AfterInference
+    }
+
+    fn history(&self) -> Option<usize> {
+        None
+    }
+
+    fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision {
+        let holds = self.max_ms > 0 && stats.elapsed_ms > self.max_ms;
+        let seconds = |ms: u64| ms as f64 / 1000.0;
+        StopDecision::stop_if(holds, self.id(), || {
+            format!("{:.1} s were spent, the limit is {} s", seconds(stats.elapsed_ms), seconds(self.max_ms))
+        })
+    }
+}
+
+/// Ends a run whose tools keep failing.
+#[derive(Clone, Copy, Debug)]
+pub struct ConsecutiveErrorsPolicy {
+    max: usize,
+}
+
+impl ConsecutiveErrorsPolicy {
+    /// So many error results in a row; 0 is no limit.
+    pub fn new(max: usize) -> Self {
+        Self { max }
+    }
+}
+
+impl StopPolicy for ConsecutiveErrorsPolicy {
+    fn id(&self) -> &'static str {
+        "consecutive_errors"
+    }
+
+    fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision {
+        let holds = self.max > 0 && stats.consecutive_errors as usize >= self.max;
+        StopDecision::stop_if(holds, self.id(), || {
+            format!("{} tool calls in a row failed, the limit is {}", stats.consecutive_errors, self.max)
+        })
+    }
+}
+
+/// Ends a run after a step in which a call of one tool succeeded.
+#[derive(Clone, Debug)]
+pub struct StopOnToolPolicy {
+    tool_name: String,
+}
+
+impl StopOnToolPolicy {
+    /// The tool's exact name.
+    ///
+    /// # Errors
+    /// [`StopConfigError::EmptyToolName`].
+    pub fn new(tool_name: &str) -> Result<Self, StopConfigError> {
+        if tool_name.trim().is_empty() {
+            return Err(StopConfigError::EmptyToolName);
+        }
+        Ok(Self { tool_name: tool_name.to_owned() })
+    }
+}
+
+impl StopPolicy for StopOnToolPolicy {
+    fn id(&self) -> &'static str {
+        "stop_on_tool"
+    }
+
+    fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision {
+        StopDecision::stop_if(stats.succeeded_tools.contains(&self.tool_name), self.id(), || {
+            format!("{} was called", self.tool_name)
+        })
+    }
+}
+
+/// Ends a run when the model's text matches.
+#[derive(Clone, Debug)]
+pub struct ContentMatchPolicy {
+    regex: Regex,
+}
+
+impl ContentMatchPolicy {
+    /// A regular expression, not anchored.
+    ///
+    /// # Errors
+    /// [`StopConfigError::EmptyPattern`], [`StopConfigError::BadPattern`].
+    pub fn new(pattern: &str) -> Result<Self, StopConfigError> {
+        if pattern.is_empty() {
+            return Err(StopConfigError::EmptyPattern);
+        }
+        let regex = Regex::new(pattern).map_err(|e| StopConfigError::BadPattern {
+            pattern: pattern.to_owned(),
+            // The last line says what; those before it draw the place with carets.
+            message: e
+                .to_string()
+                .lines()
+                .last()
+                .unwrap_or_default()
+                .trim_start_matches("error: ")
+                .to_owned(),
+        })?;
+        Ok(Self { regex })
+    }
+}
+
+impl StopPolicy for ContentMatchPolicy {
+    fn id(&self) -> &'static str {
+        "content_match"
+    }
+
+    fn point(&self) -> StopPoint {
+        StopPoint::AfterInference
+    }
+
+    fn history(&self) -> Option<usize> {
+        None
+    }
+
+    fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision {
+        match self.regex.find(&stats.last_response_text) {
+            Some(found) => StopDecision::Stop {
+                code: self.id().into(),
+                detail: format!("the answer matches `{}`: {}", self.regex, found.as_str()),
+            },
+            None => StopDecision::Continue,
+        }
+    }
+}
+
+/// Ends a run that goes in circles: the same call, or the same two or three in turn, `window` times in a row.
+#[derive(Clone, Copy, Debug)]
+pub struct LoopDetectionPolicy {
+    window: usize,
+}
+
+impl LoopDetectionPolicy {
+    /// The longest circle that is looked for, in calls.
+    pub const LONGEST: usize = 3;
+
+    /// So many repetitions; 0 and 1 switch it off.
+    pub fn new(window: usize) -> Self {
+        Self { window }
+    }
+
+    /// The length of the circle that the newest calls go in: the shortest one.
+    fn circle(self, settled: &[SettledCall]) -> Option<usize> {
+        (1..=Self::LONGEST).find(|length| {
+            let Some(tail) = self.window.checked_mul(*length).and_then(|n| settled.len().checked_sub(n))
+            else {
+                return false;
+            };
+            let tail = &settled[tail..];
+            tail.iter().zip(&tail[*length..]).all(|(call, later)| call.fingerprint == later.fingerprint)
+        })
+    }
+}
+
+impl StopPolicy for LoopDetectionPolicy {
+    fn id(&self) -> &'static str {
+        "loop_detection"
+    }
+
+    fn history(&self) -> Option<usize> {
+        Some(if self.window > 1 { self.window.saturating_mul(Self::LONGEST) } else { 0 })
+    }
+
+    fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision {
+        if self.window < 2 {
+            return StopDecision::Continue;
+        }
+        match self.circle(&stats.settled) {
+            None => StopDecision::Continue,
+            Some(length) => {
+                let tools: Vec<_> = stats.settled[stats.settled.len() - length..]
+                    .iter()
+                    .map(|settled| settled.tool.as_str())
+                    .collect();
+                let what = if length == 1 { "the same call" } else { "the same calls in turn" };
+                let detail = format!("{what}, {} times in a row: {}", self.window, tools.join(", "));
+                StopDecision::Stop { code: self.id().into(), detail }
+            }
+        }
+    }
+}

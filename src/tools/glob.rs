@@ -1,0 +1,151 @@
+//! Glob: finds files by name.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use globset::{GlobBuilder, GlobMatcher};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::ToolEnv;
+use super::args::{Args, invalid};
+use super::list::folder;
+use super::paths::shown;
+use super::walk::{self, Bounds};
+use crate::contract::tool::{
+    Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+};
+
+const NAME: &str = "Glob";
+const MAX_FILES: usize = 200;
+
+/// Finds files by name, the newest first.
+pub(super) struct Glob {
+    pub(super) env: Arc<ToolEnv>,
+}
+
+struct Call<'a> {
+    /// The folder that the pattern names literally.
+    below: String,
+    matcher: GlobMatcher,
+    /// The pattern has no slash: it is about names at any depth.
+    names_only: bool,
+    hidden: bool,
+    path: Option<&'a str>,
+}
+
+fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
+    let args = Args::new(NAME, args, &["pattern", "path"])?;
+    let pattern = args.filled("pattern")?;
+    if pattern.contains('\0') {
+        return Err(invalid("`pattern` holds a NUL byte, which no name can"));
+    }
+    let (below, rest) = split(pattern);
+    let matcher = GlobBuilder::new(&rest)
+        .literal_separator(true)
+        .build()
+        .map_err(|error| invalid(format!("`pattern` cannot be read: {}", error.kind())))?
+        .compile_matcher();
+    Ok(Call {
+        names_only: !rest.contains('/') && below.is_empty(),
+        hidden: rest.split('/').any(|part| part.starts_with('.') || part.starts_with("{.")),
+        below,
+        matcher,
+        path: args.opt_text("path")?,
+    })
+}
+
+/// Splits a pattern into the folder that it names literally and the rest.
+fn split(pattern: &str) -> (String, String) {
+    let mut pattern = pattern;
+    while let Some(rest) = pattern.strip_prefix("./") {
+        pattern = rest;
+    }
+    let parts: Vec<_> = pattern.split('/').collect();
+    let special = |part: &str| part.contains(['*', '?', '[', '{', '\\']);
+    let literal = parts[..parts.len() - 1].iter().take_while(|part| !special(part)).count();
+    let mut below = parts[..literal].join("/");
+    if below.is_empty() && literal > 0 {
+        below.push('/');
+    }
+    (below, parts[literal..].join("/"))
+}
+
+fn glob(env: &ToolEnv, args: &Value, cancel: CancellationToken) -> Result<ToolResult, ToolError> {
+    let call = parse(args)?;
+    let (base, _) = folder(env, call.path.unwrap_or("."))?;
+    let base = if call.below.is_empty() {
+        base
+    } else {
+        let below = if call.below.starts_with(['/', '~']) {
+            call.below.clone()
+        } else {
+            base.join(&call.below).to_string_lossy().into_owned()
+        };
+        match folder(env, &below) {
+            Ok((folder, _)) => folder,
+            Err(ToolError::NotFound(_)) => return Ok(ToolResult::text(NAME, "no file matches")),
+            Err(error) => return Err(error),
+        }
+    };
+    let bounds = Bounds::new(cancel);
+    let mut over = false;
+    let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
+    let walk = walk::builder(&base, call.hidden).build();
+    for entry in walk::entries(walk, &bounds, &mut over) {
+        if entry.file_type().is_none_or(|kind| kind.is_dir()) || !is_match(&call, &base, entry.path()) {
+            continue;
+        }
+        let time =
+            entry.metadata().ok().and_then(|meta| meta.modified().ok()).unwrap_or(SystemTime::UNIX_EPOCH);
+        found.push((time, entry.into_path()));
+    }
+    found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let mut text = String::new();
+    for (_, path) in found.iter().take(MAX_FILES) {
+        text.push_str(&shown(&env.workspace, path));
+        text.push('\n');
+    }
+    if found.is_empty() {
+        text.push_str("no file matches");
+    } else if found.len() > MAX_FILES {
+        let _ = write!(text, "[{} more; narrow the pattern]", found.len() - MAX_FILES);
+    }
+    let text = format!("{}{}", text.trim_end(), walk::over_note(over));
+    let details = json!({"count": found.len(), "truncated": over || found.len() > MAX_FILES});
+    Ok(ToolResult::text(NAME, text).with_details(details))
+}
+
+fn is_match(call: &Call<'_>, base: &Path, path: &Path) -> bool {
+    if call.names_only {
+        return path.file_name().is_some_and(|name| call.matcher.is_match(Path::new(name)));
+    }
+    path.strip_prefix(base).is_ok_and(|path| call.matcher.is_match(path))
+}
+
+#[async_trait]
+impl Tool for Glob {
+    fn descriptor(&self) -> ToolDescriptor {
+        super::describe(NAME, include_str!("glob.md"))
+            .with_parameters(json!({
+                "type": "object",
+                "properties": {"pattern": {"type": "string"}, "path": {"type": "string"}},
+                "required": ["pattern"]
+            }))
+            .with_category("search")
+            .with_class(ToolClass::Pure)
+            .with_primary_argument("pattern")
+    }
+
+    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
+        parse(args).map(|_| ())
+    }
+
+    async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+        let env = self.env.clone();
+        super::blocking(ctx, move |cancel| Ok(glob(&env, &args, cancel)?.into())).await
+    }
+}

@@ -1,0 +1,135 @@
+//! A word about why a text was not found.
+
+use std::fmt::Write as _;
+
+/// Files with more lines than this get no nearest line: the search takes time.
+const MAX_LINES: usize = 20_000;
+/// How many lines are shown as they are.
+const MAX_SHOWN: usize = 12;
+
+/// The text without differences in white space.
+fn squeezed(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Continues the sentence "the text is not there".
+pub(super) fn nearest(text: &str, old: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let wanted: Vec<&str> = old.lines().collect();
+    if let Some(at) = same_but_blanks(&lines, &wanted) {
+        let mut out =
+            format!("; lines {}-{} differ from it in white space only:\n", at + 1, at + wanted.len());
+        for line in lines[at..at + wanted.len()].iter().take(MAX_SHOWN) {
+            let _ = writeln!(out, "{}", line.replace('\t', "→\t"));
+        }
+        return out.trim_end().to_owned();
+    }
+    if wanted.iter().any(|line| is_numbered(line)) {
+        return "; leave out the line numbers that Read shows".into();
+    }
+    let Some(first) = wanted.iter().map(|line| line.trim()).find(|line| !line.is_empty()) else {
+        return String::new();
+    };
+    if let Some(at) = lines.iter().position(|line| line.trim() == first) {
+        return format!("; its first line is at line {}, but what follows differs", at + 1);
+    }
+    match closest(&lines, first) {
+        Some((at, line)) => format!("; the nearest line is {}: {}", at + 1, cut(line)),
+        None => String::new(),
+    }
+}
+
+/// Where all lines are equal but for white space.
+fn same_but_blanks(lines: &[&str], wanted: &[&str]) -> Option<usize> {
+    if lines.len() > MAX_LINES || wanted.is_empty() {
+        return None;
+    }
+    let wanted: Vec<_> = wanted.iter().map(|line| squeezed(line)).collect();
+    if wanted.iter().all(String::is_empty) {
+        return None;
+    }
+    let lines: Vec<_> = lines.iter().map(|line| squeezed(line)).collect();
+    lines.windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// `   12<tab>text`.
+fn is_numbered(line: &str) -> bool {
+    line.trim_start().split_once('\t').is_some_and(|(number, _)| {
+        !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) && line.starts_with(' ')
+    })
+}
+
+/// The line that shares most pairs of characters, when it shares most of them.
+fn closest<'a>(lines: &[&'a str], wanted: &str) -> Option<(usize, &'a str)> {
+    if lines.len() > MAX_LINES || wanted.len() > 1000 {
+        return None;
+    }
+    let pairs = |line: &str| -> Vec<(char, char)> {
+        let mut pairs: Vec<_> = line.chars().zip(line.chars().skip(1)).collect();
+        pairs.sort_unstable();
+        pairs
+    };
+    let wanted = pairs(wanted);
+    let score = |line: &str| -> f32 {
+        let line = pairs(line);
+        let (mut a, mut b, mut common) = (wanted.iter().peekable(), line.iter().peekable(), 0_usize);
+        while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
+            match x.cmp(y) {
+                std::cmp::Ordering::Less => drop(a.next()),
+                std::cmp::Ordering::Greater => drop(b.next()),
+                std::cmp::Ordering::Equal => {
+                    common += 1;
+                    a.next();
+                    b.next();
+                }
+            }
+        }
+        2.0 * common as f32 / (wanted.len() + line.len()).max(1) as f32
+    };
+    lines
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| line.len() <= 2000)
+        .map(|(at, line)| (score(line.trim()), at, *line))
+        .filter(|(score, ..)| *score >= 0.6)
+        .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))
+        .map(|(_, at, line)| (at, line))
+}
+
+fn cut(line: &str) -> String {
+    line.trim().chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "fn main() {\n    let value = compute();\n\tprintln!(\"{value}\");\n}\n";
+
+    #[test]
+    fn white_space_is_pointed_out() {
+        let hint = nearest(TEXT, "let value = compute();\nprintln!(\"{value}\");");
+        assert_eq!(
+            hint,
+            "; lines 2-3 differ from it in white space only:\n    let value = compute();\n→\tprintln!(\"{value}\");"
+        );
+    }
+
+    #[test]
+    fn line_numbers_are_pointed_out() {
+        assert!(nearest(TEXT, "     2\t    let value = other();").contains("line numbers"));
+    }
+
+    #[test]
+    fn the_nearest_line_is_named() {
+        assert_eq!(
+            nearest(TEXT, "let value = computed();"),
+            "; the nearest line is 2: let value = compute();"
+        );
+        assert_eq!(
+            nearest(TEXT, "fn main() {\nother"),
+            "; its first line is at line 1, but what follows differs"
+        );
+        assert_eq!(nearest(TEXT, "zzzzzz"), "");
+    }
+}

@@ -1,0 +1,74 @@
+//! What each thread knows about files: the content it saw last.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use sha2::{Digest as _, Sha256};
+
+/// More entries than this and the ledger starts afresh; then a Write asks for a Read again.
+const MAX_ENTRIES: usize = 20_000;
+
+/// SHA-256 as hex.
+pub(super) fn hash(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut out, byte| {
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+/// What a thread knows about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It saw this content.
+    Current,
+    /// It saw another content.
+    Stale,
+    /// Nothing: it never read it, or aye was started anew since.
+    Unknown,
+}
+
+/// The hash of each file at its last Read, Write or Edit, by thread. Kept in memory only: after a restart nothing is
+/// known, which costs a Write another Read, and an Edit nothing as long as its text is there once.
+#[derive(Debug, Default)]
+pub(super) struct FileLedger {
+    seen: Mutex<HashMap<(String, PathBuf), String>>,
+}
+
+impl FileLedger {
+    /// Notes what a thread saw.
+    pub(super) fn note(&self, thread: &str, real: &Path, hash: String) {
+        let mut seen = self.seen.lock().expect("no panic while the ledger is held");
+        if seen.len() >= MAX_ENTRIES {
+            seen.clear();
+        }
+        seen.insert((thread.to_owned(), real.to_owned()), hash);
+    }
+
+    /// Compares what a thread saw with what is there now.
+    pub(super) fn compare(&self, thread: &str, real: &Path, hash: &str) -> Seen {
+        let seen = self.seen.lock().expect("no panic while the ledger is held");
+        match seen.get(&(thread.to_owned(), real.to_owned())) {
+            None => Seen::Unknown,
+            Some(known) if known == hash => Seen::Current,
+            Some(_) => Seen::Stale,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_do_not_know_what_others_saw() {
+        let ledger = FileLedger::default();
+        let path = Path::new("/x");
+        ledger.note("a", path, hash(b"1"));
+        assert_eq!(ledger.compare("a", path, &hash(b"1")), Seen::Current);
+        assert_eq!(ledger.compare("a", path, &hash(b"2")), Seen::Stale);
+        assert_eq!(ledger.compare("b", path, &hash(b"1")), Seen::Unknown);
+        assert_eq!(hash(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    }
+}

@@ -1,0 +1,809 @@
+//! Providers as they answer: recorded bodies and hand-made ones, over a real socket, through the real executor.
+
+use std::time::Duration;
+
+use aye::contract::content::ContentBlock;
+use aye::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStreamEvent};
+use aye::contract::inference::{StopReason, StreamResult};
+use aye::contract::message::{Message, ToolCall};
+use aye::contract::tool::ToolDescriptor;
+use aye::llm::{Adapter, GenaiExecutor, ProviderConfig};
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use super::support::mock_server::{End, MockServer, Reply};
+
+type Events = Vec<Result<LlmStreamEvent, InferenceExecutionError>>;
+
+fn request() -> InferenceRequest {
+    InferenceRequest {
+        model: "the-model".into(),
+        upstream_model: "wire-model".into(),
+        messages: vec![Message::user("go")],
+        ..InferenceRequest::default()
+    }
+}
+
+fn provider(adapter: Adapter, server: &MockServer) -> ProviderConfig {
+    ProviderConfig::new("testers", adapter)
+        .with_base_url(&server.url)
+        .with_api_key("sk-secret-key-0123456789")
+}
+
+async fn ask(adapter: Adapter, server: &MockServer) -> Events {
+    match GenaiExecutor::with(provider(adapter, server)).execute_stream(request()).await {
+        Ok(stream) => stream.collect().await,
+        Err(error) => vec![Err(error)],
+    }
+}
+
+async fn replay(adapter: Adapter, reply: Reply) -> Events {
+    let server = MockServer::start([reply]).await;
+    tokio::time::timeout(Duration::from_secs(30), ask(adapter, &server)).await.expect("an end")
+}
+
+/// The whole answer, after a look at the order of things.
+fn finished(events: &Events) -> &StreamResult {
+    let finishes = events.iter().filter(|e| matches!(e, Ok(LlmStreamEvent::Finish { .. }))).count();
+    assert_eq!(finishes, 1, "{events:#?}");
+    assert!(events.iter().all(Result::is_ok), "{events:#?}");
+    let Some(Ok(LlmStreamEvent::Finish { result, model })) = events.last() else {
+        panic!("the end comes last: {events:#?}")
+    };
+    assert_eq!(model, "the-model");
+    let (mut text, mut thoughts) = (String::new(), String::new());
+    let mut calls: Vec<(String, String, String)> = Vec::new();
+    for event in events.iter().flatten() {
+        match event {
+            LlmStreamEvent::TextDelta(delta) => text.push_str(delta),
+            LlmStreamEvent::ReasoningDelta(delta) => thoughts.push_str(delta),
+            LlmStreamEvent::ToolCallStart { id, name } => {
+                calls.push((id.clone(), name.clone(), String::new()));
+            }
+            LlmStreamEvent::ToolCallDelta { id, args_delta } => {
+                calls.iter_mut().find(|call| call.0 == *id).expect("a start").2.push_str(args_delta);
+            }
+            LlmStreamEvent::ReasoningEncrypted(_)
+            | LlmStreamEvent::Retrying { .. }
+            | LlmStreamEvent::Finish { .. } => {}
+        }
+    }
+    assert_eq!(text, result.text(), "what was streamed is what is kept");
+    assert_eq!(thoughts, thoughts_of(result));
+    for call in result.tool_calls.iter().filter(|call| call.invalid.is_none()) {
+        let streamed = calls.iter().find(|(id, ..)| *id == call.id).expect("a start for each call");
+        assert_eq!(streamed.1, call.name);
+        let args = if streamed.2.is_empty() { "{}" } else { &streamed.2 };
+        assert_eq!(serde_json::from_str::<Value>(args).expect("JSON"), call.arguments);
+    }
+    result
+}
+
+fn thoughts_of(result: &StreamResult) -> String {
+    result
+        .content
+        .iter()
+        .filter_map(|block| match block {
+            ContentBlock::Thinking { thinking, .. } => Some(thinking.as_str()),
+            ContentBlock::Text { .. } | ContentBlock::Image { .. } | ContentBlock::Opaque { .. } => None,
+        })
+        .collect()
+}
+
+fn failed(events: &Events) -> &InferenceExecutionError {
+    assert_eq!(events.iter().filter(|event| event.is_err()).count(), 1, "{events:#?}");
+    let Some(Err(error)) = events.last() else { panic!("the error comes last: {events:#?}") };
+    error
+}
+
+fn calls(result: &StreamResult) -> Vec<(&str, &Value)> {
+    result.tool_calls.iter().map(|call| (call.name.as_str(), &call.arguments)).collect()
+}
+
+fn fixture(name: &str) -> Vec<u8> {
+    let path = format!("{}/tests/fixtures/wire/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// A recorded body. The recordings are not part of the project: they lie beside it, above a worktree a level higher.
+/// Where there are none, the test says so and the hand-made bodies of the same shapes are what is left.
+fn recording(name: &str) -> Option<Vec<u8>> {
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found =
+        here.ancestors().skip(1).find_map(|dir| std::fs::read(dir.join("shared/wire").join(name)).ok());
+    if found.is_none() {
+        #[expect(clippy::print_stdout, reason = "a test that leaves something out says so")]
+        {
+            println!("not replayed, because it is not here: shared/wire/{name}");
+        }
+    }
+    found
+}
+
+fn chat_frames(frames: &[Value]) -> String {
+    frames.iter().flat_map(|frame| ["data: ".to_owned(), frame.to_string(), "\n\n".to_owned()]).collect()
+}
+
+fn delta(delta: Value) -> Value {
+    json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+}
+
+fn finish(reason: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+}
+
+const FIXTURES: [(&str, Adapter); 8] = [
+    ("openai-chat-parallel-tools.sse", Adapter::OpenAi),
+    ("deepseek-chat-tool.sse", Adapter::OpenAi),
+    ("gateway-chat-index-from-one.sse", Adapter::OpenAi),
+    ("openrouter-chat-error-mid-stream.sse", Adapter::OpenAi),
+    ("openai-responses-reasoning-tools.sse", Adapter::OpenAiResponses),
+    ("anthropic-thinking-tool.sse", Adapter::Anthropic),
+    ("gemini-tool.sse", Adapter::Gemini),
+    ("ollama-chat.ndjson", Adapter::Ollama),
+];
+
+#[tokio::test]
+async fn each_wire_form_gives_what_the_model_said() {
+    for (name, adapter) in FIXTURES {
+        let events = replay(adapter, Reply::sse(fixture(name))).await;
+        if name.starts_with("openrouter") {
+            assert!(failed(&events).to_string().contains("Token limit reached"), "{events:#?}");
+            continue;
+        }
+        let result = finished(&events);
+        if name.starts_with("gateway") {
+            assert_eq!(calls(result), [("Read", &json!({"file_path": "a.txt"}))]);
+            assert_eq!(result.tool_calls[0].id, "toolu_1");
+            continue;
+        }
+        let usage = result.usage.expect("usage");
+        let read = json!({"file_path": "grüße.txt"});
+        let here = json!({"path": "."});
+        match name {
+            "openai-chat-parallel-tools.sse" => {
+                assert_eq!(calls(result), [("Read", &read), ("List", &json!({}))]);
+                assert_eq!((usage.total_tokens, usage.cache_read_tokens), (Some(49), Some(32)));
+            }
+            "deepseek-chat-tool.sse" => {
+                assert_eq!(
+                    (calls(result), thoughts_of(result)),
+                    (vec![("List", &here)], "I should look.".into())
+                );
+                assert_eq!((usage.cache_read_tokens, usage.thinking_tokens), (Some(20), Some(4)));
+            }
+            "openai-responses-reasoning-tools.sse" => {
+                assert_eq!(
+                    (calls(result), thoughts_of(result)),
+                    (vec![("List", &here)], "Look first.".into())
+                );
+                assert!(result.content.iter().any(|block| matches!(block,
+                    ContentBlock::Thinking { signature: Some(proof), .. } if proof == "openai_responses:gAAA")));
+                assert_eq!((usage.prompt_tokens, usage.thinking_tokens), (Some(70), Some(8)));
+            }
+            "anthropic-thinking-tool.sse" => {
+                assert_eq!(calls(result), [("List", &here)]);
+                assert_eq!(
+                    result.content,
+                    [
+                        ContentBlock::Thinking {
+                            thinking: "Look first.".into(),
+                            signature: Some("anthropic:EqRR".into()),
+                        },
+                        ContentBlock::Opaque {
+                            provider: "anthropic".into(),
+                            data: json!({"type": "redacted_thinking", "data": "opaque"}),
+                        },
+                        ContentBlock::text("I look – now."),
+                    ]
+                );
+                assert_eq!((usage.prompt_tokens, usage.completion_tokens), (Some(115), Some(42)));
+                assert_eq!((usage.cache_read_tokens, usage.cache_creation_tokens), (Some(100), Some(5)));
+            }
+            "gemini-tool.sse" => {
+                assert_eq!(calls(result), [("List", &here), ("List", &json!({"path": "src"}))]);
+                assert_eq!(result.tool_calls[0].signatures, ["gemini:EpoI"]);
+                assert_ne!(result.tool_calls[0].id, result.tool_calls[1].id);
+                assert_eq!((usage.completion_tokens, usage.thinking_tokens), (Some(14), Some(6)));
+            }
+            "ollama-chat.ndjson" => {
+                assert_eq!(calls(result), [("List", &here), ("List", &json!({"path": "src"}))]);
+                assert_eq!(result.text(), "Earth’s sky");
+                assert_eq!(usage.total_tokens, Some(61));
+            }
+            _ => panic!("no expectation for {name}"),
+        }
+        assert_eq!(result.stop_reason, Some(StopReason::ToolUse), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn it_makes_no_difference_where_a_stream_is_cut_into_segments() {
+    for (name, adapter) in FIXTURES {
+        let body = fixture(name);
+        let whole = without_ids(replay(adapter, Reply::sse(body.clone())).await);
+        let bytewise = without_ids(replay(adapter, Reply::sse(body.clone()).in_pieces_of(1)).await);
+        assert_eq!(bytewise, whole, "{name}");
+        if adapter == Adapter::Ollama {
+            continue;
+        }
+        for line_end in ["\r\n", "\r"] {
+            let text = String::from_utf8(body.clone()).expect("text").replace('\n', line_end);
+            for size in [1, 7] {
+                let other = replay(adapter, Reply::sse(text.clone()).in_pieces_of(size)).await;
+                assert_eq!(without_ids(other), whole, "{name} {line_end:?} {size}");
+            }
+        }
+    }
+}
+
+/// Made-up ids differ from run to run.
+fn without_ids(events: Events) -> Vec<String> {
+    events
+        .into_iter()
+        .map(|event| match event {
+            Ok(LlmStreamEvent::ToolCallStart { name, .. }) => format!("start {name}"),
+            Ok(LlmStreamEvent::ToolCallDelta { args_delta, .. }) => format!("args {args_delta}"),
+            Ok(LlmStreamEvent::Finish { mut result, .. }) => {
+                result.tool_calls.iter_mut().for_each(|call| call.id.clear());
+                format!("{result:?}")
+            }
+            other => format!("{other:?}"),
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_stream_that_stops_early_is_an_error_wherever_it_stops() {
+    for (name, adapter) in FIXTURES.into_iter().filter(|(name, _)| !name.starts_with("openrouter")) {
+        let body = fixture(name);
+        let text = String::from_utf8(body.clone()).expect("text");
+        // The last word of each form; chat completions are complete once the reason to stop is there.
+        let mark = match adapter {
+            Adapter::OpenAi => "\"finish_reason\":\"tool_calls\"",
+            Adapter::OpenAiResponses => "\"type\":\"response.completed\"",
+            Adapter::Anthropic => "\"type\":\"message_stop\"",
+            Adapter::Gemini => "\"finishReason\"",
+            Adapter::Ollama => "\"done\":true",
+        };
+        let last = text.find(mark).expect("a last word");
+        for cut in (0..=last).step_by(last / 23) {
+            for end in [End::Close, End::Cut] {
+                let events = replay(adapter, Reply::sse(&body[..cut]).ends(end)).await;
+                let error = failed(&events);
+                assert!(
+                    matches!(error, InferenceExecutionError::Network(_)),
+                    "{name} at {cut} {end:?}: {error:?}"
+                );
+                assert!(
+                    error.to_string().starts_with("the stream ended before the answer was complete"),
+                    "{error}"
+                );
+                assert!(error.is_retryable());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_comes_after_the_end_is_ignored() {
+    let mut body = fixture("anthropic-thinking-tool.sse");
+    let once = without_ids(replay(Adapter::Anthropic, Reply::sse(body.clone())).await);
+    body.extend_from_slice(
+        b"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":9,\"delta\":{\"type\":\"text_delta\",\"text\":\"more\"}}\n\n\
+          event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+    );
+    assert_eq!(without_ids(replay(Adapter::Anthropic, Reply::sse(body)).await), once);
+    let mut body = chat_frames(&[delta(json!({"content": "a"})), finish("stop")]);
+    body.push_str("data: [DONE]\n\ndata: {\"error\":{\"message\":\"late\"}}\n\n");
+    assert_eq!(finished(&replay(Adapter::OpenAi, Reply::sse(body)).await).text(), "a");
+}
+
+/// What is in a recording, counted from its frames by other means: calls, characters of text and of thoughts, total
+/// tokens, length of the first proof.
+struct Recorded {
+    name: &'static str,
+    adapter: Adapter,
+    calls: Vec<(&'static str, Value)>,
+    text: usize,
+    thoughts: usize,
+    tokens: Option<i32>,
+    proof: usize,
+}
+
+#[tokio::test]
+async fn recorded_answers_give_what_the_models_said() {
+    use Adapter::{Anthropic, Gemini, Ollama, OpenAi, OpenAiResponses};
+    let row = |name, adapter, calls, text, thoughts, tokens, proof| Recorded {
+        name,
+        adapter,
+        calls,
+        text,
+        thoughts,
+        tokens,
+        proof,
+    };
+    let paris = || json!({"city": "Paris", "country": "France", "unit": "C"});
+    let rows = [
+        row(
+            "openai-chat-parallel-tools.sse",
+            OpenAi,
+            vec![("get_country", json!({})), ("get_product_name", json!({}))],
+            0,
+            0,
+            Some(404),
+            0,
+        ),
+        row(
+            "deepseek-chat-tool.sse",
+            OpenAi,
+            vec![("weather", json!({"location": "San Francisco"}))],
+            0,
+            191,
+            Some(422),
+            0,
+        ),
+        row(
+            "gateway-chat-odd-tool.sse",
+            OpenAi,
+            vec![("read_file", json!({"path": "a.txt"}))],
+            11,
+            0,
+            None,
+            0,
+        ),
+        row(
+            "openai-responses-tool.sse",
+            OpenAiResponses,
+            vec![("get_capital", json!({"country": "France"}))],
+            0,
+            0,
+            Some(271),
+            0,
+        ),
+        row(
+            "openai-responses-reasoning-tools.sse",
+            OpenAiResponses,
+            vec![("get_weather", paris())],
+            0,
+            0,
+            Some(151),
+            952,
+        ),
+        row("anthropic-tool.sse", Anthropic, vec![("get_weather", paris())], 0, 0, Some(127), 0),
+        row("anthropic-thinking.sse", Anthropic, vec![], 1021, 202, Some(325), 504),
+        row(
+            "gemini-tool.sse",
+            Gemini,
+            vec![("get_weather", json!({"country": "Egypt", "unit": "C", "city": "Cairo"}))],
+            440,
+            322,
+            Some(497),
+            1404,
+        ),
+        row("gemini-thinking.sse", Gemini, vec![], 216, 1604, Some(744), 0),
+        row("ollama-chat.ndjson", Ollama, vec![], 214, 0, Some(61), 0),
+    ];
+    for wanted in rows {
+        let name = wanted.name;
+        let Some(body) = recording(name) else { continue };
+        for size in [usize::MAX, 1] {
+            let events = replay(wanted.adapter, Reply::sse(body.clone()).in_pieces_of(size)).await;
+            let result = finished(&events);
+            let wanted_calls: Vec<(&str, &Value)> =
+                wanted.calls.iter().map(|(name, args)| (*name, args)).collect();
+            assert_eq!(calls(result), wanted_calls, "{name}");
+            assert_eq!(result.text().chars().count(), wanted.text, "text of {name}");
+            assert_eq!(thoughts_of(result).chars().count(), wanted.thoughts, "thoughts of {name}");
+            assert_eq!(result.usage.and_then(|usage| usage.total_tokens), wanted.tokens, "{name}");
+            let stop = if wanted_calls.is_empty() { StopReason::EndTurn } else { StopReason::ToolUse };
+            assert_eq!(result.stop_reason, Some(stop), "{name}");
+            let proofs = result.content.iter().filter_map(|block| match block {
+                ContentBlock::Thinking { signature, .. } => signature.as_deref(),
+                ContentBlock::Text { .. } | ContentBlock::Image { .. } | ContentBlock::Opaque { .. } => None,
+            });
+            let first = proofs
+                .chain(result.tool_calls.iter().flat_map(|call| &call.signatures).map(String::as_str))
+                .next();
+            let length = first.map_or(0, |proof| wanted.adapter.unmark(proof).expect("its own").len());
+            assert_eq!(length, wanted.proof, "proof of {name}");
+        }
+    }
+    if let Some(body) = recording("openrouter-chat-error-mid-stream.sse") {
+        let events = replay(OpenAi, Reply::sse(body)).await;
+        assert!(failed(&events).to_string().contains("Token limit reached"), "{events:#?}");
+    }
+}
+
+#[tokio::test]
+async fn errors_of_known_providers_say_what_is_wrong() {
+    let quota = br#"{"error": {"code": 429, "message": "Quota is used up.", "status": "RESOURCE_EXHAUSTED", "details": [
+        {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": []},
+        {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4s"}]}}"#;
+    let listed = format!("[{}]", String::from_utf8_lossy(quota)).into_bytes();
+    for body in [Some(quota.to_vec()), Some(listed), recording("gemini-error-429.json")].into_iter().flatten()
+    {
+        let events = replay(Adapter::Gemini, Reply::new(429, body)).await;
+        let error = failed(&events);
+        assert_eq!(error.code(), "rate_limited", "{error:?}");
+        assert_eq!(error.retry_after(), Some(Duration::from_secs_f64(34.4)));
+    }
+    let unknown =
+        br#"{"type": "error", "error": {"type": "not_found_error", "message": "model: wire-model"}}"#;
+    for body in [Some(unknown.to_vec()), recording("anthropic-error-404.json")].into_iter().flatten() {
+        let server = MockServer::start([Reply::new(404, body)]).await;
+        let events = ask(Adapter::Anthropic, &server).await;
+        let error = failed(&events);
+        assert_eq!(error.code(), "invalid_request", "{error:?}");
+        for word in ["testers", "wire-model", server.url.as_str()] {
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_without_an_index_is_not_lost() {
+    let body = chat_frames(&[
+        delta(
+            json!({"tool_calls": [{"id": "a", "function": {"name": "Read", "arguments": "{\"file_path\":"}}]}),
+        ),
+        delta(json!({"tool_calls": [{"function": {"arguments": "\"x\"}"}}]})),
+        delta(json!({"tool_calls": [{"id": "b", "function": {"name": "List", "arguments": "{}"}}]})),
+        finish("tool_calls"),
+    ]);
+    let events = replay(Adapter::OpenAi, Reply::sse(body)).await;
+    let result = finished(&events);
+    assert_eq!(calls(result), [("Read", &json!({"file_path": "x"})), ("List", &json!({}))]);
+}
+
+#[tokio::test]
+async fn an_absurd_index_costs_nothing() {
+    let body = chat_frames(&[
+        delta(
+            json!({"tool_calls": [{"index": 4_294_967_295_u64, "id": "a", "function": {"name": "List", "arguments": "{}"}}]}),
+        ),
+        finish("tool_calls"),
+    ]);
+    assert_eq!(finished(&replay(Adapter::OpenAi, Reply::sse(body)).await).tool_calls.len(), 1);
+}
+
+#[tokio::test]
+async fn doubled_and_used_ids_are_replaced() {
+    let call = |index: u64, id: &str| json!({"index": index, "id": id, "function": {"name": "List", "arguments": "{}"}});
+    let body = chat_frames(&[
+        delta(json!({"tool_calls": [call(0, "a"), call(1, "b"), call(2, "b")]})),
+        finish("tool_calls"),
+    ]);
+    let server = MockServer::start([Reply::sse(body)]).await;
+    let mut request = request();
+    request.messages = vec![
+        Message::user("go"),
+        Message::assistant_with(vec![], vec![ToolCall::new("a", "List", json!({}))]),
+        Message::tool("a", "files"),
+    ];
+    let result =
+        GenaiExecutor::with(provider(Adapter::OpenAi, &server)).execute(request).await.expect("an answer");
+    let ids: Vec<&str> = result.tool_calls.iter().map(|call| call.id.as_str()).collect();
+    assert_eq!(ids.len(), 3);
+    assert_ne!(ids[0], "a", "an id of an earlier turn is not used again");
+    assert_eq!(ids[1], "b");
+    assert_ne!(ids[2], "b");
+}
+
+#[tokio::test]
+async fn a_cut_by_the_output_limit_drops_the_cut_call() {
+    let body = chat_frames(&[
+        delta(
+            json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "List", "arguments": "{}"}}]}),
+        ),
+        delta(
+            json!({"tool_calls": [{"index": 1, "id": "b", "function": {"name": "Bash", "arguments": "{\"command\":\"rm -rf "}}]}),
+        ),
+        finish("length"),
+    ]);
+    let events = replay(Adapter::OpenAi, Reply::sse(body)).await;
+    let result = finished(&events);
+    assert_eq!(calls(result), [("List", &json!({}))]);
+    assert!(result.has_incomplete_tool_calls);
+    assert_eq!(result.stop_reason, Some(StopReason::MaxTokens));
+}
+
+#[tokio::test]
+async fn arguments_that_cannot_be_used_never_run() {
+    let deep = format!("{{\"a\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
+    for (args, why) in [
+        ("{\"command\":\"rm -rf ", "cut off"),
+        (deep.as_str(), "deeper"),
+        ("[1]", "a list"),
+        ("{\"a\":1}}", "not valid JSON"),
+        ("{\"command\":\"ls\",\"command\":\"rm\"}", "twice"),
+    ] {
+        let body = chat_frames(&[
+            delta(
+                json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "Bash", "arguments": args}}]}),
+            ),
+            finish("tool_calls"),
+        ]);
+        let events = replay(Adapter::OpenAi, Reply::sse(body)).await;
+        let result = finished(&events);
+        let call = &result.tool_calls[0];
+        assert_eq!(call.arguments, json!({}));
+        assert!(call.invalid.as_deref().expect("a reason").contains(why), "{call:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_with_hidden_characters_is_refused() {
+    for name in ["bash\u{0}", "", "Ba\u{200b}sh", "Bash\n"] {
+        let body = chat_frames(&[
+            delta(
+                json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": name, "arguments": "{}"}}]}),
+            ),
+            finish("tool_calls"),
+        ]);
+        let events = replay(Adapter::OpenAi, Reply::sse(body)).await;
+        let call = &finished(&events).tool_calls[0];
+        assert!(call.invalid.is_some() && call.name != "Bash" && call.name != "bash", "{call:?}");
+        assert!(!call.name.chars().any(char::is_control), "{call:?}");
+    }
+}
+
+#[tokio::test]
+async fn statuses_are_sorted_by_what_to_do_about_them() {
+    let said = r#"{"error":{"message":"because","type":"x"}}"#;
+    for (status, body, code) in [
+        (400, said, "invalid_request"),
+        (401, said, "unauthorized"),
+        (403, said, "unauthorized"),
+        (404, said, "invalid_request"),
+        (408, said, "timeout"),
+        (413, said, "context_overflow"),
+        (422, said, "invalid_request"),
+        (429, said, "rate_limited"),
+        (429, r#"{"error":{"message":"quota","code":"insufficient_quota"}}"#, "unauthorized"),
+        (500, said, "unavailable"),
+        (503, "<html>down</html>", "unavailable"),
+        (
+            529,
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            "unavailable",
+        ),
+        (
+            400,
+            r#"{"error":{"message":"This model's maximum context length is 8192 tokens","code":"context_length_exceeded"}}"#,
+            "context_overflow",
+        ),
+        (
+            400,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#,
+            "context_overflow",
+        ),
+        (
+            400,
+            r#"{"error":{"code":400,"message":"The input token count (1200000) exceeds the maximum number of tokens allowed","status":"INVALID_ARGUMENT"}}"#,
+            "context_overflow",
+        ),
+    ] {
+        for adapter in Adapter::ALL {
+            let events = replay(adapter, Reply::new(status, body)).await;
+            let error = failed(&events);
+            assert_eq!(error.code(), code, "{adapter:?} {status} {body}: {error}");
+            assert!(error.to_string().contains("testers"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn retry_after_is_read_in_every_form_and_nonsense_is_not() {
+    for (value, seconds) in [
+        ("7", Some(7.0)),
+        ("1.5", Some(1.5)),
+        ("-5", None),
+        ("NaN", None),
+        ("1e9", None),
+        ("soon", None),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", None),
+    ] {
+        for adapter in [Adapter::OpenAi, Adapter::Anthropic] {
+            let reply = Reply::new(429, "{}").header("retry-after", value);
+            let events = replay(adapter, reply).await;
+            let asked = failed(&events).retry_after().map(|wait| wait.as_secs_f64());
+            assert_eq!(asked, seconds, "{adapter:?} {value}");
+        }
+    }
+    let reply = Reply::new(503, "{}").header("retry-after", "Wed, 21 Oct 2099 07:28:00 GMT");
+    let events = replay(Adapter::OpenAi, reply).await;
+    assert!(failed(&events).retry_after().expect("a date") > Duration::from_hours(24 * 365));
+}
+
+#[tokio::test]
+async fn keys_are_in_no_error_and_go_to_no_other_host() {
+    let key = "sk-secret-key-0123456789";
+    for adapter in Adapter::ALL {
+        let body = format!(r#"{{"error":{{"message":"bad key {key} and sk-other-key-9876543210"}}}}"#);
+        let events = replay(adapter, Reply::new(401, body)).await;
+        let text = format!("{:?}", failed(&events));
+        assert!(!text.contains("secret-key") && !text.contains("other-key"), "{text}");
+        let other = MockServer::start([Reply::sse("data: [DONE]\n\n")]).await;
+        let server = MockServer::start([Reply::new(307, "").header("location", &other.url)]).await;
+        let events = ask(adapter, &server).await;
+        assert!(matches!(failed(&events), InferenceExecutionError::InvalidRequest(_)), "{events:?}");
+        assert!(other.asked().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_said_with_the_address() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    drop(listener);
+    for adapter in Adapter::ALL {
+        let config = ProviderConfig::new("testers", adapter).with_base_url(&url).with_api_key("k");
+        let events: Events = match GenaiExecutor::with(config).execute_stream(request()).await {
+            Ok(stream) => stream.collect().await,
+            Err(error) => vec![Err(error)],
+        };
+        let error = failed(&events);
+        assert!(matches!(error, InferenceExecutionError::Network(_)), "{error:?}");
+        assert!(error.to_string().contains(&url), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn silence_is_a_timeout() {
+    for (adapter, start) in [
+        (Adapter::OpenAi, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"),
+        (Adapter::Anthropic, "event: ping\ndata: {\"type\":\"ping\"}\n\n"),
+    ] {
+        let server = MockServer::start([Reply::sse(start).ends(End::Hang)]).await;
+        let mut config = provider(adapter, &server);
+        config.read_timeout = Duration::from_millis(50);
+        let stream = GenaiExecutor::with(config).execute_stream(request()).await.expect("a stream");
+        let events: Events = stream.collect().await;
+        assert!(matches!(failed(&events), InferenceExecutionError::Timeout(_)), "{events:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_stream_is_understood_or_explained() {
+    let whole = r#"{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}"#;
+    assert_eq!(finished(&replay(Adapter::OpenAi, Reply::new(200, whole)).await).text(), "hi");
+    let events = replay(Adapter::OpenAi, Reply::new(200, r#"{"error":{"message":"nope","code":503}}"#)).await;
+    assert_eq!(failed(&events).code(), "unavailable");
+    let events = replay(Adapter::OpenAi, Reply::new(200, "<!DOCTYPE html><p>Welcome")).await;
+    assert!(failed(&events).to_string().contains("base_url"));
+    let events = replay(Adapter::OpenAi, Reply::sse("")).await;
+    assert_eq!(failed(&events).code(), "network");
+}
+
+#[tokio::test]
+async fn the_request_is_what_the_provider_expects() {
+    let mut request = request();
+    request.upstream_model = "my-local-max".into();
+    request.system = vec![ContentBlock::text("be brief")];
+    for (adapter, path, header) in [
+        (Adapter::OpenAi, "/v1/chat/completions", "authorization"),
+        (Adapter::OpenAiResponses, "/v1/responses", "authorization"),
+        (Adapter::Anthropic, "/v1/messages", "x-api-key"),
+        (Adapter::Gemini, "/v1beta/models/my-local-max:streamGenerateContent?alt=sse", "x-goog-api-key"),
+        (Adapter::Ollama, "/api/chat", ""),
+    ] {
+        for slash in ["", "/"] {
+            let server = MockServer::start([Reply::new(400, "{}")]).await;
+            let config = provider(adapter, &server).with_base_url(format!("{}{slash}", server.url));
+            let _ = GenaiExecutor::with(config).execute(request.clone()).await;
+            let asked = server.asked();
+            assert_eq!(asked[0].path, path);
+            if adapter != Adapter::Gemini {
+                assert_eq!(asked[0].body["model"], "my-local-max", "{adapter:?}: {}", asked[0].body);
+            }
+            assert!(asked[0].body.to_string().contains("be brief"));
+            for field in ["reasoning_effort", "thinking", "think", "output_config"] {
+                assert!(asked[0].body.get(field).is_none(), "{adapter:?} sends {field}");
+            }
+            assert!(asked[0].body.pointer("/reasoning/effort").is_none());
+            if !header.is_empty() {
+                assert!(asked[0].header(header).expect("a key").contains("sk-secret"));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_wants_no_key_gets_none() {
+    let server = MockServer::start([Reply::sse(fixture("deepseek-chat-tool.sse"))]).await;
+    let config = ProviderConfig::new("local", Adapter::OpenAi).with_base_url(&server.url);
+    GenaiExecutor::with(config).execute(request()).await.expect("an answer");
+    assert_eq!(server.asked()[0].header("authorization"), None);
+    let official = GenaiExecutor::with(ProviderConfig::new("openai", Adapter::OpenAi));
+    let error = official.execute(request()).await.expect_err("no key");
+    assert!(matches!(error, InferenceExecutionError::Unauthorized(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_error_inside_a_stream_is_an_error() {
+    for (adapter, body, code) in [
+        (
+            Adapter::Anthropic,
+            "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n",
+            "unavailable",
+        ),
+        (
+            Adapter::OpenAiResponses,
+            "event: error\ndata: {\"type\":\"error\",\"code\":\"rate_limit_exceeded\",\"message\":\"slow\"}\n\n",
+            "rate_limited",
+        ),
+        (
+            Adapter::OpenAiResponses,
+            "data: {\"type\":\"response.failed\",\"response\":{\"id\":\"r\",\"error\":{\"code\":\"server_error\",\"message\":\"oops\"}}}\n\n",
+            "unavailable",
+        ),
+        (
+            Adapter::OpenAi,
+            "data: {\"error\":{\"message\":\"oops\",\"code\":502}}\n\ndata: [DONE]\n\n",
+            "unavailable",
+        ),
+        (
+            Adapter::Gemini,
+            "data: {\"error\":{\"code\":503,\"message\":\"oops\",\"status\":\"UNAVAILABLE\"}}\n\n",
+            "unavailable",
+        ),
+        (Adapter::Ollama, "{\"error\":\"model runner has stopped\"}\n", "provider"),
+        (Adapter::OpenAi, "data: {oops\n\n", "provider"),
+        (Adapter::Anthropic, "data: {oops\n\n", "provider"),
+    ] {
+        let events = replay(adapter, Reply::sse(body)).await;
+        assert_eq!(failed(&events).code(), code, "{adapter:?} {body}: {events:?}");
+    }
+}
+
+/// What a model answered goes back to it in the next request, proofs and all.
+#[tokio::test]
+async fn an_answer_goes_back_the_way_it_came() {
+    for (name, adapter, proofs) in [
+        ("anthropic-thinking-tool.sse", Adapter::Anthropic, &["EqRR", "opaque", "Look first."][..]),
+        ("openai-responses-reasoning-tools.sse", Adapter::OpenAiResponses, &["gAAA"]),
+        ("gemini-tool.sse", Adapter::Gemini, &["EpoI"]),
+        ("openai-chat-parallel-tools.sse", Adapter::OpenAi, &["call_a", "call_b"]),
+        ("ollama-chat.ndjson", Adapter::Ollama, &["List"]),
+    ] {
+        let server = MockServer::start([Reply::sse(fixture(name))]).await;
+        let executor = GenaiExecutor::with(provider(adapter, &server));
+        let mut request = request();
+        request.system = vec![ContentBlock::text("one"), ContentBlock::text("two")];
+        request.tools = ["List", "Read"].map(|tool| ToolDescriptor::new(tool, tool, "a tool")).to_vec();
+        request.enable_prompt_cache = true;
+        let result = executor.execute(request.clone()).await.expect("an answer");
+        let ids: Vec<String> = result.tool_calls.iter().map(|call| call.id.clone()).collect();
+        request.messages.push(Message::assistant_with(result.content, result.tool_calls));
+        let png = ContentBlock::image("image/png", "iVBORw0KGgo=");
+        for id in &ids {
+            request.messages.push(Message::tool_with(id, vec![ContentBlock::text("found"), png.clone()]));
+        }
+        executor.execute(request).await.expect("another answer");
+        let body = &server.asked()[1].body;
+        let text = body.to_string();
+        for proof in proofs {
+            assert!(text.contains(proof), "{name}: {proof} in {body:#}");
+        }
+        assert!(text.contains("iVBORw0KGgo=") && text.contains("found"), "{name}: {body:#}");
+        for mark in ["anthropic:", "gemini:", "openai_responses:"] {
+            assert!(!text.contains(mark), "{name}: our own mark is not sent");
+        }
+        if adapter != Adapter::Anthropic {
+            assert!(!text.contains("cache_control"), "{name}");
+            continue;
+        }
+        let mark = json!({"type": "ephemeral"});
+        assert_eq!(body["system"][1]["cache_control"], mark);
+        assert!(body["system"][0].get("cache_control").is_none());
+        assert_eq!(body["tools"][1]["cache_control"], mark);
+        let last = body["messages"].as_array().and_then(|messages| messages.last()).expect("messages");
+        assert_eq!((&last["role"], &last["content"][0]["cache_control"]), (&json!("user"), &mark));
+        assert_eq!(last["content"][0]["content"][1]["source"]["media_type"], "image/png");
+        let kinds: Vec<&Value> =
+            body["messages"][1]["content"].as_array().expect("blocks").iter().map(|b| &b["type"]).collect();
+        assert_eq!(kinds, ["thinking", "redacted_thinking", "text", "tool_use"]);
+        assert_eq!(text.matches("cache_control").count(), 3);
+    }
+}
