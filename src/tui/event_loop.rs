@@ -107,7 +107,7 @@ pub(super) async fn run(
 
     let first = match (&options.thread, options.choose_thread) {
         (_, true) => app.ask_which_thread(),
-        (thread, false) => vec![Cmd::Open(thread.clone())],
+        (thread, false) => app.open_first(thread.clone()),
     };
     performer.load(&mut app);
     performer.do_all(first);

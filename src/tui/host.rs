@@ -194,13 +194,9 @@ impl ExportFormat {
 /// The program behind the terminal. Errors are sentences for the person.
 #[async_trait]
 pub trait Host: Send + Sync + 'static {
-    /// Opens a conversation, or begins a new one. Nothing of it is set going here: events that come before the answer
-    /// are not seen.
+    /// Opens a conversation, or begins a new one, and goes on with what an earlier process left unfinished in it.
+    /// Events of it that happen after the answer was put together count, also when they arrive before it.
     async fn open_thread(&self, id: Option<ThreadId>) -> Result<OpenedThread, String>;
-
-    /// Goes on with what an earlier process left unfinished: recovers calls that ran when it died, carries out answers
-    /// that are stored. Called once a conversation is open whose run is not over; a run that only waits is left alone.
-    fn resume(&self, thread: &ThreadId);
 
     /// Says something in a conversation; open questions of it are superseded. Returns when the message was accepted;
     /// what follows comes as events.

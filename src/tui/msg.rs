@@ -58,8 +58,6 @@ pub enum Msg {
 pub enum Cmd {
     /// Open a conversation, or begin a new one.
     Open(Option<ThreadId>),
-    /// Go on with what an earlier process left unfinished.
-    Resume(ThreadId),
     /// Say something.
     Start(ThreadId, UserInput),
     /// Store an answer.

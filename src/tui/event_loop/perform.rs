@@ -87,7 +87,6 @@ impl Performer {
                 };
                 send(Msg::Decided(id, outcome));
             }),
-            Cmd::Resume(thread) => host.resume(&thread),
             Cmd::Cancel(thread) => host.cancel(&thread),
             Cmd::Threads => self.spawn(async move { send(Msg::Threads(host.threads().await)) }),
             Cmd::Models => send(Msg::Models(host.models())),

@@ -34,9 +34,6 @@ impl Host for FakeHost {
     async fn open_thread(&self, _: Option<ThreadId>) -> Result<OpenedThread, String> {
         Ok(opened(Vec::new()))
     }
-    fn resume(&self, _: &ThreadId) {
-        self.note("resume");
-    }
     async fn start(&self, _: &ThreadId, input: UserInput) -> Result<(), String> {
         self.note(format!("start {}", input.text));
         Err("the store is locked".into())

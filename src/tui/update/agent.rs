@@ -15,6 +15,10 @@ use crate::contract::record::SuspensionStatus;
 impl App {
     pub(super) fn agent(&mut self, thread: &ThreadId, event: &AgentEvent, cmds: &mut Vec<Cmd>) {
         if self.thread_id() != Some(thread) {
+            // It may belong to the conversation that is being opened.
+            if self.opening > 0 {
+                self.early.push((thread.clone(), event.clone()));
+            }
             return;
         }
         match event {
@@ -36,6 +40,8 @@ impl App {
             AgentEvent::ToolCallResumed { target_id, .. } => self.drop_cards_of(target_id),
             AgentEvent::RunFinish { run_id, termination, .. } => {
                 let is_current = self.run_id.as_ref().is_none_or(|known| known.as_str() == run_id);
+                // A run that could not even be loaded has no id.
+                let is_current = is_current || run_id.is_empty();
                 let is_superseded = matches!(self.run, RunState::Starting(_));
                 if is_superseded && *termination == TerminationReason::Cancelled {
                     // A new message closed the run that waited; this is no interruption.
@@ -162,8 +168,9 @@ impl App {
         {
             self.transcript.note(Level::Error, why.clone());
         }
-        if self.run != RunState::Idle {
-            cmds.push(Cmd::Resume(opened.thread.id.clone()));
+        // Events that overtook the answer.
+        for (thread, event) in std::mem::take(&mut self.early) {
+            self.agent(&thread, &event, cmds);
         }
         for input in earlier {
             self.submit(input, cmds);
