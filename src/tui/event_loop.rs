@@ -107,7 +107,7 @@ pub(super) async fn run(
 
     let first = match (&options.thread, options.choose_thread) {
         (_, true) => app.ask_which_thread(),
-        (thread, false) => vec![Cmd::Open(thread.clone())],
+        (thread, false) => app.open_first(thread.clone()),
     };
     performer.load(&mut app);
     performer.do_all(first);
@@ -122,6 +122,8 @@ pub(super) async fn run(
     // The text that was not sent is of no use on the screen of the shell.
     let finished = screen.feed.finished(&app, &screen.look);
     screen.append(finished);
+    let growing = screen.feed.growing(&app, &screen.look);
+    screen.append(growing);
     let ended = screen.terminal.finish(false);
     drop(guard);
     let cause = cause?;
