@@ -1,5 +1,7 @@
 //! The one integration binary: the crate and the program as a user meets them.
 
 mod exec;
+mod headless;
 mod support;
+mod terminal;
 mod wire;
