@@ -8,5 +8,8 @@ fn main() -> ExitCode {
     if args.get(1).is_some_and(|arg| arg == aye::tools::exec::SUPERVISE_ARG) {
         return aye::tools::exec::supervise_main(args.into_iter().skip(2));
     }
+    // Provider keys are in this process's environment: no core dump, and no other process of the user reads them there.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     aye::app::main(args)
 }

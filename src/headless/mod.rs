@@ -256,8 +256,10 @@ fn finish(printer: &Printer, result: &AgentRunResult, options: &Options) -> u8 {
             printer.put(&format!("{}\n", escaped(&object.to_string())));
         }
         Format::Text => {
+            // What was said before a run broke off or waits is not its answer.
+            let is_answer = matches!(code, exit::DONE | exit::LIMIT);
             let text = result.response.trim_end();
-            if !text.is_empty() {
+            if is_answer && !text.is_empty() {
                 let text = if options.clean { visible(text) } else { text.into() };
                 printer.put(&format!("{text}\n"));
             }

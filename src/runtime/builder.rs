@@ -165,7 +165,7 @@ impl AgentRuntimeBuilder {
         let runtime = self.build_unchecked()?;
         let catalog = runtime.catalog();
         for id in catalog.agents.keys() {
-            resolve(&catalog, id, None)
+            resolve(&catalog, runtime.breaker(), id, None)
                 .map_err(|e| BuildError::ValidationFailed(format!("the agent `{id}` cannot run: {e}")))?;
         }
         Ok(runtime)

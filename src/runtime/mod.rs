@@ -32,6 +32,7 @@ use crate::contract::record::{
 };
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
+use crate::llm::{CircuitBreaker, CircuitBreakerConfig};
 use crate::run::{Fact, Run};
 use crate::state::KeyRegistration;
 use crate::store::{AcquireError, Store, StoreError, SuspensionFilter};
@@ -60,6 +61,8 @@ struct Inner {
     catalog: RwLock<Catalog>,
     shared: Arc<Shared>,
     live: Arc<Live>,
+    /// One for all runs: a model that is down is down for each of them.
+    breaker: Arc<CircuitBreaker>,
 }
 
 pub(crate) struct Shared {
@@ -80,7 +83,14 @@ impl AgentRuntime {
     pub(crate) fn from_parts(parts: Parts) -> Self {
         let Parts { catalog, store, clock, owner, cwd, keys } = parts;
         let shared = Arc::new(Shared { store, clock, owner, cwd, keys });
-        Self { inner: Arc::new(Inner { catalog: RwLock::new(catalog), shared, live: Arc::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                catalog: RwLock::new(catalog),
+                shared,
+                live: Arc::default(),
+                breaker: Arc::new(CircuitBreaker::new(CircuitBreakerConfig::default())),
+            }),
+        }
     }
 
     /// The store that threads and runs live in.
@@ -106,9 +116,13 @@ impl AgentRuntime {
         catalog.models.insert(id.to_owned(), model);
     }
 
+    pub(crate) fn breaker(&self) -> &Arc<CircuitBreaker> {
+        &self.inner.breaker
+    }
+
     fn resolve(&self, agent_id: &str, model: Option<&str>) -> Result<ResolvedAgent, RuntimeError> {
         let catalog = self.inner.catalog.read().expect("no panic while the catalog is held");
-        resolve::resolve(&catalog, agent_id, model).map_err(|e| match e {
+        resolve::resolve(&catalog, &self.inner.breaker, agent_id, model).map_err(|e| match e {
             ResolveError::AgentNotFound(agent_id) => RuntimeError::AgentNotFound { agent_id },
             other => RuntimeError::ResolveFailed { message: other.to_string() },
         })

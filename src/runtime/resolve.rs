@@ -9,7 +9,7 @@ use crate::contract::executor::LlmExecutor;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::tool::Tool;
 use crate::llm::retry::Fallback;
-use crate::llm::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
+use crate::llm::{CircuitBreaker, LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
 use crate::pattern::Pattern;
 use crate::phase::{ExecutionEnv, Plugin, validate_sections};
 use crate::state::StateError;
@@ -97,6 +97,7 @@ impl std::fmt::Debug for ResolvedAgent {
 /// Resolves an agent; `model` overrides the agent's own.
 pub(super) fn resolve(
     catalog: &Catalog,
+    breaker: &Arc<CircuitBreaker>,
     agent_id: &str,
     model: Option<&str>,
 ) -> Result<ResolvedAgent, ResolveError> {
@@ -105,7 +106,7 @@ pub(super) fn resolve(
         return Err(ResolveError::RemoteAgentNotDirectlyRunnable(agent_id.into()));
     }
     let model_id = model.unwrap_or(&spec.model);
-    let (model, executor) = executor_of(catalog, spec, model_id)?;
+    let (model, executor) = executor_of(catalog, breaker, spec, model_id)?;
     let (env, warnings) = environment(catalog, spec)?;
     let tools = tools_of(catalog, spec, &env)?;
     Ok(ResolvedAgent {
@@ -131,6 +132,7 @@ fn lookup(catalog: &Catalog, model_id: &str) -> Result<(ModelEntry, Arc<dyn LlmE
 
 fn executor_of(
     catalog: &Catalog,
+    breaker: &Arc<CircuitBreaker>,
     spec: &AgentSpec,
     model_id: &str,
 ) -> Result<(ModelEntry, Arc<dyn LlmExecutor>), ResolveError> {
@@ -140,7 +142,7 @@ fn executor_of(
     if policy.max_retries == 0 && fallback_ids.is_empty() {
         return Ok((model, executor));
     }
-    let mut retrying = RetryingExecutor::new(executor, policy);
+    let mut retrying = RetryingExecutor::new(executor, policy).with_breaker(Arc::clone(breaker));
     for id in fallback_ids {
         let (entry, executor) = lookup(catalog, &id)?;
         retrying = retrying.with_fallback(id, Fallback { executor, upstream_model: entry.model_name });

@@ -91,7 +91,6 @@ const FLAGS: &[Flags] = &[
         writes_short: "P",
         writes: &["absolute-names", "index-file", "volno-file"],
         harmless: &["checkpoint"],
-        ..NONE
     },
     Flags {
         names: &["curl"],

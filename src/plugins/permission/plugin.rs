@@ -63,7 +63,7 @@ impl PermissionPlugin {
             match read_section(section) {
                 Ok(own) => rules.join(own),
                 Err(why) => {
-                    rules.refuse(format!("section `permission` of agent `{}`: {why}", ctx.agent_spec.id))
+                    rules.refuse(format!("section `permission` of agent `{}`: {why}", ctx.agent_spec.id));
                 }
             }
         }

@@ -236,7 +236,8 @@ impl<'r> Walk<'_, 'r> {
         let program = words.first().map(|word| word.text.as_str()).unwrap_or_default();
         for word in words {
             let is_plain_glob = word.is_glob && !word.has_holes && !word.is_odd;
-            if !word.is_literal() && !(is_plain_glob && globs_are_harmless(program)) {
+            let is_fine = word.is_literal() || (is_plain_glob && globs_are_harmless(program));
+            if !is_fine {
                 let what = if word.is_glob { "an unquoted glob" } else { "a word that only the shell knows" };
                 return Err(format!("not allowed by itself: {what} for `{program}`"));
             }
