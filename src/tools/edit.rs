@@ -164,6 +164,7 @@ impl Tool for Edit {
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let (env, call) = (self.env.clone(), ctx.clone());
         super::blocking(ctx, move |cancel| {
+            let _changing = env.ledger.changing();
             let change = plan(&env, &args, &call)?;
             Ok(change.apply(NAME, &env, &call, || cancel.is_cancelled())?.into())
         })

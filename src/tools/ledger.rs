@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
@@ -34,9 +34,17 @@ pub(super) enum Seen {
 #[derive(Debug, Default)]
 pub(super) struct FileLedger {
     seen: Mutex<HashMap<(String, PathBuf), String>>,
+    changing: Mutex<()>,
 }
 
 impl FileLedger {
+    /// Held from the look at a file to its replacement: the calls of one answer run side by side, and of two changes
+    /// of one file the second has to be made to what the first one left.
+    pub(super) fn changing(&self) -> MutexGuard<'_, ()> {
+        // A panic under it left the file as it was: replacing is one rename.
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Notes what a thread saw.
     pub(super) fn note(&self, thread: &str, real: &Path, hash: String) {
         let mut seen = self.seen.lock().expect("no panic while the ledger is held");

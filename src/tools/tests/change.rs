@@ -89,6 +89,19 @@ async fn a_decided_or_repeated_call_needs_no_read_after_a_restart() {
     assert_eq!(sandbox.read("b"), b"new\n");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn edits_of_one_file_that_run_side_by_side_are_all_kept() {
+    let sandbox = Sandbox::new();
+    let lines: Vec<String> = (0..40).map(|n| format!("<{n}>")).collect();
+    sandbox.write("a", &lines.join("\n"));
+    let edits = (0..40).map(|n| sandbox.call("Edit", edit("a", &format!("<{n}>"), &format!("[{n}]"))));
+    for result in futures::future::join_all(edits).await {
+        assert!(result.expect("edited").is_success());
+    }
+    let text = String::from_utf8(sandbox.read("a")).unwrap();
+    assert!(!text.contains('<'), "{text}");
+}
+
 #[tokio::test]
 async fn edit_replaces_one_text_or_all() {
     let sandbox = Sandbox::new();
