@@ -613,7 +613,7 @@ impl Driver {
     }
 
     /// Appends the results of a step to the conversation, in call order, once all are there.
-    fn record_step(&mut self) {
+    pub(super) fn record_step(&mut self) {
         let all = self.calls.iter().all(|call| self.results.iter().any(|r| r.call.as_str() == call.id));
         if self.recorded || self.calls.is_empty() || !all {
             return;

@@ -271,7 +271,7 @@ fn copy(screen: &mut Screen<TtyOut>, text: &str) {
 }
 
 fn wall_clock() -> WallClock {
-    let now = jiff::Zoned::now();
+    let now = crate::config::local_now();
     WallClock {
         at_zero: u64::try_from(now.timestamp().as_millisecond()).unwrap_or(0),
         offset: now.offset().seconds(),
