@@ -135,7 +135,7 @@ fn runtime(
     clock: &Arc<dyn Clock>,
 ) -> Result<AgentRuntime, Failure> {
     let settings = &foundation.loaded.settings;
-    let date = jiff::Zoned::now().date().to_string();
+    let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
     let prompt = prompt::system_prompt(&foundation.workspace, &instructions.prompt(), &date);
     let max_turns = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let spec = AgentSpec::new(AGENT)
@@ -156,6 +156,7 @@ fn runtime(
         .with_store(store.clone())
         .with_clock(Arc::clone(clock))
         .with_owner(owner())
+        .with_remains(Arc::new(|pid| Box::pin(tools::exec::until_gone(pid))))
         .with_cwd(foundation.workspace.cwd.clone())
         .with_agent_spec(spec)
         .with_model(selection.full_name(), entry_of(selection))

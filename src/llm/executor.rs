@@ -1,5 +1,7 @@
 //! Models behind an HTTP API.
 
+mod environment;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -10,7 +12,7 @@ use genai::adapter::AdapterKind;
 use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 
 use super::classify::Origin;
 use super::decode::Decoder;
@@ -50,8 +52,9 @@ struct Target {
 }
 
 impl GenaiExecutor {
-    /// Takes the provider from the model's name and the key from the provider's usual environment variable. This is
-    /// the convenience of a library; programs with configuration use [`GenaiExecutor::with`].
+    /// Takes the provider from the model's name, and key and address from the provider's usual environment variables
+    /// (`OPENAI_API_KEY`, `OPENAI_BASE_URL`, ...). This is the convenience of a library; programs with configuration
+    /// use [`GenaiExecutor::with`].
     pub fn new() -> Self {
         Self { config: None, http: LazyClient::default(), genai: OnceLock::new() }
     }
@@ -93,57 +96,6 @@ impl GenaiExecutor {
             Target { origin, base, timeouts: (config.header_timeout, config.read_timeout) },
             model.to_owned(),
         ))
-    }
-
-    async fn environment(&self, model: &str) -> Result<(Target, String), InferenceExecutionError> {
-        let defaults = ProviderConfig::new("", Adapter::OpenAi);
-        let mut origin = Origin {
-            provider: "the provider".into(),
-            adapter: Adapter::OpenAi,
-            model: model.to_owned(),
-            base_url: String::new(),
-            key: None,
-        };
-        let client = self.genai(self.http.get(&origin, None)?)?;
-        let target = client
-            .resolve_service_target(model)
-            .await
-            .map_err(|error| origin.genai(error, (defaults.header_timeout, defaults.read_timeout)))?;
-        let kind = target.model.adapter_kind;
-        kind.as_lower_str().clone_into(&mut origin.provider);
-        origin.adapter = match kind {
-            AdapterKind::OpenAIResp => Adapter::OpenAiResponses,
-            AdapterKind::Anthropic => Adapter::Anthropic,
-            AdapterKind::Gemini => Adapter::Gemini,
-            AdapterKind::Ollama => Adapter::Ollama,
-            AdapterKind::Cohere | AdapterKind::Vertex | AdapterKind::BedrockApi | AdapterKind::GeminiIx => {
-                return Err(InferenceExecutionError::InvalidRequest(format!(
-                    "{} speaks a wire form that is not supported; configure an OpenAI-compatible address for {model}",
-                    origin.provider
-                )));
-            }
-            // Everyone else says to be compatible with OpenAI.
-            _ => Adapter::OpenAi,
-        };
-        let base = normalise_base_url(origin.adapter, target.endpoint.base_url())
-            .map_err(InferenceExecutionError::InvalidRequest)?;
-        origin.base_url = shown_url(&base);
-        if kind != AdapterKind::Ollama {
-            match target.auth.single_key_value() {
-                Ok(key) => origin.key = Some(SecretString::from(key.trim().to_owned())),
-                Err(genai::resolver::Error::ApiKeyEnvNotFound { env_name }) => {
-                    return Err(InferenceExecutionError::Unauthorized(format!(
-                        "there is no key for {}: the environment variable {env_name} is not set",
-                        origin.provider
-                    )));
-                }
-                Err(_) => return Err(origin.no_key()),
-            }
-        }
-        let (_, name) = target.model.model_name.namespace_and_name();
-        let name = name.to_owned();
-        origin.model.clone_from(&name);
-        Ok((Target { origin, base, timeouts: (defaults.header_timeout, defaults.read_timeout) }, name))
     }
 
     async fn start(&self, mut request: InferenceRequest) -> Result<Answering, InferenceExecutionError> {

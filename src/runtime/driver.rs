@@ -205,7 +205,7 @@ impl Driver {
     }
 
     pub(super) fn into_slot(self) -> Slot {
-        self.slot
+        self.slot.renew()
     }
 
     pub(super) fn apply(&mut self, fact: Fact) -> Result<Vec<Directive>, RuntimeError> {
@@ -596,7 +596,7 @@ impl Driver {
     }
 
     /// Appends the results of a step to the conversation, in call order, once all are there.
-    fn record_step(&mut self) {
+    pub(super) fn record_step(&mut self) {
         let all = self.calls.iter().all(|call| self.results.iter().any(|r| r.call.as_str() == call.id));
         if self.recorded || self.calls.is_empty() || !all {
             return;

@@ -47,6 +47,9 @@ pub use resolve::{ResolveError, ResolvedAgent};
 use driver::{Driver, Loaded};
 use live::{Delivery, Live, Slot};
 
+/// Waits until nothing is left of what a dead process, given by its number, had started.
+pub type Remains = Arc<dyn Fn(u32) -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
+
 /// What every driver shares.
 pub(crate) struct Parts {
     pub(crate) catalog: Catalog,
@@ -55,6 +58,7 @@ pub(crate) struct Parts {
     pub(crate) owner: Owner,
     pub(crate) cwd: PathBuf,
     pub(crate) keys: Vec<KeyRegistration>,
+    pub(crate) remains: Option<Remains>,
 }
 
 struct Inner {
@@ -71,6 +75,7 @@ pub(crate) struct Shared {
     pub(crate) owner: Owner,
     pub(crate) cwd: PathBuf,
     pub(crate) keys: Vec<KeyRegistration>,
+    pub(crate) remains: Option<Remains>,
 }
 
 /// Runs agents over threads. Clones share everything.
@@ -81,8 +86,8 @@ pub struct AgentRuntime {
 
 impl AgentRuntime {
     pub(crate) fn from_parts(parts: Parts) -> Self {
-        let Parts { catalog, store, clock, owner, cwd, keys } = parts;
-        let shared = Arc::new(Shared { store, clock, owner, cwd, keys });
+        let Parts { catalog, store, clock, owner, cwd, keys, remains } = parts;
+        let shared = Arc::new(Shared { store, clock, owner, cwd, keys, remains });
         Self {
             inner: Arc::new(Inner {
                 catalog: RwLock::new(catalog),
@@ -164,7 +169,7 @@ impl AgentRuntime {
             parent_run_id = Some(old.id.clone());
             let agent =
                 self.resolve(&old.agent_id, Some(&old.model)).or_else(|_| self.resolve(&agent_id, None))?;
-            let mut driver = self.load(old, agent, slot, fence, &sink, UnknownPolicy::Report).await?;
+            let mut driver = self.load(old, agent, slot, fence, &sink).await?;
             let directives = driver.bury(true).await?;
             driver.drive(directives).await?;
             slot = driver.into_slot();
@@ -239,7 +244,7 @@ impl AgentRuntime {
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))?;
-        let mut driver = self.load(record, agent, slot, fence, &sink, unknown).await?;
+        let mut driver = self.load(record, agent, slot, fence, &sink).await?;
         let mut directives = driver.recover(unknown).await?;
         let expired = shared.store.expire_due(shared.clock.now_ms()).await?;
         for suspension in expired.into_iter().filter(|s| s.run_id == run_id) {
@@ -269,7 +274,6 @@ impl AgentRuntime {
         slot: Slot,
         fence: &Fence,
         sink: &Arc<dyn EventSink>,
-        _unknown: UnknownPolicy,
     ) -> Result<Driver, RuntimeError> {
         let document = RunDocument::from_value(&record.machine)
             .map_err(|e| RuntimeError::Damaged { run_id: record.id.clone(), message: e.to_string() })?;
@@ -414,7 +418,7 @@ impl AgentRuntime {
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))?;
-        let mut driver = self.load(record, agent, slot, fence, &sink, UnknownPolicy::Report).await?;
+        let mut driver = self.load(record, agent, slot, fence, &sink).await?;
         let directives = driver.bury(false).await?;
         driver.drive(directives).await?;
         Ok(true)

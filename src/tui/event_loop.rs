@@ -100,14 +100,14 @@ pub(super) async fn run(
     };
     let live = LiveTerminal::new(TtyOut, size.0, size.1, options.reflow).with_restore(&restore);
     let mut screen = Screen { terminal: live, feed: Feed::default(), look };
-    let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(), size);
+    let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
     screen.append(view::banner(&app.info, size.0, &screen.look.theme));
     let mut waits = Loop { keys, events, answers, colours, started: Instant::now() };
     let mut performer = Performer::new(host, answers_in);
 
     let first = match (&options.thread, options.choose_thread) {
         (_, true) => app.ask_which_thread(),
-        (thread, false) => vec![Cmd::Open(thread.clone())],
+        (thread, false) => app.open_first(thread.clone()),
     };
     performer.load(&mut app);
     performer.do_all(first);
@@ -122,6 +122,8 @@ pub(super) async fn run(
     // The text that was not sent is of no use on the screen of the shell.
     let finished = screen.feed.finished(&app, &screen.look);
     screen.append(finished);
+    let growing = screen.feed.growing(&app, &screen.look);
+    screen.append(growing);
     let ended = screen.terminal.finish(false);
     drop(guard);
     let cause = cause?;
@@ -171,11 +173,14 @@ async fn turn(
         }
         let now = waits.now();
         for msg in msgs {
-            let is_end = matches!(msg, Msg::Hangup);
+            let cause = match msg {
+                Msg::Hangup => Cause::Hangup,
+                Msg::Terminate => Cause::Terminated,
+                _ => Cause::Quit,
+            };
             for cmd in app.update(now, msg) {
                 match cmd {
-                    Cmd::Quit if is_end => return Ok(Cause::Hangup),
-                    Cmd::Quit => return Ok(Cause::Quit),
+                    Cmd::Quit => return Ok(cause),
                     Cmd::Redraw => screen.terminal.redraw(),
                     Cmd::Suspend => suspend(app, screen, guard, input)?,
                     Cmd::ShowWhole(entries) => {
@@ -230,12 +235,12 @@ fn watch_signals(answers: &UnboundedSender<Msg>) -> Result<(), TuiError> {
     let mut hangup = signal(SignalKind::hangup()).map_err(TuiError::NoTerminal)?;
     let answers = answers.clone();
     tokio::spawn(async move {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = hangup.recv() => {}
+        let msg = tokio::select! {
+            _ = term.recv() => Msg::Terminate,
+            _ = hangup.recv() => Msg::Hangup,
             () = answers.closed() => return,
-        }
-        let _ = answers.send(Msg::Hangup);
+        };
+        let _ = answers.send(msg);
     });
     Ok(())
 }
@@ -268,10 +273,7 @@ fn copy(screen: &mut Screen<TtyOut>, text: &str) {
     let _ = screen.terminal.out_mut().write_all(format!("\x1b]52;c;{encoded}\x07").as_bytes());
 }
 
-fn wall_clock() -> WallClock {
-    let now = jiff::Zoned::now();
-    WallClock {
-        at_zero: u64::try_from(now.timestamp().as_millisecond()).unwrap_or(0),
-        offset: now.offset().seconds(),
-    }
+fn wall_clock(offset: i32) -> WallClock {
+    let now = jiff::Timestamp::now();
+    WallClock { at_zero: u64::try_from(now.as_millisecond()).unwrap_or(0), offset }
 }
