@@ -37,6 +37,10 @@ use crate::store::StoreError;
 const ABORT_GRACE: Duration = Duration::from_secs(4);
 
 /// What is in flight came back.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is made for each thing that comes back and taken apart at once"
+)]
 pub(super) enum Done {
     Inferred(Box<Inferred>),
     Executed { call: CallId, output: Result<ToolOutput, ToolError> },

@@ -144,7 +144,8 @@ impl AgentRuntime {
         let slot = self.inner.live.enter(&request.thread_id).await;
         self.ensure_thread(&request).await?;
         let fence = self.acquire(&request.thread_id).await?;
-        let result = self.run_fenced(request, agent_id, agent, slot, &fence, sink).await;
+        // On the heap, because a driver's future is large and callers put theirs on a stack.
+        let result = Box::pin(self.run_fenced(request, agent_id, agent, slot, &fence, sink)).await;
         self.release(&fence).await;
         result
     }
@@ -218,7 +219,7 @@ impl AgentRuntime {
     ) -> Result<AgentRunResult, RuntimeError> {
         let slot = self.inner.live.enter(thread_id).await;
         let fence = self.acquire(thread_id).await?;
-        let result = self.resume_fenced(thread_id, slot, &fence, sink, unknown).await;
+        let result = Box::pin(self.resume_fenced(thread_id, slot, &fence, sink, unknown)).await;
         self.release(&fence).await;
         result
     }
@@ -398,7 +399,7 @@ impl AgentRuntime {
         }
         let slot = self.inner.live.enter(thread_id).await;
         let fence = self.acquire(thread_id).await?;
-        let result = self.cancel_fenced(thread_id, slot, &fence, sink).await;
+        let result = Box::pin(self.cancel_fenced(thread_id, slot, &fence, sink)).await;
         self.release(&fence).await;
         result
     }

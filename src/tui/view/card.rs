@@ -369,10 +369,11 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
     }
     let dim = theme.style(Role::Dim);
     let mut lines = Vec::new();
-    let place = card.cwd().map(std::path::PathBuf::from).unwrap_or_else(|| app.info.cwd.clone());
+    let place = card.cwd().map_or_else(|| app.info.cwd.clone(), std::path::PathBuf::from);
     let mut text = format!("in {}", short_path(&place, app.info.home.as_deref()));
     if let Some(rule) = card.rule() {
-        text.push_str(&format!(" · rule: {}", visible_line(rule)));
+        text.push_str(" · rule: ");
+        text.push_str(&visible_line(rule));
     }
     lines.extend(Wrap::words(inner).text(&text, dim));
     if let Some(why) = card.why() {
