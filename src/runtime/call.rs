@@ -230,9 +230,7 @@ impl Driver {
             ),
             None => (1, None),
         };
-        if self.has_unsaved_rows() {
-            self.checkpoint().await?;
-        }
+        self.record_step();
         let intent = IntentRecord {
             id: self.attempt(id, attempt),
             thread_id: self.record.thread_id.clone(),
@@ -245,8 +243,17 @@ impl Driver {
             pid: self.shared.owner.pid,
             started_at: self.shared.clock.now_ms(),
         };
-        let begin = Begin { fence: self.fence.clone(), run: self.row()?, intent, spends };
-        self.shared.store.begin(begin).await.map_err(|e| self.store_error(&e))
+        let store = self.shared.store.clone();
+        let fence = self.fence.clone();
+        // What led here and the intent are one commit.
+        let written = if self.has_unsaved_rows() {
+            let checkpoint = self.take_checkpoint()?;
+            let begin = Begin { fence, run: checkpoint.run.clone(), intent, spends };
+            store.checkpoint_and_begin(checkpoint, begin).await
+        } else {
+            store.begin(Begin { fence, run: self.row()?, intent, spends }).await
+        };
+        written.map_err(|e| self.store_error(&e))
     }
 
     fn attempt(&self, id: &CallId, attempt: u32) -> AttemptId {

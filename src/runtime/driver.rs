@@ -116,6 +116,8 @@ pub(super) struct Driver {
     recorded: bool,
     /// Decisions that are being applied, by call, until their call is closed or runs.
     decisions_in_hand: HashMap<CallId, ToolCallResume>,
+    /// What a dead process's calls had printed, by call: nobody here knows how they ended.
+    lost: HashMap<CallId, String>,
     /// The question a call asked last, for closing its row and for the card.
     tickets: HashMap<CallId, SuspendTicket>,
     pub(super) state: StateStore,
@@ -188,6 +190,7 @@ impl Driver {
             results,
             recorded,
             decisions_in_hand: HashMap::new(),
+            lost: HashMap::new(),
             tickets,
             state,
             phases,
@@ -208,8 +211,15 @@ impl Driver {
         Ok(driver)
     }
 
+    /// Notes which calls a dead process left, for a run that is ended and not taken up again.
+    pub(super) async fn note_lost(&mut self) -> Result<(), RuntimeError> {
+        let open = self.shared.store.open_intents(&self.record.id).await?;
+        self.lost = open.into_iter().map(|o| (o.intent.id.call_id, o.output)).collect();
+        Ok(())
+    }
+
     pub(super) fn into_slot(self) -> Slot {
-        self.slot
+        self.slot.renew()
     }
 
     pub(super) fn apply(&mut self, fact: Fact) -> Result<Vec<Directive>, RuntimeError> {
@@ -536,10 +546,17 @@ impl Driver {
         let decision = self.decisions_in_hand.remove(call);
         let output = self.outputs.remove(call).map(|sink| sink.tail()).unwrap_or_default();
         let output = if output.is_empty() { output_of(ticket.as_ref()) } else { output };
-        let (result, outcome) = words::closing_result(&tool, closing, decision.as_ref(), &output);
+        let lost = self.lost.remove(call);
+        let (result, outcome) = match &lost {
+            Some(printed) if *closing == Closing::Interrupted => {
+                (words::unknown_result(&tool, printed), ToolCallOutcome::Cancelled)
+            }
+            Some(_) | None => words::closing_result(&tool, closing, decision.as_ref(), &output),
+        };
         self.record_result(call, result, outcome);
         let attempt = self.machine.call(call).map_or(0, |c| c.attempt);
         match closing {
+            Closing::Interrupted if lost.is_some() => self.record_outcome(call, attempt, OutcomeKind::Unknown),
             Closing::Interrupted => self.record_outcome(call, attempt, OutcomeKind::Cancelled),
             Closing::SaidDone | Closing::Skipped => self.record_outcome(call, attempt, OutcomeKind::Unknown),
             Closing::Declined { .. }
@@ -600,7 +617,7 @@ impl Driver {
     }
 
     /// Appends the results of a step to the conversation, in call order, once all are there.
-    fn record_step(&mut self) {
+    pub(super) fn record_step(&mut self) {
         let all = self.calls.iter().all(|call| self.results.iter().any(|r| r.call.as_str() == call.id));
         if self.recorded || self.calls.is_empty() || !all {
             return;

@@ -165,7 +165,8 @@ impl AgentRuntime {
             parent_run_id = Some(old.id.clone());
             let agent =
                 self.resolve(&old.agent_id, Some(&old.model)).or_else(|_| self.resolve(&agent_id, None))?;
-            let mut driver = self.load(old, agent, slot, fence, &sink, UnknownPolicy::Report).await?;
+            let mut driver = self.load(old, agent, slot, fence, &sink).await?;
+            driver.note_lost().await?;
             let directives = driver.apply(Fact::CancelRequested { superseded: true })?;
             driver.drive(directives).await?;
             slot = driver.into_slot();
@@ -240,7 +241,7 @@ impl AgentRuntime {
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))?;
-        let mut driver = self.load(record, agent, slot, fence, &sink, unknown).await?;
+        let mut driver = self.load(record, agent, slot, fence, &sink).await?;
         let mut directives = driver.recover(unknown).await?;
         let expired = shared.store.expire_due(shared.clock.now_ms()).await?;
         for suspension in expired.into_iter().filter(|s| s.run_id == run_id) {
@@ -270,7 +271,6 @@ impl AgentRuntime {
         slot: Slot,
         fence: &Fence,
         sink: &Arc<dyn EventSink>,
-        _unknown: UnknownPolicy,
     ) -> Result<Driver, RuntimeError> {
         let document = RunDocument::from_value(&record.machine)
             .map_err(|e| RuntimeError::Damaged { run_id: record.id.clone(), message: e.to_string() })?;
@@ -415,7 +415,8 @@ impl AgentRuntime {
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))?;
-        let mut driver = self.load(record, agent, slot, fence, &sink, UnknownPolicy::Report).await?;
+        let mut driver = self.load(record, agent, slot, fence, &sink).await?;
+        driver.note_lost().await?;
         let directives = driver.apply(Fact::CancelRequested { superseded: false })?;
         driver.drive(directives).await?;
         Ok(true)

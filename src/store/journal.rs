@@ -20,25 +20,7 @@ impl Store {
     /// [`StoreError::Fenced`] when another process owns the thread now; see [`StoreError`] for the rest.
     pub async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
         self.write_at("store.checkpoint.before", "store.checkpoint.after", move |tx| {
-            let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes } = &checkpoint;
-            write_run(tx, fence, run)?;
-            threads::append(tx, &run.thread_id, &run.id, run.updated_at, messages)?;
-            if let Some(state) = thread_state {
-                threads::set_state(tx, &run.thread_id, state)?;
-            }
-            for outcome in outcomes {
-                write_outcome(tx, &run.thread_id, outcome)?;
-            }
-            for (id, status) in closed {
-                suspensions::close(tx, &run.thread_id, id, *status)?;
-            }
-            for suspension in opened {
-                suspensions::insert(tx, run, suspension)?;
-            }
-            if run.status == RunStatus::Done {
-                suspensions::supersede(tx, &run.id)?;
-            }
-            Ok(())
+            write_checkpoint(tx, &checkpoint)
         })
         .await
     }
@@ -50,32 +32,18 @@ impl Store {
     /// [`StoreError::Fenced`], [`StoreError::NotDecided`], [`StoreError::AlreadyStarted`]; see [`StoreError`] for the
     /// rest. Whatever it is, the tool must not start.
     pub async fn begin(&self, begin: Begin) -> Result<(), StoreError> {
+        self.write_at("store.begin.before", "store.begin.after", move |tx| write_begin(tx, &begin)).await
+    }
+
+    /// [`Store::checkpoint`] and [`Store::begin`] in one transaction: what led to the call, and that it is about to
+    /// start. One wait for the disk, and no moment between the two.
+    ///
+    /// # Errors
+    /// As both. Whatever it is, nothing was written and the tool must not start.
+    pub async fn checkpoint_and_begin(&self, checkpoint: Checkpoint, begin: Begin) -> Result<(), StoreError> {
         self.write_at("store.begin.before", "store.begin.after", move |tx| {
-            let Begin { fence, run, intent, spends } = &begin;
-            if intent.thread_id != run.thread_id || intent.id.run_id != run.id {
-                let what = format!("the intent for call {}", intent.id.call_id);
-                return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) });
-            }
-            write_run(tx, fence, run)?;
-            if let Some((suspension, decision)) = spends {
-                suspensions::spend(tx, suspension, decision, &intent.id)?;
-            }
-            let added = tx
-                .prepare_cached(
-                    "INSERT INTO intent (run_id, call_id, attempt, thread_id, body) VALUES (?1, ?2, ?3, ?4, ?5) \
-                     ON CONFLICT DO NOTHING",
-                )?
-                .execute((
-                    run.id.as_str(),
-                    intent.id.call_id.as_str(),
-                    intent.id.attempt,
-                    run.thread_id.as_str(),
-                    encode("the intent", intent)?,
-                ))?;
-            if added == 0 {
-                return Err(StoreError::AlreadyStarted { id: intent.id.clone() });
-            }
-            Ok(())
+            write_checkpoint(tx, &checkpoint)?;
+            write_begin(tx, &begin)
         })
         .await
     }
@@ -123,6 +91,56 @@ impl Store {
         })
         .await
     }
+}
+
+fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+    let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes } = checkpoint;
+    write_run(tx, fence, run)?;
+    threads::append(tx, &run.thread_id, &run.id, run.updated_at, messages)?;
+    if let Some(state) = thread_state {
+        threads::set_state(tx, &run.thread_id, state)?;
+    }
+    for outcome in outcomes {
+        write_outcome(tx, &run.thread_id, outcome)?;
+    }
+    for (id, status) in closed {
+        suspensions::close(tx, &run.thread_id, id, *status)?;
+    }
+    for suspension in opened {
+        suspensions::insert(tx, run, suspension)?;
+    }
+    if run.status == RunStatus::Done {
+        suspensions::supersede(tx, &run.id)?;
+    }
+    Ok(())
+}
+
+fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), StoreError> {
+    let Begin { fence, run, intent, spends } = begin;
+    if intent.thread_id != run.thread_id || intent.id.run_id != run.id {
+        let what = format!("the intent for call {}", intent.id.call_id);
+        return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) });
+    }
+    write_run(tx, fence, run)?;
+    if let Some((suspension, decision)) = spends {
+        suspensions::spend(tx, suspension, decision, &intent.id)?;
+    }
+    let added = tx
+        .prepare_cached(
+            "INSERT INTO intent (run_id, call_id, attempt, thread_id, body) VALUES (?1, ?2, ?3, ?4, ?5) \
+             ON CONFLICT DO NOTHING",
+        )?
+        .execute((
+            run.id.as_str(),
+            intent.id.call_id.as_str(),
+            intent.id.attempt,
+            run.thread_id.as_str(),
+            encode("the intent", intent)?,
+        ))?;
+    if added == 0 {
+        return Err(StoreError::AlreadyStarted { id: intent.id.clone() });
+    }
+    Ok(())
 }
 
 /// What both transactions begin with: the right to write, and the run as it is now.

@@ -4,8 +4,8 @@
 //! answer comes back through a oneshot channel, so every request runs alone and in the order of sending. A request
 //! whose future is dropped is still carried out: a write is never half a write.
 //!
-//! The promises of the design that live here: what is acknowledged has been committed with `synchronous=FULL`; one
-//! step is one transaction; a decision is spent once; a writer that lost its thread to another process is refused.
+//! The promises of the design that live here: what is acknowledged has been committed with `synchronous=FULL`, except
+//! what a power cut makes meaningless (see `relaxed`); one step is one transaction; a decision is spent once; a writer that lost its thread to another process is refused.
 
 mod error;
 pub mod failpoint;
@@ -15,6 +15,7 @@ mod leases;
 mod open;
 mod output;
 mod prompts;
+mod relaxed;
 mod rows;
 mod runs;
 mod suspensions;

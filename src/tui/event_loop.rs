@@ -107,7 +107,7 @@ pub(super) async fn run(
 
     let first = match (&options.thread, options.choose_thread) {
         (_, true) => app.ask_which_thread(),
-        (thread, false) => vec![Cmd::Open(thread.clone())],
+        (thread, false) => app.open_first(thread.clone()),
     };
     performer.load(&mut app);
     performer.do_all(first);
@@ -122,6 +122,8 @@ pub(super) async fn run(
     // The text that was not sent is of no use on the screen of the shell.
     let finished = screen.feed.finished(&app, &screen.look);
     screen.append(finished);
+    let growing = screen.feed.growing(&app, &screen.look);
+    screen.append(growing);
     let ended = screen.terminal.finish(false);
     drop(guard);
     let cause = cause?;
@@ -269,7 +271,7 @@ fn copy(screen: &mut Screen<TtyOut>, text: &str) {
 }
 
 fn wall_clock() -> WallClock {
-    let now = jiff::Zoned::now();
+    let now = crate::config::local_now();
     WallClock {
         at_zero: u64::try_from(now.timestamp().as_millisecond()).unwrap_or(0),
         offset: now.offset().seconds(),

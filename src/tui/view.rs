@@ -108,11 +108,7 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
 fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for input in app.queue.iter().take(most) {
-        let text = if input.skill.is_some() {
-            format!("/{} {}", input.skill.as_deref().unwrap_or(""), input.text)
-        } else {
-            input.text.clone()
-        };
+        let text = input.written();
         let text = truncate(&visible_line(&text), width.saturating_sub(11));
         lines.push(Line::from(vec![
             Span::styled("  queued ", theme.style(Role::Warning)),

@@ -2,6 +2,8 @@
 
 mod book;
 mod exec;
+mod headless;
 mod layers;
 mod support;
+mod terminal;
 mod wire;

@@ -59,6 +59,7 @@ impl App {
             self.quit(cmds);
             return;
         }
+        let had_picker = self.picker.is_some();
         let done = if self.picker.take().is_some()
             || self.palette.take().is_some_and(|known| !known.rows.is_empty())
         {
@@ -73,6 +74,9 @@ impl App {
         } else {
             ""
         };
+        if had_picker {
+            self.resumes_by_list(cmds);
+        }
         let chord = self.keymap.chord_of(Place::Global, Action::CancelOrQuit);
         let gap = if done.is_empty() { "" } else { "; " };
         let waiting = if self.cards.is_empty() { "" } else { " (open questions keep waiting)" };

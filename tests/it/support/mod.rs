@@ -1,3 +1,6 @@
 //! What the tests share.
 
+pub mod home;
+pub mod llm;
 pub mod mock_server;
+pub mod pty;

@@ -1,0 +1,340 @@
+//! The program without a terminal, against a server on loopback.
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::support::home::{Home, id_of};
+use crate::support::llm::{Answer, Gate, MockLlm, Part};
+
+const TOUCH: &str = "echo ran >> log.txt";
+
+/// A model that wants to run a command and then says what came of it.
+fn asks_to_run(command: &str) -> MockLlm {
+    MockLlm::answers([Answer::say("I will.").bash("c1", command), Answer::say("It is done.")])
+}
+
+fn stream(home: &Home, args: &[&str]) -> Vec<String> {
+    let args: Vec<&str> = args.iter().copied().chain(["--output-format", "stream-json"]).collect();
+    home.aye(&args).run().events()
+}
+
+#[test]
+fn a_text_is_all_that_stdout_gets() {
+    let llm = MockLlm::answers([Answer::say("Hello ").text("there.\n")]);
+    let home = Home::with(&llm);
+    let out = home.ok(&["-p", "hi"]);
+    assert_eq!(out.stdout, "Hello there.\n");
+    assert_eq!(out.stderr, "");
+    let chat = llm.last();
+    assert_eq!(chat.user(), "hi");
+    assert_eq!(chat.body["model"], "m1");
+    assert!(chat.tools().iter().any(|tool| tool == "Bash"));
+    assert!(chat.system().contains(&home.work().display().to_string()));
+}
+
+#[test]
+fn json_is_one_object() {
+    let llm = MockLlm::answers([Answer::say("Hello.")]);
+    let out = Home::with(&llm).ok(&["-p", "hi", "--output-format", "json"]);
+    let object = out.json();
+    for (key, value) in [
+        ("type", json!("result")),
+        ("status", json!("done")),
+        ("response", json!("Hello.")),
+        ("steps", json!(1)),
+        ("exit", json!(0)),
+        ("waiting", json!([])),
+        ("termination", json!({"type": "natural_end"})),
+    ] {
+        assert_eq!(object[key], value, "{key}: {object:#}");
+    }
+    assert_eq!(object["usage"]["completion_tokens"], 7, "{object:#}");
+}
+
+#[test]
+fn events_of_a_text() {
+    let llm = MockLlm::answers([Answer::say("Hello ").text("there.")]);
+    let home = Home::with(&llm);
+    let out = home.ok(&["-p", "hi", "--output-format", "stream-json"]);
+    assert_eq!(
+        out.events(),
+        [
+            "run_start",
+            "step_start",
+            "text_delta",
+            "inference_complete",
+            "step_end",
+            "run_finish(natural_end)"
+        ]
+    );
+    let seqs: Vec<u64> = out.lines().iter().filter_map(|line| line["seq"].as_u64()).collect();
+    assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
+    assert_eq!(seqs.len(), out.lines().len());
+}
+
+#[test]
+fn events_of_one_tool() {
+    let llm = MockLlm::answers([
+        Answer::say("Let me look.").call("c1", "Read", json!({"file_path": "a.txt"})),
+        Answer::say("It holds five."),
+    ]);
+    let home = Home::with(&llm);
+    home.write("a.txt", "five\n");
+    assert_eq!(
+        stream(&home, &["-p", "look"]),
+        [
+            "run_start",
+            "step_start",
+            "text_delta",
+            "tool_call_start",
+            "tool_call_delta",
+            "tool_call_ready",
+            "inference_complete",
+            "tool_call_done(succeeded)",
+            "step_end",
+            "step_start",
+            "text_delta",
+            "inference_complete",
+            "step_end",
+            "run_finish(natural_end)",
+        ]
+    );
+    assert!(llm.last().result("c1").contains("five"));
+}
+
+const ASKED: [&str; 9] = [
+    "run_start",
+    "step_start",
+    "text_delta",
+    "tool_call_start",
+    "tool_call_delta",
+    "tool_call_ready",
+    "inference_complete",
+    "tool_call_done(suspended)",
+    "step_end",
+];
+
+#[test]
+fn events_of_a_call_that_is_asked_about_and_allowed() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    let first = stream(&home, &["-p", "do it"]);
+    assert_eq!(first[..9], ASKED);
+    assert_eq!(first[9..], ["run_finish(suspended)"]);
+    assert_eq!(home.read("log.txt"), "");
+    home.ok(&["approvals", "approve", &home.question()]);
+    let out = home.ok(&["-c", "-p", "--output-format", "stream-json"]);
+    assert_eq!(
+        out.events(),
+        [
+            "run_start",
+            "tool_call_resumed",
+            "tool_call_done(succeeded)",
+            "step_start",
+            "text_delta",
+            "inference_complete",
+            "step_end",
+            "run_finish(natural_end)",
+        ]
+    );
+    assert_eq!(home.read("log.txt"), "ran\n");
+}
+
+#[test]
+fn events_of_a_call_that_is_asked_about_and_declined() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    let run = home.aye(&["-p", "do it", "--output-format", "stream-json"]).run().exits(3);
+    home.ok(&["approvals", "deny", &home.question()]);
+    let out = home.ok(&["-c", "-p", "--output-format", "stream-json"]);
+    assert_eq!(
+        out.events(),
+        [
+            "run_start",
+            "tool_call_resumed",
+            "tool_call_done(cancelled)",
+            "step_start",
+            "text_delta",
+            "inference_complete",
+            "step_end",
+            "run_finish(natural_end)",
+        ]
+    );
+    assert_eq!(run.lines()[0]["run_id"], out.lines()[0]["run_id"], "the same run goes on");
+    assert_eq!(home.read("log.txt"), "");
+}
+
+#[test]
+fn events_of_a_provider_error() {
+    let llm = MockLlm::answers([Answer::error(400, "that is no request"), Answer::say("Now it works.")]);
+    let home = Home::with(&llm);
+    let out = home.aye(&["-p", "hi", "--output-format", "stream-json"]).run().exits(1);
+    assert_eq!(out.events(), ["run_start", "step_start", "error", "step_end", "run_finish(error)"]);
+    home.ok(&["-c", "-p", "and now?"]);
+    let user = llm.last().user();
+    assert!(user.contains("hi") && user.contains("and now?"), "the first message is kept: {user}");
+}
+
+#[test]
+fn events_of_a_cancel_while_it_streams() {
+    let gate = Gate::default();
+    let llm = MockLlm::answers([
+        Answer::say("Half a sen").wait(&gate).text("tence.").bash("c1", TOUCH),
+        Answer::say("Going on."),
+    ]);
+    let home = Home::with(&llm);
+    let mut run = home.aye(&["-p", "hi", "--output-format", "stream-json"]).spawn();
+    run.until_line("Half a sen");
+    run.signal(Signal::INT);
+    let out = run.end().exits(130);
+    gate.open();
+    assert_eq!(out.events(), ["run_start", "step_start", "text_delta", "step_end", "run_finish(cancelled)"]);
+    home.ok(&["-c", "-p", "go on"]);
+    let text = llm.last().body["messages"].to_string();
+    assert!(text.contains("Half a sen"), "the partial text is kept: {text}");
+    assert!(home.open().is_empty());
+}
+
+#[test]
+fn sigterm_ends_with_143() {
+    let llm = MockLlm::answers([Answer::say("Half").part(Part::Hang)]);
+    let home = Home::with(&llm);
+    let mut run = home.aye(&["-p", "hi", "--output-format", "stream-json"]).spawn();
+    run.until_line("Half");
+    run.signal(Signal::TERM);
+    let out = run.end().exits(143);
+    assert_eq!(out.events().last().map(String::as_str), Some("run_finish(cancelled)"));
+}
+
+#[test]
+fn what_is_piped_in_is_context() {
+    let llm = MockLlm::by(|_| Answer::say("Read."));
+    let home = Home::with(&llm);
+    home.aye(&["-p", "review this"]).stdin("diff --git a b\n").run().exits(0);
+    let user = llm.last().user();
+    assert!(user.starts_with("review this") && user.contains("diff --git a b"), "{user}");
+    home.aye(&["-p"]).stdin("only this").run().exits(0);
+    assert_eq!(llm.last().user(), "only this");
+    home.aye(&["-p"]).stdin("").run().exits(2).says("what is to be done");
+    home.aye(&["-p"]).run().exits(2);
+}
+
+#[test]
+fn a_question_ends_the_run_with_3_and_says_how_to_answer() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    let out = home.aye(&["-p", "do it", "--output-format", "json"]).run().exits(3);
+    let object = out.json();
+    assert_eq!(object["status"], "waiting");
+    let waiting = &object["waiting"][0];
+    assert_eq!(waiting["id"], "perm_c1", "{waiting:#}");
+    assert!(waiting.to_string().contains("echo ran >> log.txt"), "the whole suspension: {waiting:#}");
+    let id = id_of(waiting);
+    assert!(out.stderr.contains(&id), "{}", out.stderr);
+    assert_eq!(home.read("log.txt"), "", "nothing is run");
+
+    let list = home.ok(&["approvals", "list"]).stdout;
+    assert!(list.contains(&id) && list.contains("Bash echo ran"), "{list}");
+    let shown = home.ok(&["approvals", "show", &id]).stdout;
+    assert!(shown.contains(TOUCH) && shown.contains(&home.work().display().to_string()), "{shown}");
+    assert_eq!(home.ok(&["approvals", "show", &id, "--json"]).json()["id"], id.as_str());
+
+    // Still open: nothing changes, and the status is the same.
+    let thread = object["thread_id"].as_str().expect("a thread").to_owned();
+    home.aye(&["-r", &thread, "-p"]).run().exits(3).says(&id);
+    assert_eq!(llm.asked().len(), 1);
+
+    home.ok(&["approvals", "approve", &id]).says("approved");
+    assert!(home.open().is_empty());
+    let out = home.ok(&["-r", &thread, "-p"]);
+    assert_eq!(out.stdout, "It is done.\n");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    assert_eq!(llm.asked().len(), 2);
+    home.aye(&["-r", &thread, "-p"]).run().exits(2);
+    assert_eq!(home.read("log.txt"), "ran\n");
+}
+
+#[test]
+fn deciding_twice_says_who_was_first() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    home.aye(&["-p", "do it"]).run().exits(3);
+    let id = home.question();
+    home.ok(&["approvals", "deny", &id]);
+    let second = home.aye(&["approvals", "approve", &id]).env("USER", "other").run().exits(1);
+    second.says("already decided by tester (cli)");
+    home.ok(&["-c", "-p"]);
+    assert_eq!(home.read("log.txt"), "", "the first answer holds");
+    home.aye(&["approvals", "approve", &id]).run().exits(1).says("already decided by tester");
+}
+
+#[test]
+fn an_unknown_question_is_a_usage_error() {
+    let home = Home::new();
+    for args in [
+        &["approvals", "show", "nope"][..],
+        &["approvals", "approve", "nope"],
+        &["approvals", "deny", "nope", "--reason", "x"],
+        &["approvals", "answer", "nope", "{}"],
+        &["threads", "show", "nope"],
+        &["threads", "delete", "nope"],
+        &["-r", "nope", "-p", "hi"],
+    ] {
+        home.aye(args).run().exits(2).says("nope");
+    }
+}
+
+/// What the model reads is different for each way in which a call did not run.
+#[test]
+fn the_model_is_told_what_became_of_a_call() {
+    let llm = MockLlm::by(|chat| match chat.user().as_str() {
+        "do it" if chat.results().is_empty() => Answer::new().bash("c1", TOUCH),
+        _ => Answer::say("Fine."),
+    });
+    let declined = Home::with(&llm);
+    declined.aye(&["-p", "do it"]).run().exits(3);
+    declined.ok(&["approvals", "deny", &declined.question(), "--reason", "use make instead"]);
+    declined.ok(&["-c", "-p"]);
+    let text = llm.last().result("c1");
+    assert!(text.contains("declined") && text.contains("not run"), "{text}");
+    assert!(text.contains("use make instead"), "{text}");
+    assert!(!text.contains("may have run"), "{text}");
+
+    let plain = Home::with(&llm);
+    plain.aye(&["-p", "do it"]).run().exits(3);
+    plain.ok(&["approvals", "deny", &plain.question()]);
+    plain.ok(&["-c", "-p"]);
+    let text = llm.last().result("c1");
+    assert!(text.contains("declined") && !text.contains("They said"), "{text}");
+
+    let superseded = Home::with(&llm);
+    superseded.aye(&["-p", "do it"]).run().exits(3);
+    let id = superseded.question();
+    superseded.ok(&["-c", "-p", "something else"]);
+    let text = llm.last().result("c1");
+    assert!(text.to_lowercase().contains("not run") && text.contains("new message"), "{text}");
+    assert!(!text.contains("declined") && !text.contains("may have run"), "{text}");
+    superseded.aye(&["approvals", "approve", &id]).run().exits(1).says("closed");
+    assert!(superseded.open().is_empty());
+    for home in [declined, plain, superseded] {
+        assert_eq!(home.read("log.txt"), "");
+    }
+}
+
+#[test]
+fn a_question_of_the_model_is_answered_with_data() {
+    let llm = MockLlm::answers([
+        Answer::new().call("q1", "AskUser", json!({"question": "Which one?", "choices": ["red", "blue"]})),
+        Answer::say("Blue it is."),
+    ]);
+    let home = Home::with(&llm);
+    home.aye(&["-p", "ask me"]).run().exits(3);
+    let id = home.question();
+    home.aye(&["approvals", "answer", &id, "not json"]).run().exits(2);
+    home.aye(&["approvals", "answer", &id, "{\"wrong\": 1}"]).run().exits(2);
+    let shown = home.ok(&["approvals", "show", &id, "--json"]).json();
+    let schema = &shown["ticket"]["suspension"]["response_schema"];
+    home.ok(&["approvals", "answer", &id, "{\"answer\": \"blue\"}"]).says("answered");
+    assert_eq!(home.ok(&["-c", "-p"]).stdout, "Blue it is.\n", "{schema}");
+    assert!(llm.last().result("q1").contains("blue"), "{}", llm.last().result("q1"));
+}

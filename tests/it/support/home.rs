@@ -1,0 +1,315 @@
+//! A home of its own for the program, a folder to work in, and runs of the real binary in them.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::llm::{MockLlm, PATIENCE};
+
+/// A folder with a home, settings and a workspace, gone when dropped.
+pub struct Home {
+    dir: tempfile::TempDir,
+}
+
+impl Home {
+    /// Without any model but the demo.
+    pub fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("aye-it-").tempdir().expect("a folder");
+        for name in ["work", "home", "aye/config"] {
+            std::fs::create_dir_all(dir.path().join(name)).expect("a folder");
+        }
+        Self { dir }
+    }
+
+    /// With the server as its model.
+    pub fn with(llm: &MockLlm) -> Self {
+        let home = Self::new();
+        home.config(&format!(
+            "model = \"mock/m1\"\n[providers.mock]\nadapter = \"openai\"\nbase_url = \"{}\"\n\
+             api_key_env = \"MOCK_KEY\"\n[retry]\nmax_retries = 0\n",
+            llm.url
+        ));
+        home
+    }
+
+    pub fn config(&self, text: &str) {
+        std::fs::write(self.dir.path().join("aye/config/config.toml"), text).expect("written");
+    }
+
+    pub fn rules(&self, text: &str) {
+        std::fs::write(self.dir.path().join("aye/config/permissions.yaml"), text).expect("written");
+    }
+
+    pub fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn work(&self) -> PathBuf {
+        self.dir.path().join("work")
+    }
+
+    /// Writes a file of the workspace.
+    pub fn write(&self, name: &str, text: &str) {
+        let path = self.work().join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, text).expect("written");
+    }
+
+    /// A file of the workspace; empty when it is not there.
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.work().join(name)).unwrap_or_default()
+    }
+
+    pub fn env(&self) -> Vec<(String, String)> {
+        let path = |name: &str| self.dir.path().join(name).to_string_lossy().into_owned();
+        [
+            ("PATH", std::env::var("PATH").unwrap_or_default()),
+            ("HOME", path("home")),
+            ("AYE_HOME", path("aye")),
+            ("LANG", "C.UTF-8".into()),
+            ("TERM", "xterm-256color".into()),
+            ("USER", "tester".into()),
+            ("TZ", "UTC".into()),
+            ("MOCK_KEY", "sk-mock-secret".into()),
+            ("NO_PROXY", "*".into()),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+    }
+
+    /// A run of the program.
+    pub fn aye(&self, args: &[&str]) -> Aye {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_aye"));
+        command.args(args).current_dir(self.work()).env_clear().envs(self.env());
+        Aye { command, stdin: None, what: format!("aye {}", args.join(" ")) }
+    }
+
+    /// Runs it and wants it to end well.
+    pub fn ok(&self, args: &[&str]) -> Out {
+        self.aye(args).run().exits(0)
+    }
+
+    /// The open questions.
+    pub fn open(&self) -> Vec<Value> {
+        let list = self.ok(&["approvals", "list", "--json"]).json();
+        list.as_array().expect("a list").clone()
+    }
+
+    /// The id of the only open question.
+    pub fn question(&self) -> String {
+        let open = self.open();
+        assert_eq!(open.len(), 1, "{open:#?}");
+        id_of(&open[0])
+    }
+
+    /// The id of the latest thread.
+    pub fn thread(&self) -> String {
+        let list = self.ok(&["threads", "list", "--json"]).json();
+        let id = list[0]["thread"]["id"].as_str().or_else(|| list[0]["id"].as_str());
+        id.unwrap_or_else(|| panic!("no thread: {list:#}")).to_owned()
+    }
+}
+
+pub fn id_of(suspension: &Value) -> String {
+    suspension["id"].as_str().expect("an id").to_owned()
+}
+
+/// A run that is about to start.
+pub struct Aye {
+    command: Command,
+    stdin: Option<Vec<u8>>,
+    what: String,
+}
+
+impl Aye {
+    pub fn stdin(mut self, text: impl Into<Vec<u8>>) -> Self {
+        self.stdin = Some(text.into());
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub fn cwd(mut self, dir: &Path) -> Self {
+        self.command.current_dir(dir);
+        self
+    }
+
+    /// Starts it.
+    pub fn spawn(mut self) -> Running {
+        let stdin = if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
+        self.command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.command.spawn().expect("the program starts");
+        if let (Some(text), Some(mut stdin)) = (self.stdin, child.stdin.take()) {
+            std::thread::spawn(move || stdin.write_all(&text));
+        }
+        let stdout = BufReader::new(child.stdout.take().expect("stdout"));
+        let mut stderr = child.stderr.take().expect("stderr");
+        let (send, errors) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = stderr.read_to_end(&mut text);
+            let _ = send.send(String::from_utf8_lossy(&text).into_owned());
+        });
+        Running { child, stdout, errors, seen: String::new(), what: self.what }
+    }
+
+    /// Runs it to its end.
+    pub fn run(self) -> Out {
+        self.spawn().end()
+    }
+}
+
+/// A run that goes on.
+pub struct Running {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    errors: mpsc::Receiver<String>,
+    seen: String,
+    what: String,
+}
+
+impl Running {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Reads lines of stdout until one of them holds the text.
+    pub fn until_line(&mut self, text: &str) {
+        loop {
+            let mut line = String::new();
+            let read = self.stdout.read_line(&mut line).expect("stdout");
+            self.seen.push_str(&line);
+            assert!(read > 0, "{}: {text:?} did not come: {}", self.what, self.seen);
+            if line.contains(text) {
+                return;
+            }
+        }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it lives");
+    }
+
+    /// Kills it after a while, unless it ended before.
+    pub fn kill_after(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            if self.child.try_wait().expect("a child").is_some() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = self.child.kill();
+    }
+
+    /// Waits for its end.
+    pub fn end(mut self) -> Out {
+        let (send, watch) = mpsc::channel::<()>();
+        let pid = Pid::from_child(&self.child);
+        let watchdog = std::thread::spawn(move || {
+            if watch.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = kill_process(pid, Signal::KILL);
+                return true;
+            }
+            false
+        });
+        let mut stdout = std::mem::take(&mut self.seen);
+        let mut rest = Vec::new();
+        self.stdout.read_to_end(&mut rest).expect("stdout");
+        stdout.push_str(&String::from_utf8_lossy(&rest));
+        let status = self.child.wait().expect("a child");
+        let _ = send.send(());
+        let hung = watchdog.join().expect("no panic");
+        let stderr = self.errors.recv_timeout(PATIENCE).unwrap_or_else(|_| "(stderr stays open)".into());
+        assert!(!hung, "{} hangs\n--- stdout\n{stdout}\n--- stderr\n{stderr}", self.what);
+        Out { what: self.what.clone(), status, stdout, stderr }
+    }
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Out {
+    what: String,
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Out {
+    /// Wants this exit status.
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Self {
+        assert_eq!(
+            self.status.code(),
+            Some(code),
+            "{}: {}\n--- stdout\n{}\n--- stderr\n{}",
+            self.what,
+            self.status,
+            self.stdout,
+            self.stderr
+        );
+        self
+    }
+
+    pub fn was_killed(&self) -> bool {
+        self.status.signal() == Some(9)
+    }
+
+    /// Wants this on stderr.
+    #[track_caller]
+    pub fn says(self, text: &str) -> Self {
+        assert!(self.stderr.contains(text), "{}: {text:?} is not in: {}", self.what, self.stderr);
+        self
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|e| panic!("{}: {e}: {}\n{}", self.what, self.stdout, self.stderr))
+    }
+
+    /// The lines of stdout as JSON.
+    #[track_caller]
+    pub fn lines(&self) -> Vec<Value> {
+        let line = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        self.stdout.lines().map(line).collect()
+    }
+
+    /// The kinds of the events of a stream, with the outcomes and ends in brackets; repeated deltas count as one.
+    #[track_caller]
+    pub fn events(&self) -> Vec<String> {
+        let mut kinds: Vec<String> = Vec::new();
+        for line in self.lines() {
+            let kind = kind_of(&line);
+            if kind.contains("delta") && kinds.last() == Some(&kind) {
+                continue;
+            }
+            kinds.push(kind);
+        }
+        kinds
+    }
+}
+
+/// The kind of an event, with its outcome or end.
+fn kind_of(event: &Value) -> String {
+    let name = ["event_type", "type", "event"].iter().find_map(|key| event[*key].as_str());
+    let name = name.unwrap_or_else(|| panic!("no event: {event}"));
+    let detail = ["outcome", "termination"].iter().find_map(|key| match &event[*key] {
+        Value::String(text) => Some(text.clone()),
+        Value::Object(map) => {
+            map.get("type").and_then(Value::as_str).map(str::to_owned).or_else(|| map.keys().next().cloned())
+        }
+        _ => None,
+    });
+    detail.map_or_else(|| name.to_owned(), |detail| format!("{name}({detail})"))
+}

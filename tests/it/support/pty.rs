@@ -1,0 +1,256 @@
+//! The real program in a pseudo-terminal: keys in, screen out.
+
+use std::io::{Read as _, Write as _};
+use std::num::NonZeroU16;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, ExitStatus};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use pty_process::blocking as pty;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::termios::{LocalModes, tcgetattr};
+
+use super::home::Home;
+use super::llm::PATIENCE;
+
+/// What the terminal shows.
+pub struct View {
+    parser: vt100::Parser,
+    raw: Vec<u8>,
+    ended: bool,
+}
+
+impl View {
+    /// The rows of the screen.
+    pub fn screen(&self) -> String {
+        self.parser.screen().contents()
+    }
+
+    /// The rows above the screen and those of the screen.
+    pub fn all(&mut self) -> String {
+        let screen = self.parser.screen_mut();
+        let (rows, columns) = screen.size();
+        let (height, mut left) = (usize::from(rows.get()), screen.scrollback_len());
+        let mut text = String::new();
+        while left > 0 {
+            screen.set_scrollback(left);
+            for row in screen.rows(0, columns.get()).take(left.min(height)) {
+                text.push_str(&row);
+                text.push('\n');
+            }
+            left = left.saturating_sub(height);
+        }
+        screen.set_scrollback(0);
+        text + &screen.contents()
+    }
+
+    pub fn has(&self, text: &str) -> bool {
+        self.screen().contains(text)
+    }
+
+    pub fn hides_cursor(&self) -> bool {
+        self.parser.screen().hide_cursor()
+    }
+
+    pub fn brackets_pastes(&self) -> bool {
+        self.parser.screen().bracketed_paste()
+    }
+
+    pub fn on_other_screen(&self) -> bool {
+        self.parser.screen().alternate_screen()
+    }
+}
+
+/// A program in a terminal.
+pub struct Pty {
+    pty: Arc<pty::Pty>,
+    view: Arc<(Mutex<View>, Condvar)>,
+    child: Child,
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn size(columns: u16, rows: u16) -> (NonZeroU16, NonZeroU16) {
+    (NonZeroU16::new(rows).expect("rows"), NonZeroU16::new(columns).expect("columns"))
+}
+
+impl Pty {
+    pub fn start(home: &Home, args: &[&str], columns: u16, rows: u16) -> Self {
+        Self::start_with(home, args, columns, rows, &[])
+    }
+
+    pub fn start_with(home: &Home, args: &[&str], columns: u16, rows: u16, env: &[(&str, &str)]) -> Self {
+        let (pty, pts) = pty::open().expect("a terminal");
+        pty.resize(pty_process::Size::new(rows, columns)).expect("its size");
+        let command = pty::Command::new(env!("CARGO_BIN_EXE_aye"))
+            .args(args)
+            .current_dir(home.work())
+            .env_clear()
+            .envs(home.env())
+            .envs(env.iter().copied());
+        let child = command.spawn(pts).expect("the program starts");
+        let (rows, columns) = size(columns, rows);
+        let view = View { parser: vt100::Parser::new(rows, columns, 5000), raw: Vec::new(), ended: false };
+        let view = Arc::new((Mutex::new(view), Condvar::new()));
+        let pty = Arc::new(pty);
+        let (reader, shared) = (Arc::clone(&pty), Arc::clone(&view));
+        std::thread::spawn(move || {
+            let mut bytes = [0; 8192];
+            // The end of output is an error here, not an empty read.
+            while let Ok(count) = (&*reader).read(&mut bytes) {
+                if count == 0 {
+                    break;
+                }
+                let mut view = shared.0.lock().expect("no panic");
+                view.raw.extend_from_slice(&bytes[..count]);
+                view.parser.process(&bytes[..count]);
+                shared.1.notify_all();
+            }
+            shared.0.lock().expect("no panic").ended = true;
+            shared.1.notify_all();
+        });
+        Self { pty, view, child }
+    }
+
+    /// Types bytes.
+    pub fn send(&self, bytes: &str) {
+        (&*self.pty).write_all(bytes.as_bytes()).expect("the terminal takes it");
+    }
+
+    /// Pastes text, as a terminal does it.
+    pub fn paste(&self, text: &str) {
+        self.send(&format!("\x1b[200~{text}\x1b[201~"));
+    }
+
+    /// Says something and sends it.
+    pub fn say(&self, text: &str) {
+        self.send(text);
+        self.wait("what was typed", |view| view.has(text));
+        self.send("\r");
+    }
+
+    pub fn resize(&self, columns: u16, rows: u16) {
+        {
+            let mut view = self.view.0.lock().expect("no panic");
+            let (rows, columns) = size(columns, rows);
+            view.parser.set_size(rows, columns);
+        }
+        self.pty.resize(pty_process::Size::new(rows, columns)).expect("its size");
+    }
+
+    /// Waits until the terminal shows it.
+    #[track_caller]
+    pub fn wait(&self, what: &str, is: impl Fn(&mut View) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        let mut view = self.view.0.lock().expect("no panic");
+        while !is(&mut view) {
+            let left = end.saturating_duration_since(Instant::now());
+            if view.ended || left.is_zero() {
+                let all = view.all();
+                let ended = view.ended;
+                drop(view);
+                panic!("{what} is not shown (ended: {ended}):\n{all}");
+            }
+            view = self.view.1.wait_timeout(view, left.min(Duration::from_millis(100))).expect("no panic").0;
+        }
+    }
+
+    /// Waits for a text anywhere, also above the screen.
+    #[track_caller]
+    pub fn shows(&self, text: &str) {
+        self.wait(text, |view| view.has(text) || view.all().contains(text));
+    }
+
+    /// Looks at the view as it is now.
+    pub fn look<T>(&self, of: impl FnOnce(&mut View) -> T) -> T {
+        of(&mut self.view.0.lock().expect("no panic"))
+    }
+
+    /// Everything that was ever written to the terminal.
+    pub fn raw(&self) -> Vec<u8> {
+        self.look(|view| view.raw.clone())
+    }
+
+    /// Waits until the prompt is there.
+    #[track_caller]
+    pub fn ready(&self) {
+        self.wait("the prompt", |view| view.has("›") || view.has("❯") || view.has("> "));
+    }
+
+    /// Waits for a card that holds the text and has the keys, and until it takes them: a key that is pressed sooner
+    /// than a person can read is no answer.
+    #[track_caller]
+    pub fn card(&self, text: &str) {
+        self.wait(&format!("a card about {text}"), |view| {
+            let screen = view.screen();
+            screen.lines().any(|l| l.starts_with('┃') && l.contains(text))
+        });
+        std::thread::sleep(Duration::from_millis(700));
+    }
+
+    /// Whether the terminal is as a shell left it: lines, echo, a cursor, no modes.
+    #[track_caller]
+    pub fn is_restored(&self) {
+        let modes = tcgetattr(&*self.pty).expect("its modes").local_modes;
+        assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG), "{modes:?}");
+        let view = self.view.0.lock().expect("no panic");
+        assert!(!view.hides_cursor(), "the cursor is hidden");
+        assert!(!view.brackets_pastes(), "pastes are bracketed");
+        assert!(!view.on_other_screen(), "the other screen is shown");
+        let raw = String::from_utf8_lossy(&view.raw);
+        for (on, off) in [
+            ("\x1b[?1004h", "\x1b[?1004l"),
+            ("\x1b[?7l", "\x1b[?7h"),
+            ("\x1b[>1u", "\x1b[<1u"),
+            ("\x1b[?2026h", "\x1b[?2026l"),
+        ] {
+            assert!(raw.rfind(on) < raw.rfind(off), "{on:?} is still on");
+        }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it lives");
+    }
+
+    /// Kills it without a goodbye.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it lives");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Waits for its end, and for the last of its output.
+    #[track_caller]
+    pub fn end(&mut self) -> ExitStatus {
+        let end = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                break status;
+            }
+            if Instant::now() > end {
+                let all = self.look(View::all);
+                panic!("it does not end:\n{all}");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let view = self.view.0.lock().expect("no panic");
+        let waited = self.view.1.wait_timeout_while(view, Duration::from_secs(5), |view| !view.ended);
+        drop(waited.expect("no panic"));
+        status
+    }
+
+    /// Quits with Ctrl-C twice.
+    #[track_caller]
+    pub fn quit(&mut self) {
+        self.send("\x03");
+        self.wait("the offer to quit", |view| view.has("again to quit"));
+        self.send("\x03");
+        let status = self.end();
+        assert_eq!((status.code(), status.signal()), (Some(0), None));
+    }
+}
