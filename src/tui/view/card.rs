@@ -284,13 +284,8 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
     }
     let dim = theme.style(Role::Dim);
     let mut lines = Vec::new();
-<<<<<<< HEAD
-    let place = card.cwd().map_or_else(|| app.info.cwd.clone(), std::path::PathBuf::from);
-    let mut text = format!("in {}", short_path(&place, app.info.home.as_deref()));
-=======
     let place = card.cwd().map_or(app.info.cwd.as_path(), std::path::Path::new);
     let mut text = format!("in {}", short_path(place, app.info.home.as_deref()));
->>>>>>> main
     if let Some(rule) = card.rule() {
         text.push_str(" · rule: ");
         text.push_str(&visible_line(rule));
