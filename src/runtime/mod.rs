@@ -4,12 +4,14 @@
 //! answer into its row; [`AgentRuntime::resume`] wakes the run and carries out whatever answers are there, in this
 //! process or in any other.
 
+mod announce;
 mod builder;
 mod call;
 mod catalog;
 mod document;
 mod driver;
 mod infer;
+mod journal;
 mod live;
 mod output;
 mod recover;
