@@ -52,14 +52,12 @@ impl Driver {
         let mut lost = Vec::new();
         for (id, attempt) in running {
             let intent = open.iter().find(|o| o.intent.id.call_id == id && o.intent.id.attempt == attempt);
-            match self.judge_lost(&id, attempt, intent, policy).await? {
-                Some(fate) => lost.push((id, fate)),
-                None => {
-                    let text = "a tool call was interrupted and may have run; the run was stopped";
-                    self.tell_error(text, Some("unknown_outcome")).await;
-                    return self.apply(Fact::Failed { message: text.into() });
-                }
-            }
+            let Some(fate) = self.judge_lost(&id, attempt, intent, policy).await? else {
+                let text = "a tool call was interrupted and may have run; the run was stopped";
+                self.tell_error(text, Some("unknown_outcome")).await;
+                return self.apply(Fact::Failed { message: text.into() });
+            };
+            lost.push((id, fate));
         }
         self.apply(Fact::Recovered { lost })
     }
