@@ -552,7 +552,9 @@ impl Driver {
         self.record_result(call, result, outcome);
         let attempt = self.machine.call(call).map_or(0, |c| c.attempt);
         match closing {
-            Closing::Interrupted if lost.is_some() => self.record_outcome(call, attempt, OutcomeKind::Unknown),
+            Closing::Interrupted if lost.is_some() => {
+                self.record_outcome(call, attempt, OutcomeKind::Unknown)
+            }
             Closing::Interrupted => self.record_outcome(call, attempt, OutcomeKind::Cancelled),
             Closing::SaidDone | Closing::Skipped => self.record_outcome(call, attempt, OutcomeKind::Unknown),
             Closing::Declined { .. }
