@@ -45,6 +45,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         initial_prompt: cli.prompt.clone(),
         theme,
         keymap,
+        utc_offset: super::zone().to_offset(jiff::Timestamp::now()).seconds(),
         reflow: reflows(|name| env.var(name).map(str::to_owned)),
     };
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();

@@ -70,8 +70,7 @@ pub(super) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRe
 
 fn when(ms: u64) -> String {
     let at = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    at.map(|t| t.to_zoned(crate::config::local_zone()).strftime("%Y-%m-%d %H:%M").to_string())
-        .unwrap_or_default()
+    at.map(|t| t.to_zoned(super::zone()).strftime("%Y-%m-%d %H:%M").to_string()).unwrap_or_default()
 }
 
 async fn threads(command: ThreadsCommand, foundation: &Foundation) -> Result<u8, Failure> {

@@ -43,6 +43,11 @@ impl Failure {
     }
 }
 
+/// The zone that times are shown in.
+pub(crate) fn zone() -> jiff::tz::TimeZone {
+    crate::config::local_zone(std::env::var_os("TZ").is_some())
+}
+
 /// Writes a line to stderr. Foreign text in it is made visible first.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", crate::contract::display::visible(text));

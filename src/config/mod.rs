@@ -30,4 +30,4 @@ pub use settings::{
     StopSettings, TuiSettings, UnknownWord, documented_keys, tool_execution,
 };
 pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};
-pub use zone::{local_now, local_zone};
+pub use zone::local_zone;

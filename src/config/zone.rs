@@ -5,19 +5,13 @@ use jiff::tz::TimeZone;
 /// Where the machine's zone is, on every Unix.
 const LOCALTIME: &str = "/etc/localtime";
 
-/// The zone that times are shown in: that of `TZ`, else the machine's.
+/// The zone that times are shown in: that of `TZ` when it `is_told`, else the machine's.
 ///
 /// jiff's own way to it looks through the whole database of zones first, to learn this one's name: at each start, some
 /// 40 folders that nobody needs.
-pub fn local_zone() -> TimeZone {
-    let is_told = std::env::var_os("TZ").is_some();
+pub fn local_zone(is_told: bool) -> TimeZone {
     let own = (!is_told).then(|| std::fs::read(LOCALTIME).ok()).flatten();
     own.and_then(|data| TimeZone::tzif("Local", &data).ok()).unwrap_or_else(TimeZone::system)
-}
-
-/// The date and the time here, now.
-pub fn local_now() -> jiff::Zoned {
-    jiff::Timestamp::now().to_zoned(local_zone())
 }
 
 #[cfg(test)]
@@ -27,6 +21,6 @@ mod tests {
     #[test]
     fn it_is_the_zone_of_the_system() {
         let now = jiff::Timestamp::now();
-        assert_eq!(local_zone().to_offset(now), TimeZone::system().to_offset(now));
+        assert_eq!(local_zone(false).to_offset(now), TimeZone::system().to_offset(now));
     }
 }

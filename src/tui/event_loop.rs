@@ -100,7 +100,7 @@ pub(super) async fn run(
     };
     let live = LiveTerminal::new(TtyOut, size.0, size.1, options.reflow).with_restore(&restore);
     let mut screen = Screen { terminal: live, feed: Feed::default(), look };
-    let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(), size);
+    let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
     screen.append(view::banner(&app.info, size.0, &screen.look.theme));
     let mut waits = Loop { keys, events, answers, colours, started: Instant::now() };
     let mut performer = Performer::new(host, answers_in);
@@ -270,10 +270,7 @@ fn copy(screen: &mut Screen<TtyOut>, text: &str) {
     let _ = screen.terminal.out_mut().write_all(format!("\x1b]52;c;{encoded}\x07").as_bytes());
 }
 
-fn wall_clock() -> WallClock {
-    let now = crate::config::local_now();
-    WallClock {
-        at_zero: u64::try_from(now.timestamp().as_millisecond()).unwrap_or(0),
-        offset: now.offset().seconds(),
-    }
+fn wall_clock(offset: i32) -> WallClock {
+    let now = jiff::Timestamp::now();
+    WallClock { at_zero: u64::try_from(now.as_millisecond()).unwrap_or(0), offset }
 }

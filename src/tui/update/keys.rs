@@ -177,6 +177,12 @@ impl App {
     /// Puts the chosen row into the text. Whether words may follow it.
     fn complete(&mut self, cmds: &mut Vec<Cmd>) -> bool {
         let Some(palette) = self.palette.take() else { return false };
+        // The text may have changed without a key, such as by a message that came back from the queue.
+        let wanted = palette::wanted(self.composer.text(), self.composer.caret());
+        if wanted.is_none_or(|(offer, range, _)| offer != palette.offer || range != palette.range) {
+            self.refresh_palette(cmds);
+            return false;
+        }
         let Some(row) = palette.chosen() else { return false };
         let text = palette.text_of(row);
         self.composer.replace(palette.range.clone(), &text);

@@ -20,12 +20,6 @@ use foot::{foot, short_foot};
 
 /// Left bar and blank.
 const BAR: u16 = 2;
-/// A run of blanks longer than this is drawn as dots, so that nothing hides behind it.
-const BLANKS: usize = 3;
-
-/// What a diff shows of a line.
-const LONG_LINE: usize = 1000;
-
 /// All open questions in at most so many rows: the current one whole, a line for each other.
 pub(super) fn cards(app: &App, columns: u16, most: usize, theme: &Theme) -> Picture {
     let Some(current) = app.current_card() else { return Picture::default() };

@@ -12,8 +12,6 @@ use crate::contract::display::{count_unsafe, visible, visible_line};
 
 /// A run of blanks longer than this is drawn as dots, so that nothing hides behind it.
 const BLANKS: usize = 3;
-/// What a diff shows of a line.
-const LONG_LINE: usize = 1000;
 
 /// The command, the change of files, or the arguments.
 pub(super) fn call(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
@@ -40,12 +38,6 @@ pub(super) fn call(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Lin
             let diff = diff_lines_within(&visible(old), &visible(new), &path, inner, theme, usize::MAX);
             lines.push(diff.header(inner, theme));
             lines.extend(diff.lines);
-            let long = new.lines().filter(|line| line.chars().nth(LONG_LINE).is_some()).count();
-            if long > 0 {
-                let text =
-                    format!("{long} lines are longer than {LONG_LINE} characters; their ends are not shown");
-                lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Warning)));
-            }
             told = &["file_path", "old_string", "new_string", "content", "replace_all"];
         }
         if previews.iter().any(|preview| preview.new_text.is_none()) {

@@ -90,8 +90,11 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
             CardKind::Ask if card.ask.line().is_some() => vec![enter("answer"), esc("back")],
             CardKind::Ask => {
                 let mut keys = vec![enter(if card.ask.choices().is_empty() { "write" } else { "answer" })];
+                if !card.ask.choices().is_empty() {
+                    keys.push(("[↑↓]".into(), "choose".into()));
+                }
                 if card.ask.is_multi() {
-                    keys.push(key(Action::Toggle, "choose"));
+                    keys.push(key(Action::Toggle, "tick"));
                 }
                 keys.push(key(Action::Skip, "skip"));
                 keys.push(key(Action::Stop, "stop"));
