@@ -110,7 +110,7 @@ impl Driver {
         let attempt = self.machine.call(call).map_or(0, |c| c.attempt);
         match closing {
             Closing::Interrupted if lost.is_some() => {
-                self.record_outcome(call, attempt, OutcomeKind::Unknown)
+                self.record_outcome(call, attempt, OutcomeKind::Unknown);
             }
             Closing::Interrupted => self.record_outcome(call, attempt, OutcomeKind::Cancelled),
             Closing::SaidDone | Closing::Skipped => self.record_outcome(call, attempt, OutcomeKind::Unknown),
