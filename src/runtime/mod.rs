@@ -168,8 +168,7 @@ impl AgentRuntime {
             let agent =
                 self.resolve(&old.agent_id, Some(&old.model)).or_else(|_| self.resolve(&agent_id, None))?;
             let mut driver = self.load(old, agent, slot, fence, &sink).await?;
-            driver.note_lost().await?;
-            let directives = driver.apply(Fact::CancelRequested { superseded: true })?;
+            let directives = driver.bury(true).await?;
             driver.drive(directives).await?;
             slot = driver.into_slot();
         }
@@ -418,8 +417,7 @@ impl AgentRuntime {
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))?;
         let mut driver = self.load(record, agent, slot, fence, &sink).await?;
-        driver.note_lost().await?;
-        let directives = driver.apply(Fact::CancelRequested { superseded: false })?;
+        let directives = driver.bury(false).await?;
         driver.drive(directives).await?;
         Ok(true)
     }

@@ -15,7 +15,7 @@ use crate::contract::suspension::{
     ACTION_UNKNOWN_OUTCOME, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
 };
 use crate::contract::tool::{FilePreview, ToolClass, ToolResult};
-use crate::run::{Directive, Fact, Lost};
+use crate::run::{Directive, Fact, Lost, Notice, Stage};
 
 /// What to do about a call that may have run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,8 +48,14 @@ impl Driver {
             .map(|call| (call.id.clone(), call.attempt))
             .collect();
         let open = self.shared.store.open_intents(&self.record.id).await?;
+        let known = self.shared.store.intents(&self.record.id).await?;
         let mut lost = Vec::new();
         for (id, attempt) in running {
+            // No intent, no start: the process died between the two.
+            if !known.iter().any(|(i, _)| i.id.call_id == id && i.id.attempt == attempt) {
+                lost.push((id, Lost::NotStarted));
+                continue;
+            }
             let intent = open.iter().find(|o| o.intent.id.call_id == id && o.intent.id.attempt == attempt);
             let Some(fate) = self.judge_lost(&id, attempt, intent, policy).await? else {
                 let text = "a tool call was interrupted and may have run; the run was stopped";
@@ -59,6 +65,21 @@ impl Driver {
             lost.push((id, fate));
         }
         self.apply(Fact::Recovered { lost })
+    }
+
+    /// Ends a run that a dead process left, or that waits: what was running then is judged, and nothing goes on.
+    pub(super) async fn bury(&mut self, superseded: bool) -> Result<Vec<Directive>, RuntimeError> {
+        let mut directives = self.recover(UnknownPolicy::Report).await?;
+        if !matches!(self.machine.stage(), Stage::Ending(_) | Stage::Done(_)) {
+            directives.retain(|directive| {
+                matches!(
+                    directive,
+                    Directive::Checkpoint { intent: None } | Directive::Emit(Notice::CallDone(..))
+                )
+            });
+            directives.extend(self.apply(Fact::CancelRequested { superseded })?);
+        }
+        Ok(directives)
     }
 
     async fn judge_lost(

@@ -1,8 +1,12 @@
 //! The one integration binary: the crate and the program as a user meets them.
 
 mod book;
+mod commands;
+#[cfg(feature = "failpoints")]
+mod crash;
 mod exec;
 mod headless;
+mod kills;
 mod layers;
 mod support;
 mod terminal;

@@ -167,6 +167,25 @@ impl Pty {
         self.wait(text, |view| view.has(text) || view.all().contains(text));
     }
 
+    /// Looks for a text in what a program that ended left.
+    #[track_caller]
+    pub fn shows_after(&self, text: &str) {
+        let all = self.look(View::all);
+        assert!(all.contains(text), "{text} is not shown:\n{all}");
+    }
+
+    /// Waits for a text, or for the end: whether it was the text.
+    #[track_caller]
+    pub fn wait_end_or(&self, text: &str) -> bool {
+        let end = Instant::now() + PATIENCE;
+        let mut view = self.view.0.lock().expect("no panic");
+        while !view.ended && !view.has(text) {
+            assert!(Instant::now() < end, "neither {text} nor the end");
+            view = self.view.1.wait_timeout(view, Duration::from_millis(100)).expect("no panic").0;
+        }
+        !view.ended
+    }
+
     /// Looks at the view as it is now.
     pub fn look<T>(&self, of: impl FnOnce(&mut View) -> T) -> T {
         of(&mut self.view.0.lock().expect("no panic"))
@@ -180,7 +199,7 @@ impl Pty {
     /// Waits until the prompt is there.
     #[track_caller]
     pub fn ready(&self) {
-        self.wait("the prompt", |view| view.has("›") || view.has("❯") || view.has("> "));
+        self.wait("the prompt", |view| view.has("❯"));
     }
 
     /// Waits for a card that holds the text and has the keys, and until it takes them: a key that is pressed sooner
