@@ -1,5 +1,6 @@
 //! `aye`: the terminal.
 
+use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             "the chat needs a terminal on stdin and stdout; for a pipe or a script use aye -p \"...\"",
         ));
     }
-    let mut foundation = super::foundation(cli, env).await?;
+    let mut foundation = super::foundation(cli, env)?;
     if !foundation.untrusted.is_empty() && ask_for_trust(&foundation)? {
         foundation.trust(cli)?;
     }
@@ -115,11 +116,12 @@ fn ask_for_trust(foundation: &Foundation) -> Result<bool, Failure> {
         visible_line(&foundation.assessment.folder.to_string_lossy())
     );
     for item in &foundation.untrusted {
-        text.push_str(&format!(
-            "  {}\n    {}\n",
+        let _ = writeln!(
+            text,
+            "  {}\n    {}",
             visible_line(&item.path.to_string_lossy()),
             visible(&item.summary).replace('\n', "\n    ")
-        ));
+        );
     }
     text.push_str("\nTrust them? They are not used otherwise. [y/N] ");
     let mut out = std::io::stdout().lock();

@@ -26,7 +26,7 @@ pub(super) struct Foundation {
 }
 
 impl Foundation {
-    pub(super) async fn load(cli: &Cli, env: Env) -> Result<Self, Failure> {
+    pub(super) fn load(cli: &Cli, env: Env) -> Result<Self, Failure> {
         let env = match &cli.global.cd {
             None => env,
             Some(dir) => env.with_cwd(dir),
@@ -97,7 +97,7 @@ impl Foundation {
             files.extend(levels.into_iter().map(|file| (file, Layer::Project)));
         }
         for (file, layer) in files {
-            if !file.symlink_metadata().is_ok() {
+            if file.symlink_metadata().is_err() {
                 continue;
             }
             match RuleSet::load(&file, layer) {

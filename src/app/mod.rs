@@ -141,6 +141,6 @@ async fn dispatch(cli: Cli, env: Env) -> ExitCode {
 }
 
 /// Everything a command needs that only reads.
-async fn foundation(cli: &Cli, env: Env) -> Result<Foundation, Failure> {
-    Foundation::load(cli, env).await
+fn foundation(cli: &Cli, env: Env) -> Result<Foundation, Failure> {
+    Foundation::load(cli, env)
 }

@@ -138,7 +138,13 @@ impl GenaiExecutor {
                 .map_err(|error| origin.genai(error, timeouts))?;
             Source::Genai { stream: Box::new(response.stream), raw, origin: origin.clone(), timeouts }
         };
-        Ok(Answering { source, decoder: Decoder::new(origin.clone()), fold, origin, over: false })
+        Ok(Answering {
+            source: Some(source),
+            decoder: Decoder::new(origin.clone()),
+            fold,
+            origin,
+            over: false,
+        })
     }
 }
 
@@ -230,9 +236,13 @@ impl Source {
     }
 }
 
+/// How long a connection may take to end an answer whose last word was read, so that it can be used again.
+const LAST_BYTES: Duration = Duration::from_secs(1);
+
 /// One answer that comes in.
 struct Answering {
-    source: Source,
+    /// There until it is dropped.
+    source: Option<Source>,
     decoder: Decoder,
     fold: Fold,
     origin: Origin,
@@ -256,7 +266,8 @@ impl Answering {
     }
 
     async fn step(&mut self) -> Result<(), InferenceExecutionError> {
-        match self.source.next().await {
+        let Some(source) = &mut self.source else { return Ok(()) };
+        match source.next().await {
             Ok(Some(frame)) => self.decoder.frame(&frame, &mut self.fold),
             Ok(None) => {
                 self.over = true;
@@ -270,6 +281,21 @@ impl Answering {
                     Err(error)
                 }
             }
+        }
+    }
+}
+
+impl Drop for Answering {
+    /// Reads what is left behind the last word of an answer, which is nothing that counts: a connection that is
+    /// dropped before its end is closed, and the next request would pay for a new one, with its TLS.
+    fn drop(&mut self) {
+        if self.over || !self.fold.is_finished() {
+            return;
+        }
+        if let (Some(mut source), Ok(runtime)) = (self.source.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(tokio::time::timeout(LAST_BYTES, async move {
+                while let Ok(Some(_)) = source.next().await {}
+            }));
         }
     }
 }

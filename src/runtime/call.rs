@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::driver::{Done, Driver};
 use super::output::CallSink;
 use super::request::RuntimeError;
+use crate::contract::digest::sha256_hex;
 use crate::contract::ids::{CallId, SuspensionId};
 use crate::contract::lifecycle::ToolCallOutcome;
 use crate::contract::message::ToolCall;
@@ -346,7 +346,7 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 /// SHA-256 over the tool, its arguments with sorted keys, and the working directory, hex.
 fn hash(call: &ToolCall, cwd: &std::path::Path) -> String {
     let canonical = json!([call.name, sorted(&call.arguments), cwd.to_string_lossy()]);
-    hex(&Sha256::digest(canonical.to_string()))
+    sha256_hex(canonical.to_string())
 }
 
 fn sorted(value: &Value) -> Value {
@@ -359,12 +359,4 @@ fn sorted(value: &Value) -> Value {
         Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
 }

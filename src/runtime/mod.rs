@@ -4,12 +4,14 @@
 //! answer into its row; [`AgentRuntime::resume`] wakes the run and carries out whatever answers are there, in this
 //! process or in any other.
 
+mod announce;
 mod builder;
 mod call;
 mod catalog;
 mod document;
 mod driver;
 mod infer;
+mod journal;
 mod live;
 mod output;
 mod recover;
@@ -149,7 +151,8 @@ impl AgentRuntime {
         let slot = self.inner.live.enter(&request.thread_id).await;
         self.ensure_thread(&request).await?;
         let fence = self.acquire(&request.thread_id).await?;
-        let result = self.run_fenced(request, agent_id, agent, slot, &fence, sink).await;
+        // On the heap, because a driver's future is large and callers put theirs on a stack.
+        let result = Box::pin(self.run_fenced(request, agent_id, agent, slot, &fence, sink)).await;
         self.release(&fence).await;
         result
     }
@@ -223,7 +226,7 @@ impl AgentRuntime {
     ) -> Result<AgentRunResult, RuntimeError> {
         let slot = self.inner.live.enter(thread_id).await;
         let fence = self.acquire(thread_id).await?;
-        let result = self.resume_fenced(thread_id, slot, &fence, sink, unknown).await;
+        let result = Box::pin(self.resume_fenced(thread_id, slot, &fence, sink, unknown)).await;
         self.release(&fence).await;
         result
     }
@@ -402,7 +405,7 @@ impl AgentRuntime {
         }
         let slot = self.inner.live.enter(thread_id).await;
         let fence = self.acquire(thread_id).await?;
-        let result = self.cancel_fenced(thread_id, slot, &fence, sink).await;
+        let result = Box::pin(self.cancel_fenced(thread_id, slot, &fence, sink)).await;
         self.release(&fence).await;
         result
     }

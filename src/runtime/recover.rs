@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
-use super::call::hex;
 use super::driver::Driver;
 use super::request::RuntimeError;
 use super::words;
+use crate::contract::digest::sha256_hex;
 use crate::contract::ids::CallId;
 use crate::contract::lifecycle::{ToolCallOutcome, ToolCallStatus};
 use crate::contract::record::{OpenIntent, OutcomeKind, Owner};
@@ -179,7 +178,7 @@ async fn look(files: &[FilePreview]) -> Files {
     let mut after = true;
     for file in files {
         let now = match tokio::fs::read(&file.path).await {
-            Ok(bytes) => Some(hex(&Sha256::digest(&bytes))),
+            Ok(bytes) => Some(sha256_hex(&bytes)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(_) => return Files::Neither,
         };

@@ -1,11 +1,12 @@
 //! The two transactions of a run: a stage is true, and a tool is about to start.
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::rows::{body, body_or_null, decode, encode, outcome_kind, text};
 use super::{Store, StoreError, leases, output, runs, suspensions, threads};
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
+use crate::contract::message::Role;
 use crate::contract::record::{
     AttemptId, Begin, Checkpoint, Fence, IntentRecord, OpenIntent, OutcomeRecord, RunRecord,
 };
@@ -16,13 +17,20 @@ impl Store {
     /// New messages get the next places and the time of the run's last change. When the run is done, what is still
     /// open of its questions is superseded, so that no question outlives its run.
     ///
+    /// It waits for the disk, unless all there is to write is an answer of the model in a run that goes on: whatever
+    /// follows it, the intent of a call or the end of the run, waits for both.
+    ///
     /// # Errors
     /// [`StoreError::Fenced`] when another process owns the thread now; see [`StoreError`] for the rest.
     pub async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
-        self.write_at("store.checkpoint.before", "store.checkpoint.after", move |tx| {
-            write_checkpoint(tx, &checkpoint)
-        })
-        .await
+        let is_answer = is_only_an_answer(&checkpoint);
+        let (before, after) = ("store.checkpoint.before", "store.checkpoint.after");
+        let work = move |tx: &Transaction<'_>| write_checkpoint(tx, &checkpoint);
+        if is_answer {
+            self.write_relaxed_at(before, after, work).await
+        } else {
+            self.write_at(before, after, work).await
+        }
     }
 
     /// Writes that a tool is about to start, in one transaction that also spends the decision. Only after it returned
@@ -91,6 +99,18 @@ impl Store {
         })
         .await
     }
+}
+
+/// Nothing that a person said, decided or was told is done, and nothing that a call did.
+fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
+    let Checkpoint { fence: _, run, messages, thread_state, opened, closed, outcomes } = checkpoint;
+    run.status == RunStatus::Running
+        && !messages.is_empty()
+        && messages.iter().all(|message| message.role == Role::Assistant)
+        && thread_state.is_none()
+        && opened.is_empty()
+        && closed.is_empty()
+        && outcomes.is_empty()
 }
 
 fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), StoreError> {

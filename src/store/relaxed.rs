@@ -15,7 +15,21 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     {
-        self.call(move |conn| transact(&mut *Relaxed::new(conn)?, "", "", work)).await
+        self.write_relaxed_at("", "", work).await
+    }
+
+    /// The same, with places to crash at before and after the commit.
+    pub(super) async fn write_relaxed_at<T, F>(
+        &self,
+        before: &'static str,
+        after: &'static str,
+        work: F,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.call(move |conn| transact(&mut *Relaxed::new(conn)?, before, after, work)).await
     }
 }
 

@@ -21,6 +21,7 @@ use super::view::{self, Look};
 use super::{Cause, ExitStatus, TuiError, TuiOptions};
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::ToolCallOutcome;
 
 mod perform;
 #[cfg(test)]
@@ -166,6 +167,8 @@ async fn turn(
             () = until(frame_due), if frame_due.is_some() => at_once = true,
             count = waits.events.recv_many(&mut bulk, BULK), if !waits.events.is_closed() || !waits.events.is_empty() => {
                 let _ = count;
+                // A question is shown at once: somebody has to answer it.
+                at_once = bulk.iter().any(|(_, event)| asks(event));
                 msgs.extend(bulk.drain(..).map(|(thread, event)| Msg::Agent(thread, Box::new(event))));
             }
             () = waits.colours.notified() => {}
@@ -209,6 +212,11 @@ async fn turn(
             frame_due = Some(ready);
         }
     }
+}
+
+/// Whether a person is wanted.
+fn asks(event: &AgentEvent) -> bool {
+    matches!(event, AgentEvent::ToolCallDone { outcome: ToolCallOutcome::Suspended, .. })
 }
 
 async fn until(instant: Option<Instant>) {

@@ -2,6 +2,7 @@
 
 mod book;
 mod commands;
+#[cfg(feature = "failpoints")]
 mod crash;
 mod exec;
 mod headless;

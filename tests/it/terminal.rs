@@ -386,7 +386,7 @@ fn resizes_during_a_stream_tear_nothing() {
         answer.text(&format!("Paragraph {n} has wide 漢字 and words that wrap. MARK{n}\n\n")).wait(gate)
     });
     let llm = MockLlm::answers([answer.text("The end.")]);
-    let (_home, mut tty) = open(&llm);
+    let (_home, tty) = open(&llm);
     tty.say("talk");
     for (n, gate) in gates.iter().enumerate() {
         let sizes = [(20, 5), (100, 30), (7, 3), (60, 12), (200, 50), (33, 9)];
@@ -470,7 +470,7 @@ fn hostile_text_never_reaches_the_terminal_raw() {
             .call("c2", &format!("No{evil}Tool"), json!({"x": evil})),
         2 => Answer::new().bash("c3", "cat evil.txt; printf '\\033]0;OWNED\\007\\033[41mRED'"),
         3 => Answer::new().bash("c4", &format!("echo '{evil}' > log.txt")),
-        _ => Answer::say(&format!("End{evil}. **{evil}** All over.")),
+        _ => Answer::say(&format!("End{evil}. **{evil}**\n\nAll over.")),
     });
     let home = Home::with(&llm);
     home.write("evil.txt", evil);

@@ -115,7 +115,7 @@ fn role_of(state: ToolState) -> Role {
     match state {
         ToolState::Receiving | ToolState::Proposed => Role::Dim,
         ToolState::Waiting | ToolState::Unknown => Role::Warning,
-        ToolState::Allowed | ToolState::Running => Role::Accent,
+        ToolState::Running => Role::Accent,
         ToolState::Done => Role::Success,
         ToolState::Failed | ToolState::Denied => Role::Error,
         ToolState::Declined | ToolState::Cancelled | ToolState::Expired => Role::Warning,
@@ -204,7 +204,7 @@ fn plain_arguments(arguments: &Value) -> String {
 
 fn body(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
     match tool.state {
-        ToolState::Receiving | ToolState::Proposed | ToolState::Waiting | ToolState::Allowed => Vec::new(),
+        ToolState::Receiving | ToolState::Proposed | ToolState::Waiting => Vec::new(),
         ToolState::Running => running(tool, page),
         ToolState::Unknown if tool.result.is_none() => running(tool, page),
         ToolState::Done if tool.name == "TodoWrite" => todos(&tool.arguments, page),
