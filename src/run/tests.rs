@@ -434,6 +434,11 @@ proptest! {
                     results.push(call.clone());
                 }
                 Fact::Recovered { lost } => {
+                    // No intent was written, so the execution that was announced never began.
+                    for (id, _) in lost.iter().filter(|(_, l)| *l == Lost::NotStarted) {
+                        let attempt = before.call(id).unwrap().attempt;
+                        executed.retain(|known| *known != (id.clone(), attempt));
+                    }
                     results.extend(lost.iter().filter(|(_, l)| matches!(l, Lost::Ended { .. })).map(|(c, _)| c.clone()));
                 }
                 _ => {}

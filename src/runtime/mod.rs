@@ -49,6 +49,9 @@ pub use resolve::{ResolveError, ResolvedAgent};
 use driver::{Driver, Loaded};
 use live::{Delivery, Live, Slot};
 
+/// Waits until nothing is left of what a dead process, given by its number, had started.
+pub type Remains = Arc<dyn Fn(u32) -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
+
 /// What every driver shares.
 pub(crate) struct Parts {
     pub(crate) catalog: Catalog,
@@ -57,6 +60,7 @@ pub(crate) struct Parts {
     pub(crate) owner: Owner,
     pub(crate) cwd: PathBuf,
     pub(crate) keys: Vec<KeyRegistration>,
+    pub(crate) remains: Option<Remains>,
 }
 
 struct Inner {
@@ -73,6 +77,7 @@ pub(crate) struct Shared {
     pub(crate) owner: Owner,
     pub(crate) cwd: PathBuf,
     pub(crate) keys: Vec<KeyRegistration>,
+    pub(crate) remains: Option<Remains>,
 }
 
 /// Runs agents over threads. Clones share everything.
@@ -83,8 +88,8 @@ pub struct AgentRuntime {
 
 impl AgentRuntime {
     pub(crate) fn from_parts(parts: Parts) -> Self {
-        let Parts { catalog, store, clock, owner, cwd, keys } = parts;
-        let shared = Arc::new(Shared { store, clock, owner, cwd, keys });
+        let Parts { catalog, store, clock, owner, cwd, keys, remains } = parts;
+        let shared = Arc::new(Shared { store, clock, owner, cwd, keys, remains });
         Self {
             inner: Arc::new(Inner {
                 catalog: RwLock::new(catalog),

@@ -1,5 +1,7 @@
 //! The program in a terminal, against a server on loopback.
 
+use std::time::Duration;
+
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -137,6 +139,8 @@ fn escape_stops_a_stream_and_a_command() {
     until("the command", || home.read("log.txt") == "begun\n");
     tty.send("\x1b");
     until("the end of the command", || !works(&home, "sleep 1000"));
+    tty.shows("it may have run in part");
+    tty.wait("that it is free", |view| view.all().matches("interrupted").count() == 2);
     tty.say("and now");
     tty.shows("Over.");
     let text = llm.last().result("c1");
@@ -284,6 +288,8 @@ fn a_kill_while_a_command_runs_asks_what_to_do() {
         tty.card("cat pipe");
         tty.send("y");
         until("the command", || works(&home, "cat pipe") && home.read("log.txt") == "begun\n");
+        // What it printed is stored a little later.
+        std::thread::sleep(Duration::from_millis(400));
         tty.kill();
         // It does not go on unseen.
         until("the end of the command", || !works(&home, "cat pipe"));
@@ -380,7 +386,7 @@ fn resizes_during_a_stream_tear_nothing() {
         answer.text(&format!("Paragraph {n} has wide 漢字 and words that wrap. MARK{n}\n\n")).wait(gate)
     });
     let llm = MockLlm::answers([answer.text("The end.")]);
-    let (_home, mut tty) = open(&llm);
+    let (_home, tty) = open(&llm);
     tty.say("talk");
     for (n, gate) in gates.iter().enumerate() {
         let sizes = [(20, 5), (100, 30), (7, 3), (60, 12), (200, 50), (33, 9)];
@@ -464,15 +470,13 @@ fn hostile_text_never_reaches_the_terminal_raw() {
             .call("c2", &format!("No{evil}Tool"), json!({"x": evil})),
         2 => Answer::new().bash("c3", "cat evil.txt; printf '\\033]0;OWNED\\007\\033[41mRED'"),
         3 => Answer::new().bash("c4", &format!("echo '{evil}' > log.txt")),
-        _ => Answer::say(&format!("End{evil}. **{evil}** All over.")),
+        _ => Answer::say(&format!("End{evil}. **{evil}**\n\nAll over.")),
     });
     let home = Home::with(&llm);
     home.write("evil.txt", evil);
     let mut tty = Pty::start(&home, &[], 100, 40);
     tty.ready();
     tty.say("look");
-    tty.card("printf");
-    tty.send("y");
     tty.card("log.txt");
     tty.send("n");
     tty.shows("why not?");

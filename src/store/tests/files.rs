@@ -285,6 +285,26 @@ fn fold_log(path: &Path) {
 }
 
 #[tokio::test]
+async fn a_store_that_is_left_keeps_a_short_log_and_loses_nothing() {
+    let home = Home::new();
+    let log = super::super::rows::with_suffix(&home.path(), "-wal");
+    let store = home.open();
+    waiting(&store, None).await;
+    store.leave().await;
+    assert!(log.exists(), "the next start makes a new one");
+    assert_eq!(mode(&log), 0o600);
+    let store = home.open();
+    assert_eq!(status(&store, "q1").await, SuspensionStatus::Open);
+    let fence = store.acquire(&"t1".into(), &owner("you"), |_| false).await.unwrap();
+    let run = run("r1", "t1", RunStatus::Waiting);
+    let messages = vec![Message::user("x".repeat(600 * 1024))];
+    store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, &run) }).await.unwrap();
+    store.leave().await;
+    assert!(!log.exists(), "a long log is folded into the file");
+    assert_eq!(home.open().message_count(&"t1".into()).await.unwrap(), 2);
+}
+
+#[tokio::test]
 async fn destroyed_pages_are_named_and_do_not_panic() {
     let home = Home::new();
     let store = home.open();

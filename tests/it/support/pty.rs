@@ -64,7 +64,7 @@ impl View {
 
 /// A program in a terminal.
 pub struct Pty {
-    pty: Arc<pty::Pty>,
+    master: Arc<pty::Pty>,
     view: Arc<(Mutex<View>, Condvar)>,
     child: Child,
 }
@@ -115,12 +115,12 @@ impl Pty {
             shared.0.lock().expect("no panic").ended = true;
             shared.1.notify_all();
         });
-        Self { pty, view, child }
+        Self { master: pty, view, child }
     }
 
     /// Types bytes.
     pub fn send(&self, bytes: &str) {
-        (&*self.pty).write_all(bytes.as_bytes()).expect("the terminal takes it");
+        (&*self.master).write_all(bytes.as_bytes()).expect("the terminal takes it");
     }
 
     /// Pastes text, as a terminal does it.
@@ -141,7 +141,7 @@ impl Pty {
             let (rows, columns) = size(columns, rows);
             view.parser.set_size(rows, columns);
         }
-        self.pty.resize(pty_process::Size::new(rows, columns)).expect("its size");
+        self.master.resize(pty_process::Size::new(rows, columns)).expect("its size");
     }
 
     /// Waits until the terminal shows it.
@@ -216,7 +216,7 @@ impl Pty {
     /// Whether the terminal is as a shell left it: lines, echo, a cursor, no modes.
     #[track_caller]
     pub fn is_restored(&self) {
-        let modes = tcgetattr(&*self.pty).expect("its modes").local_modes;
+        let modes = tcgetattr(&*self.master).expect("its modes").local_modes;
         assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG), "{modes:?}");
         let view = self.view.0.lock().expect("no panic");
         assert!(!view.hides_cursor(), "the cursor is hidden");
