@@ -2,6 +2,7 @@
 
 mod exec;
 mod headless;
+mod hostile;
 mod support;
 mod terminal;
 mod wire;
