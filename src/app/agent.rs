@@ -135,7 +135,7 @@ fn runtime(
     clock: &Arc<dyn Clock>,
 ) -> Result<AgentRuntime, Failure> {
     let settings = &foundation.loaded.settings;
-    let date = jiff::Zoned::now().date().to_string();
+    let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
     let prompt = prompt::system_prompt(&foundation.workspace, &instructions.prompt(), &date);
     let max_turns = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let spec = AgentSpec::new(AGENT)

@@ -1,5 +1,6 @@
 //! `aye`: the terminal.
 
+use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             "the chat needs a terminal on stdin and stdout; for a pipe or a script use aye -p \"...\"",
         ));
     }
-    let mut foundation = super::foundation(cli, env).await?;
+    let mut foundation = super::foundation(cli, env)?;
     if !foundation.untrusted.is_empty() && ask_for_trust(&foundation)? {
         foundation.trust(cli)?;
     }
@@ -44,6 +45,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         initial_prompt: cli.prompt.clone(),
         theme,
         keymap,
+        utc_offset: super::zone().to_offset(jiff::Timestamp::now()).seconds(),
         reflow: reflows(|name| env.var(name).map(str::to_owned)),
     };
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();
@@ -76,7 +78,8 @@ fn theme_of(foundation: &Foundation) -> Result<Theme, Failure> {
     let read = |name: &str| {
         // A name is a name, not a path.
         let plain = !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
-        plain.then(|| std::fs::read_to_string(dir.join(format!("{name}.toml"))).ok()).flatten()
+        let file = dir.join(format!("{name}.toml"));
+        (plain && file.is_file()).then(|| std::fs::read_to_string(file).ok()).flatten()
     };
     let theme = match read(name) {
         Some(text) => {
@@ -99,6 +102,9 @@ fn theme_of(foundation: &Foundation) -> Result<Theme, Failure> {
 /// The keys: the built-in table, the user's `keymap.toml` over it.
 fn keymap_of(foundation: &Foundation) -> Result<Keymap, Failure> {
     let file = foundation.paths.config_dir.join("keymap.toml");
+    if file.metadata().is_ok_and(|about| !about.is_file()) {
+        return Err(Failure::usage(format!("cannot read {}: it is not a plain file", file.display())));
+    }
     match std::fs::read_to_string(&file) {
         Ok(text) => Keymap::with_file(&file.to_string_lossy(), &text).map_err(Failure::usage),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Keymap::default()),
@@ -113,11 +119,12 @@ fn ask_for_trust(foundation: &Foundation) -> Result<bool, Failure> {
         visible_line(&foundation.assessment.folder.to_string_lossy())
     );
     for item in &foundation.untrusted {
-        text.push_str(&format!(
-            "  {}\n    {}\n",
+        let _ = writeln!(
+            text,
+            "  {}\n    {}",
             visible_line(&item.path.to_string_lossy()),
             visible(&item.summary).replace('\n', "\n    ")
-        ));
+        );
     }
     text.push_str("\nTrust them? They are not used otherwise. [y/N] ");
     let mut out = std::io::stdout().lock();

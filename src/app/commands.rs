@@ -1,5 +1,6 @@
 //! The subcommands: each reads or writes one thing and ends.
 
+use std::fmt::{Display, Write as _};
 use std::io::BufRead as _;
 use std::path::Path;
 
@@ -24,7 +25,7 @@ use crate::runtime::check_payload;
 use crate::store::{Store, SuspensionFilter, SuspensionLookup, ThreadLookup};
 
 pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Failure> {
-    let mut foundation = super::foundation(cli, env).await?;
+    let mut foundation = super::foundation(cli, env)?;
     match command {
         Command::Threads(command) => threads(command, &foundation).await,
         Command::Approvals(command) => approvals(command, &foundation).await,
@@ -38,7 +39,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
             if json {
                 put_json(&json!(rows))?;
             } else {
-                put(&rows.iter().map(|row| format!("{row}\n")).collect::<String>())?;
+                put(&lines(&rows))?;
             }
             Ok(0)
         }
@@ -69,8 +70,7 @@ pub(super) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRe
 
 fn when(ms: u64) -> String {
     let at = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    at.map(|t| t.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string())
-        .unwrap_or_default()
+    at.map(|t| t.to_zoned(super::zone()).strftime("%Y-%m-%d %H:%M").to_string()).unwrap_or_default()
 }
 
 async fn threads(command: ThreadsCommand, foundation: &Foundation) -> Result<u8, Failure> {
@@ -89,13 +89,14 @@ async fn threads(command: ThreadsCommand, foundation: &Foundation) -> Result<u8,
                     (None, 0) => String::new(),
                     (None, n) => format!("  {n} waiting"),
                 };
-                out.push_str(&format!(
-                    "{}  {}  {:>4}  {}{note}\n",
+                let _ = writeln!(
+                    out,
+                    "{}  {}  {:>4}  {}{note}",
                     row.thread.id,
                     when(row.thread.updated_at),
                     row.messages,
                     visible_line(&row.thread.title),
-                ));
+                );
             }
             put(&out)?;
         }
@@ -204,6 +205,14 @@ async fn approvals(command: ApprovalsCommand, foundation: &Foundation) -> Result
     Ok(0)
 }
 
+/// Each on a line of its own.
+fn lines<T: Display>(rows: &[T]) -> String {
+    rows.iter().fold(String::new(), |mut out, row| {
+        let _ = writeln!(out, "{row}");
+        out
+    })
+}
+
 fn shown(suspension: &SuspensionRecord) -> String {
     let ticket = &suspension.ticket;
     let mut out = format!(
@@ -216,19 +225,16 @@ fn shown(suspension: &SuspensionRecord) -> String {
     );
     for key in ["rule", "why", "cwd"] {
         if let Some(text) = ticket.suspension.parameters.get(key).and_then(Value::as_str) {
-            out.push_str(&format!("{key:<8} {}\n", visible_line(text)));
+            let _ = writeln!(out, "{key:<8} {}", visible_line(text));
         }
     }
-    out.push_str(&format!("\n{}\n", visible(&ticket.suspension.message)));
-    match ticket.pending.arguments.get("command").and_then(Value::as_str) {
-        Some(command) => out.push_str(&format!("\n{}\n", visible(command))),
-        None => {
-            let arguments = serde_json::to_string_pretty(&ticket.pending.arguments).unwrap_or_default();
-            out.push_str(&format!("\n{}\n", visible(&arguments)));
-        }
-    }
+    let _ = writeln!(out, "\n{}", visible(&ticket.suspension.message));
+    let command = ticket.pending.arguments.get("command").and_then(Value::as_str).map(str::to_owned);
+    let call = command
+        .unwrap_or_else(|| serde_json::to_string_pretty(&ticket.pending.arguments).unwrap_or_default());
+    let _ = writeln!(out, "\n{}", visible(&call));
     if let Some(by) = &suspension.decided_by {
-        out.push_str(&format!("\ndecided by {} ({})\n", visible_line(&by.user), visible_line(&by.channel)));
+        let _ = writeln!(out, "\ndecided by {} ({})", visible_line(&by.user), visible_line(&by.channel));
     }
     out
 }
@@ -307,7 +313,7 @@ fn skills(command: SkillsCommand, foundation: &Foundation) -> Result<u8, Failure
             if json {
                 put_json(&json!(report))?;
             } else {
-                put(&report.lines().iter().map(|line| format!("{line}\n")).collect::<String>())?;
+                put(&lines(&report.lines()))?;
             }
             Ok(u8::try_from(report.exit_code()).unwrap_or(1))
         }
@@ -315,18 +321,14 @@ fn skills(command: SkillsCommand, foundation: &Foundation) -> Result<u8, Failure
 }
 
 fn permissions(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cli) -> Result<u8, Failure> {
-    let rules = match rules {
-        Some(file) => {
-            let file = foundation.workspace.cwd.join(file);
-            RuleSet::load(&file, Layer::Run).map_err(Failure::usage)?
+    let rules = if let Some(file) = rules {
+        RuleSet::load(&foundation.workspace.cwd.join(file), Layer::Run).map_err(Failure::usage)?
+    } else {
+        let rules = foundation.rules(cli)?;
+        if let Some(why) = rules.refused() {
+            return Err(Failure::usage(why));
         }
-        None => {
-            let rules = foundation.rules(cli)?;
-            if let Some(why) = rules.refused() {
-                return Err(Failure::usage(why));
-            }
-            rules
-        }
+        rules
     };
     let ctx = CheckContext {
         cwd: &foundation.workspace.cwd,

@@ -93,9 +93,8 @@ fn with_open_results(mut messages: Vec<StoredMessage>, run: Option<&RunRecord>) 
     if document.recorded {
         return messages;
     }
-    let mut seq = messages.last().map_or(0, |m| m.seq);
-    for message in document.tool_messages() {
-        seq += 1;
+    let next = messages.last().map_or(0, |m| m.seq) + 1;
+    for (seq, message) in (next..).zip(document.tool_messages()) {
         messages.push(StoredMessage { seq, run_id: run.id.clone(), created_at: run.updated_at, message });
     }
     messages

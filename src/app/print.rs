@@ -17,7 +17,7 @@ use crate::runtime::{RunRequest, UnknownPolicy};
 const MAX_STDIN: u64 = 10 << 20;
 
 pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
-    let foundation = super::foundation(cli, env).await?;
+    let foundation = super::foundation(cli, env)?;
     if let Some(notice) = TrustAssessment::ignored_notice(&foundation.untrusted) {
         say(&notice);
     }

@@ -11,6 +11,7 @@ mod providers;
 mod schema;
 mod settings;
 mod trust;
+mod zone;
 
 pub use endpoints::{
     ProbeCandidate, ProbeHit, ResolvedProvider, normalise_base_url, probe_candidates, resolve_providers,
@@ -29,3 +30,4 @@ pub use settings::{
     StopSettings, TuiSettings, UnknownWord, documented_keys, tool_execution,
 };
 pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};
+pub use zone::local_zone;

@@ -13,6 +13,7 @@ use super::layer::{Entry, Value};
 use super::layers::{defaults, project_config_files, project_refusal, read_layer, read_text};
 use super::paths::{PrivateFileError, write_private};
 use super::schema::ProjectMay;
+use crate::contract::digest::hex;
 use crate::contract::display::visible_line;
 
 const FORMAT: u32 = 1;
@@ -105,11 +106,7 @@ fn hash_file(path: &Path) -> Option<String> {
         let written = path.metadata().and_then(|meta| meta.modified()).ok()?;
         hash.update(written.duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos().to_le_bytes());
     }
-    Some(hex(hash))
-}
-
-fn hex(hash: Sha256) -> String {
-    format!("{:x}", hash.finalize())
+    Some(hex(&hash.finalize()))
 }
 
 /// At most three lines of a file that say something, on one line.
@@ -258,7 +255,7 @@ fn hash_folder(dir: &Path) -> Option<String> {
         hash.update(hash_file(file).unwrap_or_default());
         hash.update([0]);
     }
-    Some(hex(hash))
+    Some(hex(&hash.finalize()))
 }
 
 /// Why the list of trusted folders cannot be used.

@@ -212,7 +212,7 @@ pub fn pieces_of(result: StreamResult, model: String) -> Vec<LlmStreamEvent> {
     for block in &result.content {
         match block {
             ContentBlock::Text { text } if !text.is_empty() => {
-                events.push(LlmStreamEvent::TextDelta(text.clone()))
+                events.push(LlmStreamEvent::TextDelta(text.clone()));
             }
             ContentBlock::Thinking { thinking, .. } if !thinking.is_empty() => {
                 events.push(LlmStreamEvent::ReasoningDelta(thinking.clone()));

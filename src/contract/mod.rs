@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod content;
 pub mod context_message;
+pub mod digest;
 pub mod display;
 pub mod event;
 pub mod event_sink;
@@ -10,6 +11,7 @@ pub mod executor;
 pub mod identity;
 pub mod ids;
 pub mod inference;
+pub mod json;
 pub mod lifecycle;
 pub mod message;
 

@@ -204,7 +204,7 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
     let (result, signal) = signals::guard(work, || runtime.cancel(&thread)).await;
     let code = match result {
         None => exit::INTERRUPTED,
-        Some(Ok(result)) => finish(&printer, &result, options),
+        Some(Ok(result)) => finish(&printer, &result, *options),
         Some(Err(error)) => refuse(&printer, &error),
     };
     let problem = printer.problem.lock().expect("no panic while the problem is held").take();
@@ -235,7 +235,7 @@ fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
     code
 }
 
-fn finish(printer: &Printer, result: &AgentRunResult, options: &Options) -> u8 {
+fn finish(printer: &Printer, result: &AgentRunResult, options: Options) -> u8 {
     let (code, status) = exit_code(result);
     match options.format {
         Format::StreamJson => {}

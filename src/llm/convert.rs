@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use super::provider::Adapter;
 use super::repair::repair;
 use crate::contract::content::{ContentBlock, text_of};
+use crate::contract::digest::{hex, sha256_hex};
 use crate::contract::executor::InferenceRequest;
 use crate::contract::inference::ReasoningEffort;
 use crate::contract::message::{Message, Role, ToolCall};
@@ -118,16 +119,7 @@ fn wire_id(adapter: Adapter, id: &str) -> String {
     if accepted {
         return id.to_owned();
     }
-    format!("call_{}", &hex(&Sha256::digest(id.as_bytes()))[..24])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing into a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("call_{}", &sha256_hex(id)[..24])
 }
 
 /// One word for conversations that share their beginning, so that a provider sends them where the beginning is

@@ -1,5 +1,7 @@
 //! Models behind an HTTP API.
 
+mod environment;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -10,7 +12,7 @@ use genai::adapter::AdapterKind;
 use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 
 use super::classify::Origin;
 use super::decode::Decoder;
@@ -50,8 +52,9 @@ struct Target {
 }
 
 impl GenaiExecutor {
-    /// Takes the provider from the model's name and the key from the provider's usual environment variable. This is
-    /// the convenience of a library; programs with configuration use [`GenaiExecutor::with`].
+    /// Takes the provider from the model's name, and key and address from the provider's usual environment variables
+    /// (`OPENAI_API_KEY`, `OPENAI_BASE_URL`, ...). This is the convenience of a library; programs with configuration
+    /// use [`GenaiExecutor::with`].
     pub fn new() -> Self {
         Self { config: None, http: LazyClient::default(), genai: OnceLock::new() }
     }
@@ -95,57 +98,6 @@ impl GenaiExecutor {
         ))
     }
 
-    async fn environment(&self, model: &str) -> Result<(Target, String), InferenceExecutionError> {
-        let defaults = ProviderConfig::new("", Adapter::OpenAi);
-        let mut origin = Origin {
-            provider: "the provider".into(),
-            adapter: Adapter::OpenAi,
-            model: model.to_owned(),
-            base_url: String::new(),
-            key: None,
-        };
-        let client = self.genai(self.http.get(&origin, None)?)?;
-        let target = client
-            .resolve_service_target(model)
-            .await
-            .map_err(|error| origin.genai(error, (defaults.header_timeout, defaults.read_timeout)))?;
-        let kind = target.model.adapter_kind;
-        kind.as_lower_str().clone_into(&mut origin.provider);
-        origin.adapter = match kind {
-            AdapterKind::OpenAIResp => Adapter::OpenAiResponses,
-            AdapterKind::Anthropic => Adapter::Anthropic,
-            AdapterKind::Gemini => Adapter::Gemini,
-            AdapterKind::Ollama => Adapter::Ollama,
-            AdapterKind::Cohere | AdapterKind::Vertex | AdapterKind::BedrockApi | AdapterKind::GeminiIx => {
-                return Err(InferenceExecutionError::InvalidRequest(format!(
-                    "{} speaks a wire form that is not supported; configure an OpenAI-compatible address for {model}",
-                    origin.provider
-                )));
-            }
-            // Everyone else says to be compatible with OpenAI.
-            _ => Adapter::OpenAi,
-        };
-        let base = normalise_base_url(origin.adapter, target.endpoint.base_url())
-            .map_err(InferenceExecutionError::InvalidRequest)?;
-        origin.base_url = shown_url(&base);
-        if kind != AdapterKind::Ollama {
-            match target.auth.single_key_value() {
-                Ok(key) => origin.key = Some(SecretString::from(key.trim().to_owned())),
-                Err(genai::resolver::Error::ApiKeyEnvNotFound { env_name }) => {
-                    return Err(InferenceExecutionError::Unauthorized(format!(
-                        "there is no key for {}: the environment variable {env_name} is not set",
-                        origin.provider
-                    )));
-                }
-                Err(_) => return Err(origin.no_key()),
-            }
-        }
-        let (_, name) = target.model.model_name.namespace_and_name();
-        let name = name.to_owned();
-        origin.model.clone_from(&name);
-        Ok((Target { origin, base, timeouts: (defaults.header_timeout, defaults.read_timeout) }, name))
-    }
-
     async fn start(&self, mut request: InferenceRequest) -> Result<Answering, InferenceExecutionError> {
         let (target, name) = self.target(request.wire_model()).await?;
         let answered_by = std::mem::take(&mut request.model);
@@ -186,7 +138,13 @@ impl GenaiExecutor {
                 .map_err(|error| origin.genai(error, timeouts))?;
             Source::Genai { stream: Box::new(response.stream), raw, origin: origin.clone(), timeouts }
         };
-        Ok(Answering { source, decoder: Decoder::new(origin.clone()), fold, origin, over: false })
+        Ok(Answering {
+            source: Some(source),
+            decoder: Decoder::new(origin.clone()),
+            fold,
+            origin,
+            over: false,
+        })
     }
 }
 
@@ -278,9 +236,13 @@ impl Source {
     }
 }
 
+/// How long a connection may take to end an answer whose last word was read, so that it can be used again.
+const LAST_BYTES: Duration = Duration::from_secs(1);
+
 /// One answer that comes in.
 struct Answering {
-    source: Source,
+    /// There until it is dropped.
+    source: Option<Source>,
     decoder: Decoder,
     fold: Fold,
     origin: Origin,
@@ -304,7 +266,8 @@ impl Answering {
     }
 
     async fn step(&mut self) -> Result<(), InferenceExecutionError> {
-        match self.source.next().await {
+        let Some(source) = &mut self.source else { return Ok(()) };
+        match source.next().await {
             Ok(Some(frame)) => self.decoder.frame(&frame, &mut self.fold),
             Ok(None) => {
                 self.over = true;
@@ -318,6 +281,21 @@ impl Answering {
                     Err(error)
                 }
             }
+        }
+    }
+}
+
+impl Drop for Answering {
+    /// Reads what is left behind the last word of an answer, which is nothing that counts: a connection that is
+    /// dropped before its end is closed, and the next request would pay for a new one, with its TLS.
+    fn drop(&mut self) {
+        if self.over || !self.fold.is_finished() {
+            return;
+        }
+        if let (Some(mut source), Ok(runtime)) = (self.source.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(tokio::time::timeout(LAST_BYTES, async move {
+                while let Ok(Some(_)) = source.next().await {}
+            }));
         }
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use crate::contract::content::ContentBlock;
 use crate::contract::executor::{InferenceExecutionError, LlmStreamEvent};
 use crate::contract::inference::{StopReason, StreamResult, TokenUsage};
+use crate::contract::json::depth_of;
 use crate::contract::message::ToolCall;
 
 /// The most text, thoughts included, that one answer may have, in bytes.
@@ -480,31 +481,6 @@ fn kind_of(value: &Value) -> &'static str {
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }
-}
-
-fn depth_of(text: &str) -> usize {
-    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
-    for byte in text.bytes() {
-        if in_string {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_string = false,
-                _ => {}
-            }
-            continue;
-        }
-        match byte {
-            b'"' => in_string = true,
-            b'{' | b'[' => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
 }
 
 /// A JSON value in which no object names a key twice: which of the two a tool would see, and which one the person was

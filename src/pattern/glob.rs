@@ -3,6 +3,7 @@
 //! A glob is anchored at both ends and case-sensitive. `*` crosses `/` and newlines, `**/` may match nothing, `?` is
 //! one character, `[a-z]`, `[!a]`, `{a,b}` and `\*` work.
 
+use super::LazyRegex;
 use regex::Regex;
 
 /// Why a glob was refused: where (counted in characters) and what.
@@ -99,10 +100,16 @@ pub(super) fn to_regex(glob: &str, reading: Reading) -> Result<String, GlobError
     Ok(out)
 }
 
-/// Compiles a glob.
-pub(super) fn compile(glob: &str, reading: Reading) -> Result<Regex, GlobError> {
+/// A glob of this many bytes translates to an expression that is neither too large nor too deep, whatever it holds.
+const ALWAYS_FINE: usize = 200;
+
+/// Compiles a glob, at its first use when it cannot go wrong.
+pub(super) fn compile(glob: &str, reading: Reading) -> Result<LazyRegex, GlobError> {
     let source = to_regex(glob, reading)?;
-    Regex::new(&source).map_err(|error| GlobError { position: 0, message: regex_message(&error) })
+    if glob.len() <= ALWAYS_FINE {
+        return Ok(LazyRegex::later(source));
+    }
+    LazyRegex::now(&source).map_err(|error| GlobError { position: 0, message: regex_message(&error) })
 }
 
 /// The last, telling line of a regular expression's error.

@@ -5,6 +5,7 @@
 //! command line, so that a rule is held against its parts and never against one string.
 
 mod glob;
+mod lazy;
 mod parse;
 pub mod shell;
 mod value;
@@ -12,11 +13,13 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-use regex::Regex;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 pub use glob::{escape as escape_glob, is_glob};
+pub use lazy::LazyRegex;
 pub use parse::PatternError;
 pub use value::{ArgPath, Segment, comparison_text, primary_text};
 
@@ -30,8 +33,8 @@ pub struct Pattern {
 #[derive(Debug, Clone)]
 enum Name {
     Exact(String),
-    Glob { text: String, regex: Regex },
-    Regex { text: String, regex: Regex },
+    Glob { text: String, regex: LazyRegex },
+    Regex { text: String, regex: LazyRegex },
 }
 
 impl PartialEq for Name {
@@ -77,12 +80,14 @@ pub enum Matcher {
         /// The glob as written.
         text: String,
         /// On a text.
-        regex: Regex,
+        regex: LazyRegex,
         /// On the words of a command joined by U+001F.
-        words: Regex,
+        words: LazyRegex,
+        /// The words at its front that hold no wildcard, and whether they are all of it.
+        front: (Arc<[String]>, bool),
     },
     /// A regular expression found anywhere.
-    Regex(Regex),
+    Regex(LazyRegex),
 }
 
 impl PartialEq for Matcher {
@@ -109,7 +114,11 @@ impl Matcher {
     /// True when the words of a command are matched: a glob by words, the others on `canonical`, the words as text.
     pub fn is_match_words(&self, words: &[&str], canonical: &str) -> bool {
         match self {
-            Matcher::Glob { words: regex, .. } => regex.is_match(&words.join("\u{1f}")),
+            Matcher::Glob { words: regex, front: (front, _), .. } => {
+                // Cheap, and nearly always the answer: most rules are about another program.
+                front.iter().zip(words).all(|(want, word)| want == word)
+                    && regex.is_match(&words.join("\u{1f}"))
+            }
             Matcher::Exact(want) => want == canonical,
             Matcher::Regex(regex) => regex.is_match(canonical),
         }
@@ -124,14 +133,14 @@ impl Matcher {
     }
 
     /// The words at the front that are written out without a wildcard, and whether they are all there is.
-    pub fn literal_words(&self) -> (Vec<String>, bool) {
+    pub fn literal_words(&self) -> (Cow<'_, [String]>, bool) {
         match self {
-            Matcher::Glob { text, .. } => glob::literal_words(text),
+            Matcher::Glob { front: (words, all), .. } => (Cow::Borrowed(words), *all),
             Matcher::Exact(text) => match shlex::split(text) {
-                Some(words) => (words, true),
-                None => (Vec::new(), false),
+                Some(words) => (Cow::Owned(words), true),
+                None => (Cow::Borrowed(&[]), false),
             },
-            Matcher::Regex(_) => (Vec::new(), false),
+            Matcher::Regex(_) => (Cow::Borrowed(&[]), false),
         }
     }
 
@@ -192,7 +201,16 @@ impl Pattern {
     /// # Errors
     /// When the text is not a pattern; the error says where and what would be right.
     pub fn parse(text: &str) -> Result<Pattern, PatternError> {
-        parse::parse(text)
+        parse::parse(text, parse::Sources::Foreign)
+    }
+
+    /// Reads a pattern that comes with the program: a test has compiled its regular expressions, so they are
+    /// compiled only when they are asked.
+    ///
+    /// # Errors
+    /// As [`Pattern::parse`], but a wrong regular expression panics at its first use.
+    pub(crate) fn parse_own(text: &str) -> Result<Pattern, PatternError> {
+        parse::parse(text, parse::Sources::Own)
     }
 
     /// The pattern for exactly this tool, whatever its arguments.
@@ -298,8 +316,7 @@ impl Name {
     fn literal(name: &str) -> Name {
         if is_glob(name) {
             let text = escape_glob(name);
-            let regex =
-                Regex::new(&format!(r"\A{}\z", regex::escape(name))).expect("an escaped text is a regex");
+            let regex = LazyRegex::later(format!(r"\A{}\z", regex::escape(name)));
             return Name::Glob { text, regex };
         }
         Name::Exact(name.to_owned())

@@ -2,8 +2,7 @@
 
 use super::glob::{self, Reading};
 use super::value::{ArgPath, Segment};
-use super::{Args, Condition, Matcher, Name, Pattern};
-use regex::Regex;
+use super::{Args, Condition, LazyRegex, Matcher, Name, Pattern};
 
 /// Why a text is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,16 +16,26 @@ pub struct PatternError {
     pub pattern: String,
 }
 
+/// Who wrote the regular expressions of a pattern.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sources {
+    /// Somebody: they are compiled now, so that a mistake is found now.
+    Foreign,
+    /// We, and a test compiles them.
+    Own,
+}
+
 struct Parser<'a> {
     text: &'a str,
     chars: Vec<char>,
     at: usize,
+    sources: Sources,
 }
 
 type Parsed<T> = Result<T, PatternError>;
 
-pub(super) fn parse(text: &str) -> Parsed<Pattern> {
-    let mut parser = Parser { text, chars: text.chars().collect(), at: 0 };
+pub(super) fn parse(text: &str, sources: Sources) -> Parsed<Pattern> {
+    let mut parser = Parser { text, chars: text.chars().collect(), at: 0, sources };
     parser.blanks();
     let name = parser.name()?;
     parser.blanks();
@@ -110,7 +119,7 @@ impl Parser<'_> {
                     if text.is_empty() {
                         return Err(self.error(start, "the regular expression is empty (`*` is any tool)"));
                     }
-                    let regex = Regex::new(&text).map_err(|e| self.error(from, glob::regex_message(&e)))?;
+                    let regex = self.regex(&text).map_err(|e| self.error(from, glob::regex_message(&e)))?;
                     return Ok(Name::Regex { text, regex });
                 }
                 _ => {}
@@ -211,7 +220,7 @@ impl Parser<'_> {
             _ if value.is_empty() => {
                 return Err(self.error(op_at, "an empty regular expression matches everything"));
             }
-            _ => Matcher::Regex(Regex::new(&value).map_err(|e| {
+            _ => Matcher::Regex(self.regex(&value).map_err(|e| {
                 self.error(value_at, format!("not a regular expression: {}", glob::regex_message(&e)))
             })?),
         };
@@ -275,10 +284,18 @@ impl Parser<'_> {
         (self.at > start).then(|| Segment::Key(self.slice(start, self.at)))
     }
 
+    fn regex(&self, source: &str) -> Result<LazyRegex, regex::Error> {
+        match self.sources {
+            Sources::Foreign => LazyRegex::now(source),
+            Sources::Own => Ok(LazyRegex::later(source.to_owned())),
+        }
+    }
+
     fn glob_matcher(&self, text: &str, at: usize) -> Parsed<Matcher> {
         let wrap = |e: glob::GlobError| self.error(at + e.position, e.message);
         let regex = glob::compile(text, Reading::Text).map_err(wrap)?;
         let words = glob::compile(text.trim(), Reading::Words).map_err(wrap)?;
-        Ok(Matcher::Glob { text: text.to_owned(), regex, words })
+        let (front, all) = glob::literal_words(text);
+        Ok(Matcher::Glob { text: text.to_owned(), regex, words, front: (front.into(), all) })
     }
 }

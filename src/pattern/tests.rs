@@ -128,3 +128,42 @@ proptest! {
         prop_assert_eq!(regex.is_match(&other), text == other);
     }
 }
+
+#[test]
+fn expressions_are_compiled_when_they_are_asked() {
+    let pattern = Pattern::parse("Bash(git status *)").unwrap();
+    let Args::Primary(Matcher::Glob { regex, words, .. }) = pattern.args() else { panic!("{pattern:?}") };
+    let matcher = Matcher::Glob {
+        text: "git status *".into(),
+        regex: regex.clone(),
+        words: words.clone(),
+        front: (["git".to_owned(), "status".to_owned()].into(), false),
+    };
+    assert!(!matcher.is_match_words(&["cargo", "status"], "cargo status"));
+    assert!(!words.is_compiled(), "another program was compiled for");
+    assert!(matcher.is_match_words(&["git", "status", "-s"], "git status -s"));
+    assert!(words.is_compiled() && !regex.is_compiled());
+    // What somebody wrote is compiled at once: a mistake must be found when it is read.
+    assert!(Pattern::parse(r#"Bash(command =~ "(")"#).is_err());
+    let long = format!("Bash({})", "[a-z]".repeat(100));
+    let long = Pattern::parse(&long).unwrap();
+    assert!(matches!(long.args(), Args::Primary(Matcher::Glob { regex, .. }) if regex.is_compiled()));
+}
+
+proptest! {
+    /// The words at the front of a glob only save the expression some work.
+    #[test]
+    fn the_front_of_a_glob_never_changes_the_answer(
+        glob in r#"[ab*?"' \\{},\[\]!-]{0,12}"#,
+        words in proptest::collection::vec("[ab{}, ]{0,3}", 1..4),
+    ) {
+        if let Ok(words_only) = glob::compile(glob.trim(), glob::Reading::Words) {
+            let (front, all) = glob::literal_words(&glob);
+            let regex = words_only.clone();
+            let matcher = Matcher::Glob { text: glob.clone(), regex, words: words_only.clone(), front: (front.into(), all) };
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let plain = words_only.is_match(&words.join("\u{1f}"));
+            prop_assert_eq!(matcher.is_match_words(&words, ""), plain, "{:?} on {:?}", glob, words);
+        }
+    }
+}

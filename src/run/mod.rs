@@ -40,6 +40,7 @@ pub enum Stage {
 }
 
 /// What the gate said about a call.
+#[expect(clippy::large_enum_variant, reason = "one is made for each fact and taken apart at once")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Gate {
     /// Execute it.
@@ -59,6 +60,7 @@ pub enum Gate {
 }
 
 /// How an execution ended; the driver holds the result.
+#[expect(clippy::large_enum_variant, reason = "one is made for each fact and taken apart at once")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Settled {
     /// The tool did what it should.
@@ -70,6 +72,7 @@ pub enum Settled {
 }
 
 /// What is to be done about a call that was running when the process died.
+#[expect(clippy::large_enum_variant, reason = "one is made for each fact and taken apart at once")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lost {
     /// Gate it and run it again under the same decision: it changed nothing, or can be repeated safely.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::driver::{Done, Driver};
 use super::output::CallSink;
 use super::request::RuntimeError;
+use crate::contract::digest::sha256_hex;
 use crate::contract::ids::{CallId, SuspensionId};
 use crate::contract::lifecycle::ToolCallOutcome;
 use crate::contract::message::ToolCall;
@@ -230,9 +230,7 @@ impl Driver {
             ),
             None => (1, None),
         };
-        if self.has_unsaved_rows() {
-            self.checkpoint().await?;
-        }
+        self.record_step();
         let intent = IntentRecord {
             id: self.attempt(id, attempt),
             thread_id: self.record.thread_id.clone(),
@@ -245,8 +243,17 @@ impl Driver {
             pid: self.shared.owner.pid,
             started_at: self.shared.clock.now_ms(),
         };
-        let begin = Begin { fence: self.fence.clone(), run: self.row()?, intent, spends };
-        self.shared.store.begin(begin).await.map_err(|e| self.store_error(&e))
+        let store = self.shared.store.clone();
+        let fence = self.fence.clone();
+        // What led here and the intent are one commit.
+        let written = if self.has_unsaved_rows() {
+            let checkpoint = self.take_checkpoint()?;
+            let begin = Begin { fence, run: checkpoint.run.clone(), intent, spends };
+            store.checkpoint_and_begin(checkpoint, begin).await
+        } else {
+            store.begin(Begin { fence, run: self.row()?, intent, spends }).await
+        };
+        written.map_err(|e| self.store_error(&e))
     }
 
     fn attempt(&self, id: &CallId, attempt: u32) -> AttemptId {
@@ -339,7 +346,7 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 /// SHA-256 over the tool, its arguments with sorted keys, and the working directory, hex.
 fn hash(call: &ToolCall, cwd: &std::path::Path) -> String {
     let canonical = json!([call.name, sorted(&call.arguments), cwd.to_string_lossy()]);
-    hex(&Sha256::digest(canonical.to_string()))
+    sha256_hex(canonical.to_string())
 }
 
 fn sorted(value: &Value) -> Value {
@@ -352,12 +359,4 @@ fn sorted(value: &Value) -> Value {
         Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
 }

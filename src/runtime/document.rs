@@ -26,7 +26,7 @@ pub struct CallResult {
 /// The stored form of an unfinished run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunDocument {
-    /// [`FORMAT`].
+    /// The version of this form; a higher one is refused by name.
     pub format: u32,
     /// The machine.
     pub machine: Run,

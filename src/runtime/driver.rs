@@ -7,60 +7,40 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::document::{CallResult, FORMAT, RunDocument, tool_message};
+use super::Shared;
+use super::document::{CallResult, RunDocument};
 use super::infer::{Inferred, Partial};
+use super::journal::Unsaved;
 use super::live::Slot;
 use super::output::CallSink;
-use super::request::{AgentRunResult, RuntimeError};
+use super::request::RuntimeError;
 use super::resolve::ResolvedAgent;
-use super::{Shared, words};
-use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::identity::{RunIdentity, RunOrigin};
-use crate::contract::ids::{CallId, MessageId, SuspensionId};
+use crate::contract::ids::{CallId, MessageId};
 use crate::contract::inference::{InferenceOverride, StreamResult};
-use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome, ToolCallStatus};
-use crate::contract::message::{Message, Role, ToolCall};
-use crate::contract::record::{
-    Checkpoint, Fence, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord, SuspensionStatus,
-};
+use crate::contract::lifecycle::{RunStatus, TerminationReason};
+use crate::contract::message::{Message, ToolCall};
+use crate::contract::record::{Fence, RunRecord};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
-use crate::contract::tool::{ToolError, ToolOutput, ToolResult};
+use crate::contract::tool::{ToolError, ToolOutput};
 use crate::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress};
-use crate::run::{CallState, Closing, Directive, Fact, Notice, Run, Stage};
-use crate::state::{KeyScope, PersistedState, Phase, StateStore, UnknownKeyPolicy};
-use crate::store::StoreError;
+use crate::run::{Directive, Fact, Run};
+use crate::state::{PersistedState, Phase, StateStore, UnknownKeyPolicy};
 
 /// How long tools may take to end after a cancel before they are dropped.
 const ABORT_GRACE: Duration = Duration::from_secs(4);
 
 /// What is in flight came back.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is made for each thing that comes back and taken apart at once"
+)]
 pub(super) enum Done {
     Inferred(Box<Inferred>),
     Executed { call: CallId, output: Result<ToolOutput, ToolError> },
-}
-
-/// Rows that the next checkpoint writes.
-#[derive(Default)]
-struct Unsaved {
-    messages: Vec<Message>,
-    opened: Vec<SuspensionRecord>,
-    closed: Vec<(SuspensionId, SuspensionStatus)>,
-    outcomes: Vec<OutcomeRecord>,
-    /// Something that only the run's row holds.
-    run: bool,
-}
-
-impl Unsaved {
-    fn is_empty(&self) -> bool {
-        self.messages.is_empty()
-            && self.opened.is_empty()
-            && self.closed.is_empty()
-            && self.outcomes.is_empty()
-            && !self.run
-    }
 }
 
 /// A run as it is about to be driven.
@@ -109,24 +89,26 @@ pub(super) struct Driver {
     pub(super) message_id: MessageId,
     pub(super) calls: Vec<ToolCall>,
     pub(super) results: Vec<CallResult>,
-    recorded: bool,
+    pub(super) recorded: bool,
     /// Decisions that are being applied, by call, until their call is closed or runs.
-    decisions_in_hand: HashMap<CallId, ToolCallResume>,
+    pub(super) decisions_in_hand: HashMap<CallId, ToolCallResume>,
+    /// What a dead process's calls had printed, by call: nobody here knows how they ended.
+    pub(super) lost: HashMap<CallId, String>,
     /// The question a call asked last, for closing its row and for the card.
-    tickets: HashMap<CallId, SuspendTicket>,
+    pub(super) tickets: HashMap<CallId, SuspendTicket>,
     pub(super) state: StateStore,
     pub(super) phases: PhaseRuntime,
     pub(super) history: Vec<Message>,
-    history_shared: Option<Arc<[Message]>>,
+    pub(super) history_shared: Option<Arc<[Message]>>,
     pub(super) shape: InferenceShape,
-    unsaved: Unsaved,
+    pub(super) unsaved: Unsaved,
     pub(super) in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
     pub(super) outputs: HashMap<CallId, Arc<CallSink>>,
     pub(super) partial: Arc<Partial>,
-    last_response: Option<StreamResult>,
-    error_code: Option<String>,
-    awake_since: u64,
-    saved_thread_state: BTreeMap<String, Value>,
+    pub(super) last_response: Option<StreamResult>,
+    pub(super) error_code: Option<String>,
+    pub(super) awake_since: u64,
+    pub(super) saved_thread_state: BTreeMap<String, Value>,
 }
 
 impl Driver {
@@ -184,6 +166,7 @@ impl Driver {
             results,
             recorded,
             decisions_in_hand: HashMap::new(),
+            lost: HashMap::new(),
             tickets,
             state,
             phases,
@@ -204,8 +187,15 @@ impl Driver {
         Ok(driver)
     }
 
+    /// Notes which calls a dead process left, for a run that is ended and not taken up again.
+    pub(super) async fn note_lost(&mut self) -> Result<(), RuntimeError> {
+        let open = self.shared.store.open_intents(&self.record.id).await?;
+        self.lost = open.into_iter().map(|o| (o.intent.id.call_id, o.output)).collect();
+        Ok(())
+    }
+
     pub(super) fn into_slot(self) -> Slot {
-        self.slot
+        self.slot.renew()
     }
 
     pub(super) fn apply(&mut self, fact: Fact) -> Result<Vec<Directive>, RuntimeError> {
@@ -346,14 +336,8 @@ impl Driver {
         ctx
     }
 
-    fn active_ms(&self) -> u64 {
+    pub(super) fn active_ms(&self) -> u64 {
         self.record.active_ms + self.shared.clock.now_ms().saturating_sub(self.awake_since)
-    }
-
-    pub(super) fn say(&mut self, message: Message) {
-        self.history_shared = None;
-        self.history.push(message.clone());
-        self.unsaved.messages.push(message);
     }
 
     async fn run_phase(&mut self, phase: Phase) -> Fact {
@@ -393,177 +377,6 @@ impl Driver {
         })
     }
 
-    pub(super) async fn tell_error(&mut self, message: &str, code: Option<&str>) {
-        self.error_code = code.map(Into::into);
-        self.sink.emit(AgentEvent::Error { message: message.into(), code: code.map(Into::into) }).await;
-    }
-
-    /// Takes a finished answer into the conversation.
-    async fn inferred(&mut self, inferred: Inferred) -> Result<Fact, RuntimeError> {
-        match inferred.outcome {
-            Ok((mut result, model)) => {
-                self.separate_ids(&mut result.tool_calls);
-                if let Some(usage) = &result.usage {
-                    self.record.usage.add(usage);
-                }
-                self.record.steps = self.machine.steps();
-                for call in &result.tool_calls {
-                    self.sink
-                        .emit(AgentEvent::ToolCallReady {
-                            id: call.id.clone(),
-                            name: call.name.clone(),
-                            arguments: call.arguments.clone(),
-                        })
-                        .await;
-                }
-                self.sink
-                    .emit(AgentEvent::InferenceComplete {
-                        model: model.clone(),
-                        usage: result.usage,
-                        duration_ms: u64::try_from(inferred.duration.as_millis()).unwrap_or(u64::MAX),
-                    })
-                    .await;
-                let mut message = Message::assistant_with(result.content.clone(), result.tool_calls.clone());
-                message.id = self.message_id.clone();
-                message.metadata = Some(json!({
-                    "model": model,
-                    "usage": result.usage,
-                    "duration_ms": u64::try_from(inferred.duration.as_millis()).unwrap_or(u64::MAX),
-                    "stop_reason": result.stop_reason,
-                }));
-                self.calls.clone_from(&result.tool_calls);
-                self.results.clear();
-                self.recorded = result.tool_calls.is_empty();
-                if !result.content.is_empty() || !result.tool_calls.is_empty() {
-                    self.say(message);
-                }
-                self.partial.clear();
-                let calls = result.tool_calls.iter().map(|call| CallId::from(call.id.as_str())).collect();
-                self.last_response = Some(result);
-                Ok(Fact::Inferred { calls })
-            }
-            Err(error) => {
-                let message = error.to_string();
-                self.tell_error(&message, Some(error.code())).await;
-                self.keep_partial();
-                Ok(Fact::Failed { message })
-            }
-        }
-    }
-
-    /// What was shown of an answer that broke off is kept, and marked.
-    fn keep_partial(&mut self) {
-        let text = self.partial.take();
-        if text.trim().is_empty() {
-            return;
-        }
-        let mut message = Message::assistant(text);
-        message.id = self.message_id.clone();
-        message.metadata = Some(json!({"interrupted": true}));
-        self.say(message);
-    }
-
-    /// Call ids are unique in the thread: an id that was used before never binds to an old decision or result.
-    fn separate_ids(&self, calls: &mut [ToolCall]) {
-        let mut seen: std::collections::HashSet<String> =
-            self.history.iter().flat_map(|m| m.tool_calls.iter().map(|c| c.id.clone())).collect();
-        for call in calls {
-            if call.id.is_empty() || !seen.insert(call.id.clone()) {
-                call.id = format!("call_{}", uuid::Uuid::now_v7().simple());
-                seen.insert(call.id.clone());
-            }
-        }
-    }
-
-    pub(super) fn tool_call(&self, id: &CallId) -> Result<&ToolCall, RuntimeError> {
-        self.calls
-            .iter()
-            .find(|call| call.id == id.as_str())
-            .ok_or_else(|| RuntimeError::Internal(format!("run {} has no call {id}", self.record.id)))
-    }
-
-    /// Keeps a ticket's row and what the card shows of it.
-    pub(super) fn open(&mut self, call: &CallId, ticket: &SuspendTicket) {
-        self.tickets.insert(call.clone(), ticket.clone());
-        self.unsaved.opened.push(SuspensionRecord {
-            id: ticket.suspension.id.clone(),
-            thread_id: self.record.thread_id.clone(),
-            run_id: self.record.id.clone(),
-            call_id: call.clone(),
-            ticket: ticket.clone(),
-            status: SuspensionStatus::Open,
-            created_at: self.shared.clock.now_ms(),
-            decision: None,
-            decided_by: None,
-        });
-    }
-
-    /// Closes the row of a question whose answer led to no execution.
-    pub(super) fn close_question(&mut self, id: SuspensionId) {
-        self.unsaved.closed.push((id, SuspensionStatus::Applied));
-    }
-
-    pub(super) fn record_result(&mut self, call: &CallId, result: ToolResult, outcome: ToolCallOutcome) {
-        self.unsaved.run = true;
-        self.results.retain(|r| r.call != *call);
-        self.results.push(CallResult { call: call.clone(), outcome, result });
-    }
-
-    pub(super) fn record_outcome(&mut self, call: &CallId, attempt: u32, kind: OutcomeKind) {
-        let Some(result) = self.results.iter().find(|r| r.call == *call) else { return };
-        self.unsaved.outcomes.push(OutcomeRecord {
-            id: crate::contract::record::AttemptId {
-                run_id: self.record.id.clone(),
-                call_id: call.clone(),
-                attempt,
-            },
-            kind,
-            outcome: result.outcome,
-            result: result.result.clone(),
-            ended_at: self.shared.clock.now_ms(),
-        });
-    }
-
-    /// Gives a call the result that goes with the way it was closed.
-    fn close(&mut self, call: &CallId, closing: &Closing) {
-        let tool = self.tool_call(call).map_or_else(|_| String::new(), |c| c.name.clone());
-        let ticket = self.tickets.get(call).cloned();
-        // The machine hands a decision over with its fact and forgets it with the closing.
-        let decision = self.decisions_in_hand.remove(call);
-        let output = self.outputs.remove(call).map(|sink| sink.tail()).unwrap_or_default();
-        let output = if output.is_empty() { output_of(ticket.as_ref()) } else { output };
-        let (result, outcome) = words::closing_result(&tool, closing, decision.as_ref(), &output);
-        self.record_result(call, result, outcome);
-        let attempt = self.machine.call(call).map_or(0, |c| c.attempt);
-        match closing {
-            Closing::Interrupted => self.record_outcome(call, attempt, OutcomeKind::Cancelled),
-            Closing::SaidDone | Closing::Skipped => self.record_outcome(call, attempt, OutcomeKind::Unknown),
-            Closing::Declined { .. }
-            | Closing::Answered
-            | Closing::BadPayload
-            | Closing::Expired
-            | Closing::Superseded
-            | Closing::NotRun
-            | Closing::Blocked { .. } => {}
-        }
-        if let Some(ticket) = ticket {
-            let status = match closing {
-                Closing::Declined { .. }
-                | Closing::Answered
-                | Closing::BadPayload
-                | Closing::SaidDone
-                | Closing::Skipped => SuspensionStatus::Applied,
-                Closing::Expired => SuspensionStatus::Expired,
-                Closing::Superseded | Closing::NotRun | Closing::Blocked { .. } => {
-                    SuspensionStatus::Superseded
-                }
-                // It ran, so its decision was spent with the intent.
-                Closing::Interrupted => return,
-            };
-            self.unsaved.closed.push((ticket.suspension.id, status));
-        }
-    }
-
     /// Stops what is in flight and keeps what was seen of it.
     async fn abort(&mut self) {
         self.slot.cancel.cancel();
@@ -583,191 +396,4 @@ impl Driver {
         self.in_flight.clear();
         self.keep_partial();
     }
-
-    /// Writes what is true now. Nothing new to say is nothing written, unless the run is over or waits.
-    pub(super) async fn checkpoint(&mut self) -> Result<(), RuntimeError> {
-        self.record_step();
-        let status = self.machine.status();
-        if self.unsaved.is_empty() && status == self.record.status && status == RunStatus::Running {
-            return Ok(());
-        }
-        let checkpoint = self.take_checkpoint()?;
-        self.shared.store.checkpoint(checkpoint).await.map_err(|e| self.store_error(&e))
-    }
-
-    /// Appends the results of a step to the conversation, in call order, once all are there.
-    fn record_step(&mut self) {
-        let all = self.calls.iter().all(|call| self.results.iter().any(|r| r.call.as_str() == call.id));
-        if self.recorded || self.calls.is_empty() || !all {
-            return;
-        }
-        self.recorded = true;
-        let order = self.calls.clone();
-        for call in order {
-            if let Some(result) = self.results.iter().find(|r| r.call.as_str() == call.id) {
-                let message = tool_message(result);
-                self.say(message);
-            }
-        }
-    }
-
-    pub(super) fn take_checkpoint(&mut self) -> Result<Checkpoint, RuntimeError> {
-        let thread_state = self.state.export(Some(KeyScope::Thread))?.values;
-        let thread_state = (thread_state != self.saved_thread_state).then(|| {
-            self.saved_thread_state.clone_from(&thread_state);
-            thread_state
-        });
-        let run = self.row()?;
-        let unsaved = std::mem::take(&mut self.unsaved);
-        Ok(Checkpoint {
-            fence: self.fence.clone(),
-            run,
-            messages: unsaved.messages,
-            thread_state,
-            opened: unsaved.opened,
-            closed: unsaved.closed,
-            outcomes: unsaved.outcomes,
-        })
-    }
-
-    /// The run's row as it is now.
-    pub(super) fn row(&mut self) -> Result<RunRecord, RuntimeError> {
-        let now = self.shared.clock.now_ms();
-        self.record.active_ms = self.active_ms();
-        self.awake_since = now;
-        self.record.updated_at = now;
-        self.record.status = self.machine.status();
-        self.record.termination = self.machine.termination().cloned();
-        self.record.state = self.state.export(Some(KeyScope::Run))?.values;
-        self.record.machine = RunDocument {
-            format: FORMAT,
-            machine: self.machine.clone(),
-            calls: self.calls.clone(),
-            results: self.results.clone(),
-            recorded: self.recorded,
-            message_id: self.message_id.clone(),
-        }
-        .to_value();
-        Ok(self.record.clone())
-    }
-
-    pub(super) fn has_unsaved_rows(&self) -> bool {
-        !self.unsaved.messages.is_empty()
-            || !self.unsaved.opened.is_empty()
-            || !self.unsaved.closed.is_empty()
-            || !self.unsaved.outcomes.is_empty()
-    }
-
-    pub(super) fn store_error(&self, error: &StoreError) -> RuntimeError {
-        match error {
-            StoreError::Fenced { .. } => RuntimeError::Fenced { thread_id: self.record.thread_id.clone() },
-            other => RuntimeError::Store(other.to_string()),
-        }
-    }
-
-    async fn announce(&mut self, notice: Notice) {
-        let event = match notice {
-            Notice::RunStart => AgentEvent::RunStart {
-                thread_id: self.record.thread_id.to_string(),
-                run_id: self.record.id.to_string(),
-                parent_run_id: self.record.parent_run_id.as_ref().map(ToString::to_string),
-            },
-            Notice::StepStart => {
-                self.message_id = MessageId::fresh();
-                self.calls.clear();
-                self.results.clear();
-                self.recorded = false;
-                self.tickets.clear();
-                AgentEvent::StepStart { message_id: self.message_id.to_string() }
-            }
-            Notice::StepEnd => AgentEvent::StepEnd,
-            Notice::CallResumed(call) => {
-                let result = self.machine.call(&call).and_then(|c| c.decision()).map(|d| d.result.clone());
-                let result = result.or_else(|| self.decisions_in_hand.get(&call).map(|d| d.result.clone()));
-                AgentEvent::ToolCallResumed {
-                    target_id: call.to_string(),
-                    result: result.unwrap_or(Value::Null),
-                }
-            }
-            Notice::CallDone(call, status) => self.call_done(&call, status),
-            Notice::RunFinish(termination) => AgentEvent::RunFinish {
-                thread_id: self.record.thread_id.to_string(),
-                run_id: self.record.id.to_string(),
-                result: Some(json!({"response": self.response()})),
-                termination,
-            },
-        };
-        self.sink.emit(event).await;
-    }
-
-    fn call_done(&self, call: &CallId, status: ToolCallStatus) -> AgentEvent {
-        let tool = self.tool_call(call).map_or_else(|_| String::new(), |c| c.name.clone());
-        let (result, outcome) = match (status, self.tickets.get(call)) {
-            (ToolCallStatus::Suspended, Some(ticket)) => (
-                ToolResult::suspended_with(tool, ticket.suspension.message.clone(), ticket.clone()),
-                ToolCallOutcome::Suspended,
-            ),
-            _ => match self.results.iter().find(|r| r.call == *call) {
-                Some(done) => (done.result.clone(), done.outcome),
-                None => (ToolResult::error(tool, "no result"), ToolCallOutcome::Failed),
-            },
-        };
-        AgentEvent::ToolCallDone {
-            id: call.to_string(),
-            message_id: self.message_id.to_string(),
-            result,
-            outcome,
-        }
-    }
-
-    /// The text of the last assistant message of this run.
-    fn response(&self) -> String {
-        self.history
-            .iter()
-            .rev()
-            .take_while(|m| m.role != Role::User)
-            .find(|m| m.role == Role::Assistant)
-            .map(Message::text)
-            .unwrap_or_default()
-    }
-
-    /// How the run came out, once `drive` returned.
-    pub(super) async fn result(&mut self) -> Result<AgentRunResult, RuntimeError> {
-        let waiting = self
-            .machine
-            .calls()
-            .iter()
-            .filter(|call| matches!(call.state, CallState::Suspended { .. }))
-            .filter_map(|call| self.tickets.get(&call.id))
-            .map(|ticket| ticket.suspension.id.clone());
-        let mut suspensions = Vec::new();
-        for id in waiting {
-            suspensions.extend(self.shared.store.suspension(&id).await?);
-        }
-        let termination = match self.machine.stage() {
-            Stage::Done(reason) => reason.clone(),
-            Stage::Created | Stage::Phase(_) | Stage::Inferring | Stage::Tools | Stage::Ending(_) => {
-                TerminationReason::Suspended
-            }
-        };
-        Ok(AgentRunResult {
-            thread_id: self.record.thread_id.clone(),
-            run_id: self.record.id.clone(),
-            response: self.response(),
-            termination,
-            error_code: self.error_code.clone(),
-            steps: self.machine.steps(),
-            usage: self.record.usage,
-            waiting: suspensions,
-        })
-    }
-}
-
-/// What a question about an unknown outcome holds of the call's output.
-fn output_of(ticket: Option<&SuspendTicket>) -> String {
-    ticket
-        .and_then(|t| t.suspension.parameters.get("output"))
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
 }

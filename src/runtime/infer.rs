@@ -7,14 +7,17 @@ use futures::StreamExt;
 use serde_json::json;
 
 use super::driver::{Done, Driver};
+use super::request::RuntimeError;
 use crate::contract::content::ContentBlock;
 use crate::contract::context_message::ContextTarget;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStreamEvent};
+use crate::contract::ids::CallId;
 use crate::contract::inference::StreamResult;
-use crate::contract::message::{Message, Visibility};
+use crate::contract::message::{Message, ToolCall, Visibility};
 use crate::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
+use crate::run::Fact;
 use crate::state::Phase;
 
 /// What came of an inference.
@@ -103,6 +106,83 @@ impl Driver {
         };
         let ctx = self.context(Phase::BeforeInference);
         self.agent.env.transform_request(request, &ctx).map_err(|e| e.to_string())
+    }
+
+    /// Takes a finished answer into the conversation.
+    pub(super) async fn inferred(&mut self, inferred: Inferred) -> Result<Fact, RuntimeError> {
+        match inferred.outcome {
+            Ok((mut result, model)) => {
+                self.separate_ids(&mut result.tool_calls);
+                if let Some(usage) = &result.usage {
+                    self.record.usage.add(usage);
+                }
+                self.record.steps = self.machine.steps();
+                for call in &result.tool_calls {
+                    self.sink
+                        .emit(AgentEvent::ToolCallReady {
+                            id: call.id.clone(),
+                            name: call.name.clone(),
+                            arguments: call.arguments.clone(),
+                        })
+                        .await;
+                }
+                self.sink
+                    .emit(AgentEvent::InferenceComplete {
+                        model: model.clone(),
+                        usage: result.usage,
+                        duration_ms: u64::try_from(inferred.duration.as_millis()).unwrap_or(u64::MAX),
+                    })
+                    .await;
+                let mut message = Message::assistant_with(result.content.clone(), result.tool_calls.clone());
+                message.id = self.message_id.clone();
+                message.metadata = Some(json!({
+                    "model": model,
+                    "usage": result.usage,
+                    "duration_ms": u64::try_from(inferred.duration.as_millis()).unwrap_or(u64::MAX),
+                    "stop_reason": result.stop_reason,
+                }));
+                self.calls.clone_from(&result.tool_calls);
+                self.results.clear();
+                self.recorded = result.tool_calls.is_empty();
+                if !result.content.is_empty() || !result.tool_calls.is_empty() {
+                    self.say(message);
+                }
+                self.partial.clear();
+                let calls = result.tool_calls.iter().map(|call| CallId::from(call.id.as_str())).collect();
+                self.last_response = Some(result);
+                Ok(Fact::Inferred { calls })
+            }
+            Err(error) => {
+                let message = error.to_string();
+                self.tell_error(&message, Some(error.code())).await;
+                self.keep_partial();
+                Ok(Fact::Failed { message })
+            }
+        }
+    }
+
+    /// What was shown of an answer that broke off is kept, and marked.
+    pub(super) fn keep_partial(&mut self) {
+        let text = self.partial.take();
+        if text.trim().is_empty() {
+            return;
+        }
+        let mut message = Message::assistant(text);
+        message.id = self.message_id.clone();
+        message.metadata = Some(json!({"interrupted": true}));
+        self.say(message);
+    }
+
+    /// Call ids are unique in the thread: an id that was used before never binds to an old decision or result.
+    fn separate_ids(&self, calls: &mut [ToolCall]) {
+        let mut seen: std::collections::HashSet<String> =
+            self.history.iter().flat_map(|m| m.tool_calls.iter().map(|c| c.id.clone())).collect();
+        for call in calls {
+            if call.id.is_empty() || !seen.insert(call.id.clone()) {
+                call.id = format!("call_{}", uuid::Uuid::now_v7().simple());
+                seen.insert(call.id.clone());
+            }
+        }
     }
 }
 

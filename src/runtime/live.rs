@@ -49,11 +49,16 @@ impl Live {
             Arc::clone(slots.entry(thread_id.clone()).or_default())
         };
         let guard = slot.lock_owned().await;
+        let (cancel, deliveries) = self.announce(thread_id);
+        Slot { live: Arc::clone(self), thread_id: thread_id.clone(), cancel, deliveries, _guard: guard }
+    }
+
+    fn announce(&self, thread_id: &ThreadId) -> (CancellationToken, mpsc::UnboundedReceiver<Delivery>) {
         let cancel = CancellationToken::new();
         let (sender, deliveries) = mpsc::unbounded_channel();
         let handle = Handle { cancel: cancel.clone(), deliveries: sender };
         self.handles.lock().expect("no panic while handles are held").insert(thread_id.clone(), handle);
-        Slot { live: Arc::clone(self), thread_id: thread_id.clone(), cancel, deliveries, _guard: guard }
+        (cancel, deliveries)
     }
 
     /// Hands a stored decision to the driver that is awake; `false` when none is.
@@ -74,6 +79,14 @@ impl Live {
     /// Whether a driver is awake on the thread.
     pub(super) fn is_awake(&self, thread_id: &ThreadId) -> bool {
         self.handles.lock().expect("no panic while handles are held").contains_key(thread_id)
+    }
+}
+
+impl Slot {
+    /// Makes the slot ready for the thread's next run: what was asked of the last one is not asked of it.
+    pub(super) fn renew(mut self) -> Self {
+        (self.cancel, self.deliveries) = self.live.announce(&self.thread_id);
+        self
     }
 }
 

@@ -4,12 +4,14 @@
 //! answer into its row; [`AgentRuntime::resume`] wakes the run and carries out whatever answers are there, in this
 //! process or in any other.
 
+mod announce;
 mod builder;
 mod call;
 mod catalog;
 mod document;
 mod driver;
 mod infer;
+mod journal;
 mod live;
 mod output;
 mod recover;
@@ -144,7 +146,8 @@ impl AgentRuntime {
         let slot = self.inner.live.enter(&request.thread_id).await;
         self.ensure_thread(&request).await?;
         let fence = self.acquire(&request.thread_id).await?;
-        let result = self.run_fenced(request, agent_id, agent, slot, &fence, sink).await;
+        // On the heap, because a driver's future is large and callers put theirs on a stack.
+        let result = Box::pin(self.run_fenced(request, agent_id, agent, slot, &fence, sink)).await;
         self.release(&fence).await;
         result
     }
@@ -164,7 +167,8 @@ impl AgentRuntime {
             parent_run_id = Some(old.id.clone());
             let agent =
                 self.resolve(&old.agent_id, Some(&old.model)).or_else(|_| self.resolve(&agent_id, None))?;
-            let mut driver = self.load(old, agent, slot, fence, &sink, UnknownPolicy::Report).await?;
+            let mut driver = self.load(old, agent, slot, fence, &sink).await?;
+            driver.note_lost().await?;
             let directives = driver.apply(Fact::CancelRequested { superseded: true })?;
             driver.drive(directives).await?;
             slot = driver.into_slot();
@@ -218,7 +222,7 @@ impl AgentRuntime {
     ) -> Result<AgentRunResult, RuntimeError> {
         let slot = self.inner.live.enter(thread_id).await;
         let fence = self.acquire(thread_id).await?;
-        let result = self.resume_fenced(thread_id, slot, &fence, sink, unknown).await;
+        let result = Box::pin(self.resume_fenced(thread_id, slot, &fence, sink, unknown)).await;
         self.release(&fence).await;
         result
     }
@@ -239,7 +243,7 @@ impl AgentRuntime {
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))?;
-        let mut driver = self.load(record, agent, slot, fence, &sink, unknown).await?;
+        let mut driver = self.load(record, agent, slot, fence, &sink).await?;
         let mut directives = driver.recover(unknown).await?;
         let expired = shared.store.expire_due(shared.clock.now_ms()).await?;
         for suspension in expired.into_iter().filter(|s| s.run_id == run_id) {
@@ -269,7 +273,6 @@ impl AgentRuntime {
         slot: Slot,
         fence: &Fence,
         sink: &Arc<dyn EventSink>,
-        _unknown: UnknownPolicy,
     ) -> Result<Driver, RuntimeError> {
         let document = RunDocument::from_value(&record.machine)
             .map_err(|e| RuntimeError::Damaged { run_id: record.id.clone(), message: e.to_string() })?;
@@ -398,7 +401,7 @@ impl AgentRuntime {
         }
         let slot = self.inner.live.enter(thread_id).await;
         let fence = self.acquire(thread_id).await?;
-        let result = self.cancel_fenced(thread_id, slot, &fence, sink).await;
+        let result = Box::pin(self.cancel_fenced(thread_id, slot, &fence, sink)).await;
         self.release(&fence).await;
         result
     }
@@ -414,7 +417,8 @@ impl AgentRuntime {
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))?;
-        let mut driver = self.load(record, agent, slot, fence, &sink, UnknownPolicy::Report).await?;
+        let mut driver = self.load(record, agent, slot, fence, &sink).await?;
+        driver.note_lost().await?;
         let directives = driver.apply(Fact::CancelRequested { superseded: false })?;
         driver.drive(directives).await?;
         Ok(true)

@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
-use super::call::hex;
 use super::driver::Driver;
 use super::request::RuntimeError;
 use super::words;
+use crate::contract::digest::sha256_hex;
 use crate::contract::ids::CallId;
 use crate::contract::lifecycle::{ToolCallOutcome, ToolCallStatus};
 use crate::contract::record::{OpenIntent, OutcomeKind, Owner};
@@ -52,14 +51,12 @@ impl Driver {
         let mut lost = Vec::new();
         for (id, attempt) in running {
             let intent = open.iter().find(|o| o.intent.id.call_id == id && o.intent.id.attempt == attempt);
-            match self.judge_lost(&id, attempt, intent, policy).await? {
-                Some(fate) => lost.push((id, fate)),
-                None => {
-                    let text = "a tool call was interrupted and may have run; the run was stopped";
-                    self.tell_error(text, Some("unknown_outcome")).await;
-                    return self.apply(Fact::Failed { message: text.into() });
-                }
-            }
+            let Some(fate) = self.judge_lost(&id, attempt, intent, policy).await? else {
+                let text = "a tool call was interrupted and may have run; the run was stopped";
+                self.tell_error(text, Some("unknown_outcome")).await;
+                return self.apply(Fact::Failed { message: text.into() });
+            };
+            lost.push((id, fate));
         }
         self.apply(Fact::Recovered { lost })
     }
@@ -150,7 +147,7 @@ async fn look(files: &[FilePreview]) -> Files {
     let mut after = true;
     for file in files {
         let now = match tokio::fs::read(&file.path).await {
-            Ok(bytes) => Some(hex(&Sha256::digest(&bytes))),
+            Ok(bytes) => Some(sha256_hex(&bytes)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(_) => return Files::Neither,
         };

@@ -506,6 +506,17 @@ async fn headless_reports_an_unknown_outcome_to_the_model() {
 }
 
 #[tokio::test]
+async fn a_new_message_after_a_kill_runs_as_any_other() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "hang")]), calls(&[("c2", "free")]), text("ok")]);
+    kill_at(&house, &script, "tool_call_stream_delta").await;
+    let (result, _) = say(&house.runtime(&script), "something else").await;
+    assert_eq!(result.termination, TerminationReason::NaturalEnd);
+    assert_eq!(house.executed(), 2);
+    assert!(script.result_of("c1").contains("may have run"), "{}", script.result_of("c1"));
+}
+
+#[tokio::test]
 async fn a_pure_call_that_was_running_runs_again_without_a_question() {
     let house = House::new();
     let script = Script::of([calls(&[("c1", "hang_pure")]), text("ok")]);

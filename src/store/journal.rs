@@ -1,11 +1,12 @@
 //! The two transactions of a run: a stage is true, and a tool is about to start.
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::rows::{body, body_or_null, decode, encode, outcome_kind, text};
 use super::{Store, StoreError, leases, output, runs, suspensions, threads};
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
+use crate::contract::message::Role;
 use crate::contract::record::{
     AttemptId, Begin, Checkpoint, Fence, IntentRecord, OpenIntent, OutcomeRecord, RunRecord,
 };
@@ -16,31 +17,20 @@ impl Store {
     /// New messages get the next places and the time of the run's last change. When the run is done, what is still
     /// open of its questions is superseded, so that no question outlives its run.
     ///
+    /// It waits for the disk, unless all there is to write is an answer of the model in a run that goes on: whatever
+    /// follows it, the intent of a call or the end of the run, waits for both.
+    ///
     /// # Errors
     /// [`StoreError::Fenced`] when another process owns the thread now; see [`StoreError`] for the rest.
     pub async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
-        self.write_at("store.checkpoint.before", "store.checkpoint.after", move |tx| {
-            let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes } = &checkpoint;
-            write_run(tx, fence, run)?;
-            threads::append(tx, &run.thread_id, &run.id, run.updated_at, messages)?;
-            if let Some(state) = thread_state {
-                threads::set_state(tx, &run.thread_id, state)?;
-            }
-            for outcome in outcomes {
-                write_outcome(tx, &run.thread_id, outcome)?;
-            }
-            for (id, status) in closed {
-                suspensions::close(tx, &run.thread_id, id, *status)?;
-            }
-            for suspension in opened {
-                suspensions::insert(tx, run, suspension)?;
-            }
-            if run.status == RunStatus::Done {
-                suspensions::supersede(tx, &run.id)?;
-            }
-            Ok(())
-        })
-        .await
+        let is_answer = is_only_an_answer(&checkpoint);
+        let (before, after) = ("store.checkpoint.before", "store.checkpoint.after");
+        let work = move |tx: &Transaction<'_>| write_checkpoint(tx, &checkpoint);
+        if is_answer {
+            self.write_relaxed_at(before, after, work).await
+        } else {
+            self.write_at(before, after, work).await
+        }
     }
 
     /// Writes that a tool is about to start, in one transaction that also spends the decision. Only after it returned
@@ -50,32 +40,18 @@ impl Store {
     /// [`StoreError::Fenced`], [`StoreError::NotDecided`], [`StoreError::AlreadyStarted`]; see [`StoreError`] for the
     /// rest. Whatever it is, the tool must not start.
     pub async fn begin(&self, begin: Begin) -> Result<(), StoreError> {
+        self.write_at("store.begin.before", "store.begin.after", move |tx| write_begin(tx, &begin)).await
+    }
+
+    /// [`Store::checkpoint`] and [`Store::begin`] in one transaction: what led to the call, and that it is about to
+    /// start. One wait for the disk, and no moment between the two.
+    ///
+    /// # Errors
+    /// As both. Whatever it is, nothing was written and the tool must not start.
+    pub async fn checkpoint_and_begin(&self, checkpoint: Checkpoint, begin: Begin) -> Result<(), StoreError> {
         self.write_at("store.begin.before", "store.begin.after", move |tx| {
-            let Begin { fence, run, intent, spends } = &begin;
-            if intent.thread_id != run.thread_id || intent.id.run_id != run.id {
-                let what = format!("the intent for call {}", intent.id.call_id);
-                return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) });
-            }
-            write_run(tx, fence, run)?;
-            if let Some((suspension, decision)) = spends {
-                suspensions::spend(tx, suspension, decision, &intent.id)?;
-            }
-            let added = tx
-                .prepare_cached(
-                    "INSERT INTO intent (run_id, call_id, attempt, thread_id, body) VALUES (?1, ?2, ?3, ?4, ?5) \
-                     ON CONFLICT DO NOTHING",
-                )?
-                .execute((
-                    run.id.as_str(),
-                    intent.id.call_id.as_str(),
-                    intent.id.attempt,
-                    run.thread_id.as_str(),
-                    encode("the intent", intent)?,
-                ))?;
-            if added == 0 {
-                return Err(StoreError::AlreadyStarted { id: intent.id.clone() });
-            }
-            Ok(())
+            write_checkpoint(tx, &checkpoint)?;
+            write_begin(tx, &begin)
         })
         .await
     }
@@ -123,6 +99,68 @@ impl Store {
         })
         .await
     }
+}
+
+/// Nothing that a person said, decided or was told is done, and nothing that a call did.
+fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
+    let Checkpoint { fence: _, run, messages, thread_state, opened, closed, outcomes } = checkpoint;
+    run.status == RunStatus::Running
+        && !messages.is_empty()
+        && messages.iter().all(|message| message.role == Role::Assistant)
+        && thread_state.is_none()
+        && opened.is_empty()
+        && closed.is_empty()
+        && outcomes.is_empty()
+}
+
+fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+    let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes } = checkpoint;
+    write_run(tx, fence, run)?;
+    threads::append(tx, &run.thread_id, &run.id, run.updated_at, messages)?;
+    if let Some(state) = thread_state {
+        threads::set_state(tx, &run.thread_id, state)?;
+    }
+    for outcome in outcomes {
+        write_outcome(tx, &run.thread_id, outcome)?;
+    }
+    for (id, status) in closed {
+        suspensions::close(tx, &run.thread_id, id, *status)?;
+    }
+    for suspension in opened {
+        suspensions::insert(tx, run, suspension)?;
+    }
+    if run.status == RunStatus::Done {
+        suspensions::supersede(tx, &run.id)?;
+    }
+    Ok(())
+}
+
+fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), StoreError> {
+    let Begin { fence, run, intent, spends } = begin;
+    if intent.thread_id != run.thread_id || intent.id.run_id != run.id {
+        let what = format!("the intent for call {}", intent.id.call_id);
+        return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) });
+    }
+    write_run(tx, fence, run)?;
+    if let Some((suspension, decision)) = spends {
+        suspensions::spend(tx, suspension, decision, &intent.id)?;
+    }
+    let added = tx
+        .prepare_cached(
+            "INSERT INTO intent (run_id, call_id, attempt, thread_id, body) VALUES (?1, ?2, ?3, ?4, ?5) \
+             ON CONFLICT DO NOTHING",
+        )?
+        .execute((
+            run.id.as_str(),
+            intent.id.call_id.as_str(),
+            intent.id.attempt,
+            run.thread_id.as_str(),
+            encode("the intent", intent)?,
+        ))?;
+    if added == 0 {
+        return Err(StoreError::AlreadyStarted { id: intent.id.clone() });
+    }
+    Ok(())
 }
 
 /// What both transactions begin with: the right to write, and the run as it is now.

@@ -13,6 +13,9 @@ impl Store {
     /// It is given when nobody has it, when it was released, when the one who has it is not alive by `alive`, or is
     /// the same program start. Every taking counts the epoch up, so an older fence of the same program fails too.
     ///
+    /// It does not wait for the disk: a power cut that takes the lease away takes its owner away too, and what the
+    /// owner writes under it is durable only together with it.
+    ///
     /// # Errors
     /// [`AcquireError::Busy`] with the live owner; [`StoreError::NoThread`].
     pub async fn acquire(
@@ -23,7 +26,7 @@ impl Store {
     ) -> Result<Fence, AcquireError> {
         let (thread, me) = (thread.clone(), owner.clone());
         let taken = self
-            .write(move |tx| {
+            .write_relaxed(move |tx| {
                 if let Some(owner) = owner_of(tx, &thread)?
                     && owner.token != me.token
                     && alive(&owner)
@@ -53,7 +56,7 @@ impl Store {
     /// Gives the right to write back. One that was lost meanwhile is no error.
     pub async fn release(&self, fence: &Fence) -> Result<(), StoreError> {
         let fence = fence.clone();
-        self.write(move |tx| {
+        self.write_relaxed(move |tx| {
             tx.prepare_cached(
                 "UPDATE lease SET token = NULL, owner = NULL WHERE thread_id = ?1 AND epoch = ?2 AND token = ?3",
             )?

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use super::rows::body;
-use super::{Store, StoreError, transact};
+use super::{Store, StoreError};
 use crate::contract::record::AttemptId;
 
 /// Bytes that are kept of the beginning, and as many of the end.
@@ -23,12 +23,9 @@ impl Store {
     /// [`StoreError::NotStarted`] when there is no intent.
     pub async fn append_output(&self, id: &AttemptId, chunk: String) -> Result<(), StoreError> {
         let id = id.clone();
-        self.call(move |conn| {
-            let mut relaxed = Relaxed::new(conn)?;
-            transact(&mut relaxed, "", "", |tx| match intent_of(tx, &id)? {
-                Some(intent) => append(tx, intent, &chunk),
-                None => Err(StoreError::NotStarted { id }),
-            })
+        self.write_relaxed(move |tx| match intent_of(tx, &id)? {
+            Some(intent) => append(tx, intent, &chunk),
+            None => Err(StoreError::NotStarted { id }),
         })
         .await
     }
@@ -38,39 +35,6 @@ impl Store {
         let id = id.clone();
         self.read(move |conn| intent_of(conn, &id)?.map_or_else(|| Ok(String::new()), |n| read(conn, n)))
             .await
-    }
-}
-
-/// A connection whose commits do not wait for the disk, until it is dropped.
-struct Relaxed<'a>(&'a mut Connection);
-
-impl<'a> Relaxed<'a> {
-    fn new(conn: &'a mut Connection) -> Result<Self, StoreError> {
-        let relaxed = Self(conn);
-        relaxed.0.execute_batch("PRAGMA synchronous = NORMAL")?;
-        Ok(relaxed)
-    }
-}
-
-impl std::ops::Deref for Relaxed<'_> {
-    type Target = Connection;
-
-    fn deref(&self) -> &Connection {
-        self.0
-    }
-}
-
-impl std::ops::DerefMut for Relaxed<'_> {
-    fn deref_mut(&mut self) -> &mut Connection {
-        self.0
-    }
-}
-
-impl Drop for Relaxed<'_> {
-    fn drop(&mut self) {
-        if let Err(error) = self.0.execute_batch("PRAGMA synchronous = FULL") {
-            tracing::error!("the store does not wait for the disk any more: {error}");
-        }
     }
 }
 

@@ -9,13 +9,14 @@ use super::{Store, StoreError};
 const KEPT: i64 = 1000;
 
 impl Store {
-    /// Remembers what was typed. The same text again only moves to the front; blank text is not kept.
+    /// Remembers what was typed. The same text again only moves to the front; blank text is not kept. It
+    /// does not wait for the disk: the message that follows does.
     pub async fn remember_prompt(&self, cwd: &Path, text: &str) -> Result<(), StoreError> {
         if text.trim().is_empty() {
             return Ok(());
         }
         let (cwd, text) = (path_bytes(cwd).to_vec(), text.to_owned());
-        self.write(move |tx| {
+        self.write_relaxed(move |tx| {
             tx.prepare_cached("DELETE FROM prompt WHERE cwd = ?1 AND text = ?2")?.execute((&cwd, &text))?;
             tx.prepare_cached("INSERT INTO prompt (cwd, text) VALUES (?1, ?2)")?.execute((&cwd, &text))?;
             tx.prepare_cached(

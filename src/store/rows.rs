@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::StoreError;
 use crate::contract::ids::ThreadId;
+use crate::contract::json::depth_of;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::{OutcomeKind, SuspensionStatus};
 
@@ -72,33 +73,6 @@ pub(super) fn decode<T: DeserializeOwned>(
         thread: thread.clone(),
         why: format!("{what} cannot be read ({error})"),
     })
-}
-
-/// How deep arrays and objects are nested in valid JSON text.
-fn depth_of(json: &str) -> usize {
-    let (mut depth, mut deepest) = (0usize, 0usize);
-    let (mut in_string, mut escaped) = (false, false);
-    for byte in json.bytes() {
-        if in_string {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => in_string = false,
-                _ => {}
-            }
-            continue;
-        }
-        match byte {
-            b'"' => in_string = true,
-            b'[' | b'{' => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
 }
 
 pub(super) fn run_status(status: RunStatus) -> &'static str {

@@ -27,12 +27,13 @@ pub enum ThreadLookup {
 }
 
 impl Store {
-    /// Adds a thread without messages.
+    /// Adds a thread without messages. It does not wait for the disk: an empty thread is nothing to lose, and the
+    /// first message takes it along.
     ///
     /// # Errors
     /// [`StoreError::Exists`] when the id is taken.
     pub async fn create_thread(&self, thread: ThreadRecord) -> Result<(), StoreError> {
-        self.write(move |tx| {
+        self.write_relaxed(move |tx| {
             let added = tx
                 .prepare_cached(
                     "INSERT INTO thread (id, title, cwd, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5) \

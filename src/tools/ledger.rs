@@ -4,19 +4,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sha2::{Digest as _, Sha256};
+pub(super) use crate::contract::digest::sha256_hex as hash;
 
 /// More entries than this and the ledger starts afresh; then a Write asks for a Read again.
 const MAX_ENTRIES: usize = 20_000;
-
-/// SHA-256 as hex.
-pub(super) fn hash(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
-}
 
 /// What a thread knows about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use super::keymap::Keymap;
 use super::palette::Palette;
 use super::picker::Picker;
 use super::transcript::{Moment, Transcript};
+use crate::contract::event::AgentEvent;
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::record::ThreadRecord;
 
@@ -143,6 +144,9 @@ pub struct App {
     /// The last entry that was shown whole.
     pub(super) unfolded: Option<u64>,
     pub(super) resumes_by_list: bool,
+    /// How many conversations are being opened, and events that may belong to them.
+    pub(super) opening: usize,
+    pub(super) early: Vec<(ThreadId, AgentEvent)>,
 }
 
 impl App {
@@ -177,6 +181,8 @@ impl App {
             files_asked: 0,
             unfolded: None,
             resumes_by_list: false,
+            opening: 0,
+            early: Vec::new(),
         };
         app.resize(size.0, size.1);
         app

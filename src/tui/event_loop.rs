@@ -21,6 +21,7 @@ use super::view::{self, Look};
 use super::{Cause, ExitStatus, TuiError, TuiOptions};
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::ToolCallOutcome;
 
 mod perform;
 #[cfg(test)]
@@ -100,14 +101,14 @@ pub(super) async fn run(
     };
     let live = LiveTerminal::new(TtyOut, size.0, size.1, options.reflow).with_restore(&restore);
     let mut screen = Screen { terminal: live, feed: Feed::default(), look };
-    let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(), size);
+    let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
     screen.append(view::banner(&app.info, size.0, &screen.look.theme));
     let mut waits = Loop { keys, events, answers, colours, started: Instant::now() };
     let mut performer = Performer::new(host, answers_in);
 
     let first = match (&options.thread, options.choose_thread) {
         (_, true) => app.ask_which_thread(),
-        (thread, false) => vec![Cmd::Open(thread.clone())],
+        (thread, false) => app.open_first(thread.clone()),
     };
     performer.load(&mut app);
     performer.do_all(first);
@@ -122,6 +123,8 @@ pub(super) async fn run(
     // The text that was not sent is of no use on the screen of the shell.
     let finished = screen.feed.finished(&app, &screen.look);
     screen.append(finished);
+    let growing = screen.feed.growing(&app, &screen.look);
+    screen.append(growing);
     let ended = screen.terminal.finish(false);
     drop(guard);
     let cause = cause?;
@@ -164,6 +167,8 @@ async fn turn(
             () = until(frame_due), if frame_due.is_some() => at_once = true,
             count = waits.events.recv_many(&mut bulk, BULK), if !waits.events.is_closed() || !waits.events.is_empty() => {
                 let _ = count;
+                // A question is shown at once: somebody has to answer it.
+                at_once = bulk.iter().any(|(_, event)| asks(event));
                 msgs.extend(bulk.drain(..).map(|(thread, event)| Msg::Agent(thread, Box::new(event))));
             }
             () = waits.colours.notified() => {}
@@ -204,6 +209,11 @@ async fn turn(
             frame_due = Some(ready);
         }
     }
+}
+
+/// Whether a person is wanted.
+fn asks(event: &AgentEvent) -> bool {
+    matches!(event, AgentEvent::ToolCallDone { outcome: ToolCallOutcome::Suspended, .. })
 }
 
 async fn until(instant: Option<Instant>) {
@@ -268,10 +278,7 @@ fn copy(screen: &mut Screen<TtyOut>, text: &str) {
     let _ = screen.terminal.out_mut().write_all(format!("\x1b]52;c;{encoded}\x07").as_bytes());
 }
 
-fn wall_clock() -> WallClock {
-    let now = jiff::Zoned::now();
-    WallClock {
-        at_zero: u64::try_from(now.timestamp().as_millisecond()).unwrap_or(0),
-        offset: now.offset().seconds(),
-    }
+fn wall_clock(offset: i32) -> WallClock {
+    let now = jiff::Timestamp::now();
+    WallClock { at_zero: u64::try_from(now.as_millisecond()).unwrap_or(0), offset }
 }

@@ -73,6 +73,14 @@ impl UserInput {
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
+
+    /// What was written, with the skill's name before it.
+    pub fn written(&self) -> String {
+        match &self.skill {
+            Some(skill) => format!("/{skill} {}", self.text).trim_end().to_owned(),
+            None => self.text.clone(),
+        }
+    }
 }
 
 /// A conversation as it is stored.
@@ -186,7 +194,8 @@ impl ExportFormat {
 /// The program behind the terminal. Errors are sentences for the person.
 #[async_trait]
 pub trait Host: Send + Sync + 'static {
-    /// Opens a conversation, or begins a new one.
+    /// Opens a conversation, or begins a new one, and goes on with what an earlier process left unfinished in it.
+    /// Events of it that happen after the answer was put together count, also when they arrive before it.
     async fn open_thread(&self, id: Option<ThreadId>) -> Result<OpenedThread, String>;
 
     /// Says something in a conversation; open questions of it are superseded. Returns when the message was accepted;

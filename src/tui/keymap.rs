@@ -211,10 +211,8 @@ impl Default for Keymap {
 
 /// The character that a key types, when it types one.
 pub fn typed(key: KeyEvent) -> Option<char> {
-    let held = key.modifiers - KeyModifiers::SHIFT;
     match key.code {
-        // AltGr arrives as both at once on some systems.
-        KeyCode::Char(c) if held.is_empty() || held == KeyModifiers::CONTROL | KeyModifiers::ALT => Some(c),
+        KeyCode::Char(c) if (key.modifiers - KeyModifiers::SHIFT).is_empty() => Some(c),
         _ => None,
     }
 }

@@ -48,6 +48,8 @@ pub struct TuiOptions {
     pub keymap: keymap::Keymap,
     /// Whether the terminal breaks long rows anew when it gets narrower: see [`terminal::reflows`].
     pub reflow: bool,
+    /// Seconds that the clock on the wall is ahead of UTC.
+    pub utc_offset: i32,
 }
 
 /// Why it ended.

@@ -72,7 +72,8 @@ fn pieces(app: &App) -> Vec<Piece> {
     }
     let model = if info.is_demo { "demo".to_owned() } else { visible_line(&info.model).into_owned() };
     add(if model.is_empty() { "no model".to_owned() } else { model }, Role::Status, 3);
-    add(info.mode.as_str().to_owned(), Role::StatusMode, 4);
+    let mode = if info.mode == super::host::Mode::Yolo { Role::Warning } else { Role::StatusMode };
+    add(info.mode.as_str().to_owned(), mode, 4);
     let used = app.transcript.context_tokens();
     if used > 0 {
         let text = match info.context_window.filter(|window| *window > 0) {

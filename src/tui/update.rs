@@ -24,8 +24,16 @@ impl App {
             Msg::Agent(thread, event) => self.agent(&thread, &event, &mut cmds),
             Msg::Drawn => self.drawn(),
             Msg::Tick => {}
-            Msg::Opened(Ok(opened)) => self.opened(&opened, &mut cmds),
-            Msg::Opened(Err(error)) => self.transcript.note(Level::Error, error),
+            Msg::Opened(opened) => {
+                self.opening = self.opening.saturating_sub(1);
+                match opened {
+                    Ok(opened) => self.opened(&opened, &mut cmds),
+                    Err(error) => self.transcript.note(Level::Error, error),
+                }
+                if self.opening == 0 {
+                    self.early.clear();
+                }
+            }
             Msg::Started(Ok(())) => {}
             Msg::Started(Err((error, input))) => {
                 self.transcript.note(Level::Error, error);

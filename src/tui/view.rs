@@ -68,12 +68,11 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     let status = if rows >= 2 { status } else { Picture::default() };
     let mut left = rows - status.lines.len();
 
-    let bottom = match &app.picker {
-        Some(picker) => lists::picker(picker, width, left.min((rows * 2 / 3).max(3)), theme),
-        None => {
-            let most = if app.cards.is_empty() { (rows / 2).max(1) } else { (rows / 4).max(1) };
-            composer::composer(app, width, most.min(left), theme)
-        }
+    let bottom = if let Some(picker) = &app.picker {
+        lists::picker(picker, width, left.min((rows * 2 / 3).max(3)), theme)
+    } else {
+        let most = if app.cards.is_empty() { (rows / 2).max(1) } else { (rows / 4).max(1) };
+        composer::composer(app, width, most.min(left), theme)
     };
     left -= bottom.lines.len().min(left);
 
@@ -109,11 +108,7 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
 fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for input in app.queue.iter().take(most) {
-        let text = if input.skill.is_some() {
-            format!("/{} {}", input.skill.as_deref().unwrap_or(""), input.text)
-        } else {
-            input.text.clone()
-        };
+        let text = input.written();
         let text = truncate(&visible_line(&text), width.saturating_sub(11));
         lines.push(Line::from(vec![
             Span::styled("  queued ", theme.style(Role::Warning)),

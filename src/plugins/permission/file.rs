@@ -37,7 +37,7 @@ impl Format {
 #[derive(Debug, thiserror::Error)]
 pub enum RulesFileError {
     /// It cannot be read.
-    #[error("cannot read {file}")]
+    #[error("cannot read {file}: {source}")]
     Read {
         /// The file.
         file: String,
@@ -190,6 +190,16 @@ impl RuleSet {
     /// # Errors
     /// When anything in it is wrong: unknown or doubled keys, a broken pattern, a failing example.
     pub fn read(text: &str, format: Format, layer: Layer, file: &str) -> Result<RuleSet, RulesFileError> {
+        RuleSet::read_with(text, format, layer, file, build)
+    }
+
+    fn read_with(
+        text: &str,
+        format: Format,
+        layer: Layer,
+        file: &str,
+        build: Build,
+    ) -> Result<RuleSet, RulesFileError> {
         let raw = read(text, format, file)?;
         let mut set = RuleSet::new();
         if let Some(default) = raw.default_behavior {
@@ -211,20 +221,45 @@ impl RuleSet {
     /// As [`RuleSet::read`], and when the file cannot be read.
     pub fn load(path: &Path, layer: Layer) -> Result<RuleSet, RulesFileError> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| RulesFileError::Read { file: file.clone(), source })?;
+        let text = read_plain(path).map_err(|source| RulesFileError::Read { file: file.clone(), source })?;
         RuleSet::read(&text, Format::of(path), layer, &file)
     }
 }
 
-/// The rules that come with aye. A test holds that they load; if they did not, everything would ask.
-pub fn shipped_rules() -> RuleSet {
-    RuleSet::read(SHIPPED_RULES, Format::Yaml, Layer::Shipped, SHIPPED_NAME).unwrap_or_else(|error| {
-        let mut set = RuleSet::new();
-        set.refuse(error.to_string());
-        set
-    })
+/// More than this is no file of rules that a person wrote.
+const MAX_FILE: u64 = 4 << 20;
+
+/// The text of a plain file. Opening a pipe would wait for ever, so what it is is looked at first.
+fn read_plain(path: &Path) -> std::io::Result<String> {
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() {
+        return Err(std::io::Error::other("it is not a plain file"));
+    }
+    if about.len() > MAX_FILE {
+        return Err(std::io::Error::other("it is larger than 4 MiB"));
+    }
+    std::fs::read_to_string(path)
 }
+
+/// The rules that come with aye. A test holds that they load; if they did not, everything would ask.
+///
+/// Their examples and regular expressions are checked by that test, not at every start.
+pub fn shipped_rules() -> RuleSet {
+    let own: Build = |tool, behavior, _, _, origin| {
+        let pattern = Pattern::parse_own(tool).map_err(|error| error.to_string())?;
+        Ok(Rule { pattern, behavior, origin })
+    };
+    RuleSet::read_with(SHIPPED_RULES, Format::Yaml, Layer::Shipped, SHIPPED_NAME, own).unwrap_or_else(
+        |error| {
+            let mut set = RuleSet::new();
+            set.refuse(error.to_string());
+            set
+        },
+    )
+}
+
+/// How a rule is made of what stands in a file.
+type Build = fn(&str, ToolPermissionBehavior, &[Value], &[Value], Origin) -> Result<Rule, String>;
 
 fn read(text: &str, format: Format, file: &str) -> Result<RawFile, RulesFileError> {
     let invalid =
@@ -253,7 +288,10 @@ fn read(text: &str, format: Format, file: &str) -> Result<RawFile, RulesFileErro
 
 fn first_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("not a file of rules");
-    line.trim_start_matches("error: ").to_owned()
+    let line = line.trim_start_matches("error: ");
+    // The reader's own words for its callers are of no use to the person.
+    line.replace(", set DuplicateKeyPolicy in Options if acceptable", "")
+        .replace("; use from_str_multiple or from_str_multiple_with_options", "; one is allowed")
 }
 
 fn build(

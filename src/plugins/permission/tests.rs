@@ -73,6 +73,14 @@ fn shipped_rules_load() {
     assert!(error.is_none(), "{}", error.unwrap());
 }
 
+/// The test above checks patterns and examples with the reader of foreign files; a start reads them without.
+#[test]
+fn shipped_rules_are_the_same_unchecked() {
+    let checked =
+        RuleSet::read(SHIPPED_RULES, Format::Yaml, Layer::Shipped, "permissions.yaml (shipped)").unwrap();
+    assert_eq!(shipped_rules(), checked);
+}
+
 fn verdict_of(rules: Value, command: &str, home: &Home) -> (String, String) {
     check(home, &json!({"tool": "Bash", "args": {"command": command}, "rules": rules}))
 }

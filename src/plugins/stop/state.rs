@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::contract::digest::hex;
 use crate::state::StateKey;
 
 /// One settled call, as the policies remember it.
@@ -72,10 +73,7 @@ pub fn fingerprint(tool: &str, arguments: &Value) -> String {
     write_canonical(arguments, &mut text);
     let hash = Sha256::digest(text.as_bytes());
     // 128 bits: nobody attacks this, and checkpoints carry many.
-    hash.iter().take(16).fold(String::with_capacity(32), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex(&hash[..16])
 }
 
 fn write_canonical(value: &Value, text: &mut String) {

@@ -93,7 +93,7 @@ async fn a_decided_or_repeated_call_needs_no_read_after_a_restart() {
 async fn edits_of_one_file_that_run_side_by_side_are_all_kept() {
     let sandbox = Sandbox::new();
     let lines: Vec<String> = (0..40).map(|n| format!("<{n}>")).collect();
-    sandbox.write("a", &lines.join("\n"));
+    sandbox.write("a", lines.join("\n"));
     let edits = (0..40).map(|n| sandbox.call("Edit", edit("a", &format!("<{n}>"), &format!("[{n}]"))));
     for result in futures::future::join_all(edits).await {
         assert!(result.expect("edited").is_success());

@@ -640,3 +640,36 @@ fn whole_output_is_printed_on_request_and_once() {
     test.keys("<ctrl-o>");
     assert_eq!(test.cmds.len(), 1);
 }
+
+#[test]
+fn events_that_overtake_the_opened_conversation_are_not_lost() {
+    let mut test = TestApp::new(100, 30);
+    test.keys("/resume other<enter>");
+    let other = ThreadId::from("other");
+    let start = E::RunStart { thread_id: "other".into(), run_id: "r2".into(), parent_run_id: None };
+    test.send(Msg::Agent(other.clone(), Box::new(start)));
+    let event =
+        suspended(ticket("a", "Bash", json!({"command": "make"}), ACTION_UNKNOWN_OUTCOME, Value::Null));
+    test.send(Msg::Agent(other.clone(), Box::new(event)));
+    assert!(test.app.cards.is_empty());
+    let mut thread = opened(Vec::new());
+    thread.thread.id = other;
+    test.send(Msg::Opened(Ok(Box::new(thread))));
+    assert_eq!(test.app.cards.len(), 1);
+    assert!(test.live().contains("[r] run again"), "{}", test.live());
+}
+
+#[test]
+fn a_run_that_could_not_be_loaded_ends_the_wait() {
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    test.event(E::Error { message: "the store is locked".into(), code: None });
+    test.event(E::RunFinish {
+        thread_id: "t".into(),
+        run_id: String::new(),
+        result: None,
+        termination: TerminationReason::Error("the store is locked".into()),
+    });
+    assert_eq!(test.app.run, RunState::Idle);
+    assert_eq!(test.screen().matches("the store is locked").count(), 1);
+}

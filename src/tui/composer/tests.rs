@@ -103,10 +103,13 @@ proptest! {
     #[test]
     fn rows_hold_the_whole_text_and_fit(text in "([a-z ]|漢|\n|\t|e\u{301}){0,60}", width in 4u16..20) {
         let rows = layout::rows(&text, width);
-        let joined: String = rows.iter().enumerate().map(|(i, row)| {
-            let hard = rows.get(i + 1).is_some_and(|next| next.start > row.end);
-            format!("{}{}", &text[row.clone()], if hard { "\n" } else { "" })
-        }).collect();
+        let mut joined = String::new();
+        for (i, row) in rows.iter().enumerate() {
+            joined.push_str(&text[row.clone()]);
+            if rows.get(i + 1).is_some_and(|next| next.start > row.end) {
+                joined.push('\n');
+            }
+        }
         prop_assert_eq!(&joined, &text);
         for (at, _) in text.grapheme_indices(true) {
             let (row, column) = layout::position(&text, &rows, at);

@@ -1,1 +1,185 @@
+//! The screen as a terminal shows it, and requests as a host gets them.
 
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+
+use super::perform::Performer;
+use super::*;
+use crate::contract::ids::SuspensionId;
+use crate::contract::record::{DecideOutcome, GrantScope, ThreadSummary};
+use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use crate::tui::app::tests::opened;
+use crate::tui::approval::Answer;
+use crate::tui::host::{ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, RuleRow, SkillRow, UserInput};
+use crate::tui::keymap::Keymap;
+use crate::tui::theme::Theme;
+
+/// Writes down what it is asked.
+#[derive(Default)]
+struct FakeHost {
+    asked: Mutex<Vec<String>>,
+    refuses_grants: bool,
+}
+
+impl FakeHost {
+    fn note(&self, what: impl Into<String>) {
+        self.asked.lock().expect("no panic while it is held").push(what.into());
+    }
+}
+
+#[async_trait]
+impl Host for FakeHost {
+    async fn open_thread(&self, _: Option<ThreadId>) -> Result<OpenedThread, String> {
+        Ok(opened(Vec::new()))
+    }
+    async fn start(&self, _: &ThreadId, input: UserInput) -> Result<(), String> {
+        self.note(format!("start {}", input.text));
+        Err("the store is locked".into())
+    }
+    async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String> {
+        assert!(!answer.decision_id.as_str().is_empty() && answer.updated_at > 0);
+        self.note(format!("decide {id} {:?}", answer.action));
+        Ok(DecideOutcome::NotFound)
+    }
+    async fn grant(&self, id: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String> {
+        self.note(format!("grant {id} {pattern} {scope:?}"));
+        if self.refuses_grants { Err("the disk is full".into()) } else { Ok(()) }
+    }
+    fn cancel(&self, _: &ThreadId) {
+        self.note("cancel");
+    }
+    async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {
+        Ok(Vec::new())
+    }
+    fn info(&self) -> HostInfo {
+        HostInfo::default()
+    }
+    fn set_mode(&self, mode: Mode) {
+        self.note(mode.as_str());
+    }
+    fn models(&self) -> Vec<ModelRow> {
+        Vec::new()
+    }
+    async fn set_model(&self, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+    fn skills(&self) -> Vec<SkillRow> {
+        Vec::new()
+    }
+    fn permissions(&self) -> Vec<RuleRow> {
+        Vec::new()
+    }
+    async fn complete_files(&self, query: &str) -> Vec<String> {
+        vec![format!("{query}.rs")]
+    }
+    async fn export(&self, _: &ThreadId, _: ExportFormat) -> Result<PathBuf, String> {
+        Ok("x.md".into())
+    }
+    async fn history(&self) -> Vec<String> {
+        Vec::new()
+    }
+    async fn remember(&self, prompt: &str) {
+        self.note(format!("remember {prompt}"));
+    }
+}
+
+/// Does the commands and gives back what was asked and answered.
+async fn perform(host: FakeHost, cmds: Vec<Cmd>) -> (Vec<String>, Vec<Msg>) {
+    let host = Arc::new(host);
+    let (sender, mut answers) = unbounded_channel();
+    let mut performer = Performer::new(Arc::clone(&host) as Arc<dyn Host>, sender);
+    performer.do_all(cmds);
+    performer.settle().await;
+    let mut msgs = Vec::new();
+    while let Ok(msg) = answers.try_recv() {
+        msgs.push(msg);
+    }
+    let asked = host.asked.lock().expect("no panic while it is held").clone();
+    (asked, msgs)
+}
+
+#[tokio::test]
+async fn a_grant_is_stored_before_the_yes_and_without_it_there_is_no_yes() {
+    let grant = || vec![Cmd::Grant("q".into(), "Bash(ls)".into(), GrantScope::Everywhere)];
+    let (asked, msgs) = perform(FakeHost::default(), grant()).await;
+    assert_eq!(asked, ["grant q Bash(ls) Everywhere", "decide q Resume"]);
+    assert!(matches!(&msgs[..], [Msg::Decided(id, Ok(_))] if id.as_str() == "q"));
+
+    let (asked, msgs) = perform(FakeHost { refuses_grants: true, ..FakeHost::default() }, grant()).await;
+    assert_eq!(asked, ["grant q Bash(ls) Everywhere"]);
+    let [Msg::Decided(_, Err(error))] = &msgs[..] else { panic!("{msgs:?}") };
+    assert_eq!(error, "the rule was not stored: the disk is full");
+}
+
+#[tokio::test]
+async fn requests_are_answered_and_a_refused_message_comes_back() {
+    let no = Answer { action: ResumeDecisionAction::Cancel, result: serde_json::Value::Null, reason: None };
+    let (asked, msgs) = perform(FakeHost::default(), vec![Cmd::Decide("q".into(), no)]).await;
+    assert_eq!((asked, msgs.len()), (vec!["decide q Cancel".to_owned()], 1));
+    let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Start("t".into(), UserInput::text("hi"))]).await;
+    let [Msg::Started(Err((error, input)))] = &msgs[..] else { panic!("{msgs:?}") };
+    assert_eq!((error.as_str(), input.text.as_str()), ("the store is locked", "hi"));
+    let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Files(3, "ma".into())]).await;
+    assert!(matches!(&msgs[..], [Msg::Files(3, paths)] if paths == &["ma.rs"]));
+}
+
+#[test]
+fn a_long_answer_is_in_the_scrollback_once_and_whole() {
+    let (width, height) = (50, 12);
+    let look = Look { theme: Theme::plain(), highlighter: Highlighter::waiting() };
+    let terminal = LiveTerminal::new(Vec::new(), width, height, true);
+    let mut screen = Screen { terminal, feed: Feed::default(), look };
+    let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
+    let mut at = 0;
+    let mut step = |app: &mut App, screen: &mut Screen<Vec<u8>>, msg: Msg| {
+        at += 5;
+        app.update(Moment(at), msg);
+        screen.draw(app).expect("a vector takes everything");
+    };
+    step(&mut app, &mut screen, Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+    let agent = |event: AgentEvent| Msg::Agent(ThreadId::from("t"), Box::new(event));
+    step(&mut app, &mut screen, agent(AgentEvent::StepStart { message_id: "m".into() }));
+    for n in 0..60 {
+        for word in ["paragraph ", "number "] {
+            step(&mut app, &mut screen, agent(AgentEvent::TextDelta { delta: word.into() }));
+        }
+        step(
+            &mut app,
+            &mut screen,
+            agent(AgentEvent::TextDelta { delta: format!("n{n}.\n\n```\ncode c{n}\n```\n\n") }),
+        );
+        if n == 30 {
+            step(&mut app, &mut screen, Msg::Paste("half written".into()));
+        }
+    }
+    step(&mut app, &mut screen, agent(AgentEvent::StepEnd));
+
+    let size = |n: u16| std::num::NonZeroU16::new(n).expect("not zero");
+    let mut parser = vt100::Parser::new(size(height), size(width), 2000);
+    parser.process(screen.terminal.out_mut());
+    assert!(parser.screen().contents().contains("❯ half written"), "{}", parser.screen().contents());
+    parser.screen_mut().set_scrollback(usize::MAX);
+    let above = parser.screen().scrollback();
+    let mut all = String::new();
+    let mut from = above;
+    loop {
+        parser.screen_mut().set_scrollback(from);
+        let rows: Vec<String> = parser.screen().rows(0, width).collect();
+        let take = if from == 0 { rows.len() } else { from.min(rows.len()) };
+        for row in &rows[..take] {
+            all.push_str(row.trim_end());
+            all.push('\n');
+        }
+        if from == 0 {
+            break;
+        }
+        from -= take;
+    }
+    for n in 0..60 {
+        let count = all.lines().filter(|line| line.trim() == format!("paragraph number n{n}.")).count();
+        assert_eq!(count, 1, "paragraph {n} in\n{all}");
+        assert_eq!(all.lines().filter(|line| line.trim() == format!("code c{n}")).count(), 1, "code {n}");
+    }
+}

@@ -37,8 +37,9 @@ impl Transcript {
             }),
             AgentEvent::ToolCallResumed { target_id, .. } => self.change_tool(target_id, |tool| {
                 if tool.result.is_none() {
-                    tool.state = ToolState::Allowed;
-                    tool.started = Some(at);
+                    // The call goes on at once; what it waited before was the person's time.
+                    tool.started = None;
+                    tool.run(at);
                 }
             }),
             AgentEvent::ToolCallDone { id, result, outcome, .. } => {

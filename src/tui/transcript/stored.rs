@@ -33,6 +33,9 @@ impl Transcript {
         for (call_id, ticket) in waiting {
             transcript.change_tool(call_id, |tool| tool.wait(Some(ticket)));
         }
+        if let Some(run) = opened.run.as_ref().filter(|_| transcript.usage.total() == 0) {
+            transcript.usage.add(&run.usage);
+        }
         let is_over = opened.run.as_ref().is_none_or(|run| run.status == RunStatus::Done);
         if is_over {
             transcript.close_calls();

@@ -174,7 +174,7 @@ fn a_call_that_waited_and_was_allowed_runs_and_ends() {
     assert_eq!(transcript.tool("a").map(|tool| tool.state), Some(ToolState::Waiting));
     assert_eq!(transcript.settled(), 1);
     transcript.apply(Moment(900), &E::ToolCallResumed { target_id: "a".into(), result: Value::Null });
-    assert_eq!(transcript.tool("a").map(|tool| tool.state), Some(ToolState::Allowed));
+    assert_eq!(transcript.tool("a").map(|tool| tool.state), Some(ToolState::Running));
     let delta =
         E::ToolCallStreamDelta { id: "a".into(), name: "Bash".into(), delta: "x\r50%\r100%\nend".into() };
     transcript.apply(Moment(1000), &delta);
@@ -182,7 +182,7 @@ fn a_call_that_waited_and_was_allowed_runs_and_ends() {
     assert_eq!((tool.state, tool.tail.last(9)), (ToolState::Running, vec!["100%", "end"]));
     let end = done("a", ToolResult::text("Bash", "end"), ToolCallOutcome::Succeeded);
     transcript.apply(Moment(3000), &end);
-    assert_eq!(transcript.tool("a").and_then(|tool| tool.elapsed), Some(2000));
+    assert_eq!(transcript.tool("a").and_then(|tool| tool.elapsed), Some(2100));
 }
 
 #[test]

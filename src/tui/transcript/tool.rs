@@ -17,8 +17,6 @@ pub enum ToolState {
     Proposed,
     /// A question about it is open.
     Waiting,
-    /// The question was answered with yes.
-    Allowed,
     /// It is being executed.
     Running,
     /// Done.
@@ -39,11 +37,10 @@ pub enum ToolState {
 
 impl ToolState {
     /// All of them.
-    pub const ALL: [ToolState; 12] = [
+    pub const ALL: [ToolState; 11] = [
         ToolState::Receiving,
         ToolState::Proposed,
         ToolState::Waiting,
-        ToolState::Allowed,
         ToolState::Running,
         ToolState::Done,
         ToolState::Failed,
@@ -60,7 +57,6 @@ impl ToolState {
             ToolState::Receiving => "arriving",
             ToolState::Proposed => "proposed",
             ToolState::Waiting => "waiting for you",
-            ToolState::Allowed => "allowed",
             ToolState::Running => "running",
             ToolState::Done => "done",
             ToolState::Failed => "failed",
@@ -78,7 +74,6 @@ impl ToolState {
             ToolState::Receiving => "·",
             ToolState::Proposed => "○",
             ToolState::Waiting => "?",
-            ToolState::Allowed => "◐",
             ToolState::Running => "●",
             ToolState::Done => "✓",
             ToolState::Failed => "✗",
@@ -93,7 +88,7 @@ impl ToolState {
     /// Whether the call is over.
     pub fn is_final(self) -> bool {
         match self {
-            ToolState::Receiving | ToolState::Proposed | ToolState::Waiting | ToolState::Allowed => false,
+            ToolState::Receiving | ToolState::Proposed | ToolState::Waiting => false,
             // Unknown is over only when a result says so; see `ToolEntry::settle`.
             ToolState::Running | ToolState::Unknown => false,
             ToolState::Done | ToolState::Failed | ToolState::Denied | ToolState::Declined => true,

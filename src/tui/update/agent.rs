@@ -15,6 +15,10 @@ use crate::contract::record::SuspensionStatus;
 impl App {
     pub(super) fn agent(&mut self, thread: &ThreadId, event: &AgentEvent, cmds: &mut Vec<Cmd>) {
         if self.thread_id() != Some(thread) {
+            // It may belong to the conversation that is being opened.
+            if self.opening > 0 {
+                self.early.push((thread.clone(), event.clone()));
+            }
             return;
         }
         match event {
@@ -36,6 +40,8 @@ impl App {
             AgentEvent::ToolCallResumed { target_id, .. } => self.drop_cards_of(target_id),
             AgentEvent::RunFinish { run_id, termination, .. } => {
                 let is_current = self.run_id.as_ref().is_none_or(|known| known.as_str() == run_id);
+                // A run that could not even be loaded has no id.
+                let is_current = is_current || run_id.is_empty();
                 let is_superseded = matches!(self.run, RunState::Starting(_));
                 if is_superseded && *termination == TerminationReason::Cancelled {
                     // A new message closed the run that waited; this is no interruption.
@@ -81,7 +87,8 @@ impl App {
 
     /// Puts messages that were not sent back into the text.
     pub(super) fn hand_back(&mut self, inputs: &[UserInput]) {
-        let texts: Vec<String> = inputs.iter().map(written).filter(|text| !text.is_empty()).collect();
+        let texts: Vec<String> =
+            inputs.iter().map(UserInput::written).filter(|text| !text.is_empty()).collect();
         if !texts.is_empty() {
             self.composer.put_back(&texts.join("\n\n"));
         }
@@ -108,16 +115,18 @@ impl App {
     pub(super) fn submit(&mut self, input: UserInput, cmds: &mut Vec<Cmd>) {
         self.stays = false;
         let is_free = matches!(self.run, RunState::Idle | RunState::Waiting);
-        if is_free && self.thread.is_some() {
-            self.start(input, cmds);
-        } else {
-            self.queue.push_back(input);
+        self.queue.push_back(input);
+        if is_free
+            && self.thread.is_some()
+            && let Some(first) = self.queue.pop_front()
+        {
+            self.start(first, cmds);
         }
     }
 
     pub(super) fn start(&mut self, input: UserInput, cmds: &mut Vec<Cmd>) {
         let Some(thread) = self.thread_id().cloned() else { return };
-        self.transcript.say(written(&input), input.images.len());
+        self.transcript.say(input.written(), input.images.len());
         self.run = RunState::Starting(self.now);
         self.hint = None;
         cmds.push(Cmd::Start(thread, input));
@@ -159,16 +168,12 @@ impl App {
         {
             self.transcript.note(Level::Error, why.clone());
         }
+        // Events that overtook the answer.
+        for (thread, event) in std::mem::take(&mut self.early) {
+            self.agent(&thread, &event, cmds);
+        }
         for input in earlier {
             self.submit(input, cmds);
         }
-    }
-}
-
-/// What the person wrote, as the transcript shows it.
-pub(super) fn written(input: &UserInput) -> String {
-    match &input.skill {
-        Some(skill) => format!("/{skill} {}", input.text).trim_end().to_owned(),
-        None => input.text.clone(),
     }
 }

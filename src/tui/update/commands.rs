@@ -28,7 +28,7 @@ impl App {
 
     pub(super) fn resumes_by_list(&mut self, cmds: &mut Vec<Cmd>) {
         if std::mem::take(&mut self.resumes_by_list) && self.thread.is_none() {
-            cmds.push(Cmd::Open(None));
+            self.open(None, cmds);
         }
     }
 
@@ -123,7 +123,15 @@ impl App {
         if self.is_awake() {
             self.transcript.note(Level::Info, "the run of this conversation goes on in the background");
         }
+        self.opening += 1;
         cmds.push(Cmd::Open(thread));
+    }
+
+    /// Opens the first conversation.
+    pub fn open_first(&mut self, thread: Option<ThreadId>) -> Vec<Cmd> {
+        let mut cmds = Vec::new();
+        self.open(thread, &mut cmds);
+        cmds
     }
 
     fn fetch(&mut self, kind: PickerKind, cmd: Cmd, cmds: &mut Vec<Cmd>) {

@@ -59,6 +59,7 @@ impl App {
             self.quit(cmds);
             return;
         }
+        let had_picker = self.picker.is_some();
         let done = if self.picker.take().is_some()
             || self.palette.take().is_some_and(|known| !known.rows.is_empty())
         {
@@ -73,6 +74,9 @@ impl App {
         } else {
             ""
         };
+        if had_picker {
+            self.resumes_by_list(cmds);
+        }
         let chord = self.keymap.chord_of(Place::Global, Action::CancelOrQuit);
         let gap = if done.is_empty() { "" } else { "; " };
         let waiting = if self.cards.is_empty() { "" } else { " (open questions keep waiting)" };
@@ -173,6 +177,12 @@ impl App {
     /// Puts the chosen row into the text. Whether words may follow it.
     fn complete(&mut self, cmds: &mut Vec<Cmd>) -> bool {
         let Some(palette) = self.palette.take() else { return false };
+        // The text may have changed without a key, such as by a message that came back from the queue.
+        let wanted = palette::wanted(self.composer.text(), self.composer.caret());
+        if wanted.is_none_or(|(offer, range, _)| offer != palette.offer || range != palette.range) {
+            self.refresh_palette(cmds);
+            return false;
+        }
         let Some(row) = palette.chosen() else { return false };
         let text = palette.text_of(row);
         self.composer.replace(palette.range.clone(), &text);

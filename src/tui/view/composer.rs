@@ -34,8 +34,7 @@ fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
     let text = app.composer.text();
     let rows = layout::rows(text, width.saturating_sub(4).max(1));
     let (row, column) = layout::position(text, &rows, app.composer.caret());
-    let first = (row + 1).saturating_sub(most).max(0);
-    let first = first.min(rows.len().saturating_sub(1));
+    let first = (row + 1).saturating_sub(most).min(rows.len().saturating_sub(1));
     let has_focus = app.focus == Focus::Composer;
     let mark = theme.style(if has_focus { Role::Accent } else { Role::Dim });
     let mut lines = Vec::new();

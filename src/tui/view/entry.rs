@@ -115,7 +115,7 @@ fn role_of(state: ToolState) -> Role {
     match state {
         ToolState::Receiving | ToolState::Proposed => Role::Dim,
         ToolState::Waiting | ToolState::Unknown => Role::Warning,
-        ToolState::Allowed | ToolState::Running => Role::Accent,
+        ToolState::Running => Role::Accent,
         ToolState::Done => Role::Success,
         ToolState::Failed | ToolState::Denied => Role::Error,
         ToolState::Declined | ToolState::Cancelled | ToolState::Expired => Role::Warning,
@@ -204,7 +204,7 @@ fn plain_arguments(arguments: &Value) -> String {
 
 fn body(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
     match tool.state {
-        ToolState::Receiving | ToolState::Proposed | ToolState::Waiting | ToolState::Allowed => Vec::new(),
+        ToolState::Receiving | ToolState::Proposed | ToolState::Waiting => Vec::new(),
         ToolState::Running => running(tool, page),
         ToolState::Unknown if tool.result.is_none() => running(tool, page),
         ToolState::Done if tool.name == "TodoWrite" => todos(&tool.arguments, page),
@@ -251,7 +251,8 @@ fn done(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
     }
     // Wrapping all of a long output only to show a few lines of it would be slow.
     let output = clip(&output, most + 1);
-    let all = block(&output, page);
+    let is_words = !matches!(tool.state, ToolState::Done | ToolState::Failed);
+    let all = if is_words { said(&output, page) } else { block(&output, page) };
     if count <= most && all.len() <= most + 2 {
         return all;
     }
@@ -311,6 +312,12 @@ fn block(text: &str, page: Page<'_>) -> Vec<Line<'static>> {
     wrap.text(&visible(&text), page.theme.style(Role::ToolOutput))
 }
 
+/// What is said about a call that did not end by itself: words, not output.
+fn said(text: &str, page: Page<'_>) -> Vec<Line<'static>> {
+    let wrap = Wrap::words(page.width).indent(OUTPUT_INDENT, OUTPUT_INDENT);
+    wrap.text(&visible(text.trim()), page.theme.style(Role::Dim))
+}
+
 /// What a finished call changed in files.
 fn change(tool: &ToolEntry, page: Page<'_>, most: usize) -> Option<Vec<Line<'static>>> {
     if tool.state != ToolState::Done {
@@ -324,14 +331,28 @@ fn change(tool: &ToolEntry, page: Page<'_>, most: usize) -> Option<Vec<Line<'sta
         .into_iter()
         .filter_map(|preview| Some((preview.old_text.unwrap_or_default(), preview.new_text?)))
         .collect();
+    // Without the files there is only the piece that was replaced, and nobody knows its line numbers.
+    let is_piece = texts.is_empty() && tool.name == "Edit";
     let texts = if texts.is_empty() { vec![from_arguments(tool)?] } else { texts };
     let mut lines = Vec::new();
     for (old, new) in texts {
         let width = page.width.saturating_sub(OUTPUT_INDENT).max(1);
         let diff = diff_lines_within(&visible(&old), &visible(&new), "", width, page.theme, most);
-        lines.extend(diff.lines.into_iter().map(|line| indented(line, OUTPUT_INDENT)));
+        lines.extend(diff.lines.into_iter().map(|line| {
+            let line = if is_piece { without_number(line) } else { line };
+            indented(line, OUTPUT_INDENT)
+        }));
     }
     Some(lines)
+}
+
+fn without_number(mut line: Line<'static>) -> Line<'static> {
+    if let Some(first) = line.spans.first_mut()
+        && first.content.trim().parse::<usize>().is_ok()
+    {
+        first.content = " ".repeat(first.content.len()).into();
+    }
+    line
 }
 
 fn from_arguments(tool: &ToolEntry) -> Option<(String, String)> {

@@ -46,10 +46,13 @@ pub(super) fn picker(picker: &Picker, columns: u16, most: usize, theme: &Theme) 
     }
     let place = if rows.is_empty() { 0 } else { picker.selected() + 1 };
     let count = vec![Span::styled(format!("{place}/{} ", rows.len()), theme.style(Role::Dim))];
-    let mut lines = vec![spread(head, count, columns)];
-
-    let has_keys = most >= 4;
-    let room = most.saturating_sub(1 + usize::from(has_keys)).max(1);
+    let (has_gap, has_keys) = (most >= 8, most >= 4);
+    let mut lines = Vec::new();
+    if has_gap {
+        lines.push(Line::default());
+    }
+    lines.push(spread(head, count, columns));
+    let room = most.saturating_sub(1 + usize::from(has_gap) + usize::from(has_keys)).max(1);
     if picker.is_loading() {
         lines.push(Line::styled("    …", theme.style(Role::Dim)));
     } else if rows.is_empty() {
@@ -58,7 +61,7 @@ pub(super) fn picker(picker: &Picker, columns: u16, most: usize, theme: &Theme) 
     }
     let first = window(picker.selected(), rows.len(), room);
     let widest = rows.iter().filter(|row| !row.is_heading).map(|row| width(&row.label)).max().unwrap_or(0);
-    let widest = widest.min(usize::from(columns) / 2);
+    let widest = widest.min(usize::from(columns) * 2 / 5);
     for (i, row) in rows.iter().enumerate().skip(first).take(room) {
         lines.push(row_line(row, i == picker.selected(), widest, columns, theme));
     }

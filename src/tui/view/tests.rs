@@ -49,9 +49,9 @@ fn a_question_at_120_columns() {
     ✓ Read  src/main.rs                                                                                                 done
         12 lines
     ✓ Edit  src/main.rs                                                                                                 done
-        1   a
-        2 - b
-        2 + c
+            a
+          - b
+          + c
     ? Bash  git push origin main                                                                             waiting for you
 
     ┃ Bash wants to run
@@ -71,9 +71,9 @@ fn a_question_at_120_columns() {
 #[test]
 fn a_question_at_60_columns() {
     insta::assert_snapshot!(busy(60, 15).screen(), @r"
-        1   a
-        2 - b
-        2 + c
+            a
+          - b
+          + c
     ? Bash  git push origin main                 waiting for you
 
     ┃ Bash wants to run

@@ -1,0 +1,299 @@
+//! What runs often, measured in the process: `cargo bench`, or `cargo bench -- markdown` for one of them.
+//!
+//! The goals and what whole processes reach are in `docs/speed.md`; `scripts/speed` measures those.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark that cannot be set up should stop")]
+
+mod sample;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use aye::contract::event::AgentEvent;
+use aye::contract::executor::ToolExecutionMode;
+use aye::contract::identity::{RunIdentity, RunOrigin};
+use aye::contract::ids::ThreadId;
+use aye::contract::lifecycle::RunStatus;
+use aye::contract::record::{Checkpoint, RunRecord};
+use aye::plugins::permission::{Question, evaluate, shipped_rules};
+use aye::run::{Directive, Fact, Gate, Run, Settled};
+use aye::store::Store;
+use aye::tui::app::{App, WallClock};
+use aye::tui::highlight::Highlighter;
+use aye::tui::host::OpenedThread;
+use aye::tui::msg::Msg;
+use aye::tui::terminal::LiveTerminal;
+use aye::tui::theme::Theme;
+use aye::tui::transcript::{Moment, Transcript};
+use aye::tui::view::feed::Feed;
+use aye::tui::view::{self, Look};
+use aye::{
+    AgentSpec, ExecutionEnv, Phase, PhaseContext, PhaseHook, PhaseRuntime, Plugin, PluginDescriptor,
+    PluginRegistrar, StateCommand, StateError, StateStore,
+};
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use serde_json::json;
+
+const SIZE: (u16, u16) = (120, 40);
+const DELTAS: usize = 20_000;
+/// How many deltas one frame takes in: what arrives in 16 ms when they come as fast as a socket takes them.
+const PER_FRAME: usize = 400;
+
+fn look() -> Look {
+    Look { theme: Theme::default(), highlighter: Highlighter::in_thread(|| {}) }
+}
+
+/// The screen as the loop of the terminal draws it, into nothing.
+struct Screen {
+    app: App,
+    feed: Feed,
+    look: Look,
+    terminal: LiveTerminal<std::io::Sink>,
+}
+
+impl Screen {
+    fn new() -> Screen {
+        Screen {
+            app: App::new(sample::info(), aye::tui::keymap::Keymap::default(), WallClock::default(), SIZE),
+            feed: Feed::default(),
+            look: look(),
+            terminal: LiveTerminal::new(std::io::sink(), SIZE.0, SIZE.1, false),
+        }
+    }
+
+    fn open(&mut self, opened: OpenedThread) {
+        self.app.update(Moment(0), Msg::Opened(Ok(Box::new(opened))));
+    }
+
+    fn draw(&mut self) {
+        let lines = self.feed.finished(&self.app, &self.look);
+        self.terminal.append(lines);
+        let picture = view::live(&self.app, &mut self.feed, &self.look);
+        let rows = (picture.lines.len() as u16).min(SIZE.1);
+        self.terminal
+            .draw(rows, |area, buf| {
+                for (y, line) in picture.lines.iter().enumerate().take(usize::from(area.height)) {
+                    buf.set_line(area.x, area.y + y as u16, line, area.width);
+                }
+                picture.caret
+            })
+            .unwrap();
+    }
+}
+
+/// An answer of 20,000 deltas from the first event to the last frame: model, markdown, layout, cells.
+fn markdown(c: &mut Criterion) {
+    let deltas = sample::markdown_deltas(DELTAS);
+    let thread = ThreadId::from("t");
+    let events: Vec<AgentEvent> = std::iter::once(sample::run_start())
+        .chain(deltas.iter().map(|delta| AgentEvent::TextDelta { delta: delta.clone() }))
+        .collect();
+    let mut group = c.benchmark_group("stream");
+    group.sample_size(10);
+    group.bench_function("20000 deltas with frames", |b| {
+        b.iter_batched(
+            || {
+                let mut screen = Screen::new();
+                screen.open(sample::opened(0));
+                screen
+            },
+            |mut screen| {
+                for (at, chunk) in events.chunks(PER_FRAME).enumerate() {
+                    for event in chunk {
+                        let msg = Msg::Agent(thread.clone(), Box::new(event.clone()));
+                        screen.app.update(Moment(at as u64 * 16), msg);
+                    }
+                    screen.draw();
+                }
+                screen
+            },
+            BatchSize::PerIteration,
+        );
+    });
+    group.bench_function("fold 20000 deltas", |b| {
+        b.iter(|| {
+            let mut transcript = Transcript::default();
+            for event in &events {
+                transcript.apply(Moment(1), event);
+            }
+            transcript
+        });
+    });
+    group.finish();
+}
+
+/// A stored thread of 10,000 entries: from the file to the first picture.
+fn open(c: &mut Criterion) {
+    let dir = tempfile::tempdir().unwrap();
+    let rt = runtime();
+    let store = Store::open(&dir.path().join("aye.db")).unwrap();
+    rt.block_on(sample::fill(&store, 10_000));
+    let id = ThreadId::from("t");
+    let mut group = c.benchmark_group("open");
+    group.sample_size(10);
+    group.bench_function("read 10000 messages", |b| {
+        b.iter(|| rt.block_on(store.messages(&id)).unwrap());
+    });
+    group.bench_function("10000 entries to the first picture", |b| {
+        b.iter(|| {
+            let messages = rt.block_on(store.messages(&id)).unwrap();
+            let mut screen = Screen::new();
+            screen.open(OpenedThread { messages, ..sample::opened(0) });
+            screen.draw();
+            screen
+        });
+    });
+    group.finish();
+}
+
+/// The shipped rules: read at a start, and 200 commands judged by them.
+fn rules(c: &mut Criterion) {
+    c.bench_function("rules/read the shipped ones", |b| b.iter(shipped_rules));
+    let commands = sample::commands(200);
+    let args: Vec<_> = commands.iter().map(|command| json!({ "command": command })).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().canonicalize().unwrap();
+    let judge = |rules: &aye::plugins::permission::RuleSet, args: &serde_json::Value| {
+        let question = Question {
+            tool: "Bash",
+            args,
+            cwd: &place,
+            workspace: &place,
+            home: Some(Path::new("/home/user")),
+            primary: Some("command"),
+        };
+        evaluate(rules, &question)
+    };
+    c.bench_function("rules/first command of a start", |b| {
+        b.iter_batched(shipped_rules, |rules| judge(&rules, &args[0]), BatchSize::SmallInput);
+    });
+    let rules = shipped_rules();
+    c.bench_function("rules/200 commands", |b| {
+        b.iter(|| args.iter().map(|args| judge(&rules, args)).collect::<Vec<_>>());
+    });
+}
+
+/// One step of the machine: an answer with one call, gated, run, settled, and the step after it.
+fn machine(c: &mut Criterion) {
+    c.bench_function("run/one step with a call", |b| {
+        b.iter_batched(
+            || Run::new(ToolExecutionMode::Sequential),
+            |mut run| {
+                let phase = |phase| Fact::PhaseDone { phase, stop: None };
+                let mut directives: Vec<Directive> = Vec::new();
+                for fact in [
+                    Fact::Started,
+                    phase(Phase::RunStart),
+                    phase(Phase::StepStart),
+                    phase(Phase::BeforeInference),
+                    Fact::Inferred { calls: vec!["c1".into()] },
+                    phase(Phase::AfterInference),
+                    Fact::Gated { call: "c1".into(), gate: Gate::Proceed },
+                    Fact::Settled { call: "c1".into(), outcome: Settled::Succeeded },
+                    phase(Phase::StepEnd),
+                ] {
+                    directives.extend(run.apply(fact).unwrap());
+                }
+                (run, directives)
+            },
+            BatchSize::SmallInput,
+        );
+    });
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// The durable commits of a call, on the disk of the folder for temporary files.
+fn store(c: &mut Criterion) {
+    let dir = tempfile::tempdir().unwrap();
+    let rt = runtime();
+    let store = Store::open(&dir.path().join("aye.db")).unwrap();
+    let (fence, run) = rt.block_on(sample::begin_thread(&store));
+    let empty = |run: &RunRecord| Checkpoint {
+        fence: fence.clone(),
+        run: run.clone(),
+        messages: Vec::new(),
+        thread_state: None,
+        opened: Vec::new(),
+        closed: Vec::new(),
+        outcomes: Vec::new(),
+    };
+    let mut group = c.benchmark_group("store");
+    group.measurement_time(Duration::from_secs(3));
+    group.bench_function("checkpoint", |b| {
+        b.iter(|| rt.block_on(store.checkpoint(empty(&run))).unwrap());
+    });
+    let mut n = 0;
+    group.bench_function("begin", |b| {
+        b.iter(|| {
+            n += 1;
+            rt.block_on(store.begin(sample::begin(&fence, &run, &format!("b{n}"), None))).unwrap();
+        });
+    });
+    group.bench_function("ask, decide, begin", |b| {
+        b.iter(|| {
+            n += 1;
+            let call = format!("d{n}");
+            rt.block_on(async {
+                let opened = vec![sample::question(&run, &call)];
+                let waiting = RunRecord { status: RunStatus::Waiting, ..run.clone() };
+                store.checkpoint(Checkpoint { opened, ..empty(&waiting) }).await.unwrap();
+                store.decide(&call.as_str().into(), sample::yes(&call), 3).await.unwrap();
+                store.begin(sample::begin(&fence, &run, &call, Some(&call))).await.unwrap();
+            });
+        });
+    });
+    group.finish();
+    rt.block_on(store.close());
+}
+
+struct Quiet(&'static str);
+
+impl Plugin for Quiet {
+    fn descriptor(&self) -> PluginDescriptor {
+        PluginDescriptor::new(self.0, "does nothing, as most plugins do in most phases")
+    }
+
+    fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        registrar.register_hook(Phase::BeforeInference, QuietHook);
+        Ok(())
+    }
+}
+
+struct QuietHook;
+
+#[async_trait]
+impl PhaseHook for QuietHook {
+    async fn run(&self, _: &PhaseContext) -> Result<StateCommand, StateError> {
+        Ok(StateCommand::new())
+    }
+}
+
+/// One phase with 20 plugins that have a hook in it.
+fn phase(c: &mut Criterion) {
+    const NAMES: [&str; 20] =
+        ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t"];
+    let rt = runtime();
+    let plugins: Vec<Arc<dyn Plugin>> =
+        NAMES.iter().map(|name| Arc::new(Quiet(name)) as Arc<dyn Plugin>).collect();
+    let env = ExecutionEnv::from_plugins(&plugins).unwrap();
+    let state = StateStore::new();
+    let phases = PhaseRuntime::new(state.clone()).unwrap();
+    phases.install(&env).unwrap();
+    let spec = Arc::new(AgentSpec::new("bench"));
+    let identity = RunIdentity::new("t".into(), None, "r".into(), None, "bench".into(), RunOrigin::User);
+    c.bench_function("phase/20 plugins", |b| {
+        b.iter(|| {
+            let ctx = PhaseContext::new(Phase::BeforeInference, identity.clone(), Arc::clone(&spec))
+                .with_snapshot(state.snapshot());
+            rt.block_on(phases.run_phase(&env, ctx)).unwrap()
+        });
+    });
+}
+
+criterion_group!(benches, markdown, open, rules, machine, store, phase);
+criterion_main!(benches);

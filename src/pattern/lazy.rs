@@ -1,0 +1,58 @@
+//! Regular expressions that are compiled when they are first asked.
+//!
+//! The rules that come with aye hold about two hundred expressions; compiling them takes longer than everything else
+//! at a start, and most calls ask a handful of them.
+
+use regex::Regex;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+/// A regular expression. Clones share what was compiled.
+#[derive(Clone)]
+pub struct LazyRegex(Arc<Inner>);
+
+struct Inner {
+    source: String,
+    compiled: OnceLock<Regex>,
+}
+
+impl LazyRegex {
+    /// Compiles now, so that a mistake is found now.
+    pub(super) fn now(source: &str) -> Result<LazyRegex, regex::Error> {
+        let compiled = OnceLock::from(Regex::new(source)?);
+        Ok(LazyRegex(Arc::new(Inner { source: source.to_owned(), compiled })))
+    }
+
+    /// Compiles at the first use. The source must be known to be a regular expression of a sane size.
+    pub(super) fn later(source: String) -> LazyRegex {
+        LazyRegex(Arc::new(Inner { source, compiled: OnceLock::new() }))
+    }
+
+    fn regex(&self) -> &Regex {
+        self.0.compiled.get_or_init(|| {
+            Regex::new(&self.0.source).expect("the source was known to be a regular expression")
+        })
+    }
+
+    /// True when it is found anywhere in `text`.
+    pub fn is_match(&self, text: &str) -> bool {
+        self.regex().is_match(text)
+    }
+
+    /// The source.
+    pub fn as_str(&self) -> &str {
+        &self.0.source
+    }
+
+    /// Whether it was compiled yet.
+    #[cfg(test)]
+    pub(super) fn is_compiled(&self) -> bool {
+        self.0.compiled.get().is_some()
+    }
+}
+
+impl fmt::Debug for LazyRegex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LazyRegex").field(&self.0.source).finish()
+    }
+}

@@ -1,0 +1,116 @@
+//! What a driver tells: the events of a run, and how it came out.
+
+use serde_json::{Value, json};
+
+use super::driver::Driver;
+use super::request::{AgentRunResult, RuntimeError};
+use crate::contract::event::AgentEvent;
+use crate::contract::ids::{CallId, MessageId};
+use crate::contract::lifecycle::{TerminationReason, ToolCallOutcome, ToolCallStatus};
+use crate::contract::message::{Message, Role};
+use crate::contract::tool::ToolResult;
+use crate::run::{CallState, Notice, Stage};
+
+impl Driver {
+    pub(super) async fn tell_error(&mut self, message: &str, code: Option<&str>) {
+        self.error_code = code.map(Into::into);
+        self.sink.emit(AgentEvent::Error { message: message.into(), code: code.map(Into::into) }).await;
+    }
+
+    pub(super) async fn announce(&mut self, notice: Notice) {
+        let event = match notice {
+            Notice::RunStart => AgentEvent::RunStart {
+                thread_id: self.record.thread_id.to_string(),
+                run_id: self.record.id.to_string(),
+                parent_run_id: self.record.parent_run_id.as_ref().map(ToString::to_string),
+            },
+            Notice::StepStart => {
+                self.message_id = MessageId::fresh();
+                self.calls.clear();
+                self.results.clear();
+                self.recorded = false;
+                self.tickets.clear();
+                AgentEvent::StepStart { message_id: self.message_id.to_string() }
+            }
+            Notice::StepEnd => AgentEvent::StepEnd,
+            Notice::CallResumed(call) => {
+                let result = self.machine.call(&call).and_then(|c| c.decision()).map(|d| d.result.clone());
+                let result = result.or_else(|| self.decisions_in_hand.get(&call).map(|d| d.result.clone()));
+                AgentEvent::ToolCallResumed {
+                    target_id: call.to_string(),
+                    result: result.unwrap_or(Value::Null),
+                }
+            }
+            Notice::CallDone(call, status) => self.call_done(&call, status),
+            Notice::RunFinish(termination) => AgentEvent::RunFinish {
+                thread_id: self.record.thread_id.to_string(),
+                run_id: self.record.id.to_string(),
+                result: Some(json!({"response": self.response()})),
+                termination,
+            },
+        };
+        self.sink.emit(event).await;
+    }
+
+    fn call_done(&self, call: &CallId, status: ToolCallStatus) -> AgentEvent {
+        let tool = self.tool_call(call).map_or_else(|_| String::new(), |c| c.name.clone());
+        let (result, outcome) = match (status, self.tickets.get(call)) {
+            (ToolCallStatus::Suspended, Some(ticket)) => (
+                ToolResult::suspended_with(tool, ticket.suspension.message.clone(), ticket.clone()),
+                ToolCallOutcome::Suspended,
+            ),
+            _ => match self.results.iter().find(|r| r.call == *call) {
+                Some(done) => (done.result.clone(), done.outcome),
+                None => (ToolResult::error(tool, "no result"), ToolCallOutcome::Failed),
+            },
+        };
+        AgentEvent::ToolCallDone {
+            id: call.to_string(),
+            message_id: self.message_id.to_string(),
+            result,
+            outcome,
+        }
+    }
+
+    /// The text of the last assistant message of this run.
+    fn response(&self) -> String {
+        self.history
+            .iter()
+            .rev()
+            .take_while(|m| m.role != Role::User)
+            .find(|m| m.role == Role::Assistant)
+            .map(Message::text)
+            .unwrap_or_default()
+    }
+
+    /// How the run came out, once `drive` returned.
+    pub(super) async fn result(&mut self) -> Result<AgentRunResult, RuntimeError> {
+        let waiting = self
+            .machine
+            .calls()
+            .iter()
+            .filter(|call| matches!(call.state, CallState::Suspended { .. }))
+            .filter_map(|call| self.tickets.get(&call.id))
+            .map(|ticket| ticket.suspension.id.clone());
+        let mut suspensions = Vec::new();
+        for id in waiting {
+            suspensions.extend(self.shared.store.suspension(&id).await?);
+        }
+        let termination = match self.machine.stage() {
+            Stage::Done(reason) => reason.clone(),
+            Stage::Created | Stage::Phase(_) | Stage::Inferring | Stage::Tools | Stage::Ending(_) => {
+                TerminationReason::Suspended
+            }
+        };
+        Ok(AgentRunResult {
+            thread_id: self.record.thread_id.clone(),
+            run_id: self.record.id.clone(),
+            response: self.response(),
+            termination,
+            error_code: self.error_code.clone(),
+            steps: self.machine.steps(),
+            usage: self.record.usage,
+            waiting: suspensions,
+        })
+    }
+}

@@ -1,0 +1,232 @@
+//! What a driver writes down: results, outcomes, questions, and the checkpoints that make them true.
+
+use serde_json::Value;
+
+use super::document::{CallResult, FORMAT, RunDocument, tool_message};
+use super::driver::Driver;
+use super::request::RuntimeError;
+use super::words;
+use crate::contract::ids::{CallId, SuspensionId};
+use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
+use crate::contract::message::{Message, ToolCall};
+use crate::contract::record::{
+    AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord, SuspensionStatus,
+};
+use crate::contract::suspension::SuspendTicket;
+use crate::contract::tool::ToolResult;
+use crate::run::Closing;
+use crate::state::KeyScope;
+use crate::store::StoreError;
+
+/// Rows that the next checkpoint writes.
+#[derive(Default)]
+pub(super) struct Unsaved {
+    pub(super) messages: Vec<Message>,
+    pub(super) opened: Vec<SuspensionRecord>,
+    pub(super) closed: Vec<(SuspensionId, SuspensionStatus)>,
+    pub(super) outcomes: Vec<OutcomeRecord>,
+    /// Something that only the run's row holds.
+    pub(super) run: bool,
+}
+
+impl Unsaved {
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+            && self.opened.is_empty()
+            && self.closed.is_empty()
+            && self.outcomes.is_empty()
+            && !self.run
+    }
+}
+
+impl Driver {
+    pub(super) fn say(&mut self, message: Message) {
+        self.history_shared = None;
+        self.history.push(message.clone());
+        self.unsaved.messages.push(message);
+    }
+
+    pub(super) fn tool_call(&self, id: &CallId) -> Result<&ToolCall, RuntimeError> {
+        self.calls
+            .iter()
+            .find(|call| call.id == id.as_str())
+            .ok_or_else(|| RuntimeError::Internal(format!("run {} has no call {id}", self.record.id)))
+    }
+
+    /// Keeps a ticket's row and what the card shows of it.
+    pub(super) fn open(&mut self, call: &CallId, ticket: &SuspendTicket) {
+        self.tickets.insert(call.clone(), ticket.clone());
+        self.unsaved.opened.push(SuspensionRecord {
+            id: ticket.suspension.id.clone(),
+            thread_id: self.record.thread_id.clone(),
+            run_id: self.record.id.clone(),
+            call_id: call.clone(),
+            ticket: ticket.clone(),
+            status: SuspensionStatus::Open,
+            created_at: self.shared.clock.now_ms(),
+            decision: None,
+            decided_by: None,
+        });
+    }
+
+    /// Closes the row of a question whose answer led to no execution.
+    pub(super) fn close_question(&mut self, id: SuspensionId) {
+        self.unsaved.closed.push((id, SuspensionStatus::Applied));
+    }
+
+    pub(super) fn record_result(&mut self, call: &CallId, result: ToolResult, outcome: ToolCallOutcome) {
+        self.unsaved.run = true;
+        self.results.retain(|r| r.call != *call);
+        self.results.push(CallResult { call: call.clone(), outcome, result });
+    }
+
+    pub(super) fn record_outcome(&mut self, call: &CallId, attempt: u32, kind: OutcomeKind) {
+        let Some(result) = self.results.iter().find(|r| r.call == *call) else { return };
+        self.unsaved.outcomes.push(OutcomeRecord {
+            id: AttemptId { run_id: self.record.id.clone(), call_id: call.clone(), attempt },
+            kind,
+            outcome: result.outcome,
+            result: result.result.clone(),
+            ended_at: self.shared.clock.now_ms(),
+        });
+    }
+
+    /// Gives a call the result that goes with the way it was closed.
+    pub(super) fn close(&mut self, call: &CallId, closing: &Closing) {
+        let tool = self.tool_call(call).map_or_else(|_| String::new(), |c| c.name.clone());
+        let ticket = self.tickets.get(call).cloned();
+        // The machine hands a decision over with its fact and forgets it with the closing.
+        let decision = self.decisions_in_hand.remove(call);
+        let output = self.outputs.remove(call).map(|sink| sink.tail()).unwrap_or_default();
+        let output = if output.is_empty() { output_of(ticket.as_ref()) } else { output };
+        let lost = self.lost.remove(call);
+        let (result, outcome) = match &lost {
+            Some(printed) if *closing == Closing::Interrupted => {
+                (words::unknown_result(&tool, printed), ToolCallOutcome::Cancelled)
+            }
+            Some(_) | None => words::closing_result(&tool, closing, decision.as_ref(), &output),
+        };
+        self.record_result(call, result, outcome);
+        let attempt = self.machine.call(call).map_or(0, |c| c.attempt);
+        match closing {
+            Closing::Interrupted if lost.is_some() => {
+                self.record_outcome(call, attempt, OutcomeKind::Unknown);
+            }
+            Closing::Interrupted => self.record_outcome(call, attempt, OutcomeKind::Cancelled),
+            Closing::SaidDone | Closing::Skipped => self.record_outcome(call, attempt, OutcomeKind::Unknown),
+            Closing::Declined { .. }
+            | Closing::Answered
+            | Closing::BadPayload
+            | Closing::Expired
+            | Closing::Superseded
+            | Closing::NotRun
+            | Closing::Blocked { .. } => {}
+        }
+        if let Some(ticket) = ticket {
+            let status = match closing {
+                Closing::Declined { .. }
+                | Closing::Answered
+                | Closing::BadPayload
+                | Closing::SaidDone
+                | Closing::Skipped => SuspensionStatus::Applied,
+                Closing::Expired => SuspensionStatus::Expired,
+                Closing::Superseded | Closing::NotRun | Closing::Blocked { .. } => {
+                    SuspensionStatus::Superseded
+                }
+                // It ran, so its decision was spent with the intent.
+                Closing::Interrupted => return,
+            };
+            self.unsaved.closed.push((ticket.suspension.id, status));
+        }
+    }
+
+    /// Writes what is true now. Nothing new to say is nothing written, unless the run is over or waits.
+    pub(super) async fn checkpoint(&mut self) -> Result<(), RuntimeError> {
+        self.record_step();
+        let status = self.machine.status();
+        if self.unsaved.is_empty() && status == self.record.status && status == RunStatus::Running {
+            return Ok(());
+        }
+        let checkpoint = self.take_checkpoint()?;
+        self.shared.store.checkpoint(checkpoint).await.map_err(|e| self.store_error(&e))
+    }
+
+    /// Appends the results of a step to the conversation, in call order, once all are there.
+    pub(super) fn record_step(&mut self) {
+        let all = self.calls.iter().all(|call| self.results.iter().any(|r| r.call.as_str() == call.id));
+        if self.recorded || self.calls.is_empty() || !all {
+            return;
+        }
+        self.recorded = true;
+        let order = self.calls.clone();
+        for call in order {
+            if let Some(result) = self.results.iter().find(|r| r.call.as_str() == call.id) {
+                let message = tool_message(result);
+                self.say(message);
+            }
+        }
+    }
+
+    pub(super) fn take_checkpoint(&mut self) -> Result<Checkpoint, RuntimeError> {
+        let thread_state = self.state.export(Some(KeyScope::Thread))?.values;
+        let thread_state = (thread_state != self.saved_thread_state).then(|| {
+            self.saved_thread_state.clone_from(&thread_state);
+            thread_state
+        });
+        let run = self.row()?;
+        let unsaved = std::mem::take(&mut self.unsaved);
+        Ok(Checkpoint {
+            fence: self.fence.clone(),
+            run,
+            messages: unsaved.messages,
+            thread_state,
+            opened: unsaved.opened,
+            closed: unsaved.closed,
+            outcomes: unsaved.outcomes,
+        })
+    }
+
+    /// The run's row as it is now.
+    pub(super) fn row(&mut self) -> Result<RunRecord, RuntimeError> {
+        let now = self.shared.clock.now_ms();
+        self.record.active_ms = self.active_ms();
+        self.awake_since = now;
+        self.record.updated_at = now;
+        self.record.status = self.machine.status();
+        self.record.termination = self.machine.termination().cloned();
+        self.record.state = self.state.export(Some(KeyScope::Run))?.values;
+        self.record.machine = RunDocument {
+            format: FORMAT,
+            machine: self.machine.clone(),
+            calls: self.calls.clone(),
+            results: self.results.clone(),
+            recorded: self.recorded,
+            message_id: self.message_id.clone(),
+        }
+        .to_value();
+        Ok(self.record.clone())
+    }
+
+    pub(super) fn has_unsaved_rows(&self) -> bool {
+        !self.unsaved.messages.is_empty()
+            || !self.unsaved.opened.is_empty()
+            || !self.unsaved.closed.is_empty()
+            || !self.unsaved.outcomes.is_empty()
+    }
+
+    pub(super) fn store_error(&self, error: &StoreError) -> RuntimeError {
+        match error {
+            StoreError::Fenced { .. } => RuntimeError::Fenced { thread_id: self.record.thread_id.clone() },
+            other => RuntimeError::Store(other.to_string()),
+        }
+    }
+}
+
+/// What a question about an unknown outcome holds of the call's output.
+fn output_of(ticket: Option<&SuspendTicket>) -> String {
+    ticket
+        .and_then(|t| t.suspension.parameters.get("output"))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
+}

@@ -1,0 +1,67 @@
+//! Commits that do not wait for the disk.
+//!
+//! Such a row outlives this process at once, and a power cut from the next durable commit on: the log is written in
+//! order, so whatever is durable later takes it along. It is for what a power cut makes meaningless (who owns a
+//! thread) or what nobody was told about yet (a thread before its first message).
+
+use rusqlite::{Connection, Transaction};
+
+use super::{Store, StoreError, transact};
+
+impl Store {
+    /// Writes in one transaction that does not wait for the disk.
+    pub(super) async fn write_relaxed<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.write_relaxed_at("", "", work).await
+    }
+
+    /// The same, with places to crash at before and after the commit.
+    pub(super) async fn write_relaxed_at<T, F>(
+        &self,
+        before: &'static str,
+        after: &'static str,
+        work: F,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.call(move |conn| transact(&mut *Relaxed::new(conn)?, before, after, work)).await
+    }
+}
+
+/// A connection whose commits do not wait for the disk, until it is dropped.
+pub(super) struct Relaxed<'a>(&'a mut Connection);
+
+impl<'a> Relaxed<'a> {
+    pub(super) fn new(conn: &'a mut Connection) -> Result<Self, StoreError> {
+        let relaxed = Self(conn);
+        relaxed.0.execute_batch("PRAGMA synchronous = NORMAL")?;
+        Ok(relaxed)
+    }
+}
+
+impl std::ops::Deref for Relaxed<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.0
+    }
+}
+
+impl std::ops::DerefMut for Relaxed<'_> {
+    fn deref_mut(&mut self) -> &mut Connection {
+        self.0
+    }
+}
+
+impl Drop for Relaxed<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.execute_batch("PRAGMA synchronous = FULL") {
+            tracing::error!("the store does not wait for the disk any more: {error}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The keys of a card, and the line that is being written on it.
+
+use ratatui::layout::Position;
+use ratatui::text::{Line, Span};
+
+use super::super::super::app::App;
+use super::super::super::approval::{Card, CardKind, Stage};
+use super::super::super::composer::Composer;
+use super::super::super::keymap::{Action, Place};
+use super::super::super::theme::{Role, Theme};
+use super::super::super::wrap::{Wrap, truncate, width};
+use super::super::Picture;
+use crate::contract::display::visible_line;
+
+/// The keys, or the line that is being written.
+pub(super) fn foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus: bool) -> Picture {
+    let mut picture = Picture::default();
+    if let Some(problem) = &card.problem {
+        picture.lines.extend(Wrap::words(inner).text(&visible_line(problem), theme.style(Role::Error)));
+    }
+    if let Some(line) = card.line() {
+        let asks = if matches!(card.stage, Stage::Reason(_)) { "why not? " } else { "answer: " };
+        picture.stack(written(line, asks, inner, theme));
+    }
+    let keys = keys(card, app, has_focus);
+    let mut spans: Vec<Span<'static>> = Vec::new();
+    for (key, what) in keys {
+        if !spans.is_empty() {
+            spans.push(Span::raw("  "));
+        }
+        let style = theme.style(if has_focus { Role::Key } else { Role::Dim });
+        spans.push(Span::styled(key, style));
+        // A blank that does not break keeps a key and its meaning together.
+        spans.push(Span::styled(format!("\u{a0}{}", what.replace(' ', "\u{a0}")), theme.style(Role::Dim)));
+    }
+    let lines = Wrap::words(inner).line(&Line::from(spans));
+    picture.lines.extend(lines.into_iter().map(breakable));
+    picture
+}
+
+/// The keys alone on one row, for a small terminal; the line that is being written goes before them.
+pub(super) fn short_foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus: bool) -> Picture {
+    if let Some(line) = card.line() {
+        return written(line, "› ", inner, theme);
+    }
+    if let Some(problem) = &card.problem {
+        return vec![Line::styled(truncate(&visible_line(problem), inner), theme.style(Role::Error))].into();
+    }
+    let keys: Vec<String> = keys(card, app, has_focus).into_iter().map(|(key, _)| key).collect();
+    let style = theme.style(if has_focus { Role::Key } else { Role::Dim });
+    vec![Line::styled(truncate(&keys.join(" "), inner), style)].into()
+}
+
+/// The same line with ordinary blanks.
+fn breakable(line: Line<'static>) -> Line<'static> {
+    let spans =
+        line.spans.into_iter().map(|span| Span::styled(span.content.replace('\u{a0}', " "), span.style));
+    Line::from(spans.collect::<Vec<_>>())
+}
+
+fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
+    let chord = |action: Action| app.keymap.chord_of(Place::Card, action);
+    let key = |action: Action, what: &str| (format!("[{}]", chord(action)), what.to_owned());
+    let esc = |what: &str| {
+        (format!("[{}]", app.keymap.chord_of(Place::Composer, Action::Interrupt)), what.to_owned())
+    };
+    let enter = |what: &str| (format!("[{}]", chord(Action::Accept)), what.to_owned());
+    let mut keys = match &card.stage {
+        Stage::Deciding(word) => return vec![(format!("{word}…"), String::new())],
+        Stage::Reason(_) => vec![enter("no, with or without a reason"), esc("back")],
+        Stage::Grant { .. } => vec![
+            enter("store and allow"),
+            ("[↑↓]".into(), "rule".into()),
+            ("[←→]".into(), "how far".into()),
+            esc("back"),
+        ],
+        Stage::Open => match card.kind {
+            CardKind::Permission => vec![
+                key(Action::Allow, "allow once"),
+                key(Action::Deny, "no"),
+                key(Action::Grant, "always…"),
+                key(Action::Stop, "no, and stop"),
+            ],
+            CardKind::Unknown => vec![
+                key(Action::RunAgain, "run again"),
+                key(Action::MarkDone, "it is done"),
+                key(Action::Skip, "skip"),
+                key(Action::Stop, "stop"),
+            ],
+            CardKind::Ask if card.ask.line().is_some() => vec![enter("answer"), esc("back")],
+            CardKind::Ask => {
+                let mut keys = vec![enter(if card.ask.choices().is_empty() { "write" } else { "answer" })];
+                if !card.ask.choices().is_empty() {
+                    keys.push(("[↑↓]".into(), "choose".into()));
+                }
+                if card.ask.is_multi() {
+                    keys.push(key(Action::Toggle, "tick"));
+                }
+                keys.push(key(Action::Skip, "skip"));
+                keys.push(key(Action::Stop, "stop"));
+                keys
+            }
+        },
+    };
+    if !has_focus {
+        keys.insert(
+            0,
+            (format!("[{}]", app.keymap.chord_of(Place::Composer, Action::FocusCard)), "to answer:".into()),
+        );
+    } else if app.cards.len() > 1 && matches!(card.stage, Stage::Open) {
+        keys.push(key(Action::NextCard, "next"));
+    }
+    keys
+}
+
+/// One line that is being written; its end stays in sight.
+fn written(line: &Composer, asks: &str, inner: u16, theme: &Theme) -> Picture {
+    let text = visible_line(line.text()).into_owned();
+    let room = usize::from(inner).saturating_sub(width(asks) + 1).max(1);
+    let before = visible_line(&line.text()[..line.caret()]).into_owned();
+    let mut start = 0;
+    while width(&before[start..]) > room {
+        start += before[start..].chars().next().map_or(1, char::len_utf8);
+    }
+    let shown = truncate(&text[start..], room as u16 + 1);
+    let x = width(asks) + width(&before[start..]);
+    let spans = vec![
+        Span::styled(asks.to_owned(), theme.style(Role::Accent)),
+        Span::styled(shown, theme.style(Role::Text)),
+    ];
+    Picture { lines: vec![Line::from(spans)], caret: Some(Position::new(x as u16, 0)) }
+}

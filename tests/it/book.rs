@@ -1,0 +1,102 @@
+//! The book's first programs, as a reader would run them: `examples/`, each a process of its own against a server on
+//! loopback.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::support::mock_server::{MockServer, Reply};
+
+/// The program of an example. `cargo test` builds all of them; a narrower call may not have.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this test");
+    let profile = test.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps/");
+    let program = profile.join("examples").join(name);
+    if !program.exists() {
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--example", name, "--target-dir"])
+            .arg(profile.parent().expect("target/"))
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .expect("cargo runs");
+        assert!(
+            built.success() && program.exists(),
+            "the example {name} is not there: cargo build --examples"
+        );
+    }
+    program
+}
+
+/// A chat completion that streams these pieces.
+fn stream(deltas: &[Value], finish: &str) -> Reply {
+    let chunk = |delta: &Value, finish: Option<&str>| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+        format!("data: {}\n\n", json!({"id": "c1", "model": "gpt-4o-mini", "choices": [choice]}))
+    };
+    let mut body: String = deltas.iter().map(|delta| chunk(delta, None)).collect();
+    body.push_str(&chunk(&json!({}), Some(finish)));
+    body.push_str("data: [DONE]\n\n");
+    Reply::sse(body)
+}
+
+fn call(name: &str, arguments: &Value) -> Reply {
+    let function = json!({"name": name, "arguments": arguments.to_string()});
+    let call = json!({"index": 0, "id": "call_1", "type": "function", "function": function});
+    stream(&[json!({"role": "assistant", "tool_calls": [call]})], "tool_calls")
+}
+
+async fn run(name: &str, server: &MockServer) -> Output {
+    let mut command = Command::new(example(name));
+    command
+        .env("OPENAI_API_KEY", "test-key")
+        .env("OPENAI_BASE_URL", format!("{}/v1", server.url))
+        .env("NO_PROXY", "127.0.0.1");
+    tokio::task::spawn_blocking(move || command.output().expect("the example runs")).await.expect("no panic")
+}
+
+fn results(server: &MockServer) -> Vec<Value> {
+    let asked = server.asked();
+    assert_eq!(asked.len(), 2, "a call and an answer are two requests");
+    assert!(asked.iter().all(|request| request.path == "/v1/chat/completions"), "{asked:?}");
+    assert_eq!(asked[0].body["model"], "gpt-4o-mini");
+    let messages = asked[1].body["messages"].as_array().expect("messages");
+    messages
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .map(|message| {
+            let text = message["content"].as_str().expect("the text of a result");
+            serde_json::from_str(text).unwrap_or_else(|_| json!(text))
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn first_agent() {
+    let server = MockServer::start([
+        call("echo", &json!({"text": "hello"})),
+        stream(&[json!({"content": "Hello"}), json!({"content": "!"})], "stop"),
+    ])
+    .await;
+    let output = run("first_agent", &server).await;
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    let events = stdout.lines().find_map(|line| line.strip_prefix("events: ")).expect("a count of events");
+    assert!(events.parse::<usize>().expect("a number") > 0, "{stdout}");
+    assert!(stdout.contains("run_finish_seen: true"), "{stdout}");
+    assert_eq!(results(&server), [json!({"echoed": "hello"})]);
+}
+
+#[tokio::test]
+async fn first_tool() {
+    let server = MockServer::start([
+        call("greet", &json!({"name": "Alice"})),
+        stream(&[json!({"content": "Hello, Alice!"})], "stop"),
+    ])
+    .await;
+    let output = run("first_tool", &server).await;
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stdout.contains("tool_call_done_seen: true"), "{stdout}");
+    assert_eq!(results(&server), [json!({"greeting": "Hello, Alice!", "times_greeted": 0})]);
+}
