@@ -4,17 +4,17 @@
 //! checked by one rule for their area; rows that are a situation have a check of their own, found by id. A row without
 //! any check fails [`every_row_has_a_check`].
 
-// mod config;
-// mod db;
-// mod decision;
-// mod exec;
+mod config;
+mod db;
+mod decision;
+mod exec;
 mod files;
-// mod headless;
-// mod provider;
+mod headless;
+mod provider;
 mod rules;
 mod screen;
-// mod secret;
-// mod terminal;
+mod secret;
+mod terminal;
 
 use serde_json::Value;
 
@@ -75,7 +75,14 @@ fn is_checked(row: &Row) -> bool {
     match row.area.as_str() {
         "shell" => true,
         "path" => rules::is_about_rules(row) || files::check_of(&row.id).is_some(),
-        "terminal" => screen::is_data(row),
+        "terminal" => screen::is_data(row) || terminal::CHECKS.contains(&row.id.as_str()),
+        "config" => config::is_data(row) || config::CHECKS.contains(&row.id.as_str()),
+        "db" => db::check_of(&row.id).is_some(),
+        "provider" => provider::check_of(&row.id).is_some(),
+        "decision" => decision::check_of(&row.id).is_some(),
+        "exec" => exec::check_of(&row.id).is_some(),
+        "secret" => secret::CHECKS.contains(&row.id.as_str()),
+        "headless" => headless::CHECKS.contains(&row.id.as_str()),
         _ => false,
     }
 }

@@ -216,7 +216,7 @@ fn play(sink: &str, text: &str, width: u16, height: u16) -> Result<Stage, String
         "live_output" => {
             stage.start("go");
             stage.call("Bash", command);
-            for piece in text.as_bytes().chunks(7) {
+            for piece in text.as_bytes().chunks((text.len() / 100).max(7)) {
                 let delta = String::from_utf8_lossy(piece).into_owned();
                 stage.event(E::ToolCallStreamDelta { id: "a".into(), name: "Bash".into(), delta });
             }
@@ -233,7 +233,7 @@ fn play(sink: &str, text: &str, width: u16, height: u16) -> Result<Stage, String
         "model_text" | "model_code" => {
             stage.start("go");
             let text = if sink == "model_code" { format!("```sh {text}\n{text}\n```\n") } else { text.to_owned() };
-            for piece in text.chars().collect::<Vec<_>>().chunks(5) {
+            for piece in text.chars().collect::<Vec<_>>().chunks((text.len() / 100).max(5)) {
                 stage.event(E::TextDelta { delta: piece.iter().collect() });
             }
             stage.finish(TerminationReason::NaturalEnd);
