@@ -118,7 +118,7 @@ pub(super) fn skills_of(foundation: &Foundation) -> Discovery {
 }
 
 pub(super) fn mode_of(foundation: &Foundation) -> Mode {
-    foundation.loaded.settings.permission_mode.as_str().parse().unwrap_or_default()
+    foundation.loaded.settings.permission_mode
 }
 
 fn entry_of(selection: &Selection) -> ModelEntry {
@@ -156,6 +156,7 @@ fn runtime(
         .with_store(store.clone())
         .with_clock(Arc::clone(clock))
         .with_owner(owner())
+        .with_remains(Arc::new(|pid| Box::pin(tools::exec::until_gone(pid))))
         .with_cwd(foundation.workspace.cwd.clone())
         .with_agent_spec(spec)
         .with_model(selection.full_name(), entry_of(selection))

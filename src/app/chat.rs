@@ -68,6 +68,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     Ok(match status.cause {
         Cause::Quit => 0,
         Cause::Hangup => 129,
+        Cause::Terminated => 143,
     })
 }
 

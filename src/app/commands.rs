@@ -15,7 +15,7 @@ use crate::cli::{
 };
 use crate::config::{Env, list_models};
 use crate::contract::clock::{Clock as _, SystemClock};
-use crate::contract::display::{visible, visible_line};
+use crate::contract::display::{escape_json, visible, visible_line};
 use crate::contract::ids::DecisionId;
 use crate::contract::record::{DecideOutcome, Decision, SuspensionRecord, SuspensionStatus, ThreadRecord};
 use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
@@ -51,7 +51,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
 }
 
 fn put_json(value: &Value) -> Result<(), Failure> {
-    put(&format!("{}\n", serde_json::to_string_pretty(value).unwrap_or_default()))
+    put(&format!("{}\n", escape_json(&serde_json::to_string_pretty(value).unwrap_or_default())))
 }
 
 /// The thread whose id begins so.
@@ -346,7 +346,7 @@ fn permissions(rules: Option<&Path>, foundation: &mut Foundation, cli: &Cli) -> 
         let line = line.map_err(|e| Failure::failed(format!("cannot read stdin: {e}")))?;
         let line = String::from_utf8_lossy(&line);
         if !line.trim().is_empty() {
-            put(&format!("{}\n", check_line(&line, &rules, ctx)))?;
+            put(&format!("{}\n", escape_json(&check_line(&line, &rules, ctx))))?;
         }
     }
     Ok(0)

@@ -32,6 +32,26 @@ pub fn is_invisible(c: char) -> bool {
         | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// JSON with every character that a terminal might obey written as an escape.
+pub fn escape_json(json: &str) -> String {
+    use std::fmt::Write as _;
+    if !json.chars().any(is_unsafe) {
+        return json.to_owned();
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    let mut units = [0; 2];
+    for c in json.chars() {
+        if is_unsafe(c) {
+            for unit in c.encode_utf16(&mut units) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 /// The text with each unsafe character written out: C0 controls as `^[`, all others as `<U+202E>`.
 ///
 /// A carriage return before a newline is dropped. Newlines and tabs stay.

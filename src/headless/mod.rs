@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use serde_json::json;
 
 use crate::contract::clock::Clock;
-use crate::contract::display::{visible, visible_line};
+use crate::contract::display::{escape_json, visible, visible_line};
 use crate::contract::event::{AgentEvent, StreamEvent};
 use crate::contract::event_sink::EventSink;
 use crate::contract::ids::ThreadId;
@@ -108,31 +108,11 @@ impl EventSink for Printer {
                 let timestamp =
                     jiff::Timestamp::from_millisecond(at).map(|t| t.to_string()).unwrap_or_default();
                 let line = serde_json::to_string(&StreamEvent::new(seq, timestamp, event));
-                self.put(&format!("{}\n", escaped(&line.unwrap_or_default())));
+                self.put(&format!("{}\n", escape_json(&line.unwrap_or_default())));
             }
             Format::Text | Format::Json => progress(&event),
         }
     }
-}
-
-/// JSON with every character that a terminal might obey written as an escape.
-fn escaped(json: &str) -> String {
-    use std::fmt::Write as _;
-    if !json.chars().any(crate::contract::display::is_unsafe) {
-        return json.to_owned();
-    }
-    let mut out = String::with_capacity(json.len() + 16);
-    let mut units = [0; 2];
-    for c in json.chars() {
-        if crate::contract::display::is_unsafe(c) {
-            for unit in c.encode_utf16(&mut units) {
-                let _ = write!(out, "\\u{unit:04x}");
-            }
-        } else {
-            out.push(c);
-        }
-    }
-    out
 }
 
 fn progress(event: &AgentEvent) {
@@ -230,7 +210,7 @@ fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
     note(&format!("aye: {}", visible(&message)));
     if printer.format == Format::Json {
         let object = json!({"type": "result", "status": "error", "error": message, "exit": code});
-        printer.put(&format!("{}\n", escaped(&object.to_string())));
+        printer.put(&format!("{}\n", escape_json(&object.to_string())));
     }
     code
 }
@@ -253,7 +233,7 @@ fn finish(printer: &Printer, result: &AgentRunResult, options: Options) -> u8 {
                 "waiting": result.waiting,
                 "exit": code,
             });
-            printer.put(&format!("{}\n", escaped(&object.to_string())));
+            printer.put(&format!("{}\n", escape_json(&object.to_string())));
         }
         Format::Text => {
             // What was said before a run broke off or waits is not its answer.

@@ -527,9 +527,14 @@ impl Run {
         for (id, lost) in lost {
             let Some(index) = self.calls.iter().position(|call| call.id == id) else { continue };
             let call = &mut self.calls[index];
-            call.spent = call.decision().map(|decision| decision.decision_id.clone());
+            if lost != Lost::NotStarted {
+                call.spent = call.decision().map(|decision| decision.decision_id.clone());
+            }
             match lost {
-                Lost::Again => {
+                Lost::Again | Lost::NotStarted => {
+                    if lost == Lost::NotStarted {
+                        call.attempt = call.attempt.saturating_sub(1);
+                    }
                     call.state = match std::mem::replace(&mut call.state, CallState::New) {
                         CallState::Running { allowed_by: Some((ticket, decision)) } => {
                             CallState::Held { ticket, decision }

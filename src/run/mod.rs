@@ -77,6 +77,8 @@ pub enum Settled {
 pub enum Lost {
     /// Gate it and run it again under the same decision: it changed nothing, or can be repeated safely.
     Again,
+    /// The process died before the intent was written: it never started, and its decision is not spent.
+    NotStarted,
     /// It is known how it ended; the driver holds the result.
     Ended {
         /// Whether it succeeded.

@@ -259,6 +259,20 @@ fn a_decision_that_a_crash_followed_is_spent_once() {
     assert_eq!(run.call(&id(0)).unwrap().attempt, 2);
 }
 
+#[test]
+fn a_call_that_never_started_keeps_its_decision() {
+    let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 1);
+    let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::ReplayToolCall));
+    run.apply(Fact::Gated { call: id(0), gate }).unwrap();
+    let yes = decision("d", ResumeDecisionAction::Resume);
+    run.apply(Fact::Decided { call: id(0), suspension: asked(0), decision: yes }).unwrap();
+    run.apply(Fact::Gated { call: id(0), gate: Gate::Proceed }).unwrap();
+    run.apply(Fact::Recovered { lost: vec![(id(0), Lost::NotStarted)] }).unwrap();
+    assert!(run.call(&id(0)).unwrap().spends().is_some(), "nothing spent it");
+    run.apply(Fact::Gated { call: id(0), gate: Gate::Proceed }).unwrap();
+    assert_eq!(run.call(&id(0)).unwrap().attempt, 1);
+}
+
 /// A choice of the property test: mapped to a fact that may or may not fit where the run stands.
 #[derive(Clone, Debug)]
 enum Choice {
@@ -339,7 +353,8 @@ fn fact_of(choice: &Choice, run: &Run, calls: usize) -> Fact {
                 .filter(|call| call.status() == ToolCallStatus::Running)
                 .map(|call| {
                     let lost = match kind % 3 {
-                        0 => Lost::Again,
+                        0 if kind % 2 == 0 => Lost::Again,
+                        0 => Lost::NotStarted,
                         1 => Lost::Ended { succeeded: kind % 2 == 0 },
                         _ => Lost::Ask(ticket(&call.id, ToolCallResumeMode::ReplayToolCall)),
                     };
@@ -387,8 +402,13 @@ proptest! {
                 prop_assert_eq!(&run, &before, "done is final");
                 prop_assert!(out.is_empty());
             }
-            if matches!(fact, Fact::Recovered { .. }) {
+            if let Fact::Recovered { lost } = &fact {
                 announced = false;
+                // Its intent never reached the disk, so it was not executed: the attempt is free again.
+                for (id, _) in lost.iter().filter(|(_, lost)| *lost == Lost::NotStarted) {
+                    let attempt = before.call(id).map_or(0, |call| call.attempt);
+                    executed.retain(|(call, tried)| call != id || *tried != attempt);
+                }
             }
             // Legal moves only.
             for call in run.calls() {
@@ -414,6 +434,11 @@ proptest! {
                     results.push(call.clone());
                 }
                 Fact::Recovered { lost } => {
+                    // No intent was written, so the execution that was announced never began.
+                    for (id, _) in lost.iter().filter(|(_, l)| *l == Lost::NotStarted) {
+                        let attempt = before.call(id).unwrap().attempt;
+                        executed.retain(|known| *known != (id.clone(), attempt));
+                    }
                     results.extend(lost.iter().filter(|(_, l)| matches!(l, Lost::Ended { .. })).map(|(c, _)| c.clone()));
                 }
                 _ => {}

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::catalog::Catalog;
 use super::resolve::resolve;
-use super::{AgentRuntime, Parts};
+use super::{AgentRuntime, Parts, Remains};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::executor::LlmExecutor;
 use crate::contract::record::Owner;
@@ -52,12 +52,21 @@ pub struct AgentRuntimeBuilder {
     owner: Option<Owner>,
     cwd: Option<PathBuf>,
     keys: Vec<KeyRegistration>,
+    remains: Option<Remains>,
 }
 
 impl AgentRuntimeBuilder {
     /// Nothing registered.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// How to wait until nothing runs any more of what a dead process had started; it is given that process. Without
+    /// it, tools are taken to die with their process.
+    #[must_use]
+    pub fn with_remains(mut self, remains: Remains) -> Self {
+        self.remains = Some(remains);
+        self
     }
 
     /// Registers an agent.
@@ -196,6 +205,7 @@ impl AgentRuntimeBuilder {
             owner,
             cwd: self.cwd.unwrap_or_default(),
             keys: self.keys,
+            remains: self.remains,
         }))
     }
 }

@@ -92,8 +92,6 @@ pub(super) struct Driver {
     pub(super) recorded: bool,
     /// Decisions that are being applied, by call, until their call is closed or runs.
     pub(super) decisions_in_hand: HashMap<CallId, ToolCallResume>,
-    /// What a dead process's calls had printed, by call: nobody here knows how they ended.
-    pub(super) lost: HashMap<CallId, String>,
     /// The question a call asked last, for closing its row and for the card.
     pub(super) tickets: HashMap<CallId, SuspendTicket>,
     pub(super) state: StateStore,
@@ -166,7 +164,6 @@ impl Driver {
             results,
             recorded,
             decisions_in_hand: HashMap::new(),
-            lost: HashMap::new(),
             tickets,
             state,
             phases,
@@ -185,13 +182,6 @@ impl Driver {
         };
         driver.phases.activate(&driver.agent.env, &driver.agent.spec)?;
         Ok(driver)
-    }
-
-    /// Notes which calls a dead process left, for a run that is ended and not taken up again.
-    pub(super) async fn note_lost(&mut self) -> Result<(), RuntimeError> {
-        let open = self.shared.store.open_intents(&self.record.id).await?;
-        self.lost = open.into_iter().map(|o| (o.intent.id.call_id, o.output)).collect();
-        Ok(())
     }
 
     pub(super) fn into_slot(self) -> Slot {

@@ -99,19 +99,10 @@ impl Driver {
         let decision = self.decisions_in_hand.remove(call);
         let output = self.outputs.remove(call).map(|sink| sink.tail()).unwrap_or_default();
         let output = if output.is_empty() { output_of(ticket.as_ref()) } else { output };
-        let lost = self.lost.remove(call);
-        let (result, outcome) = match &lost {
-            Some(printed) if *closing == Closing::Interrupted => {
-                (words::unknown_result(&tool, printed), ToolCallOutcome::Cancelled)
-            }
-            Some(_) | None => words::closing_result(&tool, closing, decision.as_ref(), &output),
-        };
+        let (result, outcome) = words::closing_result(&tool, closing, decision.as_ref(), &output);
         self.record_result(call, result, outcome);
         let attempt = self.machine.call(call).map_or(0, |c| c.attempt);
         match closing {
-            Closing::Interrupted if lost.is_some() => {
-                self.record_outcome(call, attempt, OutcomeKind::Unknown);
-            }
             Closing::Interrupted => self.record_outcome(call, attempt, OutcomeKind::Cancelled),
             Closing::SaidDone | Closing::Skipped => self.record_outcome(call, attempt, OutcomeKind::Unknown),
             Closing::Declined { .. }

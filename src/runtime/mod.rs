@@ -49,6 +49,9 @@ pub use resolve::{ResolveError, ResolvedAgent};
 use driver::{Driver, Loaded};
 use live::{Delivery, Live, Slot};
 
+/// Waits until nothing is left of what a dead process, given by its number, had started.
+pub type Remains = Arc<dyn Fn(u32) -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
+
 /// What every driver shares.
 pub(crate) struct Parts {
     pub(crate) catalog: Catalog,
@@ -57,6 +60,7 @@ pub(crate) struct Parts {
     pub(crate) owner: Owner,
     pub(crate) cwd: PathBuf,
     pub(crate) keys: Vec<KeyRegistration>,
+    pub(crate) remains: Option<Remains>,
 }
 
 struct Inner {
@@ -73,6 +77,7 @@ pub(crate) struct Shared {
     pub(crate) owner: Owner,
     pub(crate) cwd: PathBuf,
     pub(crate) keys: Vec<KeyRegistration>,
+    pub(crate) remains: Option<Remains>,
 }
 
 /// Runs agents over threads. Clones share everything.
@@ -83,8 +88,8 @@ pub struct AgentRuntime {
 
 impl AgentRuntime {
     pub(crate) fn from_parts(parts: Parts) -> Self {
-        let Parts { catalog, store, clock, owner, cwd, keys } = parts;
-        let shared = Arc::new(Shared { store, clock, owner, cwd, keys });
+        let Parts { catalog, store, clock, owner, cwd, keys, remains } = parts;
+        let shared = Arc::new(Shared { store, clock, owner, cwd, keys, remains });
         Self {
             inner: Arc::new(Inner {
                 catalog: RwLock::new(catalog),
@@ -168,8 +173,7 @@ impl AgentRuntime {
             let agent =
                 self.resolve(&old.agent_id, Some(&old.model)).or_else(|_| self.resolve(&agent_id, None))?;
             let mut driver = self.load(old, agent, slot, fence, &sink).await?;
-            driver.note_lost().await?;
-            let directives = driver.apply(Fact::CancelRequested { superseded: true })?;
+            let directives = driver.bury(true).await?;
             driver.drive(directives).await?;
             slot = driver.into_slot();
         }
@@ -418,8 +422,7 @@ impl AgentRuntime {
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))?;
         let mut driver = self.load(record, agent, slot, fence, &sink).await?;
-        driver.note_lost().await?;
-        let directives = driver.apply(Fact::CancelRequested { superseded: false })?;
+        let directives = driver.bury(false).await?;
         driver.drive(directives).await?;
         Ok(true)
     }

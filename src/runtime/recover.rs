@@ -15,7 +15,7 @@ use crate::contract::suspension::{
     ACTION_UNKNOWN_OUTCOME, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
 };
 use crate::contract::tool::{FilePreview, ToolClass, ToolResult};
-use crate::run::{Directive, Fact, Lost};
+use crate::run::{Directive, Fact, Lost, Notice, Stage};
 
 /// What to do about a call that may have run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,17 +48,44 @@ impl Driver {
             .map(|call| (call.id.clone(), call.attempt))
             .collect();
         let open = self.shared.store.open_intents(&self.record.id).await?;
+        let known = self.shared.store.intents(&self.record.id).await?;
         let mut lost = Vec::new();
         for (id, attempt) in running {
+            // No intent, no start: the process died between the two.
+            if !known.iter().any(|(i, _)| i.id.call_id == id && i.id.attempt == attempt) {
+                lost.push((id, Lost::NotStarted));
+                continue;
+            }
             let intent = open.iter().find(|o| o.intent.id.call_id == id && o.intent.id.attempt == attempt);
-            let Some(fate) = self.judge_lost(&id, attempt, intent, policy).await? else {
-                let text = "a tool call was interrupted and may have run; the run was stopped";
-                self.tell_error(text, Some("unknown_outcome")).await;
-                return self.apply(Fact::Failed { message: text.into() });
-            };
+            // Nobody is told about a command, and none is begun again, while it still runs.
+            if let (Some(open), Some(remains)) = (intent, &self.shared.remains)
+                && open.intent.boot_id == self.shared.owner.boot_id
+                && open.intent.pid != self.shared.owner.pid
+            {
+                remains(open.intent.pid).await;
+            }
+            let fate = self.judge_lost(&id, attempt, intent, policy).await?;
             lost.push((id, fate));
         }
-        self.apply(Fact::Recovered { lost })
+        let is_unknown = lost.iter().any(|(_, fate)| *fate == Lost::Ended { succeeded: false });
+        let mut directives = self.apply(Fact::Recovered { lost })?;
+        if policy == UnknownPolicy::Stop && is_unknown {
+            let text = "a tool call was interrupted and may have run; the run was stopped";
+            self.tell_error(text, Some("unknown_outcome")).await;
+            directives.retain(is_closing);
+            directives.extend(self.apply(Fact::Failed { message: text.into() })?);
+        }
+        Ok(directives)
+    }
+
+    /// Ends a run that a dead process left, or that waits: what was running then is judged, and nothing goes on.
+    pub(super) async fn bury(&mut self, superseded: bool) -> Result<Vec<Directive>, RuntimeError> {
+        let mut directives = self.recover(UnknownPolicy::Report).await?;
+        if !matches!(self.machine.stage(), Stage::Ending(_) | Stage::Done(_)) {
+            directives.retain(is_closing);
+            directives.extend(self.apply(Fact::CancelRequested { superseded })?);
+        }
+        Ok(directives)
     }
 
     async fn judge_lost(
@@ -67,10 +94,10 @@ impl Driver {
         attempt: u32,
         open: Option<&OpenIntent>,
         policy: UnknownPolicy,
-    ) -> Result<Option<Lost>, RuntimeError> {
+    ) -> Result<Lost, RuntimeError> {
         let class = open.map_or(ToolClass::Opaque, |o| o.intent.class);
         match class {
-            ToolClass::Pure | ToolClass::Keyed => return Ok(Some(Lost::Again)),
+            ToolClass::Pure | ToolClass::Keyed => return Ok(Lost::Again),
             ToolClass::Verifiable => {
                 let files = open.map(|o| o.intent.files.clone()).unwrap_or_default();
                 match look(&files).await {
@@ -79,9 +106,9 @@ impl Driver {
                         let text = "Done. The program was interrupted while it was written down; the file holds the change.";
                         self.record_result(id, ToolResult::text(name, text), ToolCallOutcome::Succeeded);
                         self.record_outcome(id, attempt, OutcomeKind::Returned);
-                        return Ok(Some(Lost::Ended { succeeded: true }));
+                        return Ok(Lost::Ended { succeeded: true });
                     }
-                    Files::AsBefore => return Ok(Some(Lost::Again)),
+                    Files::AsBefore => return Ok(Lost::Again),
                     Files::Neither => {}
                 }
             }
@@ -89,19 +116,18 @@ impl Driver {
         }
         let output = open.map(|o| o.output.clone()).unwrap_or_default();
         match policy {
-            UnknownPolicy::Retry => Ok(Some(Lost::Again)),
-            UnknownPolicy::Stop => Ok(None),
-            UnknownPolicy::Report => {
+            UnknownPolicy::Retry => Ok(Lost::Again),
+            UnknownPolicy::Report | UnknownPolicy::Stop => {
                 let name = self.tool_call(id)?.name.clone();
                 let result = words::unknown_result(&name, &output);
                 self.record_result(id, result, ToolCallOutcome::Failed);
                 self.record_outcome(id, attempt, OutcomeKind::Unknown);
-                Ok(Some(Lost::Ended { succeeded: false }))
+                Ok(Lost::Ended { succeeded: false })
             }
             UnknownPolicy::Ask => {
                 let ticket = self.unknown_ticket(id, attempt, &output)?;
                 self.open(id, &ticket);
-                Ok(Some(Lost::Ask(ticket)))
+                Ok(Lost::Ask(ticket))
             }
         }
     }
@@ -136,6 +162,11 @@ impl Driver {
             resume_mode: ToolCallResumeMode::ReplayToolCall,
         })
     }
+}
+
+/// What is left to do for calls that recovery closed, when the run does not go on.
+fn is_closing(directive: &Directive) -> bool {
+    matches!(directive, Directive::Checkpoint { intent: None } | Directive::Emit(Notice::CallDone(..)))
 }
 
 /// Compares the files with what the intent says of them.

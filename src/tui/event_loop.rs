@@ -176,11 +176,14 @@ async fn turn(
         }
         let now = waits.now();
         for msg in msgs {
-            let is_end = matches!(msg, Msg::Hangup);
+            let cause = match msg {
+                Msg::Hangup => Cause::Hangup,
+                Msg::Terminate => Cause::Terminated,
+                _ => Cause::Quit,
+            };
             for cmd in app.update(now, msg) {
                 match cmd {
-                    Cmd::Quit if is_end => return Ok(Cause::Hangup),
-                    Cmd::Quit => return Ok(Cause::Quit),
+                    Cmd::Quit => return Ok(cause),
                     Cmd::Redraw => screen.terminal.redraw(),
                     Cmd::Suspend => suspend(app, screen, guard, input)?,
                     Cmd::ShowWhole(entries) => {
@@ -240,12 +243,12 @@ fn watch_signals(answers: &UnboundedSender<Msg>) -> Result<(), TuiError> {
     let mut hangup = signal(SignalKind::hangup()).map_err(TuiError::NoTerminal)?;
     let answers = answers.clone();
     tokio::spawn(async move {
-        tokio::select! {
-            _ = term.recv() => {}
-            _ = hangup.recv() => {}
+        let msg = tokio::select! {
+            _ = term.recv() => Msg::Terminate,
+            _ = hangup.recv() => Msg::Hangup,
             () = answers.closed() => return,
-        }
-        let _ = answers.send(Msg::Hangup);
+        };
+        let _ = answers.send(msg);
     });
     Ok(())
 }

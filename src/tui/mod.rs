@@ -57,8 +57,10 @@ pub struct TuiOptions {
 pub enum Cause {
     /// The person wanted it.
     Quit,
-    /// The terminal went away, or a signal asked for it.
+    /// The terminal went away.
     Hangup,
+    /// SIGTERM asked for it.
+    Terminated,
 }
 
 /// What is left when it ends.

@@ -49,8 +49,10 @@ pub enum Msg {
     Exported(Result<PathBuf, String>),
     /// Something that was asked for went wrong.
     Failed(String),
-    /// The terminal is gone, or a signal came: stop without a question.
+    /// The terminal is gone: stop without a question.
     Hangup,
+    /// SIGTERM came: the same.
+    Terminate,
 }
 
 /// Something is to be done.

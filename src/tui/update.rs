@@ -90,7 +90,7 @@ impl App {
                 self.transcript.note(Level::Info, format!("written to {}", path.display()));
             }
             Msg::Exported(Err(error)) => self.transcript.note(Level::Error, error),
-            Msg::Hangup => self.quit(&mut cmds),
+            Msg::Hangup | Msg::Terminate => self.quit(&mut cmds),
         }
         self.settle();
         cmds

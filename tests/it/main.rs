@@ -1,9 +1,13 @@
 //! The one integration binary: the crate and the program as a user meets them.
 
 mod book;
+mod commands;
+#[cfg(feature = "failpoints")]
+mod crash;
 mod exec;
 mod headless;
 mod hostile;
+mod kills;
 mod layers;
 mod support;
 mod terminal;

@@ -1,23 +1,536 @@
 //! The program in a terminal, against a server on loopback.
 
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::json;
+
 use crate::support::home::Home;
-use crate::support::llm::{Answer, MockLlm};
+use crate::support::llm::{Answer, Chat, Gate, MockLlm, until};
 use crate::support::pty::Pty;
 
 const TOUCH: &str = "echo ran >> log.txt";
 
-#[test]
-fn a_conversation_with_a_card() {
-    let llm = MockLlm::answers([Answer::say("I will.").bash("c1", TOUCH), Answer::say("It is **done**.")]);
-    let home = Home::with(&llm);
-    let mut tty = Pty::start(&home, &[], 100, 30);
+/// A model that wants to run a command and then says what came of it.
+fn asks_to_run(command: &str) -> MockLlm {
+    MockLlm::answers([Answer::say("I will.").bash("c1", command), Answer::say("It is **done**.")])
+}
+
+fn open(llm: &MockLlm) -> (Home, Pty) {
+    let home = Home::with(llm);
+    let tty = Pty::start(&home, &[], 100, 30);
     tty.ready();
+    (home, tty)
+}
+
+/// A process that works in the folder and has the text in its command line.
+fn works(home: &Home, text: &str) -> bool {
+    let work = home.work().canonicalize().expect("a folder");
+    std::fs::read_dir("/proc").expect("processes").flatten().any(|entry| {
+        std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == work)
+            && std::fs::read(entry.path().join("cmdline"))
+                .is_ok_and(|line| String::from_utf8_lossy(&line).replace('\0', " ").contains(text))
+    })
+}
+
+fn fifo(home: &Home, name: &str) {
+    let made = std::process::Command::new("mkfifo").arg(home.work().join(name)).status();
+    assert!(made.expect("mkfifo is there").success());
+}
+
+#[test]
+fn a_card_is_allowed() {
+    let llm = asks_to_run(TOUCH);
+    let (home, mut tty) = open(&llm);
     tty.say("do it");
     tty.card(TOUCH);
+    tty.shows("I will.");
     assert_eq!(home.read("log.txt"), "");
     tty.send("y");
     tty.shows("It is done.");
     assert_eq!(home.read("log.txt"), "ran\n");
     tty.quit();
+    tty.shows_after("aye -r");
     tty.is_restored();
+}
+
+#[test]
+fn a_card_is_declined_with_and_without_a_reason() {
+    for (keys, said) in [("\r", None), ("use make\r", Some("use make"))] {
+        let llm = asks_to_run(TOUCH);
+        let (home, mut tty) = open(&llm);
+        tty.say("do it");
+        tty.card(TOUCH);
+        tty.send("n");
+        tty.shows("why not?");
+        tty.send(keys);
+        tty.shows("It is done.");
+        let text = llm.last().result("c1");
+        assert!(text.contains("declined"), "{text}");
+        assert_eq!(said.is_some_and(|said| text.contains(said)), said.is_some(), "{text}");
+        tty.shows("declined");
+        assert_eq!(home.read("log.txt"), "");
+        tty.quit();
+    }
+}
+
+#[test]
+fn what_was_granted_is_not_asked_again() {
+    let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
+        n @ 0..=1 => Answer::new().bash(&format!("c{n}"), "touch made.txt"),
+        _ => Answer::say("All done."),
+    });
+    let (home, mut tty) = open(&llm);
+    tty.say("do it");
+    tty.card("touch made.txt");
+    tty.send("a");
+    tty.shows("Enter stores: allow");
+    tty.shows("until this run is over");
+    // The next scope: this conversation.
+    tty.send("\x1b[C");
+    tty.shows("also after a restart");
+    tty.send("\r");
+    tty.shows("All done.");
+    assert!(home.work().join("made.txt").exists());
+    assert_eq!(llm.last().results().len(), 2);
+    tty.quit();
+    // A conversation's grant holds after a restart, and only there.
+    let again = Pty::start(&home, &["-c"], 100, 30);
+    again.shows("All done.");
+    let other = Home::with(&llm);
+    other.aye(&["-p", "do it"]).run().exits(3);
+}
+
+#[test]
+fn escape_on_a_card_says_no_and_stops() {
+    let llm = asks_to_run(TOUCH);
+    let (home, mut tty) = open(&llm);
+    tty.say("do it");
+    tty.card(TOUCH);
+    tty.send("\x1b");
+    tty.wait("that it stopped", |view| !view.has("[y]") && view.all().contains("interrupted"));
+    assert_eq!(llm.asked().len(), 1, "the model is not asked again");
+    assert_eq!(home.read("log.txt"), "");
+    assert!(home.open().is_empty());
+    tty.say("go on");
+    tty.shows("It is done.");
+    let text = llm.last().result("c1").to_lowercase();
+    assert!(text.contains("not run") && !text.contains("may have run"), "{text}");
+    tty.quit();
+}
+
+#[test]
+fn escape_stops_a_stream_and_a_command() {
+    let gate = Gate::default();
+    let llm = MockLlm::answers([
+        Answer::say("Half a sentence").wait(&gate).text("and more"),
+        Answer::new().bash("c1", "echo begun >> log.txt; sleep 1000"),
+        Answer::say("Over."),
+    ]);
+    let (home, mut tty) = open(&llm);
+    tty.say("talk");
+    tty.shows("Half a sentence");
+    tty.send("\x1b");
+    tty.shows("interrupted");
+    gate.open();
+    tty.say("work");
+    tty.card("sleep 1000");
+    tty.send("y");
+    until("the command", || home.read("log.txt") == "begun\n");
+    tty.send("\x1b");
+    until("the end of the command", || !works(&home, "sleep 1000"));
+    tty.shows("it may have run in part");
+    tty.wait("that it is free", |view| view.all().matches("interrupted").count() == 2);
+    tty.say("and now");
+    tty.shows("Over.");
+    let text = llm.last().result("c1");
+    assert!(text.contains("may have run in part"), "{text}");
+    tty.quit();
+}
+
+const THREE: [&str; 3] = ["echo one >> log.txt", "echo two >> log.txt", "echo three >> log.txt"];
+
+fn three() -> MockLlm {
+    MockLlm::by(|chat: &Chat| match chat.results().len() {
+        0 => THREE.iter().enumerate().fold(Answer::new(), |a, (n, text)| a.bash(&format!("c{n}"), text)),
+        _ => Answer::say("All three."),
+    })
+}
+
+#[test]
+fn several_cards_are_answered_in_any_order() {
+    for mode in ["parallel_batch_approval", "parallel_streaming"] {
+        let llm = three();
+        let home = Home::with(&llm);
+        let mut tty = Pty::start(&home, &["--tool-execution", mode], 100, 40);
+        tty.ready();
+        tty.say("do it");
+        tty.card(THREE[0]);
+        tty.shows("1 of 3");
+        // Backwards: the third, the second (no), the first.
+        tty.send("\x1b[C");
+        tty.card(THREE[1]);
+        tty.send("\x1b[C");
+        tty.card(THREE[2]);
+        tty.send("y");
+        tty.card(THREE[0]);
+        tty.send("\x1b[C");
+        tty.card(THREE[1]);
+        tty.send("n");
+        tty.shows("why not?");
+        tty.send("\r");
+        tty.card(THREE[0]);
+        if mode == "parallel_batch_approval" {
+            assert_eq!(home.read("log.txt"), "", "all wait for the last answer");
+        } else {
+            until("the third", || home.read("log.txt") == "three\n");
+        }
+        tty.send("y");
+        tty.shows("All three.");
+        let mut lines: Vec<String> = home.read("log.txt").lines().map(str::to_owned).collect();
+        lines.sort();
+        assert_eq!(lines, ["one", "three"], "{mode}");
+        let ids: Vec<String> = llm.last().results().into_iter().map(|(id, _)| id).collect();
+        assert_eq!(ids, ["c0", "c1", "c2"], "results stand in call order");
+        assert!(llm.last().result("c1").contains("declined"));
+        tty.quit();
+    }
+}
+
+#[test]
+fn cards_come_one_after_the_other_in_sequence() {
+    let llm = three();
+    let home = Home::with(&llm);
+    let mut tty = Pty::start(&home, &["--tool-execution", "sequential"], 100, 40);
+    tty.ready();
+    tty.say("do it");
+    for (at, command) in THREE.iter().enumerate() {
+        tty.card(command);
+        assert_eq!(home.read("log.txt").lines().count(), at);
+        tty.send("y");
+    }
+    tty.shows("All three.");
+    assert_eq!(home.read("log.txt"), "one\ntwo\nthree\n");
+    tty.quit();
+}
+
+#[test]
+fn what_is_typed_or_pasted_never_answers() {
+    let gate = Gate::default();
+    let llm = MockLlm::answers([
+        Answer::say("Thinking.").wait(&gate).bash("c1", TOUCH),
+        Answer::say("It is done."),
+    ]);
+    let (home, mut tty) = open(&llm);
+    tty.say("do it");
+    tty.shows("Thinking.");
+    tty.send("yes");
+    tty.wait("the text", |view| view.has("❯ yes"));
+    gate.open();
+    tty.wait("the card", |view| view.has(TOUCH) && view.has("to answer:"));
+    tty.send("yyy");
+    tty.wait("the text", |view| view.has("❯ yesyyy"));
+    tty.send("\x7f\x7f\x7f\x7f\x7f\x7f");
+    tty.card(TOUCH);
+    tty.paste("y\ny\n");
+    tty.wait("the paste in the text", |view| view.has("❯ y"));
+    tty.wait("the focus in the text", |view| view.has("to answer:"));
+    assert_eq!(home.read("log.txt"), "");
+    assert_eq!(home.open().len(), 1, "the question is still open");
+    tty.send("\x03");
+    tty.card(TOUCH);
+    tty.send("\r\r");
+    tty.shows("Enter is no answer");
+    assert_eq!(home.open().len(), 1, "Enter is no answer");
+    tty.send("y");
+    tty.shows("It is done.");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    tty.quit();
+}
+
+#[test]
+fn a_kill_while_a_card_is_up_loses_nothing() {
+    let llm = asks_to_run(TOUCH);
+    let (home, tty) = open(&llm);
+    tty.say("do it");
+    tty.card(TOUCH);
+    tty.kill();
+    assert_eq!(home.read("log.txt"), "");
+    // As often as one likes.
+    let tty = Pty::start(&home, &["-c"], 100, 30);
+    tty.card(TOUCH);
+    tty.kill();
+    let mut tty = Pty::start(&home, &["-c"], 100, 30);
+    tty.shows("do it");
+    tty.card(TOUCH);
+    assert_eq!(llm.asked().len(), 1, "the model is not asked again");
+    tty.send("y");
+    tty.shows("It is done.");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    tty.quit();
+    let mut tty = Pty::start(&home, &["-c"], 100, 30);
+    tty.shows("It is done.");
+    tty.quit();
+    assert_eq!((home.read("log.txt").as_str(), llm.asked().len()), ("ran\n", 2));
+}
+
+#[test]
+fn a_kill_while_a_command_runs_asks_what_to_do() {
+    for (key, text, lines) in [
+        ("s", "chose not to run it again", "begun\n"),
+        ("d", "says that it is done", "begun\n"),
+        ("r", "ended", "begun\nbegun\nended\n"),
+    ] {
+        let llm = asks_to_run("echo begun | tee -a log.txt; cat pipe; echo ended | tee -a log.txt");
+        let (home, tty) = open(&llm);
+        fifo(&home, "pipe");
+        tty.say("do it");
+        tty.card("cat pipe");
+        tty.send("y");
+        until("the command", || works(&home, "cat pipe") && home.read("log.txt") == "begun\n");
+        // What it printed is stored a little later.
+        std::thread::sleep(Duration::from_millis(400));
+        tty.kill();
+        // It does not go on unseen.
+        until("the end of the command", || !works(&home, "cat pipe"));
+        assert_eq!(home.read("log.txt"), "begun\n");
+        let mut tty = Pty::start(&home, &["-c"], 100, 30);
+        tty.card("cat pipe");
+        tty.shows("nobody knows whether it ran to its end");
+        assert!(!tty.look(|view| view.has("[y]")), "it is no permission");
+        assert_eq!(home.read("log.txt"), "begun\n", "it is not repeated");
+        tty.send(key);
+        if key == "r" {
+            until("the command", || works(&home, "cat pipe"));
+            std::fs::write(home.work().join("pipe"), "x").expect("written");
+        }
+        tty.shows("It is done.");
+        assert_eq!(home.read("log.txt"), lines);
+        let told = llm.last().result("c1");
+        assert!(told.contains(text), "{key}: {told}");
+        assert!(told.contains("begun"), "its output until then: {told}");
+        tty.quit();
+    }
+}
+
+#[test]
+fn a_kill_while_a_command_runs_is_reported_without_a_terminal() {
+    for (policy, code) in [("report", 0), ("stop", 1), ("retry", 0)] {
+        let llm = asks_to_run("echo begun | tee -a log.txt; cat pipe; echo ended | tee -a log.txt");
+        let home = Home::with(&llm);
+        fifo(&home, "pipe");
+        home.aye(&["-p", "do it"]).run().exits(3);
+        home.ok(&["approvals", "approve", &home.question()]);
+        let run = home.aye(&["-c", "-p"]).spawn();
+        until("the command", || works(&home, "cat pipe") && home.read("log.txt") == "begun\n");
+        run.signal(Signal::KILL);
+        assert!(run.end().was_killed());
+        until("the end of the command", || !works(&home, "cat pipe"));
+        let run = home.aye(&["-c", "-p", "--on-unknown", policy]).spawn();
+        if policy == "retry" {
+            until("the command", || works(&home, "cat pipe"));
+            std::fs::write(home.work().join("pipe"), "x").expect("written");
+        }
+        run.end().exits(code);
+        if policy == "stop" {
+            home.ok(&["-c", "-p", "what now?"]);
+        }
+        let told = llm.last().result("c1");
+        if policy == "retry" {
+            assert_eq!(home.read("log.txt"), "begun\nbegun\nended\n");
+        } else {
+            assert_eq!(home.read("log.txt"), "begun\n", "it is not repeated");
+            assert!(told.contains("may have run"), "{policy}: {told}");
+            assert!(!told.contains("declined"), "{policy}: {told}");
+        }
+        assert!(home.open().is_empty());
+    }
+}
+
+/// What a dead process left is stopped before anybody is told that its outcome is unknown.
+#[test]
+fn nothing_of_a_lost_command_runs_when_its_outcome_is_told() {
+    let llm =
+        asks_to_run("trap '' TERM; echo begun >> log.txt; cat pipe; while :; do read -t 0.05 <> pipe; done");
+    let home = Home::with(&llm);
+    fifo(&home, "pipe");
+    home.aye(&["-p", "do it"]).run().exits(3);
+    home.ok(&["approvals", "approve", &home.question()]);
+    let run = home.aye(&["-c", "-p"]).spawn();
+    until("the command", || works(&home, "cat pipe") && home.read("log.txt") == "begun\n");
+    run.signal(Signal::KILL);
+    assert!(run.end().was_killed());
+    home.ok(&["-c", "-p"]);
+    assert!(!works(&home, "cat pipe"), "it still runs");
+    assert!(llm.last().result("c1").contains("may have run"));
+}
+
+#[test]
+fn an_answer_from_elsewhere_is_told() {
+    let llm = asks_to_run(TOUCH);
+    let (home, mut tty) = open(&llm);
+    tty.say("do it");
+    tty.card(TOUCH);
+    home.ok(&["approvals", "approve", &home.question()]);
+    tty.send("n\r");
+    tty.shows("already allowed by tester through cli");
+    tty.shows("It is done.");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    tty.quit();
+}
+
+#[test]
+fn resizes_during_a_stream_tear_nothing() {
+    let gates: Vec<Gate> = (0..12).map(|_| Gate::default()).collect();
+    let answer = gates.iter().enumerate().fold(Answer::new(), |answer, (n, gate)| {
+        answer.text(&format!("Paragraph {n} has wide 漢字 and words that wrap. MARK{n}\n\n")).wait(gate)
+    });
+    let llm = MockLlm::answers([answer.text("The end.")]);
+    let (_home, tty) = open(&llm);
+    tty.say("talk");
+    for (n, gate) in gates.iter().enumerate() {
+        let sizes = [(20, 5), (100, 30), (7, 3), (60, 12), (200, 50), (33, 9)];
+        for at in 0..4 {
+            let (columns, rows) = sizes[(n + at) % sizes.len()];
+            tty.resize(columns, rows);
+        }
+        gate.open();
+    }
+    tty.resize(100, 30);
+    tty.shows("The end.");
+    tty.send("still here");
+    tty.wait("the text", |view| view.has("❯ still here"));
+    tty.send("\x03");
+    tty.wait("an empty text", |view| !view.has("still here"));
+    let mut again = tty;
+    // Armed by the key before, or not any more: either way two more end it.
+    again.send("\x03");
+    if again.wait_end_or("again to quit") {
+        again.send("\x03");
+    }
+    assert!(again.end().success());
+    again.is_restored();
+}
+
+#[test]
+fn twenty_columns_and_five_rows_are_enough() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    let mut tty = Pty::start(&home, &[], 20, 5);
+    tty.ready();
+    tty.say("do it");
+    tty.card("echo ran");
+    tty.wait("the keys", |view| view.has("[y]") && view.has("[n]"));
+    tty.send("y");
+    tty.shows("It is done.");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    tty.send("\x03");
+    tty.send("\x03");
+    assert!(tty.end().success());
+    tty.is_restored();
+}
+
+#[test]
+fn signals_give_the_terminal_back() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let llm = asks_to_run(TOUCH);
+        let (home, mut tty) = open(&llm);
+        tty.say("do it");
+        tty.card(TOUCH);
+        tty.signal(signal);
+        assert_eq!(tty.end().code(), Some(code), "{signal:?}");
+        tty.is_restored();
+        assert_eq!(home.open().len(), 1, "the question waits");
+    }
+}
+
+#[test]
+fn a_signal_while_it_streams_keeps_what_was_said() {
+    let gate = Gate::default();
+    let llm = MockLlm::answers([Answer::say("Half a sentence").wait(&gate), Answer::say("More.")]);
+    let (home, mut tty) = open(&llm);
+    tty.say("talk");
+    tty.shows("Half a sentence");
+    tty.signal(Signal::TERM);
+    assert_eq!(tty.end().code(), Some(143));
+    gate.open();
+    tty.is_restored();
+    // What was left is closed, and the conversation goes on.
+    home.ok(&["-c", "-p", "and now?"]);
+    assert!(llm.last().user().contains("and now?"));
+}
+
+/// Sequences that a terminal would obey, said by the model, by a file and by a command.
+#[test]
+fn hostile_text_never_reaches_the_terminal_raw() {
+    let evil = "\u{1b}]0;OWNED\u{7}\u{1b}[6n\u{1b}[41mRED\u{1b}[?1049h\u{1b}]52;c;eA==\u{7}\u{9b}31m\u{202e}rtl\u{200b}\u{e0041}\r";
+    let llm = MockLlm::by(move |chat: &Chat| match chat.results().len() {
+        0 => Answer::say(&format!("Look: {evil}\n\n```sh\n{evil}\n```\n\n"))
+            .call("c1", "Read", json!({"file_path": "evil.txt"}))
+            .call("c2", &format!("No{evil}Tool"), json!({"x": evil})),
+        2 => Answer::new().bash("c3", "cat evil.txt; printf '\\033]0;OWNED\\007\\033[41mRED'"),
+        3 => Answer::new().bash("c4", &format!("echo '{evil}' > log.txt")),
+        _ => Answer::say(&format!("End{evil}. **{evil}**\n\nAll over.")),
+    });
+    let home = Home::with(&llm);
+    home.write("evil.txt", evil);
+    let mut tty = Pty::start(&home, &[], 100, 40);
+    tty.ready();
+    tty.say("look");
+    tty.card("log.txt");
+    tty.send("n");
+    tty.shows("why not?");
+    tty.send("\r");
+    tty.shows("All over.");
+    tty.send("\x0f");
+    tty.quit();
+    let raw = tty.raw();
+    let text = String::from_utf8_lossy(&raw);
+    for part in [
+        "\x1b]0;OWNED",
+        "\x1b]52;",
+        "\x1b[6n",
+        "\x1b[?1049h",
+        "\x1b[41mRED",
+        "\u{9b}",
+        "\u{202e}",
+        "\u{200b}",
+        "\u{e0041}",
+    ] {
+        assert!(!text.contains(part), "{part:?} was written");
+    }
+    assert!(!raw.contains(&7), "a bell was rung");
+    assert!(!text.contains("\x1b]"), "nothing of ours sets titles or clipboards here");
+    tty.is_restored();
+}
+
+#[test]
+fn trust_is_asked_for_once_and_only_where_something_would_be_granted() {
+    let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
+        0 => Answer::new().bash("c1", "touch made.txt"),
+        _ => Answer::say("It is done."),
+    });
+    let home = Home::with(&llm);
+    home.write(".aye/permissions.yaml", "rules:\n  - {tool: Bash(touch *), behavior: allow}\n");
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.shows("permissions.yaml");
+    tty.send("n\r");
+    tty.ready();
+    tty.say("do it");
+    tty.card("touch made.txt");
+    tty.send("\x1b");
+    tty.shows("interrupted");
+    tty.quit();
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.shows("permissions.yaml");
+    tty.send("y\r");
+    tty.ready();
+    tty.say("do it");
+    tty.shows("It is done.");
+    assert!(home.work().join("made.txt").exists());
+    tty.quit();
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.quit();
+    assert!(!String::from_utf8_lossy(&tty.raw()).contains("permissions.yaml"), "it is asked once");
 }

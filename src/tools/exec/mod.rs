@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub(crate) use capture::{Spill, private_file};
 pub use env::{Env, child_env, is_secret};
-pub use run::run;
+pub use run::{run, until_gone};
 #[cfg(target_os = "linux")]
 pub use supervisor::{Report, SUPERVISE_ARG, supervise_main};
 

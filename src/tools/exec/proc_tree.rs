@@ -32,6 +32,19 @@ pub(super) fn process(pid: i32) -> Option<Process> {
     parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// Whether a supervisor lives that works for this process, dead or not.
+pub(super) fn is_supervised_for(owner: u32) -> bool {
+    all().iter().any(|process| {
+        let line = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+        let mut words = line.split(|b| *b == 0).skip(1);
+        words.next() == Some(super::SUPERVISE_ARG.as_bytes())
+            && words
+                .next()
+                .and_then(|word| std::str::from_utf8(word).ok()?.split(':').nth(1)?.parse().ok())
+                .is_some_and(|pid: u32| pid == owner)
+    })
+}
+
 /// All processes that may be seen.
 fn all() -> Vec<Process> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };

@@ -81,7 +81,7 @@ fn start(config: &ExecConfig, request: &ExecRequest) -> Result<(Running, pipe::R
     if supervisor.is_some() {
         command
             .arg(super::SUPERVISE_ARG)
-            .arg(config.grace.as_millis().to_string())
+            .arg(format!("{}:{}", config.grace.as_millis(), std::process::id()))
             .arg(&request.program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
@@ -102,6 +102,15 @@ fn start(config: &ExecConfig, request: &ExecRequest) -> Result<(Running, pipe::R
     let lifeline = child.stdin.take();
     let running = Running { child, pid, supervised: supervisor.is_some(), done: false, lifeline };
     Ok((running, output))
+}
+
+/// Waits until nothing is left of the commands that a process which is dead had started. Their supervisors end them
+/// soon after it; this looks for the supervisors, and no longer than they can take.
+pub async fn until_gone(owner: u32) {
+    let end = Instant::now() + ExecConfig::default().grace + SUPERVISOR_SLACK;
+    while proc_tree::is_supervised_for(owner) && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// Runs a program to its end. `on_output` gets what it writes while it runs, about 25 times a second at most; a program

@@ -67,10 +67,11 @@ fn report(report: &Report) {
 }
 
 /// Supervises one command: `args` are what stands behind [`SUPERVISE_ARG`], that is the milliseconds between TERM and
-/// KILL, the program, and its arguments. The exit status is the command's own, or 128 and the signal.
+/// KILL (and, behind a colon, the process it works for, see [`super::until_gone`]), the program, and its arguments. The exit status is the command's own, or 128 and the signal.
 pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut args = args;
-    let grace = args.next().and_then(|a| a.to_str()?.parse().ok()).map(Duration::from_millis);
+    let grace =
+        args.next().and_then(|a| a.to_str()?.split(':').next()?.parse().ok()).map(Duration::from_millis);
     let (Some(grace), Some(program)) = (grace, args.next()) else {
         report(&Report::NotStarted { error: "a supervisor is started by aye only".into() });
         return ExitCode::from(2);

@@ -139,11 +139,6 @@ impl Aye {
         self
     }
 
-    pub fn cwd(mut self, dir: &Path) -> Self {
-        self.command.current_dir(dir);
-        self
-    }
-
     /// Starts it.
     pub fn spawn(mut self) -> Running {
         let stdin = if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
@@ -179,10 +174,6 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Reads lines of stdout until one of them holds the text.
     pub fn until_line(&mut self, text: &str) {
         loop {

@@ -3,4 +3,5 @@
 pub mod home;
 pub mod llm;
 pub mod mock_server;
+pub mod operator;
 pub mod pty;

@@ -64,7 +64,7 @@ impl View {
 
 /// A program in a terminal.
 pub struct Pty {
-    pty: Arc<pty::Pty>,
+    master: Arc<pty::Pty>,
     view: Arc<(Mutex<View>, Condvar)>,
     child: Child,
 }
@@ -115,12 +115,12 @@ impl Pty {
             shared.0.lock().expect("no panic").ended = true;
             shared.1.notify_all();
         });
-        Self { pty, view, child }
+        Self { master: pty, view, child }
     }
 
     /// Types bytes.
     pub fn send(&self, bytes: &str) {
-        (&*self.pty).write_all(bytes.as_bytes()).expect("the terminal takes it");
+        (&*self.master).write_all(bytes.as_bytes()).expect("the terminal takes it");
     }
 
     /// Pastes text, as a terminal does it.
@@ -141,7 +141,7 @@ impl Pty {
             let (rows, columns) = size(columns, rows);
             view.parser.set_size(rows, columns);
         }
-        self.pty.resize(pty_process::Size::new(rows, columns)).expect("its size");
+        self.master.resize(pty_process::Size::new(rows, columns)).expect("its size");
     }
 
     /// Waits until the terminal shows it.
@@ -167,6 +167,25 @@ impl Pty {
         self.wait(text, |view| view.has(text) || view.all().contains(text));
     }
 
+    /// Looks for a text in what a program that ended left.
+    #[track_caller]
+    pub fn shows_after(&self, text: &str) {
+        let all = self.look(View::all);
+        assert!(all.contains(text), "{text} is not shown:\n{all}");
+    }
+
+    /// Waits for a text, or for the end: whether it was the text.
+    #[track_caller]
+    pub fn wait_end_or(&self, text: &str) -> bool {
+        let end = Instant::now() + PATIENCE;
+        let mut view = self.view.0.lock().expect("no panic");
+        while !view.ended && !view.has(text) {
+            assert!(Instant::now() < end, "neither {text} nor the end");
+            view = self.view.1.wait_timeout(view, Duration::from_millis(100)).expect("no panic").0;
+        }
+        !view.ended
+    }
+
     /// Looks at the view as it is now.
     pub fn look<T>(&self, of: impl FnOnce(&mut View) -> T) -> T {
         of(&mut self.view.0.lock().expect("no panic"))
@@ -180,7 +199,7 @@ impl Pty {
     /// Waits until the prompt is there.
     #[track_caller]
     pub fn ready(&self) {
-        self.wait("the prompt", |view| view.has("›") || view.has("❯") || view.has("> "));
+        self.wait("the prompt", |view| view.has("❯"));
     }
 
     /// Waits for a card that holds the text and has the keys, and until it takes them: a key that is pressed sooner
@@ -197,7 +216,7 @@ impl Pty {
     /// Whether the terminal is as a shell left it: lines, echo, a cursor, no modes.
     #[track_caller]
     pub fn is_restored(&self) {
-        let modes = tcgetattr(&*self.pty).expect("its modes").local_modes;
+        let modes = tcgetattr(&*self.master).expect("its modes").local_modes;
         assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG), "{modes:?}");
         let view = self.view.0.lock().expect("no panic");
         assert!(!view.hides_cursor(), "the cursor is hidden");

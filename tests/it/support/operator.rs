@@ -1,0 +1,243 @@
+//! A person who starts the program again whenever it dies, and answers its questions. What is true of every such story
+//! is checked here: no answer that was taken is lost, nothing runs twice, nothing runs that was not allowed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::home::{Home, Out};
+use super::llm::{Answer, Chat, MockLlm};
+
+/// What happens to one process.
+#[derive(Clone, Debug)]
+pub enum Trouble {
+    None,
+    /// It dies at this place.
+    At(String),
+    /// It dies after this time.
+    After(Duration),
+}
+
+/// What the person does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Say,
+    Decide,
+    Resume,
+    Done,
+}
+
+/// One command of the story: its call id, and whether the person allows it.
+pub type Plan = &'static [(&'static str, bool)];
+
+/// Two steps of the model: first `first` beside a call that nobody is asked about, then `second`.
+pub struct Operator {
+    pub home: Home,
+    pub llm: MockLlm,
+    first: Plan,
+    second: Plan,
+    /// Questions whose answer the program said it took.
+    taken: BTreeSet<String>,
+    /// Calls that were answered, acknowledged or not.
+    tried: BTreeSet<String>,
+    thread: Option<String>,
+    started: bool,
+    waiting: Option<Vec<Value>>,
+    done: bool,
+    pub deaths: usize,
+    pub diary: Vec<String>,
+}
+
+fn command(id: &str) -> String {
+    // Long enough that a kill may hit it while it runs.
+    format!("echo {id} >> log.txt; sleep 0.02; echo {id} ran")
+}
+
+impl Operator {
+    pub fn new(first: Plan, second: Plan) -> Self {
+        let llm = MockLlm::by(move |chat: &Chat| {
+            let known = |plan: Plan| plan.iter().all(|(id, _)| chat.results().iter().any(|(k, _)| k == id));
+            let ask =
+                |plan: Plan, answer: Answer| plan.iter().fold(answer, |a, (id, _)| a.bash(id, &command(id)));
+            if !known(first) {
+                ask(first, Answer::say("First.").call("look", "Read", json!({"file_path": "a.txt"})))
+            } else if !known(second) {
+                ask(second, Answer::say("Second."))
+            } else {
+                Answer::say("Finished.")
+            }
+        });
+        let home = Home::with(&llm);
+        home.write("a.txt", "five\n");
+        Self {
+            home,
+            llm,
+            first,
+            second,
+            taken: BTreeSet::new(),
+            tried: BTreeSet::new(),
+            thread: None,
+            started: false,
+            waiting: None,
+            done: false,
+            deaths: 0,
+            diary: Vec::new(),
+        }
+    }
+
+    fn plan(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        self.first.iter().chain(self.second).copied()
+    }
+
+    /// What is to be done next.
+    pub fn next(&mut self) -> Step {
+        if self.done {
+            return Step::Done;
+        }
+        if self.waiting.is_none() {
+            self.waiting = Some(self.home.open());
+        }
+        if self.waiting.as_ref().is_some_and(|open| !open.is_empty()) {
+            Step::Decide
+        } else if self.started {
+            Step::Resume
+        } else {
+            Step::Say
+        }
+    }
+
+    /// Does one thing, with trouble.
+    pub fn take(&mut self, step: Step, trouble: &Trouble) {
+        let before = self.home.read("log.txt");
+        match step {
+            Step::Done => {}
+            Step::Say => {
+                let out = self.run(&["-p", "do it", "--output-format", "json"], trouble);
+                // A message that was not written down yet is said again.
+                self.started = !out.was_killed() || self.has_run();
+                self.told(&out);
+            }
+            Step::Resume => {
+                let thread = self.thread();
+                let out = self.run(&["-r", &thread, "-p", "--output-format", "json"], trouble);
+                self.told(&out);
+            }
+            Step::Decide => {
+                let open = self.waiting.take().expect("known before").remove(0);
+                let id = open["id"].as_str().expect("an id").to_owned();
+                assert!(!self.taken.contains(&id), "the answer to {id} was lost: {:#?}", self.diary);
+                let call = open["call_id"].as_str().expect("a call").to_owned();
+                let allow = self.plan().find(|(known, _)| *known == call).expect("a call of the plan").1;
+                let word = if allow { "approve" } else { "deny" };
+                let out = self.run(&["approvals", word, &id], trouble);
+                let was_taken = out.status.success() || out.stderr.contains("already decided by tester");
+                assert!(was_taken || out.was_killed(), "{out:?}");
+                if was_taken {
+                    self.taken.insert(id);
+                }
+                self.tried.insert(call);
+                assert_eq!(before, self.home.read("log.txt"), "deciding runs nothing");
+            }
+        }
+        self.check();
+    }
+
+    fn run(&mut self, args: &[&str], trouble: &Trouble) -> Out {
+        let aye = self.home.aye(args);
+        let out = match trouble {
+            Trouble::None => aye.run(),
+            Trouble::At(place) => aye.env("AYE_FAILPOINT", place).run(),
+            Trouble::After(time) => {
+                let mut run = aye.spawn();
+                run.kill_after(*time);
+                run.end()
+            }
+        };
+        self.diary.push(format!("aye {} ({trouble:?}): {}", args.join(" "), out.status));
+        self.deaths += usize::from(out.was_killed());
+        out
+    }
+
+    fn told(&mut self, out: &Out) {
+        self.waiting = None;
+        if out.was_killed() {
+            return;
+        }
+        match out.status.code() {
+            Some(0) => {
+                assert_eq!(out.json()["response"], "Finished.", "{:#?}", self.diary);
+                self.done = true;
+            }
+            Some(3) => {
+                let waiting = out.json()["waiting"].as_array().expect("a list").clone();
+                assert!(!waiting.is_empty(), "{:#?}\n{out:?}", self.diary);
+                self.waiting = Some(waiting);
+            }
+            // It was over already, and the process died before it could say so.
+            Some(2) if out.stderr.contains("nothing") || out.stderr.contains("no unfinished") => {
+                self.done = true;
+            }
+            _ => panic!("{:#?}\n{out:?}", self.diary),
+        }
+    }
+
+    fn threads(&self) -> Value {
+        self.home.ok(&["threads", "list", "--json"]).json()
+    }
+
+    fn has_run(&self) -> bool {
+        self.threads().as_array().expect("a list").iter().any(|row| row["messages"].as_u64() > Some(0))
+    }
+
+    fn thread(&mut self) -> String {
+        if self.thread.is_none() {
+            let threads = self.threads();
+            let row =
+                threads.as_array().expect("a list").iter().find(|row| row["messages"].as_u64() > Some(0));
+            let id = row.and_then(|row| row["thread"]["id"].as_str().or(row["id"].as_str()));
+            self.thread = Some(id.unwrap_or_else(|| panic!("no thread: {threads:#}")).to_owned());
+        }
+        self.thread.clone().expect("just found")
+    }
+
+    /// What holds at every moment.
+    fn check(&self) {
+        let log = self.home.read("log.txt");
+        for (id, allow) in self.plan() {
+            let times = log.lines().filter(|line| *line == id).count();
+            assert!(times <= 1, "{id} ran {times} times: {:#?}", self.diary);
+            // An answer that was not acknowledged may be there all the same; one that was never given may not.
+            assert!(allow || times == 0, "{id} ran against the answer: {:#?}", self.diary);
+        }
+    }
+
+    /// What holds at the end.
+    pub fn finish(&mut self) {
+        for _ in 0..60 {
+            let step = self.next();
+            if step == Step::Done {
+                break;
+            }
+            self.take(step, &Trouble::None);
+        }
+        assert!(self.done, "it never ends: {:#?}", self.diary);
+        let last = self.llm.last();
+        let results: BTreeMap<String, String> = last.results().into_iter().collect();
+        let log = self.home.read("log.txt");
+        for (id, allow) in self.plan() {
+            let text = results.get(id).unwrap_or_else(|| panic!("{id} has no result: {:#?}", self.diary));
+            let ran = log.lines().any(|line| line == id);
+            let unknown = text.contains("may have run");
+            let diary = &self.diary;
+            assert!(self.tried.contains(id), "nobody answered {id}: {diary:#?}");
+            if !allow {
+                assert!(text.contains("declined") && !unknown, "{id}: {text}\n{diary:#?}");
+            } else if !unknown {
+                assert!(ran && text.contains(&format!("{id} ran")), "{id}: {text}\n{diary:#?}");
+            }
+        }
+        assert!(results.get("look").is_some_and(|text| text.contains("five")), "{results:?}");
+        assert!(self.home.open().is_empty());
+    }
+}
