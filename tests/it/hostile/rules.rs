@@ -8,7 +8,7 @@ use crate::support::home::Home;
 /// Whether the row is about what the rules say, not about what a tool does with the file.
 pub fn is_about_rules(row: &Row) -> bool {
     row.input["file_path"].is_string()
-        && (matches!(row.verdict(), "allow" | "ask" | "deny") || row.input["file_path"].as_str().is_some_and(|p| p.contains('\0')))
+        && (matches!(row.verdict(), "allow" | "ask" | "deny") || row.input["file_path"].as_str().is_some_and(|p| p.is_empty() || p.contains('\0')))
 }
 
 /// A workspace with what the rows need in it.
