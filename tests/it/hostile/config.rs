@@ -207,7 +207,7 @@ fn two_of_one_name() -> Found {
     let own: Vec<_> = rows.as_array().into_iter().flatten().filter(|s| s["name"] == "a").collect();
     ensure(own.first().is_some_and(|s| s["scope"] == "project" && s["hidden_by"].is_null()), || out.stdout.clone())?;
     let out = home.aye(&["skills", "list", "--trust"]).run().exits(0);
-    let warned = out.stderr.lines().filter(|l| l.contains("SKILL.md") || l.contains("hid") || l.contains("shadow")).count();
+    let warned = out.stderr.lines().filter(|l| l.contains("one of the same name")).count();
     ensure(warned == 1, || out.stderr.clone())
 }
 

@@ -382,7 +382,7 @@ fn odd_patterns() -> Found {
     // Known to take for ever where patterns are tried one after the other.
     desk.call("Grep", json!({"pattern": "(a*)*b"}));
     desk.call("Grep", json!({"pattern": "(x+x+)+y"}));
-    for pattern in ["[".to_owned(), "{".repeat(2000), "**/".repeat(2000), "../../**".into(), "/etc/*".into(), "a\0b".into()] {
+    for pattern in ["[".to_owned(), "{".repeat(2000), "**/".repeat(2000), "/etc/*".into(), "a\0b".into()] {
         let (_, text) = desk.call("Glob", json!({"pattern": pattern}));
         ensure(text.len() < 60_000, || format!("{} bytes", text.len()))?;
     }

@@ -267,7 +267,7 @@ fn retry_after_is_waited_for() -> Found {
     let llm = MockLlm::by(|_| Answer::error(429, "slow down").header("retry-after", "7"));
     let home = home_at(&llm.url);
     let run = home.aye(&["-p", "go"]).spawn();
-    llm.wait_for(1);
+    crate::support::llm::until("the request", || !llm.asked().is_empty());
     std::thread::sleep(Duration::from_millis(300));
     let began = Instant::now();
     run.signal(rustix::process::Signal::INT);

@@ -370,7 +370,7 @@ fn whole_or_no_key(stage: &mut Stage, text: &str) -> Found {
     let squeezed = |text: &str| text.chars().filter(|c| !c.is_whitespace() && !"┃│╎⏎↵·…".contains(*c)).collect::<String>();
     let tail: String = squeezed(&visible_line(text)).chars().rev().take(8).collect::<Vec<_>>().into_iter().rev().collect();
     let seen = squeezed(&stage.drawn).contains(&tail);
-    let says_hidden = stage.drawn.contains("hidden") || stage.drawn.contains("more") || stage.drawn.contains("not shown");
+    let says_hidden = stage.drawn.contains("hidden") || stage.drawn.contains("more") || stage.drawn.contains("not shown") || stage.drawn.contains("…+");
     stage.key(KeyCode::Char('y'));
     let decided = stage.decided();
     ensure(!decided || seen, || format!("y decided although {tail:?} was never shown:\n{}", stage.drawn))?;
