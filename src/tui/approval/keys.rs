@@ -46,7 +46,8 @@ impl Card {
         let choice = |choice: &str| Answer::yes(json!({ "choice": choice }));
         match action {
             Action::Allow | Action::Grant if !is_unknown && self.is_unread => {
-                self.problem = Some("not all of the command was shown yet: ↓ shows the rest, then y".to_owned());
+                self.problem =
+                    Some("not all of the command was shown yet: ↓ shows the rest, then y".to_owned());
                 Reply::Taken
             }
             Action::Allow if !is_unknown => self.decide(Answer::yes(Value::Null), "allowing"),
