@@ -125,7 +125,7 @@ pub fn id_of(suspension: &Value) -> String {
 pub struct Aye {
     command: Command,
     stdin: Option<Vec<u8>>,
-    what: String,
+    pub what: String,
 }
 
 impl Aye {
@@ -170,10 +170,14 @@ pub struct Running {
     stdout: BufReader<ChildStdout>,
     errors: mpsc::Receiver<String>,
     seen: String,
-    what: String,
+    pub what: String,
 }
 
 impl Running {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Reads lines of stdout until one of them holds the text.
     pub fn until_line(&mut self, text: &str) {
         loop {
@@ -230,7 +234,7 @@ impl Running {
 /// What came of a run.
 #[derive(Debug)]
 pub struct Out {
-    what: String,
+    pub what: String,
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
