@@ -268,10 +268,14 @@ impl Host for TerminalHost {
 
     async fn history(&self) -> Vec<String> {
         let cwd = &self.app.foundation.workspace.cwd;
-        self.app.store.prompts(cwd, 1000).await.unwrap_or_else(|error| {
+        let prompts = self.app.store.prompts(cwd, 1000).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the prompt history could not be read");
             Vec::new()
-        })
+        });
+        // The picture is there and nobody has typed yet.
+        let store = self.app.store.clone();
+        tokio::spawn(async move { store.warm().await });
+        prompts
     }
 
     async fn remember(&self, prompt: &str) {

@@ -13,7 +13,7 @@ use super::error::text_of;
 use super::rows::with_suffix;
 
 /// "aye1" in ASCII: what tells our file from any other SQLite file.
-const APPLICATION_ID: i64 = 0x6179_6531;
+pub(super) const APPLICATION_ID: i64 = 0x6179_6531;
 /// Numbered from 1; only ever added to.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
 /// Above this the write-ahead log is cut back after a checkpoint.

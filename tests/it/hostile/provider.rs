@@ -112,7 +112,7 @@ fn serve(bytes: Vec<u8>, size: usize) -> String {
             std::thread::spawn(move || {
                 let _ = stream.set_nodelay(true);
                 let mut got = Vec::new();
-                let mut part = [0; 16384];
+                let mut part = [0; 65536];
                 // The head, and as much of the body as it names.
                 loop {
                     let Ok(count) = stream.read(&mut part) else { return };
@@ -317,7 +317,7 @@ fn retry_after_is_waited_for() -> Found {
     let llm = MockLlm::by(|_| Answer::error(429, "slow down").header("retry-after", "7"));
     let home = home_at(&llm.url);
     let run = home.aye(&["-p", "go"]).spawn();
-    llm.wait_for(1);
+    crate::support::llm::until("the request", || !llm.asked().is_empty());
     std::thread::sleep(Duration::from_millis(300));
     let began = Instant::now();
     run.signal(rustix::process::Signal::INT);

@@ -103,7 +103,7 @@ impl Stage {
     fn keep(&mut self, line: &Line<'_>) {
         let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
         if let Some(c) = text.chars().find(|c| is_unsafe(*c) || matches!(c, '\n' | '\t')) {
-            self.bad.get_or_insert(format!("{c:?} is in {text:?}"));
+            self.bad.get_or_insert(format!("{:?} is in {text:?}", c));
         }
         if line.width() > usize::from(self.app.size.0) {
             self.bad.get_or_insert(format!("wider than the terminal: {text:?}"));
@@ -471,8 +471,10 @@ fn whole_or_no_key(stage: &mut Stage, text: &str) -> Found {
     let tail: String =
         squeezed(&visible_line(text)).chars().rev().take(8).collect::<Vec<_>>().into_iter().rev().collect();
     let seen = squeezed(&stage.drawn).contains(&tail);
-    let says_hidden =
-        stage.drawn.contains("hidden") || stage.drawn.contains("more") || stage.drawn.contains("not shown");
+    let says_hidden = stage.drawn.contains("hidden")
+        || stage.drawn.contains("more")
+        || stage.drawn.contains("not shown")
+        || stage.drawn.contains("…+");
     stage.key(KeyCode::Char('y'));
     let decided = stage.decided();
     ensure(!decided || seen, || format!("y decided although {tail:?} was never shown:\n{}", stage.drawn))?;

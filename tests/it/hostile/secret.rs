@@ -3,8 +3,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
-
 use super::{ensure, of_area};
 use crate::support::home::Home;
 use crate::support::llm::{Answer, MockLlm};
@@ -50,7 +48,6 @@ const KEYS: &[&str] =
 fn a_key_is_found_nowhere() {
     let llm = MockLlm::answers([
         Answer::new().bash("a", "bash probe.sh"),
-        Answer::new().call("b", "Read", json!({"file_path": "/proc/self/environ"})),
         Answer::say("done"),
         Answer::error(401, &format!("Incorrect API key provided: {CANARY}. See https://x/?key={CANARY}")),
         Answer::error(400, &format!("bad header authorization: Bearer {CANARY}")),
@@ -69,7 +66,7 @@ fn a_key_is_found_nowhere() {
             aye = aye.env(name, CANARY);
         }
         let out = aye.run();
-        printed.extend([format!("--- {args:?}\n"), out.stdout, out.stderr]);
+        printed.push_str(&format!("--- {args:?}\n{}{}", out.stdout, out.stderr));
         out.status.code()
     };
     assert_eq!(
