@@ -108,13 +108,11 @@ fn json(_row: &Row, home: &Home, bytes: &[u8]) -> Found {
 fn settings(row: &Row, home: &Home, bytes: &[u8]) -> Found {
     std::fs::write(home.root().join("aye/config/config.toml"), bytes).expect("written");
     let out = home.aye(&["config", "show"]).run();
-    match row.verdict() {
-        "error" => is_refused(&out, "config.toml"),
-        _ => {
-            is_decent(&out)?;
-            ensure(out.status.code() == Some(0), || format!("{}: {}", out.status, out.stderr))
-        }
+    if row.verdict() == "error" {
+        return is_refused(&out, "config.toml");
     }
+    is_decent(&out)?;
+    ensure(out.status.code() == Some(0), || format!("{}: {}", out.status, out.stderr))
 }
 
 fn project(row: &Row, home: &Home, bytes: &[u8]) -> Found {

@@ -252,7 +252,7 @@ fn garbage_beside() -> Found {
         let out = home.aye(&["threads", "list", "--json"]).run();
         match out.status.code() {
             Some(0) => {
-                ensure(out.json().as_array().is_some_and(|list| list.len() == 1), || out.stdout.clone())?
+                ensure(out.json().as_array().is_some_and(|list| list.len() == 1), || out.stdout.clone())?;
             }
             Some(1) => ensure(out.stderr.contains("aye.db"), || out.stderr.clone())?,
             _ => return Err(format!("{suffix}: {} {}", out.status, out.stderr)),

@@ -89,10 +89,8 @@ impl Desk {
         let context = ToolCallContext::test_default();
         let shown = args.to_string();
         let work = async {
-            if let Err(error) = tool.validate_args(&args) {
-                return Err(error);
-            }
-            Ok(tool.execute(args, &context).await?.result)
+            tool.validate_args(&args)?;
+            Ok::<_, aye::contract::tool::ToolError>(tool.execute(args, &context).await?.result)
         };
         let ended = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), work).await });
         runtime.shutdown_background();

@@ -112,7 +112,7 @@ fn serve(bytes: Vec<u8>, size: usize) -> String {
             std::thread::spawn(move || {
                 let _ = stream.set_nodelay(true);
                 let mut got = Vec::new();
-                let mut part = [0; 65536];
+                let mut part = [0; 16384];
                 // The head, and as much of the body as it names.
                 loop {
                     let Ok(count) = stream.read(&mut part) else { return };

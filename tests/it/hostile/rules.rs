@@ -60,7 +60,8 @@ fn every_shell_and_path_row_gets_its_verdict() {
     let home = home();
     let rows: Vec<Row> =
         of_area("shell").into_iter().chain(of_area("path").into_iter().filter(is_about_rules)).collect();
-    let input: String = rows.iter().map(|row| format!("{}\n", question(row, &home))).collect();
+    let input =
+        rows.iter().fold(String::new(), |input, row| input + &question(row, &home).to_string() + "\n");
     let out = home.aye(&["permissions", "check"]).stdin(input).run().exits(0);
     let answers = out.lines();
     assert_eq!(answers.len(), rows.len());

@@ -103,7 +103,7 @@ impl Stage {
     fn keep(&mut self, line: &Line<'_>) {
         let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
         if let Some(c) = text.chars().find(|c| is_unsafe(*c) || matches!(c, '\n' | '\t')) {
-            self.bad.get_or_insert(format!("{:?} is in {text:?}", c));
+            self.bad.get_or_insert(format!("{c:?} is in {text:?}"));
         }
         if line.width() > usize::from(self.app.size.0) {
             self.bad.get_or_insert(format!("wider than the terminal: {text:?}"));

@@ -66,7 +66,7 @@ fn a_key_is_found_nowhere() {
             aye = aye.env(name, CANARY);
         }
         let out = aye.run();
-        printed.push_str(&format!("--- {args:?}\n{}{}", out.stdout, out.stderr));
+        printed.extend([format!("--- {args:?}\n"), out.stdout, out.stderr]);
         out.status.code()
     };
     assert_eq!(
