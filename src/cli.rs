@@ -101,6 +101,10 @@ pub struct Global {
     /// Use this folder's own rules, settings and skills in this start, without asking
     #[arg(long, global = true)]
     pub trust: bool,
+
+    /// Keep this conversation in memory only: it and its questions are gone at the end
+    #[arg(long, global = true)]
+    pub ephemeral: bool,
 }
 
 /// Form of the output of `-p`.

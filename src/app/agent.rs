@@ -118,7 +118,7 @@ pub(super) fn skills_of(foundation: &Foundation) -> Discovery {
 }
 
 pub(super) fn mode_of(foundation: &Foundation) -> Mode {
-    foundation.loaded.settings.permission_mode.as_str().parse().unwrap_or_default()
+    foundation.loaded.settings.permission_mode
 }
 
 fn entry_of(selection: &Selection) -> ModelEntry {

@@ -79,7 +79,8 @@ fn theme_of(foundation: &Foundation) -> Result<Theme, Failure> {
     let read = |name: &str| {
         // A name is a name, not a path.
         let plain = !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
-        plain.then(|| std::fs::read_to_string(dir.join(format!("{name}.toml"))).ok()).flatten()
+        let file = dir.join(format!("{name}.toml"));
+        (plain && file.is_file()).then(|| std::fs::read_to_string(file).ok()).flatten()
     };
     let theme = match read(name) {
         Some(text) => {
@@ -102,6 +103,9 @@ fn theme_of(foundation: &Foundation) -> Result<Theme, Failure> {
 /// The keys: the built-in table, the user's `keymap.toml` over it.
 fn keymap_of(foundation: &Foundation) -> Result<Keymap, Failure> {
     let file = foundation.paths.config_dir.join("keymap.toml");
+    if file.metadata().is_ok_and(|about| !about.is_file()) {
+        return Err(Failure::usage(format!("cannot read {}: it is not a plain file", file.display())));
+    }
     match std::fs::read_to_string(&file) {
         Ok(text) => Keymap::with_file(&file.to_string_lossy(), &text).map_err(Failure::usage),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Keymap::default()),

@@ -23,6 +23,8 @@ pub(super) struct Foundation {
     pub(super) untrusted: Vec<TrustItem>,
     pub(super) assessment: TrustAssessment,
     pub(super) warnings: Vec<String>,
+    /// Nothing is kept.
+    pub(super) is_ephemeral: bool,
 }
 
 impl Foundation {
@@ -66,6 +68,7 @@ impl Foundation {
             untrusted,
             assessment,
             warnings,
+            is_ephemeral: cli.global.ephemeral,
         };
         foundation.warnings.extend(foundation.loaded.warnings.iter().map(ToString::to_string));
         Ok(foundation)
@@ -122,7 +125,13 @@ impl Foundation {
     }
 
     pub(super) fn open_store(&self) -> Result<Store, Failure> {
-        self.paths.create().map_err(Failure::failed)?;
+        if self.is_ephemeral {
+            return Store::in_memory().map_err(Failure::failed);
+        }
+        self.paths.create().map_err(|error| {
+            let cause = std::error::Error::source(&error).map(|s| format!(": {s}")).unwrap_or_default();
+            Failure::failed(format!("{error}{cause} (--ephemeral keeps nothing and needs no folder)"))
+        })?;
         Store::open(&self.paths.database()).map_err(|error| {
             let exit = match error.kind() {
                 OpenErrorKind::NewerVersion => 3,

@@ -202,7 +202,7 @@ impl Host for TerminalHost {
                 output: p.output,
                 cache_read: p.cache_read,
             }),
-            mode: Mode::parse(self.app.permission.mode().name()).unwrap_or_default(),
+            mode: self.app.permission.mode(),
             cwd: self.app.foundation.workspace.cwd.clone(),
             project: self.app.foundation.workspace.root.clone(),
             home: self.app.foundation.env.home().map(PathBuf::from),
@@ -213,9 +213,7 @@ impl Host for TerminalHost {
     }
 
     fn set_mode(&self, mode: Mode) {
-        if let Ok(mode) = mode.as_str().parse() {
-            self.app.permission.set_mode(mode);
-        }
+        self.app.permission.set_mode(mode);
     }
 
     fn models(&self) -> Vec<ModelRow> {

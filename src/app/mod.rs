@@ -73,8 +73,8 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
-            let _ = error.print();
-            return ExitCode::from(code);
+            let printed = error.print().err().filter(|e| e.kind() != std::io::ErrorKind::BrokenPipe);
+            return ExitCode::from(if code == 0 && printed.is_some() { 1 } else { code });
         }
     };
     match &cli.command {
@@ -128,7 +128,12 @@ fn exit_of(result: Result<(), Failure>) -> ExitCode {
     }
 }
 
+/// A file that may not grow any further is an error that is told, as a full disk is, not a signal that kills. The same
+/// number on Linux and macOS.
+const SIGXFSZ: i32 = 25;
+
 async fn dispatch(cli: Cli, env: Env) -> ExitCode {
+    let _ignored = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(SIGXFSZ));
     let result = match &cli.command {
         Some(command) => commands::run(command.clone(), &cli, env).await,
         None if cli.is_print() => print::run(&cli, env).await,

@@ -74,7 +74,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         clean: std::io::stdout().is_terminal(),
     };
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
-    app.store.close().await;
+    app.store.leave().await;
     Ok(code)
 }
 

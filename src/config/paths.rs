@@ -127,17 +127,20 @@ impl Paths {
     }
 }
 
-/// Makes a folder and its missing parents with mode 0700, and takes group and others off an existing one.
+/// Makes a folder and its missing parents with mode 0700, and takes group and others off an existing one. An existing
+/// one is never opened wider: who made it read-only had a reason.
 pub fn create_private_dir(dir: &Path) -> Result<(), PrivateFileError> {
     let fail = |action| {
         let path = dir.to_path_buf();
         move |source| PrivateFileError { action, path, source }
     };
+    let was_there = dir.is_dir();
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(fail("create folder"))?;
-    let mode = fs::metadata(dir).map_err(fail("look at folder"))?.permissions().mode();
-    // A umask can only take bits away, so an odd one may have left the owner without access.
-    if mode & 0o777 != 0o700 {
-        fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(fail("protect folder"))?;
+    let mode = fs::metadata(dir).map_err(fail("look at folder"))?.permissions().mode() & 0o777;
+    // A umask can only take bits away, so an odd one may have left the owner of a new folder without access.
+    let wanted = if was_there { mode & 0o700 } else { 0o700 };
+    if mode != wanted {
+        fs::set_permissions(dir, fs::Permissions::from_mode(wanted)).map_err(fail("protect folder"))?;
     }
     Ok(())
 }

@@ -8,21 +8,8 @@ use std::time::Duration;
 use super::layer::{Key, Value, parse_duration};
 use super::schema;
 use crate::contract::executor::ToolExecutionMode;
+pub use crate::contract::mode::Mode as PermissionMode;
 use crate::contract::spec::Price;
-
-/// What happens to tool calls that no rule decides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PermissionMode {
-    /// Nothing that changes anything runs.
-    Plan,
-    /// Every such call asks.
-    #[default]
-    Ask,
-    /// Edits inside the project run, the rest asks.
-    AcceptEdits,
-    /// Everything runs, except what a rule denies or asks for.
-    Yolo,
-}
 
 /// The wire form that a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -94,14 +81,6 @@ pub struct UnknownWord {
     word: String,
 }
 
-words!(
-    PermissionMode,
-    "permission mode",
-    Plan = "plan",
-    Ask = "ask",
-    AcceptEdits = "accept-edits",
-    Yolo = "yolo"
-);
 words!(
     Adapter,
     "adapter",

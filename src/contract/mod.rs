@@ -14,6 +14,7 @@ pub mod inference;
 pub mod json;
 pub mod lifecycle;
 pub mod message;
+pub mod mode;
 
 pub mod progress;
 pub mod record;

@@ -82,7 +82,8 @@ fn after<'a>(text: &'a str, word: &str) -> Option<&'a str> {
 }
 
 fn first(said: &str, request: &InferenceRequest) -> Reply {
-    let said = said.trim();
+    // What was piped in beside the prompt is context, not part of a file's name or a command.
+    let said = said.split_once("\n\n<stdin>").map_or(said, |(prompt, _)| prompt).trim();
     let reply = understand(said);
     // A tool that is not offered (plan mode, a rule) cannot be called.
     if let Reply::Call { tool, .. } = &reply

@@ -29,6 +29,7 @@ fn it_understands_its_commands() {
     check("List files.", "List", json!({"path": "."}));
     check("list files in src", "List", json!({"path": "src"}));
     check("read a b.txt", "Read", json!({"file_path": "a b.txt"}));
+    check("read a.md\n\n<stdin>\nx\n</stdin>", "Read", json!({"file_path": "a.md"}));
     check("search a.b", "Grep", json!({"pattern": "a\\.b", "output_mode": "content"}));
     check(
         "run ls -l | wc",

@@ -402,8 +402,13 @@ proptest! {
                 prop_assert_eq!(&run, &before, "done is final");
                 prop_assert!(out.is_empty());
             }
-            if matches!(fact, Fact::Recovered { .. }) {
+            if let Fact::Recovered { lost } = &fact {
                 announced = false;
+                // Its intent never reached the disk, so it was not executed: the attempt is free again.
+                for (id, _) in lost.iter().filter(|(_, lost)| *lost == Lost::NotStarted) {
+                    let attempt = before.call(id).map_or(0, |call| call.attempt);
+                    executed.retain(|(call, tried)| call != id || *tried != attempt);
+                }
             }
             // Legal moves only.
             for call in run.calls() {
@@ -429,6 +434,11 @@ proptest! {
                     results.push(call.clone());
                 }
                 Fact::Recovered { lost } => {
+                    // No intent was written, so the execution that was announced never began.
+                    for (id, _) in lost.iter().filter(|(_, l)| *l == Lost::NotStarted) {
+                        let attempt = before.call(id).unwrap().attempt;
+                        executed.retain(|known| *known != (id.clone(), attempt));
+                    }
                     results.extend(lost.iter().filter(|(_, l)| matches!(l, Lost::Ended { .. })).map(|(c, _)| c.clone()));
                 }
                 _ => {}

@@ -182,7 +182,7 @@ pub enum OpenError {
         what: &'static str,
     },
     /// The file, its folder or the whole file system cannot be written to.
-    #[error("{} is read-only; the store must be written to", path.display())]
+    #[error("{} is read-only; the store must be written to (--ephemeral keeps nothing and needs no store)", path.display())]
     ReadOnly {
         /// The file or folder.
         path: PathBuf,

@@ -45,7 +45,7 @@ const STATEMENTS: usize = 96;
 
 enum Job {
     Work(Box<dyn FnOnce(&mut Connection) + Send>),
-    Close(oneshot::Sender<()>),
+    Close { reply: oneshot::Sender<()>, keep_short_log: bool },
 }
 
 /// A handle to the store. Clones speak to the same thread and the same connection.
@@ -98,13 +98,21 @@ impl Store {
         self.path.as_deref()
     }
 
-    /// Ends the store for all its handles, after the requests that were sent before. A write-ahead log that has grown
-    /// is folded into the file when no other process has it open; a short one stays for the next start, which then
-    /// need not make a new one (four waits for the disk between this end and the next first message). A store that
-    /// was closed before is no error.
+    /// Ends the store for all its handles, after the requests that were sent before. The write-ahead log is folded
+    /// into the file when no other process has it open. A store that was closed before is no error.
     pub async fn close(&self) {
+        self.end(false).await;
+    }
+
+    /// As [`Store::close`], but a short log stays for the next start: for a program that somebody waits for. Folding
+    /// it and making a new one are four waits for the disk.
+    pub async fn leave(&self) {
+        self.end(true).await;
+    }
+
+    async fn end(&self, keep_short_log: bool) {
         let (reply, answer) = oneshot::channel();
-        if self.jobs.send(Job::Close(reply)).is_ok() {
+        if self.jobs.send(Job::Close { reply, keep_short_log }).is_ok() {
             let _ = answer.await;
         }
     }
@@ -221,8 +229,9 @@ fn serve(mut connection: Connection, queue: &mpsc::Receiver<Job>) {
                     tracing::error!("a request to the store panicked");
                 }
             }
-            Job::Close(reply) => {
-                if is_short(&connection)
+            Job::Close { reply, keep_short_log } => {
+                if keep_short_log
+                    && is_short(&connection)
                     && let Err(error) =
                         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
                 {

@@ -92,6 +92,11 @@ fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
             }
             writable(&file)?;
             tighten(&file, meta.mode(), 0o600)?;
+            // SQLite takes less than a header for an empty file and would write over it.
+            if (1..100).contains(&meta.len()) {
+                let why = "it is too short for a database".to_owned();
+                return Err(OpenError::NotOurs { path: file, why });
+            }
             if meta.len() == 0 && fs::metadata(with_suffix(&file, "-wal")).is_ok_and(|wal| wal.len() > 0) {
                 let why = "it is empty but its write-ahead log is not".to_owned();
                 return Err(OpenError::Corrupt { path: file, why });

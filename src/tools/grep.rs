@@ -23,6 +23,8 @@ use crate::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
 
+/// Characters of an error about a pattern that are told.
+const MAX_ERROR: usize = 1000;
 const NAME: &str = "Grep";
 const FIELDS: &[&str] =
     &["pattern", "path", "glob", "output_mode", "-i", "-n", "-A", "-B", "-C", "head_limit", "multiline"];
@@ -76,7 +78,11 @@ fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
     let matcher = builder.build(pattern).map_err(|error| {
         let error = error.to_string();
         let hint = if error.contains("not allowed") { "; set multiline to match over lines" } else { "" };
-        invalid(format!("`pattern` is not a regular expression: {}{hint}", error.trim()))
+        // The text repeats the pattern, however long that is; what is wrong stands at its end.
+        let error = error.trim();
+        let from = error.char_indices().rev().nth(MAX_ERROR).map_or(0, |(at, _)| at);
+        let cut = if from > 0 { "…" } else { "" };
+        invalid(format!("`pattern` is not a regular expression: {cut}{}{hint}", &error[from..]))
     })?;
     let mode = match args.opt_text("output_mode")? {
         None | Some("files_with_matches") => Mode::Files,

@@ -203,7 +203,8 @@ impl Tool for WebFetch {
                 "required": ["url"]
             }))
             .with_category("web")
-            .with_class(ToolClass::Pure)
+            // A GET may do something on the other side: one that was interrupted is not sent again by itself.
+            .with_class(ToolClass::Opaque)
             .with_primary_argument("url")
     }
 

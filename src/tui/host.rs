@@ -7,55 +7,12 @@ use async_trait::async_trait;
 
 use crate::contract::content::ContentBlock;
 use crate::contract::ids::{SuspensionId, ThreadId};
+pub use crate::contract::mode::Mode;
 use crate::contract::record::{
     DecideOutcome, GrantScope, OpenIntent, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
 };
 use crate::contract::suspension::ToolCallResume;
-
-/// How much is asked before a tool runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// The rules decide, and what they leave open is asked.
-    #[default]
-    Ask,
-    /// As [`Mode::Ask`], but files of the project may be changed without a question.
-    AcceptEdits,
-    /// Only looking; nothing is changed.
-    Plan,
-    /// Nothing is asked; denials still hold.
-    Yolo,
-}
-
-impl Mode {
-    /// All of them, in the order in which a key cycles through them.
-    pub const ALL: [Mode; 4] = [Mode::Ask, Mode::AcceptEdits, Mode::Plan, Mode::Yolo];
-
-    /// The name in flags, settings and on the screen.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Mode::Ask => "ask",
-            Mode::AcceptEdits => "accept-edits",
-            Mode::Plan => "plan",
-            Mode::Yolo => "yolo",
-        }
-    }
-
-    /// The mode of that name.
-    pub fn parse(name: &str) -> Option<Mode> {
-        Mode::ALL.into_iter().find(|mode| mode.as_str() == name)
-    }
-
-    /// The one that the cycling key goes to. Yolo is left out: it is only entered by name.
-    #[must_use]
-    pub fn next(self) -> Mode {
-        match self {
-            Mode::Ask => Mode::AcceptEdits,
-            Mode::AcceptEdits => Mode::Plan,
-            Mode::Plan | Mode::Yolo => Mode::Ask,
-        }
-    }
-}
 
 /// What a person says.
 #[derive(Clone, Debug, Default, PartialEq)]

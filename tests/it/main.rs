@@ -6,6 +6,7 @@ mod commands;
 mod crash;
 mod exec;
 mod headless;
+mod hostile;
 mod kills;
 mod layers;
 mod support;

@@ -37,7 +37,7 @@ impl Format {
 #[derive(Debug, thiserror::Error)]
 pub enum RulesFileError {
     /// It cannot be read.
-    #[error("cannot read {file}")]
+    #[error("cannot read {file}: {source}")]
     Read {
         /// The file.
         file: String,
@@ -221,10 +221,24 @@ impl RuleSet {
     /// As [`RuleSet::read`], and when the file cannot be read.
     pub fn load(path: &Path, layer: Layer) -> Result<RuleSet, RulesFileError> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| RulesFileError::Read { file: file.clone(), source })?;
+        let text = read_plain(path).map_err(|source| RulesFileError::Read { file: file.clone(), source })?;
         RuleSet::read(&text, Format::of(path), layer, &file)
     }
+}
+
+/// More than this is no file of rules that a person wrote.
+const MAX_FILE: u64 = 4 << 20;
+
+/// The text of a plain file. Opening a pipe would wait for ever, so what it is is looked at first.
+fn read_plain(path: &Path) -> std::io::Result<String> {
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() {
+        return Err(std::io::Error::other("it is not a plain file"));
+    }
+    if about.len() > MAX_FILE {
+        return Err(std::io::Error::other("it is larger than 4 MiB"));
+    }
+    std::fs::read_to_string(path)
 }
 
 /// The rules that come with aye. A test holds that they load; if they did not, everything would ask.
@@ -274,7 +288,10 @@ fn read(text: &str, format: Format, file: &str) -> Result<RawFile, RulesFileErro
 
 fn first_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("not a file of rules");
-    line.trim_start_matches("error: ").to_owned()
+    let line = line.trim_start_matches("error: ");
+    // The reader's own words for its callers are of no use to the person.
+    line.replace(", set DuplicateKeyPolicy in Options if acceptable", "")
+        .replace("; use from_str_multiple or from_str_multiple_with_options", "; one is allowed")
 }
 
 fn build(

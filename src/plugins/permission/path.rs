@@ -35,6 +35,8 @@ const MAX_LINKS: usize = 40;
 const PROTECTED: &[&str] = &[
     ".git",
     ".aye",
+    ".agents",
+    ".claude",
     ".hg",
     ".svn",
     ".jj",

@@ -390,10 +390,6 @@ fn modes() {
     assert_eq!(bash(&denying, "eval \"$X\"", Mode::Yolo), "ask");
     assert_eq!(bash(&denying, "touch x", Mode::Yolo), "allow");
     assert_eq!(bash(&denying, "echo `rm x`", Mode::Yolo), "deny");
-    for mode in Mode::ALL {
-        assert_eq!(mode.name().parse::<Mode>().unwrap(), mode);
-    }
-    assert_eq!(Mode::Yolo.next(), Mode::Ask);
     assert!("x".parse::<Mode>().is_err());
 }
 

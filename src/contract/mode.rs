@@ -1,0 +1,89 @@
+//! How much a run may do without a question.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// How much a run may do without a question. No mode undoes a deny or an ask that a rule says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// The rules decide, and what they leave open is asked.
+    #[default]
+    Ask,
+    /// As [`Mode::Ask`], but files of the project may be changed without a question.
+    AcceptEdits,
+    /// Only looking; nothing is changed.
+    Plan,
+    /// What no rule speaks about needs no question.
+    Yolo,
+}
+
+/// A word that is no mode.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is not a permission mode (ask, accept-edits, plan or yolo)", .0.escape_debug())]
+pub struct UnknownMode(String);
+
+impl Mode {
+    /// All modes, in the order in which a key cycles through them.
+    pub const ALL: [Mode; 4] = [Mode::Ask, Mode::AcceptEdits, Mode::Plan, Mode::Yolo];
+
+    /// The name in flags, settings and on the screen.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mode::Ask => "ask",
+            Mode::AcceptEdits => "accept-edits",
+            Mode::Plan => "plan",
+            Mode::Yolo => "yolo",
+        }
+    }
+
+    /// The mode of that name.
+    pub fn parse(name: &str) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|mode| mode.as_str() == name)
+    }
+
+    /// The one that the cycling key goes to. Yolo is left out: it is only entered by name.
+    #[must_use]
+    pub fn next(self) -> Mode {
+        match self {
+            Mode::Ask => Mode::AcceptEdits,
+            Mode::AcceptEdits => Mode::Plan,
+            Mode::Plan | Mode::Yolo => Mode::Ask,
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Mode {
+    type Err = UnknownMode;
+
+    fn from_str(text: &str) -> Result<Mode, UnknownMode> {
+        Mode::parse(text).ok_or_else(|| UnknownMode(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for mode in Mode::ALL {
+            assert_eq!(mode.to_string().parse(), Ok(mode));
+            assert_eq!(serde_json::to_value(mode).unwrap(), mode.as_str());
+        }
+        assert!("YOLO".parse::<Mode>().is_err());
+    }
+
+    #[test]
+    fn a_key_never_leads_to_yolo() {
+        assert!(Mode::ALL.into_iter().all(|mode| mode.next() != Mode::Yolo));
+    }
+}

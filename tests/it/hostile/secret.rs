@@ -1,0 +1,138 @@
+//! Secret rows: a canary key is found nowhere but in the request that it is for; every file is private.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::{ensure, of_area};
+use crate::support::home::Home;
+use crate::support::llm::{Answer, MockLlm};
+
+pub const CHECKS: &[&str] = &["SE001", "SE002", "SE101o", "SE102o"];
+
+const CANARY: &str = "sk-canary-0123456789abcdef";
+
+#[test]
+fn every_row_is_known() {
+    for row in of_area("secret") {
+        assert!(CHECKS.contains(&row.id.as_str()), "{}", row.id);
+    }
+}
+
+fn files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).expect("a folder").flatten() {
+        let path = entry.path();
+        found.push(path.clone());
+        if path.is_dir() && !path.is_symlink() {
+            files(&path, found);
+        }
+    }
+}
+
+/// The files below the folder that hold the canary.
+fn holding(dir: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    files(dir, &mut all);
+    all.retain(|path| {
+        path.is_file() && std::fs::read(path).is_ok_and(|bytes| bytes.windows(CANARY.len()).any(|part| part == CANARY.as_bytes()))
+    });
+    all
+}
+
+const KEYS: &[&str] = &["MOCK_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GH_TOKEN", "MY_PASSWORD"];
+
+/// SE001 and SE101o: every command, a run with tools, errors of the provider that repeat the key, logs at their loudest.
+#[test]
+fn a_key_is_found_nowhere() {
+    let llm = MockLlm::answers([
+        Answer::new().bash("a", "env; cat /proc/$PPID/environ /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'; tr '\\0' ' ' < /proc/$PPID/cmdline"),
+        Answer::new().call("b", "Read", json!({"file_path": "/proc/self/environ"})),
+        Answer::say("done"),
+        Answer::error(401, &format!("Incorrect API key provided: {CANARY}. See https://x/?key={CANARY}")),
+        Answer::error(400, &format!("bad header authorization: Bearer {CANARY}")),
+        Answer::error(500, CANARY),
+    ]);
+    let home = Home::with(&llm);
+    let mut printed = String::new();
+    let mut run = |args: &[&str]| {
+        let mut aye = home.aye(args).env("AYE_LOG", "trace").env("RUST_BACKTRACE", "full").env("RUST_LOG", "trace");
+        for name in KEYS {
+            aye = aye.env(name, CANARY);
+        }
+        let out = aye.run();
+        printed.push_str(&format!("--- {args:?}\n{}{}", out.stdout, out.stderr));
+        out.status.code()
+    };
+    assert_eq!(run(&["-p", "go", "--allowed-tools", "Bash", "--output-format", "stream-json"]), Some(0));
+    for format in ["text", "json", "stream-json"] {
+        assert_ne!(run(&["-p", "again", "--output-format", format]), Some(0));
+    }
+    for args in [
+        &["config", "show"][..], &["config", "show", "--json"], &["doctor"], &["doctor", "--json"], &["models"], &["models", "--json"],
+        &["threads", "list", "--json"], &["-p", "x", "--model", "openai/nothing", "--config", "providers.openai.base_url=\"http://127.0.0.1:1\""],
+        &["-p", "x", "--config", "nothing.at=all"], &["skills", "list"], &["approvals", "list"],
+    ] {
+        run(args);
+    }
+    let thread = home.thread();
+    for args in [&["threads", "show"][..], &["threads", "export"]] {
+        run(&[args, &[&thread]].concat());
+    }
+    let lines: Vec<&str> = printed.lines().filter(|line| line.starts_with("---") || line.contains(CANARY)).collect();
+    assert!(!printed.contains(CANARY), "printed: {lines:#?}");
+    assert_eq!(holding(home.root()), Vec::<PathBuf>::new());
+    for chat in llm.asked() {
+        assert!(!chat.body.to_string().contains(CANARY), "sent to the model: {}", chat.body);
+    }
+}
+
+/// SE102o: a process of the same user does not read the environment of a running aye.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_environment_of_aye_is_not_read_by_its_commands() {
+    let llm = MockLlm::answers([
+        Answer::new().bash("a", "p=$PPID; while [ \"$p\" -gt 1 ]; do tr '\\0' '\\n' < /proc/$p/environ 2>/dev/null | grep canary; p=$(sed 's/.*) . \\([0-9]*\\) .*/\\1/' /proc/$p/stat); done; echo end"),
+        Answer::say("done"),
+    ]);
+    let home = Home::with(&llm);
+    home.aye(&["-p", "go", "--allowed-tools", "Bash"]).env("MOCK_KEY", CANARY).run().exits(0);
+    let result = llm.last().result("a");
+    // Root reads every environment: there only the supervisor's own is looked at.
+    let is_root = rustix::process::geteuid().is_root();
+    assert!(result.contains("end") && (is_root || !result.contains("canary")), "{result}");
+}
+
+/// SE002: whatever the umask, every file that aye makes is 0600 and every folder 0700.
+#[test]
+fn every_file_is_private() {
+    for umask in ["0000", "0777", "0027"] {
+        let llm = MockLlm::answers([
+            Answer::new().bash("a", "seq 1 20000"),
+            Answer::say("done"),
+        ]);
+        let home = Home::with(&llm);
+        let script = format!("umask {umask}; exec \"$0\" -p go --allowed-tools Bash");
+        let out = std::process::Command::new("bash")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_aye")])
+            .env_clear()
+            .envs(home.env())
+            .env("AYE_LOG", "trace")
+            .current_dir(home.work())
+            .output()
+            .expect("it runs");
+        assert_eq!(out.status.code(), Some(0), "{umask}: {}", String::from_utf8_lossy(&out.stderr));
+        let mut all = Vec::new();
+        files(&home.root().join("aye"), &mut all);
+        let mut wrong = Vec::new();
+        for path in all.iter().filter(|path| !path.starts_with(home.root().join("aye/config"))) {
+            let mode = path.symlink_metadata().expect("there").permissions().mode() & 0o777;
+            let wanted = if path.is_dir() { 0o700 } else { 0o600 };
+            if mode != wanted {
+                wrong.push(format!("{umask}: {mode:o} {}", path.display()));
+            }
+        }
+        assert!(all.len() > 3 && wrong.is_empty(), "{wrong:#?}");
+    }
+    ensure(true, String::new).expect("always");
+}
