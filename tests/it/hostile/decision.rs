@@ -177,7 +177,10 @@ fn enter_is_no_answer() -> Found {
     tty.send("\r");
     tty.ready();
     tty.quit();
-    let out = home.aye(&["permissions", "check"]).stdin("{\"tool\":\"Bash\",\"args\":{\"command\":\"touch x\"}}").run();
+    let out = home
+        .aye(&["permissions", "check"])
+        .stdin("{\"tool\":\"Bash\",\"args\":{\"command\":\"touch x\"}}")
+        .run();
     ensure(out.json()["verdict"] == "ask", || out.stdout.clone())
 }
 

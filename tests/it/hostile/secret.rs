@@ -35,12 +35,15 @@ fn holding(dir: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     files(dir, &mut all);
     all.retain(|path| {
-        path.is_file() && std::fs::read(path).is_ok_and(|bytes| bytes.windows(CANARY.len()).any(|part| part == CANARY.as_bytes()))
+        path.is_file()
+            && std::fs::read(path)
+                .is_ok_and(|bytes| bytes.windows(CANARY.len()).any(|part| part == CANARY.as_bytes()))
     });
     all
 }
 
-const KEYS: &[&str] = &["MOCK_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GH_TOKEN", "MY_PASSWORD"];
+const KEYS: &[&str] =
+    &["MOCK_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GH_TOKEN", "MY_PASSWORD"];
 
 /// SE001 and SE101o: every command, a run with tools, errors of the provider that repeat the key, logs at their loudest.
 #[test]
@@ -56,7 +59,8 @@ fn a_key_is_found_nowhere() {
     let home = Home::with(&llm);
     let mut printed = String::new();
     let mut run = |args: &[&str]| {
-        let mut aye = home.aye(args).env("AYE_LOG", "trace").env("RUST_BACKTRACE", "full").env("RUST_LOG", "trace");
+        let mut aye =
+            home.aye(args).env("AYE_LOG", "trace").env("RUST_BACKTRACE", "full").env("RUST_LOG", "trace");
         for name in KEYS {
             aye = aye.env(name, CANARY);
         }
@@ -69,9 +73,24 @@ fn a_key_is_found_nowhere() {
         assert_ne!(run(&["-p", "again", "--output-format", format]), Some(0));
     }
     for args in [
-        &["config", "show"][..], &["config", "show", "--json"], &["doctor"], &["doctor", "--json"], &["models"], &["models", "--json"],
-        &["threads", "list", "--json"], &["-p", "x", "--model", "openai/nothing", "--config", "providers.openai.base_url=\"http://127.0.0.1:1\""],
-        &["-p", "x", "--config", "nothing.at=all"], &["skills", "list"], &["approvals", "list"],
+        &["config", "show"][..],
+        &["config", "show", "--json"],
+        &["doctor"],
+        &["doctor", "--json"],
+        &["models"],
+        &["models", "--json"],
+        &["threads", "list", "--json"],
+        &[
+            "-p",
+            "x",
+            "--model",
+            "openai/nothing",
+            "--config",
+            "providers.openai.base_url=\"http://127.0.0.1:1\"",
+        ],
+        &["-p", "x", "--config", "nothing.at=all"],
+        &["skills", "list"],
+        &["approvals", "list"],
     ] {
         run(args);
     }
@@ -79,7 +98,8 @@ fn a_key_is_found_nowhere() {
     for args in [&["threads", "show"][..], &["threads", "export"]] {
         run(&[args, &[&thread]].concat());
     }
-    let lines: Vec<&str> = printed.lines().filter(|line| line.starts_with("---") || line.contains(CANARY)).collect();
+    let lines: Vec<&str> =
+        printed.lines().filter(|line| line.starts_with("---") || line.contains(CANARY)).collect();
     assert!(!printed.contains(CANARY), "printed: {lines:#?}");
     assert_eq!(holding(home.root()), Vec::<PathBuf>::new());
     for chat in llm.asked() {
@@ -107,10 +127,7 @@ fn the_environment_of_aye_is_not_read_by_its_commands() {
 #[test]
 fn every_file_is_private() {
     for umask in ["0000", "0777", "0027"] {
-        let llm = MockLlm::answers([
-            Answer::new().bash("a", "seq 1 20000"),
-            Answer::say("done"),
-        ]);
+        let llm = MockLlm::answers([Answer::new().bash("a", "seq 1 20000"), Answer::say("done")]);
         let home = Home::with(&llm);
         let script = format!("umask {umask}; exec \"$0\" -p go --allowed-tools Bash");
         let out = std::process::Command::new("bash")

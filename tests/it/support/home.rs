@@ -184,6 +184,10 @@ pub struct Running {
 }
 
 impl Running {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Reads lines of stdout until one of them holds the text.
     pub fn until_line(&mut self, text: &str) {
         loop {
@@ -240,7 +244,7 @@ impl Running {
 /// What came of a run.
 #[derive(Debug)]
 pub struct Out {
-    what: String,
+    pub what: String,
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,

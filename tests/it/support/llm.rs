@@ -227,6 +227,11 @@ impl MockLlm {
     pub fn last(&self) -> Chat {
         self.asked().pop().expect("a request")
     }
+
+    /// Waits for the n-th request.
+    pub fn wait_for(&self, count: usize) {
+        until("the request", || self.state.asked.lock().expect("no panic").len() >= count);
+    }
 }
 
 fn serve(mut stream: TcpStream, state: &State) {
