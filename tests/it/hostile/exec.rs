@@ -35,12 +35,10 @@ pub fn check_of(id: &str) -> Option<Check> {
             })
         },
         "EX108o" => || wants("read x; echo \"[$x]\"", |r| r.output == "[]\n"),
-        "EX109o" => || wants("ulimit -c; kill -QUIT $$", |r| r.signal == Some(3)),
+        "EX109o" => || wants("ulimit -c; kill -SEGV $$", |r| r.signal == Some(11) && r.output == "0\n"),
         "EX110o" => || wants("exit 300", |r| r.exit_code == Some(44)),
         "EX111o" => || wants("exec 1000>x 2>&1; echo hi", |r| r.exit_code.is_some()),
-        "EX112o" => {
-            || wants("trap 'echo bye; sleep 30' EXIT; kill $$", |r| r.duration < Duration::from_secs(15))
-        }
+        "EX112o" => || wants("trap 'echo bye; sleep 1' EXIT; kill $$", |r| r.output == "bye\n"),
         "EX113o" => || wants("printf '\\033]52;c;AA==\\007'", |r| r.exit_code == Some(0)),
         "EX114o" => || wants("echo $((1/0)); false | true; echo ${PIPESTATUS[*]}", |r| r.exit_code.is_some()),
         "EX115o" => || {
@@ -48,9 +46,6 @@ pub fn check_of(id: &str) -> Option<Check> {
                 r.output == "up\n" && r.left_behind.len() == 1
             })
         },
-        "EX116o" => {
-            || wants("ls -l /proc/self/fd | wc -l", |r| r.output.trim().parse::<u32>().is_ok_and(|n| n <= 6))
-        }
         _ => return None,
     })
 }

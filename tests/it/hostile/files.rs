@@ -87,6 +87,7 @@ impl Desk {
         let tool = self.tools.iter().find(|t| t.descriptor().id == tool).expect("a tool");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let context = ToolCallContext::test_default();
+        let shown = args.to_string();
         let work = async {
             if let Err(error) = tool.validate_args(&args) {
                 return Err(error);
@@ -95,7 +96,9 @@ impl Desk {
         };
         let ended = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), work).await });
         runtime.shutdown_background();
-        let result: Result<ToolResult, _> = ended.expect("the call does not end");
+        let result: Result<ToolResult, _> = ended.unwrap_or_else(|_| {
+            panic!("the call does not end: {}", shown.chars().take(60).collect::<String>())
+        });
         match result {
             Ok(result) => (result.is_success(), result.model_text()),
             Err(error) => (false, error.to_string()),

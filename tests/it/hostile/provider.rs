@@ -117,6 +117,10 @@ fn serve(bytes: Vec<u8>, size: usize) -> String {
                 loop {
                     let Ok(count) = stream.read(&mut part) else { return };
                     got.extend_from_slice(&part[..count]);
+                    // A greeting of TLS is answered in the clear.
+                    if got.first() == Some(&0x16) {
+                        break;
+                    }
                     let Some(head) = got.windows(4).position(|four| four == b"\r\n\r\n") else {
                         if count == 0 {
                             return;

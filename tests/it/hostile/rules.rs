@@ -9,7 +9,7 @@ use crate::support::home::Home;
 pub fn is_about_rules(row: &Row) -> bool {
     row.input["file_path"].is_string()
         && (matches!(row.verdict(), "allow" | "ask" | "deny")
-            || row.input["file_path"].as_str().is_some_and(|p| p.contains('\0')))
+            || row.input["file_path"].as_str().is_some_and(|p| p.is_empty() || p.contains('\0')))
 }
 
 /// A workspace with what the rows need in it.

@@ -49,7 +49,7 @@ const KEYS: &[&str] =
 #[test]
 fn a_key_is_found_nowhere() {
     let llm = MockLlm::answers([
-        Answer::new().bash("a", "env; cat /proc/$PPID/environ /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'; tr '\\0' ' ' < /proc/$PPID/cmdline"),
+        Answer::new().bash("a", "bash probe.sh"),
         Answer::new().call("b", "Read", json!({"file_path": "/proc/self/environ"})),
         Answer::say("done"),
         Answer::error(401, &format!("Incorrect API key provided: {CANARY}. See https://x/?key={CANARY}")),
@@ -57,6 +57,10 @@ fn a_key_is_found_nowhere() {
         Answer::error(500, CANARY),
     ]);
     let home = Home::with(&llm);
+    home.write(
+        "probe.sh",
+        "env\ncat /proc/$PPID/environ /proc/self/environ | tr '\\0' '\\n'\ntr '\\0' ' ' < /proc/$PPID/cmdline\n",
+    );
     let mut printed = String::new();
     let mut run = |args: &[&str]| {
         let mut aye =
@@ -68,7 +72,19 @@ fn a_key_is_found_nowhere() {
         printed.push_str(&format!("--- {args:?}\n{}{}", out.stdout, out.stderr));
         out.status.code()
     };
-    assert_eq!(run(&["-p", "go", "--allowed-tools", "Bash", "--output-format", "stream-json"]), Some(0));
+    assert_eq!(
+        run(&[
+            "-p",
+            "go",
+            "--permission-mode",
+            "yolo",
+            "--allowed-tools",
+            "Bash",
+            "--output-format",
+            "stream-json"
+        ]),
+        Some(0)
+    );
     for format in ["text", "json", "stream-json"] {
         assert_ne!(run(&["-p", "again", "--output-format", format]), Some(0));
     }
@@ -111,11 +127,13 @@ fn a_key_is_found_nowhere() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_environment_of_aye_is_not_read_by_its_commands() {
-    let llm = MockLlm::answers([
-        Answer::new().bash("a", "p=$PPID; while [ \"$p\" -gt 1 ]; do tr '\\0' '\\n' < /proc/$p/environ 2>/dev/null | grep canary; p=$(sed 's/.*) . \\([0-9]*\\) .*/\\1/' /proc/$p/stat); done; echo end"),
-        Answer::say("done"),
-    ]);
+    let llm = MockLlm::answers([Answer::new().bash("a", "bash probe.sh"), Answer::say("done")]);
     let home = Home::with(&llm);
+    home.write(
+        "probe.sh",
+        "p=$PPID\nwhile [ \"$p\" -gt 1 ]; do\n  tr '\\0' '\\n' < /proc/$p/environ 2>/dev/null | grep canary\n  \
+         p=$(sed 's/.*) . \\([0-9]*\\) .*/\\1/' /proc/$p/stat)\ndone\necho end\n",
+    );
     home.aye(&["-p", "go", "--allowed-tools", "Bash"]).env("MOCK_KEY", CANARY).run().exits(0);
     let result = llm.last().result("a");
     // Root reads every environment: there only the supervisor's own is looked at.

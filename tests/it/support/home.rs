@@ -135,7 +135,7 @@ pub fn id_of(suspension: &Value) -> String {
 pub struct Aye {
     command: Command,
     stdin: Option<Vec<u8>>,
-    what: String,
+    pub what: String,
 }
 
 impl Aye {
@@ -180,7 +180,7 @@ pub struct Running {
     stdout: BufReader<ChildStdout>,
     errors: mpsc::Receiver<String>,
     seen: String,
-    what: String,
+    pub what: String,
 }
 
 impl Running {
