@@ -96,6 +96,16 @@ impl Home {
         self.aye(args).run().exits(0)
     }
 
+    /// Whether a process works in the workspace that has the text in its command line.
+    pub fn works(&self, text: &str) -> bool {
+        let work = self.work().canonicalize().expect("a folder");
+        std::fs::read_dir("/proc").expect("processes").flatten().any(|entry| {
+            std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == work)
+                && std::fs::read(entry.path().join("cmdline"))
+                    .is_ok_and(|line| String::from_utf8_lossy(&line).replace('\0', " ").contains(text))
+        })
+    }
+
     /// The open questions.
     pub fn open(&self) -> Vec<Value> {
         let list = self.ok(&["approvals", "list", "--json"]).json();
@@ -174,10 +184,6 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Reads lines of stdout until one of them holds the text.
     pub fn until_line(&mut self, text: &str) {
         loop {

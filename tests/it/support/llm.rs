@@ -232,14 +232,6 @@ impl MockLlm {
     pub fn last(&self) -> Chat {
         self.asked().pop().expect("a request")
     }
-
-    /// Waits for the n-th request.
-    pub fn wait_for(&self, count: usize) {
-        let asked = self.state.asked.lock().expect("no panic");
-        let (asked, _) =
-            self.state.came.wait_timeout_while(asked, PATIENCE, |a| a.len() < count).expect("no panic");
-        assert!(asked.len() >= count, "only {} of {count} requests came", asked.len());
-    }
 }
 
 fn serve(mut stream: TcpStream, state: &State) {
