@@ -9,6 +9,7 @@ use tracing_subscriber::EnvFilter;
 /// A log that cannot be written is no reason not to start.
 pub fn to_file(dir: &Path) -> Option<WorkerGuard> {
     crate::config::create_private_dir(dir).ok()?;
+    private(&dir.join("aye.log"))?;
     let appender = tracing_appender::rolling::RollingFileAppender::builder()
         .rotation(tracing_appender::rolling::Rotation::NEVER)
         .filename_prefix("aye.log")
@@ -18,4 +19,14 @@ pub fn to_file(dir: &Path) -> Option<WorkerGuard> {
     let filter = EnvFilter::try_from_env("AYE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_writer(writer).with_ansi(false).with_env_filter(filter).try_init().ok()?;
     Some(guard)
+}
+
+/// Makes the file, when it is not there, so that only the person reads it, whatever the umask.
+fn private(path: &Path) -> Option<()> {
+    use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+    if path.symlink_metadata().is_ok_and(|about| !about.is_file()) {
+        return None;
+    }
+    let file = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(path).ok()?;
+    file.set_permissions(std::fs::Permissions::from_mode(0o600)).ok()
 }

@@ -280,6 +280,9 @@ async fn decide(
     }
 }
 
+/// Characters of a description that a list shows: what the specification of skills allows.
+const SHOWN: usize = 1024;
+
 fn skills(command: SkillsCommand, foundation: &Foundation) -> Result<u8, Failure> {
     match command {
         SkillsCommand::List(JsonFlag { json }) => {
@@ -296,7 +299,11 @@ fn skills(command: SkillsCommand, foundation: &Foundation) -> Result<u8, Failure
                     };
                     let (name, scope) = (visible_line(&row.name), row.scope);
                     let hidden = hidden.unwrap_or_default();
-                    format!("{name:<24} {scope:<8} {}{unseen}{hidden}\n", row.description)
+                    let mut description: String = row.description.chars().take(SHOWN).collect();
+                    if description.len() < row.description.len() {
+                        description.push('…');
+                    }
+                    format!("{name:<24} {scope:<8} {description}{unseen}{hidden}\n")
                 };
                 put(&rows.iter().map(line).collect::<String>())?;
                 for issue in &found.issues {

@@ -137,8 +137,9 @@ pub fn create_private_dir(dir: &Path) -> Result<(), PrivateFileError> {
     let was_there = dir.is_dir();
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(fail("create folder"))?;
     let mode = fs::metadata(dir).map_err(fail("look at folder"))?.permissions().mode() & 0o777;
-    // A umask can only take bits away, so an odd one may have left the owner of a new folder without access.
-    let wanted = if was_there { mode & 0o700 } else { 0o700 };
+    // A umask can only take bits away, so an odd one may have left the owner of a new folder, or of its new parents,
+    // without access.
+    let wanted = if was_there && mode & 0o700 != 0 { mode & 0o700 } else { 0o700 };
     if mode != wanted {
         fs::set_permissions(dir, fs::Permissions::from_mode(wanted)).map_err(fail("protect folder"))?;
     }

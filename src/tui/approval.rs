@@ -132,6 +132,10 @@ pub struct Card {
     pub seen: Option<Moment>,
     /// The first line of its body that is shown.
     pub scroll: usize,
+    /// The rows of its body that were on the screen, counted from the first without a gap.
+    pub read: usize,
+    /// Rows of a command were never on the screen: it cannot be allowed yet.
+    pub is_unread: bool,
     /// What went wrong with the last answer.
     pub problem: Option<String>,
 }
@@ -159,6 +163,8 @@ impl Card {
             ask,
             seen: None,
             scroll: 0,
+            read: 0,
+            is_unread: false,
             problem: None,
         }
     }

@@ -1,6 +1,7 @@
 //! The one place where the model changes: a message in, commands out. No clock, no channel, no file.
 
 use super::app::{App, RunState};
+use super::approval::{CardKind, Stage};
 use super::composer::Composer;
 use super::keymap::Action;
 use super::msg::{Cmd, Msg};
@@ -109,6 +110,29 @@ impl App {
             && card.seen.is_none()
         {
             card.seen = Some(now);
+        }
+        self.note_what_was_read();
+    }
+
+    /// What a command does can stand in its last row: how far it was on the screen is kept.
+    fn note_what_was_read(&mut self) {
+        let wants = self.picker.is_none()
+            && self.current_card().is_some_and(|card| {
+                card.kind == CardKind::Permission
+                    && card.command().is_some()
+                    && (card.read == 0 || card.is_unread)
+            });
+        if !wants {
+            return;
+        }
+        let Some((from, to, total)) = super::view::card_window(self) else { return };
+        if let Some(card) = self.cards.get_mut(self.card)
+            && matches!(card.stage, Stage::Open)
+        {
+            if from <= card.read {
+                card.read = card.read.max(to);
+            }
+            card.is_unread = card.read < total;
         }
     }
 

@@ -71,8 +71,7 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     let bottom = if let Some(picker) = &app.picker {
         lists::picker(picker, width, left.min((rows * 2 / 3).max(3)), theme)
     } else {
-        let most = if app.cards.is_empty() { (rows / 2).max(1) } else { (rows / 4).max(1) };
-        composer::composer(app, width, most.min(left), theme)
+        written(app, left, theme)
     };
     left -= bottom.lines.len().min(left);
 
@@ -102,6 +101,23 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     }
     picture.caret = picture.caret.map(|at| Position::new(at.x.min(width.saturating_sub(1)), at.y));
     picture
+}
+
+/// The composer below everything else, in at most `left` rows.
+fn written(app: &App, left: usize, theme: &Theme) -> Picture {
+    let (width, height) = app.size;
+    let rows = usize::from(height.max(1));
+    let most = if app.cards.is_empty() { (rows / 2).max(1) } else { (rows / 4).max(1) };
+    composer::composer(app, width, most.min(left), theme)
+}
+
+/// Which rows of the current card's body the live region shows, of how many: the first, the one behind the last, all.
+pub(super) fn card_window(app: &App) -> Option<(usize, usize, usize)> {
+    let (width, height) = app.size;
+    let rows = usize::from(height.max(1));
+    let left = rows - usize::from(rows >= 2);
+    let bottom = written(app, left, &Theme::plain());
+    card::window(app, width, left - bottom.lines.len().min(left))
 }
 
 /// What will be said when the run is over.

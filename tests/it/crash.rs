@@ -1,7 +1,14 @@
 //! Every place where a write to the store can be cut, in every process of a story with questions.
 #![cfg(feature = "failpoints")]
 
+use std::os::unix::process::ExitStatusExt as _;
+
+use serde_json::json;
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, Chat, MockLlm};
 use crate::support::operator::{Operator, Plan, Step, Trouble};
+use crate::support::pty::Pty;
 
 const FIRST: Plan = &[("c1", true), ("c2", false)];
 const SECOND: Plan = &[];
@@ -63,4 +70,83 @@ fn the_run_that_goes_on_dies_at_a_checkpoint() {
 fn the_run_that_goes_on_dies_at_an_intent() {
     at_each("store.begin.before", 3);
     at_each("store.begin.after", 3);
+}
+
+/// A change of a file says by itself whether it happened: it is made once, and nobody is asked.
+#[test]
+fn a_change_of_a_file_is_made_once_wherever_it_was_cut() {
+    for place in
+        ["store.checkpoint.before", "store.checkpoint.after", "store.begin.before", "store.begin.after"]
+    {
+        for count in 1.. {
+            let edit = json!({"file_path": "a.txt", "old_string": "one", "new_string": "one one"});
+            let llm = MockLlm::by(move |chat: &Chat| match chat.results().len() {
+                0 => Answer::new().call("r", "Read", json!({"file_path": "a.txt"})),
+                1 => Answer::new().call("e", "Edit", edit.clone()),
+                _ => Answer::say("Finished."),
+            });
+            let home = Home::with(&llm);
+            home.write("a.txt", "one\n");
+            let mode = ["--permission-mode", "accept-edits"];
+            let args = [&["-p", "change it"], &mode[..]].concat();
+            let out = home.aye(&args).env("AYE_FAILPOINT", &format!("{place}:{count}")).run();
+            if out.was_killed() {
+                let again = home.aye(&[&["-c", "-p"], &mode[..]].concat()).run();
+                if again.status.code() == Some(2) && llm.asked().is_empty() {
+                    // It died before the message was written down.
+                    home.ok(&args);
+                } else if again.status.code() == Some(2) {
+                    // It died when all was done.
+                    assert!(again.stderr.contains("nothing to go on with"), "{again:?}");
+                } else {
+                    again.exits(0);
+                }
+            } else {
+                out.exits(0);
+                assert!(count > 1, "{place} is never reached");
+                break;
+            }
+            assert_eq!(home.read("a.txt"), "one one\n", "{place}:{count}");
+            let told = llm.last().result("e");
+            assert!(!told.contains("may have run") && !told.to_lowercase().contains("error"), "{told}");
+            assert!(home.open().is_empty());
+        }
+    }
+}
+
+/// The key was pressed, and the process died around the moment in which the answer is written down.
+#[test]
+fn an_answer_in_the_terminal_is_kept_or_asked_for_again() {
+    for (place, is_kept) in [
+        ("store.decide.before", false),
+        ("store.decide.after", true),
+        ("store.begin.before", true),
+        ("store.checkpoint.before", true),
+    ] {
+        let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
+            0 => Answer::new().bash("c1", "echo ran >> log.txt"),
+            _ => Answer::say("Finished."),
+        });
+        let home = Home::with(&llm);
+        home.aye(&["-p", "do it"]).run().exits(3);
+        let mut tty = Pty::start_with(&home, &["-c"], 100, 30, &[("AYE_FAILPOINT", place)]);
+        tty.card("echo ran");
+        tty.send("y");
+        assert_eq!(tty.end().signal(), Some(9), "{place}");
+        let ran = home.read("log.txt");
+        let mut tty = Pty::start(&home, &["-c"], 100, 30);
+        if !is_kept {
+            assert_eq!(ran, "");
+            tty.card("echo ran");
+            tty.send("y");
+        } else if !ran.is_empty() {
+            // It ran, and nobody wrote down how it ended.
+            tty.card("echo ran");
+            tty.shows("nobody knows");
+            tty.send("d");
+        }
+        tty.shows("Finished.");
+        assert_eq!(home.read("log.txt"), "ran\n", "{place}");
+        tty.quit();
+    }
 }

@@ -55,15 +55,14 @@ async fn new_files_are_private() {
 }
 
 #[tokio::test]
-async fn a_closed_store_leaves_a_short_log_at_most_and_refuses_requests() {
+async fn a_closed_store_is_one_file_and_refuses_requests() {
     let home = Home::new();
     let store = home.open();
     waiting(&store, None).await;
     let other = store.clone();
     store.close().await;
     store.close().await;
-    let log = super::super::rows::with_suffix(&home.path(), "-wal");
-    assert!(fs::metadata(log).is_ok_and(|log| log.len() < super::super::SHORT_LOG));
+    assert!(!super::super::rows::with_suffix(&home.path(), "-wal").exists());
     assert!(matches!(other.threads(None).await, Err(StoreError::Closed)));
     assert_eq!(home.open().threads(None).await.unwrap().len(), 1);
 }
@@ -278,12 +277,6 @@ async fn a_cut_file_is_named_as_damaged() {
     assert_eq!(refusal(&home).kind(), OpenErrorKind::NotOurs);
 }
 
-/// Writes what is still in the log into the file, so that the file is all there is.
-fn fold_log(path: &Path) {
-    let connection = Connection::open(path).unwrap();
-    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(())).unwrap();
-}
-
 #[tokio::test]
 async fn warming_makes_the_log_and_changes_nothing() {
     let home = Home::new();
@@ -330,7 +323,6 @@ async fn destroyed_pages_are_named_and_do_not_panic() {
     let messages = (0..200).map(|n| Message::user(format!("{n} {}", "x".repeat(500)))).collect();
     store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, &run) }).await.unwrap();
     store.close().await;
-    fold_log(&home.path());
     let whole = fs::read(home.path()).unwrap();
     for page in 1..whole.len() / 4096 {
         let mut bytes = whole.clone();

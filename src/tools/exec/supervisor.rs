@@ -89,7 +89,17 @@ pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Whether the lifeline ended already: then nobody waits for the command, and it must not begin.
+fn is_alone() -> bool {
+    let stdin = std::io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    matches!(rustix::event::poll(&mut fds, Some(&Timespec::default())), Ok(1..))
+}
+
 fn start(program: OsString, args: impl Iterator<Item = OsString>) -> std::io::Result<i32> {
+    if is_alone() {
+        return Err(std::io::Error::other("the program that wanted it is gone"));
+    }
     // Refused only when it leads a group already, which a plainly spawned process does not.
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;

@@ -45,6 +45,11 @@ impl Card {
         let is_unknown = self.kind == CardKind::Unknown;
         let choice = |choice: &str| Answer::yes(json!({ "choice": choice }));
         match action {
+            Action::Allow | Action::Grant if !is_unknown && self.is_unread => {
+                self.problem =
+                    Some("not all of the command was shown yet: ↓ shows the rest, then y".to_owned());
+                Reply::Taken
+            }
             Action::Allow if !is_unknown => self.decide(Answer::yes(Value::Null), "allowing"),
             Action::Deny if !is_unknown => {
                 self.stage = Stage::Reason(Box::new(line()));

@@ -65,22 +65,10 @@ fn card(card: &Card, app: &App, columns: u16, most: usize, theme: &Theme) -> Pic
     let mut body = body(card, app, inner, theme);
     let mut about = about(card, app, inner, theme);
 
-    // What must be there: a row of what is asked, the keys, the title. Then the rest, as there is room.
-    let has_title = most >= 3;
-    let mut room = most - usize::from(has_title);
-    let needs = body.len().min(if most >= 8 { 3 } else { 1 });
-    if foot.lines.len() + needs > room {
-        foot = short_foot(card, app, inner, theme, has_focus);
-    }
-    let for_foot = room.saturating_sub(needs).min(foot.lines.len());
-    foot.lines.truncate(for_foot);
-    foot.caret = foot.caret.filter(|at| usize::from(at.y) < for_foot);
-    room -= for_foot;
-    let for_about = about.len().min(room.saturating_sub(body.len().min(3)));
-    about.truncate(for_about);
-    room -= about.len();
+    let room = room_for_body(card, app, inner, most, theme, &mut foot, &body, &mut about);
     let is_airy = room > body.len() + 2;
     scroll(&mut body, card.scroll, room, inner, theme);
+    let has_title = most >= 3;
 
     let mut rows: Picture = if has_title { vec![title].into() } else { Picture::default() };
     if is_airy && !body.is_empty() {
@@ -107,6 +95,52 @@ fn card(card: &Card, app: &App, columns: u16, most: usize, theme: &Theme) -> Pic
     let mut lines: Vec<Line<'static>> = lines.collect();
     lines.truncate(most.max(1));
     Picture { lines, caret }
+}
+
+/// Shortens what stands around the body to what there is room for, and gives the rows that are left for the body.
+#[expect(clippy::too_many_arguments, reason = "the parts of one card")]
+fn room_for_body(
+    card: &Card,
+    app: &App,
+    inner: u16,
+    most: usize,
+    theme: &Theme,
+    foot: &mut Picture,
+    body: &[Line<'static>],
+    about: &mut Vec<Line<'static>>,
+) -> usize {
+    // What must be there: a row of what is asked, the keys, the title. Then the rest, as there is room.
+    let mut room = most - usize::from(most >= 3);
+    let needs = body.len().min(if most >= 8 { 3 } else { 1 });
+    if foot.lines.len() + needs > room {
+        *foot = short_foot(card, app, inner, theme, app.focus == Focus::Card);
+    }
+    let for_foot = room.saturating_sub(needs).min(foot.lines.len());
+    foot.lines.truncate(for_foot);
+    foot.caret = foot.caret.filter(|at| usize::from(at.y) < for_foot);
+    room -= for_foot;
+    let for_about = about.len().min(room.saturating_sub(body.len().min(3)));
+    about.truncate(for_about);
+    room - about.len()
+}
+
+/// Which rows of the current card's body are on the screen, of how many: the first, the one behind the last, all.
+pub(super) fn window(app: &App, columns: u16, most: usize) -> Option<(usize, usize, usize)> {
+    let card = app.current_card()?;
+    let theme = &Theme::plain();
+    let most = most - usize::from(most >= 12);
+    if most == 0 {
+        return Some((0, 0, usize::MAX));
+    }
+    let inner = columns.saturating_sub(BAR).max(1);
+    let body = body(card, app, inner, theme);
+    let mut foot = foot(card, app, inner, theme, app.focus == Focus::Card);
+    let mut about = about(card, app, inner, theme);
+    let room = room_for_body(card, app, inner, most, theme, &mut foot, &body, &mut about);
+    let total = body.len();
+    let shown = if total <= room { total } else { room.saturating_sub(1).max(1).min(room) };
+    let from = card.scroll.min(total - shown);
+    Some((from, from + shown, total))
 }
 
 fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {

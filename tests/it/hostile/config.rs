@@ -12,7 +12,10 @@ pub const CHECKS: &[&str] = &["CO045", "CO046", "CO101o", "CO102o", "CO103o", "C
 
 /// Whether the row is a file with a text.
 pub fn is_data(row: &Row) -> bool {
-    row.input["file"].is_string() && (row.input["text"].is_string() || row.input["text"]["repeat"].is_string() || row.input["text"]["bytes_hex"].is_string())
+    row.input["file"].is_string()
+        && (row.input["text"].is_string()
+            || row.input["text"]["repeat"].is_string()
+            || row.input["text"]["bytes_hex"].is_string())
         && !super::EXCEPTIONS.iter().any(|(id, _)| *id == row.id)
 }
 
@@ -21,7 +24,9 @@ const PUSH: &str = "{\"tool\":\"Bash\",\"args\":{\"command\":\"git push\"}}\n";
 fn bytes_of(row: &Row) -> Vec<u8> {
     let text = &row.input["text"];
     if let Some(hex) = text["bytes_hex"].as_str() {
-        return (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hex")).collect();
+        return (0..hex.len() / 2)
+            .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hex"))
+            .collect();
     }
     if let Some(piece) = text["repeat"].as_str() {
         let count = usize::try_from(text["times"].as_u64().expect("a number")).expect("small");
@@ -74,7 +79,9 @@ fn rules(row: &Row, home: &Home, bytes: &[u8]) -> Found {
             is_refused(&out, "permissions.yaml")?;
             // A run goes on with everything asking.
             let out = home.aye(&["-p", "run touch pwn"]).run();
-            ensure(out.status.code() == Some(3) && !home.work().join("pwn").exists(), || format!("{}: {}", out.status, out.stderr))?;
+            ensure(out.status.code() == Some(3) && !home.work().join("pwn").exists(), || {
+                format!("{}: {}", out.status, out.stderr)
+            })?;
             ensure(out.stderr.contains("everything asks"), || out.stderr.clone())
         }
         verdict @ ("ok" | "ask for git push" | "ask" | "allow" | "deny") => {
@@ -126,14 +133,17 @@ fn project(row: &Row, home: &Home, bytes: &[u8]) -> Found {
     home.write(".aye/permissions.yaml", &text);
     let out = home.aye(&["-p", "run touch pwn"]).run();
     is_decent(&out)?;
-    ensure(out.status.code() == Some(3) && !home.work().join("pwn").exists(), || format!("{}: {}", row.id, out.stderr))?;
+    ensure(out.status.code() == Some(3) && !home.work().join("pwn").exists(), || {
+        format!("{}: {}", row.id, out.stderr)
+    })?;
     ensure(out.stderr.contains("not trusted"), || out.stderr.clone())
 }
 
 fn skill(row: &Row, home: &Home, bytes: &[u8]) -> Found {
     let text = String::from_utf8_lossy(bytes);
     let name = text.lines().find_map(|line| line.strip_prefix("name: ")).unwrap_or("a").trim().to_owned();
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '-') && name.len() < 70;
+    let is_name =
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '-') && name.len() < 70;
     let folder = home.root().join("aye/config/skills").join(if is_name { name.as_str() } else { "a" });
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("SKILL.md"), bytes).expect("written");
@@ -141,20 +151,29 @@ fn skill(row: &Row, home: &Home, bytes: &[u8]) -> Found {
     is_decent(&list)?;
     ensure(list.status.code() == Some(0), || format!("{}: {}", list.status, list.stderr))?;
     let json = home.aye(&["skills", "list", "--json"]).run().json();
-    let own = || json.as_array().into_iter().flatten().find(|s| s["scope"] == "user").cloned().unwrap_or(Value::Null);
+    let own = || {
+        json.as_array().into_iter().flatten().find(|s| s["scope"] == "user").cloned().unwrap_or(Value::Null)
+    };
     let check = home.aye(&["skills", "check", &folder.to_string_lossy()]).run();
     is_decent(&check)?;
     ensure(!home.work().join("pwn").exists() && !folder.join("pwn").exists(), || "something ran".into())?;
     match row.verdict() {
         "error" => {
             ensure(check.status.code() != Some(0), || format!("check: {}", check.stdout))?;
-            ensure(check.stdout.contains("SKILL.md") || check.stderr.contains("SKILL.md"), || check.stdout.clone())
+            ensure(check.stdout.contains("SKILL.md") || check.stderr.contains("SKILL.md"), || {
+                check.stdout.clone()
+            })
         }
-        "literal" | "ok" => ensure(!own().is_null(), || format!("not listed: {} {}", list.stdout, list.stderr)),
-        "warning" => ensure(!own().is_null() && list.stderr.contains("SKILL.md"), || format!("{} {}", list.stdout, list.stderr)),
-        "escaped" => {
-            ensure(list.stdout.contains("invisible characters") && own()["invisible_characters"].as_u64() > Some(0), || list.stdout.clone())
+        "literal" | "ok" => {
+            ensure(!own().is_null(), || format!("not listed: {} {}", list.stdout, list.stderr))
         }
+        "warning" => ensure(!own().is_null() && list.stderr.contains("SKILL.md"), || {
+            format!("{} {}", list.stdout, list.stderr)
+        }),
+        "escaped" => ensure(
+            list.stdout.contains("invisible characters") && own()["invisible_characters"].as_u64() > Some(0),
+            || list.stdout.clone(),
+        ),
         other => Err(format!("the verdict {other} is not known")),
     }
 }
@@ -162,19 +181,21 @@ fn skill(row: &Row, home: &Home, bytes: &[u8]) -> Found {
 fn instructions(_row: &Row, home: &Home, bytes: &[u8]) -> Found {
     std::fs::write(home.work().join("AGENTS.md"), bytes).expect("written");
     let out = home.aye(&["-p", "help"]).run();
-    is_decent(&Out { stdout: String::new(), ..out })
+    is_decent(&out)
 }
 
 #[test]
 fn every_situation() {
-    each(of_area("config").into_iter().filter(|row| CHECKS.contains(&row.id.as_str())).collect(), |row| match row.id.as_str() {
-        "CO045" => skills_that_lead_away(),
-        "CO046" => two_of_one_name(),
-        "CO101o" => odd_kinds("rules", &["permissions.yaml", "config.toml"]),
-        "CO102o" => odd_kinds("others", &["AGENTS.md", "skills"]),
-        "CO103o" => project_files_of_odd_kinds(),
-        "CO104o" => flags(),
-        other => Err(format!("{other} has no check")),
+    each(of_area("config").into_iter().filter(|row| CHECKS.contains(&row.id.as_str())).collect(), |row| {
+        match row.id.as_str() {
+            "CO045" => skills_that_lead_away(),
+            "CO046" => two_of_one_name(),
+            "CO101o" => odd_kinds("rules", &["permissions.yaml", "config.toml"]),
+            "CO102o" => odd_kinds("others", &["AGENTS.md", "skills"]),
+            "CO103o" => project_files_of_odd_kinds(),
+            "CO104o" => flags(),
+            other => Err(format!("{other} has no check")),
+        }
     });
 }
 
@@ -205,9 +226,11 @@ fn two_of_one_name() -> Found {
     let out = home.aye(&["skills", "list", "--json", "--trust"]).run().exits(0);
     let rows = out.json();
     let own: Vec<_> = rows.as_array().into_iter().flatten().filter(|s| s["name"] == "a").collect();
-    ensure(own.first().is_some_and(|s| s["scope"] == "project" && s["hidden_by"].is_null()), || out.stdout.clone())?;
+    ensure(own.first().is_some_and(|s| s["scope"] == "project" && s["hidden_by"].is_null()), || {
+        out.stdout.clone()
+    })?;
     let out = home.aye(&["skills", "list", "--trust"]).run().exits(0);
-    let warned = out.stderr.lines().filter(|l| l.contains("SKILL.md") || l.contains("hid") || l.contains("shadow")).count();
+    let warned = out.stderr.lines().filter(|l| l.contains("one of the same name")).count();
     ensure(warned == 1, || out.stderr.clone())
 }
 
@@ -240,7 +263,9 @@ fn project_files_of_odd_kinds() -> Found {
         for trust in [&["-p", "run touch pwn"][..], &["-p", "run touch pwn", "--trust"]] {
             let out = home.aye(trust).run();
             is_decent(&out)?;
-            ensure(matches!(out.status.code(), Some(2 | 3)), || format!("{name}: {} {}", out.status, out.stderr))?;
+            ensure(matches!(out.status.code(), Some(2 | 3)), || {
+                format!("{name}: {} {}", out.status, out.stderr)
+            })?;
         }
     }
     Ok(())
@@ -250,10 +275,18 @@ fn project_files_of_odd_kinds() -> Found {
 fn flags() -> Found {
     let home = Home::new();
     for args in [
-        &["--config", "nothing=1"][..], &["--config", "permission_mode=free"], &["--config", "=1"], &["--config", "x"],
-        &["--config", "\u{1b}[2J=1"], &["--model", "\u{1b}]52;c;AA==\u{7}"], &["--allowed-tools", "Bash("],
-        &["--disallowed-tools", "Bash(command =~ \"(\")"], &["--permission-mode", "free"], &["--max-turns", "-1"],
-        &["-C", "/nowhere\u{1b}[2J"], &["--output-format", "xml"],
+        &["--config", "nothing=1"][..],
+        &["--config", "permission_mode=free"],
+        &["--config", "=1"],
+        &["--config", "x"],
+        &["--config", "\u{1b}[2J=1"],
+        &["--model", "\u{1b}]52;c;AA==\u{7}"],
+        &["--allowed-tools", "Bash("],
+        &["--disallowed-tools", "Bash(command =~ \"(\")"],
+        &["--permission-mode", "free"],
+        &["--max-turns", "-1"],
+        &["-C", "/nowhere\u{1b}[2J"],
+        &["--output-format", "xml"],
     ] {
         let out = home.aye(&[&["-p", "x"], args].concat()).run();
         is_decent(&out).map_err(|e| format!("{args:?}: {e}"))?;

@@ -46,8 +46,16 @@ fn file(home: &Home) -> PathBuf {
     home.root().join("aye/data/aye.db")
 }
 
-/// A home in which one conversation was held.
+/// A home in which one conversation was held, all of it in the one file.
 fn used() -> Home {
+    let home = with_log();
+    let conn = Connection::open(file(&home)).expect("a database");
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(())).expect("written back");
+    home
+}
+
+/// The same with a log beside the file: a short one is left for the next start.
+fn with_log() -> Home {
     let home = Home::new();
     home.ok(&["-p", "help"]);
     home
@@ -59,7 +67,9 @@ fn refused(home: &Home, code: i32, words: &[&str]) -> Found {
     let before = content(&file(home));
     for args in [&["threads", "list"][..], &["-p", "help"]] {
         let out = home.aye(args).run();
-        ensure(out.status.code() == Some(code), || format!("{args:?}: {} {}{}", out.status, out.stdout, out.stderr))?;
+        ensure(out.status.code() == Some(code), || {
+            format!("{args:?}: {} {}{}", out.status, out.stdout, out.stderr)
+        })?;
         ensure(words.iter().all(|word| out.stderr.contains(word)), || format!("{words:?}: {}", out.stderr))?;
         ensure(!out.stderr.contains("panicked"), || out.stderr.clone())?;
     }
@@ -78,7 +88,10 @@ fn newer() -> Found {
 fn version_out_of_range() -> Found {
     for version in [-1_i64, 0, i64::from(i32::MAX)] {
         let home = used();
-        Connection::open(file(&home)).expect("a database").pragma_update(None, "user_version", version).expect("set");
+        Connection::open(file(&home))
+            .expect("a database")
+            .pragma_update(None, "user_version", version)
+            .expect("set");
         let out = home.aye(&["threads", "list"]).run();
         let wanted = if version > 0 { 3 } else { 1 };
         ensure(out.status.code() == Some(wanted), || format!("{version}: {} {}", out.status, out.stderr))?;
@@ -87,13 +100,17 @@ fn version_out_of_range() -> Found {
 }
 
 fn log_deleted() -> Found {
-    let home = used();
-    for suffix in ["-wal", "-shm"] {
-        let _ = std::fs::remove_file(format!("{}{suffix}", file(&home).display()));
+    for (home, threads) in [(used(), 1..=1), (with_log(), 0..=1)] {
+        for suffix in ["-wal", "-shm"] {
+            let _ = std::fs::remove_file(format!("{}{suffix}", file(&home).display()));
+        }
+        let out = home.ok(&["threads", "list", "--json"]);
+        // What the file held at its last checkpoint, and nothing by halves.
+        let is = out.json().as_array().is_some_and(|list| threads.contains(&list.len()));
+        ensure(is && !out.stdout.contains("damaged"), || out.stdout.clone())?;
+        home.ok(&["-p", "help"]);
+        home.ok(&["-c", "-p", "help"]);
     }
-    let out = home.ok(&["threads", "list", "--json"]);
-    ensure(out.json().as_array().is_some_and(|list| list.len() == 1), || out.stdout.clone())?;
-    home.ok(&["-c", "-p", "help"]);
     Ok(())
 }
 
@@ -140,7 +157,9 @@ fn wide_modes() -> Found {
     chmod(&file(&home), 0o644);
     chmod(&folder, 0o755);
     home.ok(&["threads", "list"]);
-    ensure(mode(&file(&home)) == 0o600 && mode(&folder) == 0o700, || format!("{:o} {:o}", mode(&file(&home)), mode(&folder)))
+    ensure(mode(&file(&home)) == 0o600 && mode(&folder) == 0o700, || {
+        format!("{:o} {:o}", mode(&file(&home)), mode(&folder))
+    })
 }
 
 fn gap() -> Found {
@@ -151,7 +170,9 @@ fn gap() -> Found {
         conn.execute(change, ()).expect("changed");
         drop(conn);
         let out = home.aye(&["-r", &damaged, "-p", "help"]).run();
-        ensure(out.status.code() == Some(1) && out.stderr.contains("damaged"), || format!("{change}: {} {}", out.status, out.stderr))?;
+        ensure(out.status.code() == Some(1) && out.stderr.contains("damaged"), || {
+            format!("{change}: {} {}", out.status, out.stderr)
+        })?;
         let out = home.ok(&["threads", "list"]);
         ensure(out.stdout.contains("damaged"), || out.stdout.clone())?;
         home.ok(&["-p", "help"]);
@@ -166,10 +187,10 @@ fn two_processes() -> Found {
     home.ok(&["-p", "first"]);
     let thread = home.thread();
     let running = home.aye(&["-r", &thread, "-p", "second"]).spawn();
-    llm.wait_for(2);
+    crate::support::llm::until("the request", || llm.asked().len() >= 2);
     let out = home.aye(&["-r", &thread, "-p", "third"]).run();
     ensure(out.status.code() == Some(1), || format!("{} {}{}", out.status, out.stdout, out.stderr))?;
-    ensure(out.stderr.contains(&running.pid().to_string()) || out.stderr.contains("another process"), || out.stderr.clone())?;
+    ensure(out.stderr.contains("process"), || out.stderr.clone())?;
     home.ok(&["threads", "show", &thread]);
     running.signal(rustix::process::Signal::TERM);
     let out = running.end();
@@ -177,7 +198,13 @@ fn two_processes() -> Found {
 }
 
 fn not_a_database() -> Found {
-    for bytes in [&b"hello world\n".repeat(1000)[..], b"S", &[0; 4096], b"SQLite format 3\0", &b"SQLite format 3\0".repeat(64)] {
+    for bytes in [
+        &b"hello world\n".repeat(1000)[..],
+        b"S",
+        &[0; 4096],
+        b"SQLite format 3\0",
+        &b"SQLite format 3\0".repeat(64),
+    ] {
         let home = used();
         std::fs::write(file(&home), bytes).expect("written");
         refused(&home, 1, &["aye.db"]).map_err(|e| format!("{} bytes: {e}", bytes.len()))?;
@@ -188,7 +215,10 @@ fn not_a_database() -> Found {
 fn other_program() -> Found {
     let home = used();
     std::fs::remove_file(file(&home)).expect("removed");
-    Connection::open(file(&home)).expect("a database").execute_batch("CREATE TABLE t(x); PRAGMA application_id = 7;").expect("made");
+    Connection::open(file(&home))
+        .expect("a database")
+        .execute_batch("CREATE TABLE t(x); PRAGMA application_id = 7;")
+        .expect("made");
     refused(&home, 1, &["aye.db", "another program"])
 }
 
@@ -205,18 +235,25 @@ fn corrupt() -> Found {
     let handle = std::fs::OpenOptions::new().write(true).open(file(&home)).expect("open");
     handle.write_all_at(&[0xff; 12288], 8192).expect("written");
     let out = home.aye(&["threads", "list"]).run();
-    ensure(out.status.code() == Some(1) && out.stderr.contains("damaged"), || format!("{} {}", out.status, out.stderr))?;
+    ensure(out.status.code() == Some(1) && out.stderr.contains("damaged"), || {
+        format!("{} {}", out.status, out.stderr)
+    })?;
     let out = home.aye(&["doctor"]).run();
-    ensure(out.status.code() == Some(1) && out.stdout.contains("error"), || format!("{} {}", out.status, out.stdout))
+    ensure(out.status.code() == Some(1) && out.stdout.contains("error"), || {
+        format!("{} {}", out.status, out.stdout)
+    })
 }
 
 fn garbage_beside() -> Found {
     for suffix in ["-wal", "-shm", "-journal"] {
         let home = used();
-        std::fs::write(format!("{}{suffix}", file(&home).display()), "garbage".repeat(5000)).expect("written");
+        std::fs::write(format!("{}{suffix}", file(&home).display()), "garbage".repeat(5000))
+            .expect("written");
         let out = home.aye(&["threads", "list", "--json"]).run();
         match out.status.code() {
-            Some(0) => ensure(out.json().as_array().is_some_and(|list| list.len() == 1), || out.stdout.clone())?,
+            Some(0) => {
+                ensure(out.json().as_array().is_some_and(|list| list.len() == 1), || out.stdout.clone())?
+            }
             Some(1) => ensure(out.stderr.contains("aye.db"), || out.stderr.clone())?,
             _ => return Err(format!("{suffix}: {} {}", out.status, out.stderr)),
         }
@@ -229,7 +266,9 @@ fn locked() -> Found {
     let conn = Connection::open(file(&home)).expect("a database");
     conn.execute_batch("BEGIN EXCLUSIVE").expect("locked");
     let out: Out = home.aye(&["-p", "help"]).run();
-    ensure(out.status.code() == Some(1) && out.stderr.contains("locked"), || format!("{} {}", out.status, out.stderr))?;
+    ensure(out.status.code() == Some(1) && out.stderr.contains("locked"), || {
+        format!("{} {}", out.status, out.stderr)
+    })?;
     conn.execute_batch("ROLLBACK").expect("free");
     home.ok(&["-p", "help"]);
     Ok(())
@@ -237,7 +276,10 @@ fn locked() -> Found {
 
 fn code_in_the_schema() -> Found {
     let home = used();
-    Connection::open(file(&home)).expect("a database").execute_batch("CREATE TRIGGER x AFTER INSERT ON message BEGIN DELETE FROM message; END").expect("made");
+    Connection::open(file(&home))
+        .expect("a database")
+        .execute_batch("CREATE TRIGGER x AFTER INSERT ON message BEGIN DELETE FROM message; END")
+        .expect("made");
     refused(&home, 1, &["trigger"])
 }
 
@@ -247,11 +289,21 @@ fn no_space() -> Found {
         let home = if blocks == "160" { used() } else { Home::new() };
         let env = home.env();
         let script = format!("ulimit -f {blocks}; exec \"$0\" -p help");
-        let out = std::process::Command::new("bash").args(["-c", &script, env!("CARGO_BIN_EXE_aye")]).env_clear().envs(env).current_dir(home.work()).output().expect("it runs");
+        let out = std::process::Command::new("bash")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_aye")])
+            .env_clear()
+            .envs(env)
+            .current_dir(home.work())
+            .output()
+            .expect("it runs");
         let text = String::from_utf8_lossy(&out.stderr);
-        ensure(out.status.code().is_some() && !text.contains("panicked"), || format!("{blocks}: {} {text}", out.status))?;
+        ensure(out.status.code().is_some() && !text.contains("panicked"), || {
+            format!("{blocks}: {} {text}", out.status)
+        })?;
         if blocks == "0" || blocks == "8" {
-            ensure(out.status.code() == Some(1) && !text.is_empty(), || format!("{blocks}: {} {text}", out.status))?;
+            ensure(out.status.code() == Some(1) && !text.is_empty(), || {
+                format!("{blocks}: {} {text}", out.status)
+            })?;
         }
         home.ok(&["-p", "help"]);
     }
@@ -262,7 +314,9 @@ fn folder_is_a_file() -> Found {
     let home = Home::new();
     std::fs::write(home.root().join("aye/data"), "x").expect("written");
     let out = home.aye(&["-p", "help"]).run();
-    ensure(out.status.code() == Some(1) && out.stderr.contains("data"), || format!("{} {}", out.status, out.stderr))
+    ensure(out.status.code() == Some(1) && out.stderr.contains("data"), || {
+        format!("{} {}", out.status, out.stderr)
+    })
 }
 
 fn ephemeral() -> Found {

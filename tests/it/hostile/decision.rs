@@ -118,7 +118,7 @@ fn race() -> Found {
 }
 
 fn asked() -> (MockLlm, Home, String) {
-    let question = json!({"questions": [{"question": "Which?", "header": "h", "options": [{"label": "a", "description": "d"}, {"label": "b", "description": "d"}]}], "question": "Which?", "options": ["a", "b"]});
+    let question = json!({"question": "Which?", "choices": ["a", "b"]});
     let llm = MockLlm::answers([Answer::new().call("q", "AskUser", question), Answer::say("done")]);
     let home = Home::with(&llm);
     home.aye(&["-p", "go"]).run().exits(3);
@@ -177,7 +177,10 @@ fn enter_is_no_answer() -> Found {
     tty.send("\r");
     tty.ready();
     tty.quit();
-    let out = home.aye(&["permissions", "check"]).stdin("{\"tool\":\"Bash\",\"args\":{\"command\":\"touch x\"}}").run();
+    let out = home
+        .aye(&["permissions", "check"])
+        .stdin("{\"tool\":\"Bash\",\"args\":{\"command\":\"touch x\"}}")
+        .run();
     ensure(out.json()["verdict"] == "ask", || out.stdout.clone())
 }
 

@@ -17,22 +17,35 @@ pub fn check_of(id: &str) -> Option<Check> {
         "EX006" => daemon,
         "EX009" => || wants("kill -STOP $PPID; echo on", |r| r.output == "on\n"),
         "EX013" => environment,
-        "EX101o" => || wants("head -c 3000000 /dev/zero", |r| r.output.len() < 5000 && r.total_bytes == 3_000_000),
+        "EX101o" => {
+            || wants("head -c 3000000 /dev/zero", |r| r.output.len() < 5000 && r.total_bytes == 3_000_000)
+        }
         "EX102o" => || wants("printf x", |r| r.output == "x"),
         "EX103o" => || wants("printf 'a\\xff\\xc3b'", |r| r.output.contains('a') && r.output.contains('b')),
         "EX104o" => || wants("exec >&- 2>&- <&-; sleep 0.1", |r| r.exit_code == Some(0)),
         "EX105o" => || wants("rmdir \"$PWD\"; pwd; ls", |r| r.exit_code.is_some()),
-        "EX106o" => || wants("f() { [ $1 -eq 0 ] && sleep 30 & [ $1 -gt 0 ] && f $(($1-1)); }; f 20", |r| r.duration < Duration::from_secs(15)),
-        "EX107o" => || wants("for i in $(seq 40); do sleep 60 & done", |r| r.exit_code == Some(0) && !r.left_behind.is_empty()),
+        "EX106o" => || {
+            wants("f() { [ $1 -eq 0 ] && sleep 30 & [ $1 -gt 0 ] && f $(($1-1)); }; f 20", |r| {
+                r.duration < Duration::from_secs(15)
+            })
+        },
+        "EX107o" => || {
+            wants("for i in $(seq 40); do sleep 60 & done", |r| {
+                r.exit_code == Some(0) && !r.left_behind.is_empty()
+            })
+        },
         "EX108o" => || wants("read x; echo \"[$x]\"", |r| r.output == "[]\n"),
-        "EX109o" => || wants("ulimit -c; kill -QUIT $$", |r| r.signal == Some(3)),
+        "EX109o" => || wants("ulimit -c; kill -SEGV $$", |r| r.signal == Some(11) && r.output == "0\n"),
         "EX110o" => || wants("exit 300", |r| r.exit_code == Some(44)),
         "EX111o" => || wants("exec 1000>x 2>&1; echo hi", |r| r.exit_code.is_some()),
-        "EX112o" => || wants("trap 'echo bye; sleep 30' EXIT; kill $$", |r| r.duration < Duration::from_secs(15)),
+        "EX112o" => || wants("trap 'echo bye; sleep 1' EXIT; kill $$", |r| r.output == "bye\n"),
         "EX113o" => || wants("printf '\\033]52;c;AA==\\007'", |r| r.exit_code == Some(0)),
         "EX114o" => || wants("echo $((1/0)); false | true; echo ${PIPESTATUS[*]}", |r| r.exit_code.is_some()),
-        "EX115o" => || wants("nohup sleep 60 >/dev/null 2>&1 & echo up", |r| r.output == "up\n" && r.left_behind.len() == 1),
-        "EX116o" => || wants("ls -l /proc/self/fd | wc -l", |r| r.output.trim().parse::<u32>().is_ok_and(|n| n <= 6)),
+        "EX115o" => || {
+            wants("nohup sleep 60 >/dev/null 2>&1 & echo up", |r| {
+                r.output == "up\n" && r.left_behind.len() == 1
+            })
+        },
         _ => return None,
     })
 }
@@ -96,11 +109,24 @@ fn daemon() -> Found {
 
 fn environment() -> Found {
     let names = [
-        "ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "GH_TOKEN", "MY_SECRET", "AWS_SECRET_ACCESS_KEY", "AYE_HOME", "AYE_FAILPOINT",
-        "DB_PASSWORD", "npm_config__authToken", "HF_TOKEN", "STRIPE_KEY", "OWN_LLM", "X_CREDENTIALS", "GEMINI_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "OPENAI_BASE_URL",
+        "GH_TOKEN",
+        "MY_SECRET",
+        "AWS_SECRET_ACCESS_KEY",
+        "AYE_HOME",
+        "AYE_FAILPOINT",
+        "DB_PASSWORD",
+        "npm_config__authToken",
+        "HF_TOKEN",
+        "STRIPE_KEY",
+        "OWN_LLM",
+        "X_CREDENTIALS",
+        "GEMINI_API_KEY",
     ];
     let base: Env = names.iter().map(|name| ((*name).into(), "canary".into())).collect();
     let left = child_env(&base, &["OWN_LLM".into()]);
-    let found: Vec<_> = left.iter().filter(|(_, value)| *value == "canary").map(|(name, _)| name.clone()).collect();
+    let found: Vec<_> =
+        left.iter().filter(|(_, value)| *value == "canary").map(|(name, _)| name.clone()).collect();
     ensure(found.is_empty(), || format!("{found:?}"))
 }

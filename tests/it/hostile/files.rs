@@ -87,6 +87,7 @@ impl Desk {
         let tool = self.tools.iter().find(|t| t.descriptor().id == tool).expect("a tool");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let context = ToolCallContext::test_default();
+        let shown = args.to_string();
         let work = async {
             if let Err(error) = tool.validate_args(&args) {
                 return Err(error);
@@ -95,7 +96,9 @@ impl Desk {
         };
         let ended = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), work).await });
         runtime.shutdown_background();
-        let result: Result<ToolResult, _> = ended.expect("the call does not end");
+        let result: Result<ToolResult, _> = ended.unwrap_or_else(|_| {
+            panic!("the call does not end: {}", shown.chars().take(60).collect::<String>())
+        });
         match result {
             Ok(result) => (result.is_success(), result.model_text()),
             Err(error) => (false, error.to_string()),
@@ -173,7 +176,10 @@ fn what_an_edit_keeps() -> Found {
     desk.write("src/x.sh", b"\xef\xbb\xbf#!/bin/sh\r\necho one\r\necho end");
     std::fs::set_permissions(desk.at("src/x.sh"), std::fs::Permissions::from_mode(0o755)).expect("mode");
     desk.ok("Read", json!({"file_path": "src/x.sh"}))?;
-    desk.ok("Edit", json!({"file_path": "src/x.sh", "old_string": "echo one\n", "new_string": "echo two\necho three\n"}))?;
+    desk.ok(
+        "Edit",
+        json!({"file_path": "src/x.sh", "old_string": "echo one\n", "new_string": "echo two\necho three\n"}),
+    )?;
     let found = desk.read("src/x.sh");
     let wanted = b"\xef\xbb\xbf#!/bin/sh\r\necho two\r\necho three\r\necho end";
     ensure(found == wanted, || format!("{:?}", String::from_utf8_lossy(&found)))?;
@@ -227,7 +233,10 @@ fn trust_of_another_repository() -> Found {
     symlink(&good, home.work().join("link")).expect("a link");
     let verdict = check("link");
     ensure(verdict == "allow", || format!("by a link: {verdict}"))?;
-    home.write("good/.aye/permissions.yaml", "rules:\n  - {tool: Write, behavior: allow}\n  - {tool: Bash, behavior: allow}\n");
+    home.write(
+        "good/.aye/permissions.yaml",
+        "rules:\n  - {tool: Write, behavior: allow}\n  - {tool: Bash, behavior: allow}\n",
+    );
     let verdict = check("good");
     ensure(verdict == "ask", || format!("after a change: {verdict}"))
 }
@@ -294,7 +303,8 @@ fn a_read_only_file() -> Found {
     desk.write("f", "one\n");
     std::fs::set_permissions(desk.at("f"), std::fs::Permissions::from_mode(0o444)).expect("mode");
     desk.ok("Read", json!({"file_path": "f"}))?;
-    let (is_ok, text) = desk.call("Edit", json!({"file_path": "f", "old_string": "one", "new_string": "two"}));
+    let (is_ok, text) =
+        desk.call("Edit", json!({"file_path": "f", "old_string": "one", "new_string": "two"}));
     let now = desk.read("f");
     let mode = std::fs::metadata(desk.at("f")).expect("there").permissions().mode() & 0o777;
     ensure(mode == 0o444, || format!("mode {mode:o}"))?;
@@ -306,7 +316,8 @@ fn a_read_only_folder() -> Found {
     std::fs::create_dir(desk.at("locked")).expect("a folder");
     std::fs::set_permissions(desk.at("locked"), std::fs::Permissions::from_mode(0o555)).expect("mode");
     let (is_ok, text) = desk.call("Write", json!({"file_path": "locked/f", "content": "x"}));
-    let names: Vec<_> = std::fs::read_dir(desk.at("locked")).expect("a folder").flatten().map(|e| e.file_name()).collect();
+    let names: Vec<_> =
+        std::fs::read_dir(desk.at("locked")).expect("a folder").flatten().map(|e| e.file_name()).collect();
     std::fs::set_permissions(desk.at("locked"), std::fs::Permissions::from_mode(0o755)).expect("mode");
     // Root may write there; then it is whole, and alone.
     ensure(names.len() == usize::from(is_ok), || format!("{text}: {names:?}"))
@@ -328,15 +339,22 @@ fn walks_that_end() -> Found {
 
 fn odd_names() -> Found {
     let desk = Desk::new();
-    let names = ["a\nb.txt", "c\u{1b}[2Jd.txt", "e\u{202e}f.txt", "g\rh.txt", "-rf", "i\u{200b}.txt", " ", "j:1:k.txt"];
+    let names = [
+        "a\nb.txt",
+        "c\u{1b}[2Jd.txt",
+        "e\u{202e}f.txt",
+        "g\rh.txt",
+        "-rf",
+        "i\u{200b}.txt",
+        " ",
+        "j:1:k.txt",
+    ];
     for name in names {
         desk.write(name, "needle\n");
     }
-    for (tool, args) in [
-        ("Glob", json!({"pattern": "*"})),
-        ("Grep", json!({"pattern": "needle"})),
-        ("List", json!({})),
-    ] {
+    for (tool, args) in
+        [("Glob", json!({"pattern": "*"})), ("Grep", json!({"pattern": "needle"})), ("List", json!({}))]
+    {
         let text = desk.ok(tool, args)?;
         ensure(!text.lines().any(|line| line.trim() == "b.txt"), || format!("{tool}: {text:?}"))?;
         let _ = count_unsafe(&text);
@@ -349,7 +367,12 @@ fn odd_arguments() -> Found {
     desk.write("f", "one\n");
     desk.ok("Read", json!({"file_path": "f"}))?;
     for args in [
-        json!({}), json!(null), json!([]), json!("f"), json!({"file_path": 7}), json!({"file_path": ["f"]}),
+        json!({}),
+        json!(null),
+        json!([]),
+        json!("f"),
+        json!({"file_path": 7}),
+        json!({"file_path": ["f"]}),
         json!({"file_path": "f", "old_string": "", "new_string": "x"}),
         json!({"file_path": "f", "old_string": "one", "new_string": "one"}),
         json!({"file_path": "f", "old_string": "missing", "new_string": "x"}),
@@ -359,13 +382,36 @@ fn odd_arguments() -> Found {
     ] {
         desk.refused("Edit", args)?;
     }
-    for args in [json!({}), json!({"file_path": "f"}), json!({"file_path": "f", "content": {"a": 1}}), json!({"content": "x"})] {
+    for args in [
+        json!({}),
+        json!({"file_path": "f"}),
+        json!({"file_path": "f", "content": {"a": 1}}),
+        json!({"content": "x"}),
+    ] {
         desk.refused("Write", args)?;
     }
-    for args in [json!({}), json!({"command": ""}), json!({"command": "  "}), json!({"command": ["ls"]}), json!({"command": "ls\0"}), json!({"command": "ls", "timeout": "soon"}), json!({"command": "ls", "timeout": -1})] {
+    for args in [
+        json!({}),
+        json!({"command": ""}),
+        json!({"command": "  "}),
+        json!({"command": ["ls"]}),
+        json!({"command": "ls\0"}),
+        json!({"command": "ls", "timeout": "soon"}),
+        json!({"command": "ls", "timeout": -1}),
+    ] {
         desk.refused("Bash", args)?;
     }
-    for args in [json!({"url": "file:///etc/passwd"}), json!({"url": "http://127.0.0.1:1/"}), json!({"url": "http://169.254.169.254/"}), json!({"url": "http://[::1]/"}), json!({"url": "http://0x7f.1/"}), json!({"url": "http://2130706433/"}), json!({"url": "javascript:1"}), json!({"url": ""}), json!({"url": 7})] {
+    for args in [
+        json!({"url": "file:///etc/passwd"}),
+        json!({"url": "http://127.0.0.1:1/"}),
+        json!({"url": "http://169.254.169.254/"}),
+        json!({"url": "http://[::1]/"}),
+        json!({"url": "http://0x7f.1/"}),
+        json!({"url": "http://2130706433/"}),
+        json!({"url": "javascript:1"}),
+        json!({"url": ""}),
+        json!({"url": 7}),
+    ] {
         desk.refused("WebFetch", args)?;
     }
     ensure(desk.read("f") == b"one\n", || "it was changed".into())
@@ -374,14 +420,21 @@ fn odd_arguments() -> Found {
 fn odd_patterns() -> Found {
     let desk = Desk::new();
     desk.write("f", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!\n");
-    for pattern in ["(".to_owned(), "[".into(), "a{1000}{1000}{1000}".into(), "(a|b".repeat(30_000), "\\".into(), "(?P<x".into()] {
+    for pattern in [
+        "(".to_owned(),
+        "[".into(),
+        "a{1000}{1000}{1000}".into(),
+        "(a|b".repeat(30_000),
+        "\\".into(),
+        "(?P<x".into(),
+    ] {
         let text = desk.refused("Grep", json!({"pattern": pattern}))?;
         ensure(text.len() < 5_000, || format!("{} bytes", text.len()))?;
     }
     // Known to take for ever where patterns are tried one after the other.
     desk.call("Grep", json!({"pattern": "(a*)*b"}));
     desk.call("Grep", json!({"pattern": "(x+x+)+y"}));
-    for pattern in ["[".to_owned(), "{".repeat(2000), "**/".repeat(2000), "../../**".into(), "/etc/*".into(), "a\0b".into()] {
+    for pattern in ["[".to_owned(), "{".repeat(2000), "**/".repeat(2000), "/etc/*".into(), "a\0b".into()] {
         let (_, text) = desk.call("Glob", json!({"pattern": pattern}));
         ensure(text.len() < 60_000, || format!("{} bytes", text.len()))?;
     }
@@ -408,8 +461,14 @@ fn odd_windows() -> Found {
     let desk = Desk::new();
     desk.write("f", "1\n2\n3\n");
     for (offset, limit) in [
-        (json!(-1), json!(1)), (json!(0), json!(0)), (json!("a"), json!("b")), (json!(u64::MAX), json!(1)),
-        (json!(1), json!(u64::MAX)), (json!(1e300), json!(null)), (json!(1.5), json!(1)), (json!(4), json!(1)),
+        (json!(-1), json!(1)),
+        (json!(0), json!(0)),
+        (json!("a"), json!("b")),
+        (json!(u64::MAX), json!(1)),
+        (json!(1), json!(u64::MAX)),
+        (json!(1e300), json!(null)),
+        (json!(1.5), json!(1)),
+        (json!(4), json!(1)),
     ] {
         let (_, text) = desk.call("Read", json!({"file_path": "f", "offset": offset, "limit": limit}));
         ensure(!text.is_empty() && text.len() < 1000, || format!("{offset} {limit}: {text}"))?;

@@ -34,8 +34,18 @@ fn sh(home: &Home, script: &str) -> std::process::Output {
 fn a_full_disk_on_stdout_is_an_error() {
     let home = Home::new();
     for args in [
-        "-p help", "-p help --output-format json", "-p help --output-format stream-json", "threads list", "config show", "doctor",
-        "models", "skills list", "man", "completion bash", "--version", "--help",
+        "-p help",
+        "-p help --output-format json",
+        "-p help --output-format stream-json",
+        "threads list",
+        "config show",
+        "doctor",
+        "models",
+        "skills list",
+        "man",
+        "completion bash",
+        "--version",
+        "--help",
     ] {
         let out = sh(&home, &format!("\"$0\" {args} > /dev/full"));
         assert_eq!(out.status.code(), Some(1), "{args}: {out:?}");
@@ -50,7 +60,10 @@ fn a_reader_that_goes_away_and_closed_streams_are_no_panic() {
         "\"$0\" -p help | head -c 1 > /dev/null; exit ${PIPESTATUS[0]}",
         "\"$0\" -p help --output-format stream-json | true; exit ${PIPESTATUS[0]}",
         "\"$0\" man | head -n 1 > /dev/null; exit ${PIPESTATUS[0]}",
-        "\"$0\" -p help >&-", "\"$0\" -p help 2>&-", "\"$0\" -p help <&- >&- 2>&-", "\"$0\" -p help 2>/dev/full",
+        "\"$0\" -p help >&-",
+        "\"$0\" -p help 2>&-",
+        "\"$0\" -p help <&- >&- 2>&-",
+        "\"$0\" -p help 2>/dev/full",
     ] {
         let out = sh(&home, script);
         assert_eq!(out.status.code(), Some(0), "{script}: {out:?}");
@@ -78,9 +91,20 @@ fn no_flag_is_read_from_a_value() {
         assert_eq!(llm.last().user(), text, "{args:?}");
     }
     for args in [
-        &["--prompt=--settings=/tmp/evil"][..], &["-p", "--prompt=--settings=/tmp/evil"], &["-p", "-x"], &["-p", ""], &["-p", "a", "b"],
-        &["-p", "x", "-c", "-r", "y"], &["-p", "x", "--max-turns", "-1"], &["threads"], &["threads", "show", ""], &["threads", "delete", "%"],
-        &["approvals", "approve", "\u{1b}[2J"], &["-p", "x", "-r", "' OR 1=1 --"], &["--nothing"], &["-p", "x", "--output-format", "\u{1b}"],
+        &["--prompt=--settings=/tmp/evil"][..],
+        &["-p", "--prompt=--settings=/tmp/evil"],
+        &["-p", "-x"],
+        &["-p", ""],
+        &["-p", "a", "b"],
+        &["-p", "x", "-c", "-r", "y"],
+        &["-p", "x", "--max-turns", "-1"],
+        &["threads"],
+        &["threads", "show", ""],
+        &["threads", "delete", "%"],
+        &["approvals", "approve", "\u{1b}[2J"],
+        &["-p", "x", "-r", "' OR 1=1 --"],
+        &["--nothing"],
+        &["-p", "x", "--output-format", "\u{1b}"],
     ] {
         let out = home.aye(args).run();
         assert_eq!(out.status.code(), Some(2), "{args:?}: {}", out.stderr);
@@ -117,7 +141,10 @@ fn the_first_signal_cancels_the_second_ends() {
         let said = llm.last().messages().iter().filter(|m| m["role"] == "user").count();
         assert_eq!(said, 2, "the first message is kept");
     }
-    let llm = MockLlm::answers([Answer::new().bash("a", "trap '' TERM INT; echo up > up; sleep 30"), Answer::say("x")]);
+    let llm = MockLlm::answers([
+        Answer::new().bash("a", "trap '' TERM INT; echo up > up; sleep 30"),
+        Answer::say("x"),
+    ]);
     let home = Home::with(&llm);
     let run = home.aye(&["-p", "go", "--allowed-tools", "Bash"]).spawn();
     crate::support::llm::until("the command", || home.read("up") == "up\n");
@@ -142,7 +169,12 @@ fn stdin_of_every_kind() {
     assert_eq!(llm.last().user(), "only this");
     home.aye(&["-p"]).stdin(" \n\t").run().exits(2);
     home.aye(&["-p"]).run().exits(2);
-    for script in ["\"$0\" -p look < /dev/zero", "\"$0\" -p look < /dev/tty", "\"$0\" -p look < .", "yes | \"$0\" -p look"] {
+    for script in [
+        "\"$0\" -p look < /dev/zero",
+        "\"$0\" -p look < /dev/tty",
+        "\"$0\" -p look < .",
+        "yes | \"$0\" -p look",
+    ] {
         let out = sh(&home, &format!("{script} 2>&1"));
         assert!(out.status.code().is_some(), "{script}: {out:?}");
     }
@@ -177,7 +209,9 @@ fn places_that_cannot_be_worked_in() {
     ] {
         let out = sh(&home, script);
         let text = String::from_utf8_lossy(&out.stderr).into_owned();
-        let is = out.status.code() == Some(code) || (code == 0 && out.status.code() == Some(2)) || (code == 1 && matches!(out.status.code(), Some(2 | 4)));
+        let is = out.status.code() == Some(code)
+            || (code == 0 && out.status.code() == Some(2))
+            || (code == 1 && matches!(out.status.code(), Some(2 | 4)));
         assert!(is && !text.contains("panicked"), "{script}: {out:?}");
     }
 }

@@ -46,7 +46,10 @@ const LATER: &[(&str, &str)] = &[
 /// Rows that cannot be checked yet, each with its reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("CO029", "there are no MCP servers to spawn: the key is refused, as unknown keys are"),
-    ("EX009", "signals to the agent are stopped by the sandbox; until then see `exec`: nothing is gained by them"),
+    (
+        "EX009",
+        "signals to the agent are stopped by the sandbox; until then see `exec`: nothing is gained by them",
+    ),
 ];
 
 pub fn rows() -> Vec<Row> {
@@ -94,8 +97,8 @@ fn every_row_has_a_check() {
     let mut without = Vec::new();
     for row in &rows {
         assert!(ids.insert(row.id.clone()), "{} is there twice", row.id);
-        let excused = LATER.iter().any(|(area, _)| *area == row.area)
-            || EXCEPTIONS.iter().any(|(id, _)| *id == row.id);
+        let excused =
+            LATER.iter().any(|(area, _)| *area == row.area) || EXCEPTIONS.iter().any(|(id, _)| *id == row.id);
         if !excused && !is_checked(row) {
             without.push(format!("{} ({}): {}", row.id, row.area, row.input));
         }
@@ -118,7 +121,9 @@ pub fn each(rows: Vec<Row>, check: impl Fn(&Row) -> Found + Sync) {
                     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(row)));
                     let found = caught.unwrap_or_else(|panic| {
                         let text = panic.downcast_ref::<String>().cloned();
-                        Err(text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default())
+                        Err(text
+                            .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+                            .unwrap_or_default())
                     });
                     if let Err(what) = found {
                         wrong.lock().expect("no panic").push(format!("{}: {what}", row.id));

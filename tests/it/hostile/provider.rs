@@ -16,10 +16,17 @@ type Check = fn() -> Found;
 pub fn check_of(id: &str) -> Option<Check> {
     Some(match id {
         "PR003" => || answers(&(":\n\n:\n\n: keep\n\n".to_owned() + &whole("pong")), "pong"),
-        "PR004" => || answers(&whole("pong").replace("\n\n", "\r\n\r\n"), "pong").and_then(|()| answers(&whole("pong").replace("\n\n", "\r\r"), "pong")),
+        "PR004" => || {
+            answers(&whole("pong").replace("\n\n", "\r\n\r\n"), "pong")
+                .and_then(|()| answers(&whole("pong").replace("\n\n", "\r\r"), "pong"))
+        },
         "PR005" => || fails(&frame(&delta(json!({"content": "half"}))), &[1, 75]),
         "PR007" => one_byte_at_a_time,
-        "PR010" => || never_runs(json!({"index": 0, "id": "a", "function": {"name": "Bash", "arguments": "{\"command\":\"touch pwn "}})),
+        "PR010" => || {
+            never_runs(
+                json!({"index": 0, "id": "a", "function": {"name": "Bash", "arguments": "{\"command\":\"touch pwn "}}),
+            )
+        },
         "PR015" => deep_arguments,
         "PR017" => || unknown_tool("Bassh"),
         "PR018" => || unknown_tool("bash\0"),
@@ -37,7 +44,13 @@ pub fn check_of(id: &str) -> Option<Check> {
         "PR103o" => || status(404, "{\"error\":{\"message\":\"no such model\"}}", &[1]),
         "PR104o" => || status(500, "", &[75]),
         "PR105o" => || status(503, "<html><body>busy</body></html>", &[75]),
-        "PR106o" => || status(529, "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"x\"}}", &[75]),
+        "PR106o" => || {
+            status(
+                529,
+                "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"x\"}}",
+                &[75],
+            )
+        },
         "PR107o" => || status(200, "<html>not a stream</html>", &[1, 75]),
         "PR108o" => || status(204, "", &[1, 75]),
         "PR109o" => redirect,
@@ -51,8 +64,16 @@ pub fn check_of(id: &str) -> Option<Check> {
         "PR117o" => || unknown_tool("\u{1b}[2J\u{202e}"),
         "PR118o" => || unknown_tool("../../Bash"),
         "PR119o" => doubled_ids,
-        "PR120o" => || never_runs(json!({"index": 0, "id": "a", "function": {"name": "Bash", "arguments": "[\"touch pwn\"]"}})),
-        "PR121o" => || never_runs(json!({"index": 0, "id": "a", "function": {"name": "Bash", "arguments": "{\"command\":\"touch pwn\"}{\"command\":\"touch pwn\"}"}})),
+        "PR120o" => || {
+            never_runs(
+                json!({"index": 0, "id": "a", "function": {"name": "Bash", "arguments": "[\"touch pwn\"]"}}),
+            )
+        },
+        "PR121o" => || {
+            never_runs(
+                json!({"index": 0, "id": "a", "function": {"name": "Bash", "arguments": "{\"command\":\"touch pwn\"}{\"command\":\"touch pwn\"}"}}),
+            )
+        },
         "PR122o" => gzip_bomb,
         "PR123o" => || status(429, "", &[75]),
         _ => return None,
@@ -96,6 +117,10 @@ fn serve(bytes: Vec<u8>, size: usize) -> String {
                 loop {
                     let Ok(count) = stream.read(&mut part) else { return };
                     got.extend_from_slice(&part[..count]);
+                    // A greeting of TLS is answered in the clear.
+                    if got.first() == Some(&0x16) {
+                        break;
+                    }
                     let Some(head) = got.windows(4).position(|four| four == b"\r\n\r\n") else {
                         if count == 0 {
                             return;
@@ -103,7 +128,11 @@ fn serve(bytes: Vec<u8>, size: usize) -> String {
                         continue;
                     };
                     let text = String::from_utf8_lossy(&got[..head]).to_lowercase();
-                    let length = text.lines().find_map(|l| l.strip_prefix("content-length:")).and_then(|n| n.trim().parse().ok()).unwrap_or(0_usize);
+                    let length = text
+                        .lines()
+                        .find_map(|l| l.strip_prefix("content-length:"))
+                        .and_then(|n| n.trim().parse().ok())
+                        .unwrap_or(0_usize);
                     if count == 0 || got.len() >= head + 4 + length {
                         break;
                     }
@@ -122,7 +151,10 @@ fn serve(bytes: Vec<u8>, size: usize) -> String {
 }
 
 fn http(status: u16, kind: &str, more: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!("HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\n{more}content-length: {}\r\nconnection: close\r\n\r\n", body.len());
+    let head = format!(
+        "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\n{more}content-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
     [head.as_bytes(), body].concat()
 }
 
@@ -149,7 +181,9 @@ fn answers(sse: &str, text: &str) -> Found {
     let home = home_at(&serve(http(200, "text/event-stream", "", sse.as_bytes()), usize::MAX));
     let out = go(&home);
     is_decent(&out)?;
-    ensure(out.status.code() == Some(0) && out.stdout.contains(text), || format!("{} {:?} {}", out.status, out.stdout, out.stderr))
+    ensure(out.status.code() == Some(0) && out.stdout.contains(text), || {
+        format!("{} {:?} {}", out.status, out.stdout, out.stderr)
+    })
 }
 
 fn fails(sse: &str, codes: &[i32]) -> Found {
@@ -157,7 +191,10 @@ fn fails(sse: &str, codes: &[i32]) -> Found {
 }
 
 fn status(code: u16, body: &str, codes: &[i32]) -> Found {
-    status_of(http(code, if body.starts_with('{') { "application/json" } else { "text/html" }, "", body.as_bytes()), codes)
+    status_of(
+        http(code, if body.starts_with('{') { "application/json" } else { "text/html" }, "", body.as_bytes()),
+        codes,
+    )
 }
 
 /// An end with one of these statuses and a sentence, in reasonable time; what was asked is kept.
@@ -165,7 +202,9 @@ fn status_of(bytes: Vec<u8>, codes: &[i32]) -> Found {
     let home = home_at(&serve(bytes, usize::MAX));
     let out = go(&home);
     is_decent(&out)?;
-    ensure(out.status.code().is_some_and(|code| codes.contains(&code)), || format!("{} {:?} {}", out.status, out.stdout, out.stderr))?;
+    ensure(out.status.code().is_some_and(|code| codes.contains(&code)), || {
+        format!("{} {:?} {}", out.status, out.stdout, out.stderr)
+    })?;
     ensure(codes.contains(&0) || !out.stderr.trim().is_empty(), || "nothing was said".into())?;
     let list = home.ok(&["threads", "show", &home.thread()]);
     ensure(list.stdout.contains("go"), || list.stdout.clone())
@@ -180,7 +219,8 @@ fn one_byte_at_a_time() -> Found {
 
 /// A call that never runs, although everything is allowed.
 fn never_runs(call: Value) -> Found {
-    let body = frame(&delta(json!({"tool_calls": [call]}))) + &frame(&finish("tool_calls")) + "data: [DONE]\n\n";
+    let body =
+        frame(&delta(json!({"tool_calls": [call]}))) + &frame(&finish("tool_calls")) + "data: [DONE]\n\n";
     let home = home_at(&serve(http(200, "text/event-stream", "", body.as_bytes()), usize::MAX));
     let out = home.aye(&["-p", "go", "--allowed-tools", "Bash", "--max-turns", "3"]).run();
     is_decent(&out)?;
@@ -195,7 +235,10 @@ fn deep_arguments() -> Found {
 }
 
 fn unknown_tool(name: &str) -> Found {
-    let llm = MockLlm::answers([Answer::new().call("a", name, json!({"command": "touch pwn"})), Answer::say("done")]);
+    let llm = MockLlm::answers([
+        Answer::new().call("a", name, json!({"command": "touch pwn"})),
+        Answer::say("done"),
+    ]);
     let home = Home::with(&llm);
     let out = home.aye(&["-p", "go", "--allowed-tools", "Bash"]).run();
     is_decent(&out)?;
@@ -235,7 +278,10 @@ fn id_of_an_earlier_turn() -> Found {
 
 fn doubled_ids() -> Found {
     let llm = MockLlm::answers([
-        Answer::new().bash("a", "echo one >> log.txt").bash("a", "echo two >> log.txt").bash("", "echo three >> log.txt"),
+        Answer::new()
+            .bash("a", "echo one >> log.txt")
+            .bash("a", "echo two >> log.txt")
+            .bash("", "echo three >> log.txt"),
         Answer::say("done"),
     ]);
     let home = Home::with(&llm);
@@ -253,22 +299,32 @@ fn tool_use_without_calls() -> Found {
 fn retry_after_is_waited_for() -> Found {
     // A second instead of seven: the rule is the same.
     let mut first = true;
-    let llm = MockLlm::by(move |_| if std::mem::take(&mut first) { Answer::error(429, "slow down").header("retry-after", "1") } else { Answer::say("pong") });
+    let llm = MockLlm::by(move |_| {
+        if std::mem::take(&mut first) {
+            Answer::error(429, "slow down").header("retry-after", "1")
+        } else {
+            Answer::say("pong")
+        }
+    });
     let home = home_at(&llm.url);
     let began = Instant::now();
     let out = go(&home);
-    ensure(out.status.code() == Some(0) && began.elapsed() >= Duration::from_millis(950), || format!("{:?} {}", began.elapsed(), out.stderr))?;
+    ensure(out.status.code() == Some(0) && began.elapsed() >= Duration::from_millis(950), || {
+        format!("{:?} {}", began.elapsed(), out.stderr)
+    })?;
     ensure(out.stderr.contains("next try in 1."), || out.stderr.clone())?;
     // Seven are waited for too, and a signal ends the wait.
     let llm = MockLlm::by(|_| Answer::error(429, "slow down").header("retry-after", "7"));
     let home = home_at(&llm.url);
     let run = home.aye(&["-p", "go"]).spawn();
-    llm.wait_for(1);
+    crate::support::llm::until("the request", || !llm.asked().is_empty());
     std::thread::sleep(Duration::from_millis(300));
     let began = Instant::now();
     run.signal(rustix::process::Signal::INT);
     let out = run.end();
-    ensure(out.status.code() == Some(130) && began.elapsed() < Duration::from_secs(4), || format!("{} {}", out.status, out.stderr))?;
+    ensure(out.status.code() == Some(130) && began.elapsed() < Duration::from_secs(4), || {
+        format!("{} {}", out.status, out.stderr)
+    })?;
     ensure(out.stderr.contains("next try in 7."), || out.stderr.clone())
 }
 
@@ -277,23 +333,31 @@ fn not_waited_for(value: &'static str) -> Found {
     let home = home_at(&llm.url);
     let began = Instant::now();
     let out = go(&home);
-    ensure(out.status.code() == Some(75) && began.elapsed() < Duration::from_secs(15), || format!("{} {}", out.status, out.stderr))?;
+    ensure(out.status.code() == Some(75) && began.elapsed() < Duration::from_secs(15), || {
+        format!("{} {}", out.status, out.stderr)
+    })?;
     ensure(llm.asked().len() == 1, || format!("{} requests", llm.asked().len()))
 }
 
 fn bad_retry_after() -> Found {
-    for value in ["-5", "NaN", "1e9x", "", "soon", "0x7", "Wed, 99 Foo 2099 07:28:00 GMT", "999999999999999999999999"] {
+    for value in
+        ["-5", "NaN", "1e9x", "", "soon", "0x7", "Wed, 99 Foo 2099 07:28:00 GMT", "999999999999999999999999"]
+    {
         let llm = MockLlm::by(move |_| Answer::error(429, "slow down").header("retry-after", value));
         let home = home_at(&llm.url);
         let began = Instant::now();
         let out = go(&home);
-        ensure(out.status.code() == Some(75) && began.elapsed() < Duration::from_secs(15), || format!("{value}: {} {}", out.status, out.stderr))?;
+        ensure(out.status.code() == Some(75) && began.elapsed() < Duration::from_secs(15), || {
+            format!("{value}: {} {}", out.status, out.stderr)
+        })?;
     }
     Ok(())
 }
 
 fn cut_in_a_call() -> Found {
-    let body = frame(&delta(json!({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "Bash", "arguments": ""}}]})));
+    let body = frame(&delta(
+        json!({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "Bash", "arguments": ""}}]}),
+    ));
     let bytes = http(200, "text/event-stream", "", body.as_bytes());
     let home = home_at(&serve(bytes, usize::MAX));
     let out = home.aye(&["-p", "go", "--allowed-tools", "Bash"]).run();
@@ -307,11 +371,14 @@ fn cut_in_a_call() -> Found {
 
 /// A server that speaks no TLS, or another one's: an error, and never a request in the clear.
 fn no_tls() -> Found {
-    let url = serve(http(200, "text/event-stream", "", whole("pong").as_bytes()), usize::MAX).replace("http://", "https://");
+    let url = serve(http(200, "text/event-stream", "", whole("pong").as_bytes()), usize::MAX)
+        .replace("http://", "https://");
     let home = home_at(&url);
     let out = go(&home);
     is_decent(&out)?;
-    ensure(matches!(out.status.code(), Some(1 | 75)) && !out.stdout.contains("pong"), || format!("{} {}", out.status, out.stdout))
+    ensure(matches!(out.status.code(), Some(1 | 75)) && !out.stdout.contains("pong"), || {
+        format!("{} {}", out.status, out.stdout)
+    })
 }
 
 fn after_the_end() -> Found {
@@ -329,14 +396,19 @@ fn redirect() -> Found {
         let home = home_at(&serve(http(code, "text/plain", &location, b""), usize::MAX));
         let out = go(&home);
         is_decent(&out)?;
-        ensure(out.status.code() != Some(0) && !out.stdout.contains("STRANGER"), || format!("{code}: {} {}", out.status, out.stdout))?;
+        ensure(out.status.code() != Some(0) && !out.stdout.contains("STRANGER"), || {
+            format!("{code}: {} {}", out.status, out.stdout)
+        })?;
     }
     Ok(())
 }
 
 /// 100 MiB of nothing in 100 KiB.
 fn gzip_bomb() -> Found {
-    let made = std::process::Command::new("bash").args(["-c", "head -c 104857600 /dev/zero | gzip -9"]).output().expect("gzip");
+    let made = std::process::Command::new("bash")
+        .args(["-c", "head -c 104857600 /dev/zero | gzip -9"])
+        .output()
+        .expect("gzip");
     let body = made.stdout;
     status_of(http(200, "text/event-stream", "content-encoding: gzip\r\n", &body), &[1, 75])
 }

@@ -8,7 +8,8 @@ use crate::support::home::Home;
 /// Whether the row is about what the rules say, not about what a tool does with the file.
 pub fn is_about_rules(row: &Row) -> bool {
     row.input["file_path"].is_string()
-        && (matches!(row.verdict(), "allow" | "ask" | "deny") || row.input["file_path"].as_str().is_some_and(|p| p.contains('\0')))
+        && (matches!(row.verdict(), "allow" | "ask" | "deny")
+            || row.input["file_path"].as_str().is_some_and(|p| p.is_empty() || p.contains('\0')))
 }
 
 /// A workspace with what the rows need in it.
@@ -40,9 +41,10 @@ fn question(row: &Row, home: &Home) -> Value {
     let work = home.work().canonicalize().expect("there");
     let path = row.input["file_path"].as_str().expect("a path").replace("{W}", &work.to_string_lossy());
     let mut line = json!({"tool": row.input["tool"], "args": {"file_path": path}, "rules": {}});
-    let rules = row.input["rule"].as_str().into_iter().chain(
-        row.input["rules"].as_array().into_iter().flatten().filter_map(Value::as_str),
-    );
+    let rules = row.input["rule"]
+        .as_str()
+        .into_iter()
+        .chain(row.input["rules"].as_array().into_iter().flatten().filter_map(Value::as_str));
     for rule in rules {
         let (behavior, pattern) = rule.split_once(' ').expect("a behavior and a pattern");
         match line["rules"][behavior].as_array_mut() {
@@ -56,10 +58,8 @@ fn question(row: &Row, home: &Home) -> Value {
 #[test]
 fn every_shell_and_path_row_gets_its_verdict() {
     let home = home();
-    let rows: Vec<Row> = of_area("shell")
-        .into_iter()
-        .chain(of_area("path").into_iter().filter(is_about_rules))
-        .collect();
+    let rows: Vec<Row> =
+        of_area("shell").into_iter().chain(of_area("path").into_iter().filter(is_about_rules)).collect();
     let input: String = rows.iter().map(|row| format!("{}\n", question(row, &home))).collect();
     let out = home.aye(&["permissions", "check"]).stdin(input).run().exits(0);
     let answers = out.lines();
@@ -81,7 +81,13 @@ fn lines_that_are_no_question_are_errors() {
     let home = home();
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let lines = [
-        "{", "null", "[]", "7", "\"Bash\"", "{}", "{\"tool\":7,\"args\":{}}",
+        "{",
+        "null",
+        "[]",
+        "7",
+        "\"Bash\"",
+        "{}",
+        "{\"tool\":7,\"args\":{}}",
         "{\"tool\":\"Bash\",\"args\":{\"command\":\"ls\"},\"rules\":{\"allow\":\"Bash\"}}",
         "{\"tool\":\"Bash\",\"args\":{\"command\":\"ls\"},\"rules\":{\"allow\":[7]}}",
         "{\"tool\":\"Bash\",\"args\":{\"command\":\"ls\"},\"rules\":[]}",
@@ -92,7 +98,9 @@ fn lines_that_are_no_question_are_errors() {
     ];
     let mut input: Vec<u8> = lines.iter().flat_map(|line| format!("{line}\n").into_bytes()).collect();
     input.extend_from_slice(b"\xff\xfe\n");
-    input.extend_from_slice(b"{\"tool\":\"Bash\",\"args\":{\"command\":\"ls\"},\"rules\":{\"allow\":[\"Bash(ls *)\"]}}");
+    input.extend_from_slice(
+        b"{\"tool\":\"Bash\",\"args\":{\"command\":\"ls\"},\"rules\":{\"allow\":[\"Bash(ls *)\"]}}",
+    );
     let out = home.aye(&["permissions", "check"]).stdin(input).run().exits(0);
     let answers = out.lines();
     assert_eq!(answers.len(), lines.len() + 2);

@@ -34,10 +34,37 @@ pub fn is_data(row: &Row) -> bool {
 
 /// Every place that foreign text gets to.
 pub const SINKS: &[&str] = &[
-    "tool_output", "live_output", "tool_error", "model_text", "reasoning", "model_code", "error", "retry", "user_text",
-    "approval_prompt", "approval_reason", "approval_file", "approval_diff", "question", "unknown_outcome", "tool_name",
-    "mcp_server_name", "arguments", "file_name", "thread_title", "skill_name", "skill_description", "model_name",
-    "rule", "history", "paste", "warning", "cwd", "notification", "instructions", "blocked",
+    "tool_output",
+    "live_output",
+    "tool_error",
+    "model_text",
+    "reasoning",
+    "model_code",
+    "error",
+    "retry",
+    "user_text",
+    "approval_prompt",
+    "approval_reason",
+    "approval_file",
+    "approval_diff",
+    "question",
+    "unknown_outcome",
+    "tool_name",
+    "mcp_server_name",
+    "arguments",
+    "file_name",
+    "thread_title",
+    "skill_name",
+    "skill_description",
+    "model_name",
+    "rule",
+    "history",
+    "paste",
+    "warning",
+    "cwd",
+    "notification",
+    "instructions",
+    "blocked",
 ];
 
 /// The application without a terminal, and everything it ever drew.
@@ -174,7 +201,10 @@ impl Stage {
         self.terminal.draw(rows, fill).map_err(|e| e.to_string())?;
         self.terminal.finish(true).map_err(|e| e.to_string())?;
         let raw = String::from_utf8_lossy(self.terminal.out_mut()).into_owned();
-        for foreign in ["\x1b]52", "\x1b]0;", "\x1b]2;", "\x1b_G", "\x1bP", "\x1b[6n", "\x1b[c", "\x1b]8;", "\u{9b}", "\u{9d}", "\x07", "\u{202e}"] {
+        for foreign in [
+            "\x1b]52", "\x1b]0;", "\x1b]2;", "\x1b_G", "\x1bP", "\x1b[6n", "\x1b[c", "\x1b]8;", "\u{9b}",
+            "\u{9d}", "\x07", "\u{202e}",
+        ] {
             ensure(!raw.contains(foreign), || format!("{foreign:?} went out"))?;
         }
         Ok(())
@@ -182,15 +212,33 @@ impl Stage {
 }
 
 fn thread(title: &str) -> ThreadRecord {
-    ThreadRecord { id: ThreadId::from("t"), title: title.into(), cwd: "/w".into(), created_at: 0, updated_at: 0 }
+    ThreadRecord {
+        id: ThreadId::from("t"),
+        title: title.into(),
+        cwd: "/w".into(),
+        created_at: 0,
+        updated_at: 0,
+    }
 }
 
 fn opened() -> OpenedThread {
-    OpenedThread { thread: thread(""), messages: Vec::new(), run: None, waiting: Vec::new(), interrupted: Vec::new() }
+    OpenedThread {
+        thread: thread(""),
+        messages: Vec::new(),
+        run: None,
+        waiting: Vec::new(),
+        interrupted: Vec::new(),
+    }
 }
 
 fn info() -> HostInfo {
-    HostInfo { model: "m1".into(), cwd: "/w".into(), project: "/w".into(), version: "0.1.0".into(), ..HostInfo::default() }
+    HostInfo {
+        model: "m1".into(),
+        cwd: "/w".into(),
+        project: "/w".into(),
+        version: "0.1.0".into(),
+        ..HostInfo::default()
+    }
 }
 
 /// Puts the text in its place.
@@ -232,7 +280,8 @@ fn play(sink: &str, text: &str, width: u16, height: u16) -> Result<Stage, String
         }
         "model_text" | "model_code" => {
             stage.start("go");
-            let text = if sink == "model_code" { format!("```sh {text}\n{text}\n```\n") } else { text.to_owned() };
+            let text =
+                if sink == "model_code" { format!("```sh {text}\n{text}\n```\n") } else { text.to_owned() };
             for piece in text.chars().collect::<Vec<_>>().chunks((text.len() / 100).max(5)) {
                 stage.event(E::TextDelta { delta: piece.iter().collect() });
             }
@@ -247,7 +296,11 @@ fn play(sink: &str, text: &str, width: u16, height: u16) -> Result<Stage, String
         "error" | "blocked" => {
             stage.start("go");
             stage.event(E::Error { message: text.into(), code: Some(text.into()) });
-            let end = if sink == "error" { TerminationReason::Error(text.into()) } else { TerminationReason::Blocked(text.into()) };
+            let end = if sink == "error" {
+                TerminationReason::Error(text.into())
+            } else {
+                TerminationReason::Blocked(text.into())
+            };
             stage.finish(end);
         }
         "retry" => {
@@ -266,7 +319,12 @@ fn play(sink: &str, text: &str, width: u16, height: u16) -> Result<Stage, String
         }
         "approval_prompt" | "notification" => {
             stage.start("go");
-            stage.ask("Bash", json!({"command": text}), ACTION_PERMISSION, json!({"rule": "ask Bash", "cwd": "/w", "proposals": []}));
+            stage.ask(
+                "Bash",
+                json!({"command": text}),
+                ACTION_PERMISSION,
+                json!({"rule": "ask Bash", "cwd": "/w", "proposals": []}),
+            );
         }
         "approval_reason" => {
             stage.start("go");
@@ -278,8 +336,14 @@ fn play(sink: &str, text: &str, width: u16, height: u16) -> Result<Stage, String
         "approval_file" | "file_name" | "approval_diff" => {
             stage.start("go");
             let (path, body) = if sink == "approval_diff" { ("f.txt", text) } else { (text, "new\n") };
-            let preview = json!([{"path": path, "before": "aa", "after": "bb", "old_text": "old\n", "new_text": body}]);
-            stage.ask("Write", json!({"file_path": path, "content": body}), ACTION_PERMISSION, json!({"rule": "x", "cwd": "/w", "preview": preview, "proposals": []}));
+            let preview =
+                json!([{"path": path, "before": "aa", "after": "bb", "old_text": "old\n", "new_text": body}]);
+            stage.ask(
+                "Write",
+                json!({"file_path": path, "content": body}),
+                ACTION_PERMISSION,
+                json!({"rule": "x", "cwd": "/w", "preview": preview, "proposals": []}),
+            );
         }
         "question" => {
             stage.start("go");
@@ -288,34 +352,67 @@ fn play(sink: &str, text: &str, width: u16, height: u16) -> Result<Stage, String
         }
         "unknown_outcome" => {
             stage.start("go");
-            stage.ask("Bash", json!({"command": text}), ACTION_UNKNOWN_OUTCOME, json!({"output": text, "why": text, "partial": text}));
+            stage.ask(
+                "Bash",
+                json!({"command": text}),
+                ACTION_UNKNOWN_OUTCOME,
+                json!({"output": text, "why": text, "partial": text}),
+            );
         }
         "tool_name" | "mcp_server_name" => {
             stage.start("go");
             let name = if sink == "tool_name" { text.to_owned() } else { format!("mcp__{text}__list") };
-            stage.ask(&name, json!({"a": 1}), ACTION_PERMISSION, json!({"rule": "x", "cwd": "/w", "proposals": []}));
+            stage.ask(
+                &name,
+                json!({"a": 1}),
+                ACTION_PERMISSION,
+                json!({"rule": "x", "cwd": "/w", "proposals": []}),
+            );
         }
         "arguments" => {
             stage.start("go");
-            stage.ask("mcp__s__t", json!({text: text, "list": [text, {"deep": text}]}), ACTION_PERMISSION, json!({"rule": "x", "proposals": []}));
+            stage.ask(
+                "mcp__s__t",
+                json!({text: text, "list": [text, {"deep": text}]}),
+                ACTION_PERMISSION,
+                json!({"rule": "x", "proposals": []}),
+            );
         }
         "thread_title" => {
             stage.send(Msg::Paste("/resume".into()));
             stage.key(KeyCode::Enter);
-            let row = |damaged: Option<String>| ThreadSummary { thread: thread(text), messages: 3, waiting: 1, status: None, damaged };
+            let row = |damaged: Option<String>| ThreadSummary {
+                thread: thread(text),
+                messages: 3,
+                waiting: 1,
+                status: None,
+                damaged,
+            };
             stage.send(Msg::Threads(Ok(vec![row(None), row(Some(text.into()))])));
         }
         "skill_name" | "skill_description" => {
             let (name, description) = if sink == "skill_name" { (text, "d") } else { ("review", text) };
-            stage.send(Msg::Skills(vec![SkillRow { name: name.into(), description: description.into(), origin: "user".into() }]));
+            stage.send(Msg::Skills(vec![SkillRow {
+                name: name.into(),
+                description: description.into(),
+                origin: "user".into(),
+            }]));
             stage.key(KeyCode::Char('/'));
             stage.key(KeyCode::Down);
         }
         "rule" => {
             stage.send(Msg::Paste("/permissions".into()));
             stage.key(KeyCode::Enter);
-            stage.send(Msg::Rules(vec![RuleRow { pattern: text.into(), behavior: "ask".into(), origin: text.into() }]));
-            stage.send(Msg::Models(vec![ModelRow { name: text.into(), note: text.into(), unusable: Some(text.into()) }]));
+            stage.send(Msg::Rules(vec![RuleRow {
+                pattern: text.into(),
+                behavior: "ask".into(),
+                origin: text.into(),
+            }]));
+            stage.send(Msg::Models(vec![ModelRow {
+                name: text.into(),
+                note: text.into(),
+                unusable: Some(text.into()),
+            }]));
             stage.send(Msg::Failed(text.into()));
             stage.send(Msg::Exported(Err(text.into())));
         }
@@ -333,8 +430,9 @@ fn play(sink: &str, text: &str, width: u16, height: u16) -> Result<Stage, String
 pub fn text_of(row: &Row) -> String {
     let text = &row.input["text"];
     if let Some(hex) = text["bytes_hex"].as_str() {
-        let bytes: Vec<u8> =
-            (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hex")).collect();
+        let bytes: Vec<u8> = (0..hex.len() / 2)
+            .map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hex"))
+            .collect();
         return String::from_utf8_lossy(&bytes).into_owned();
     }
     if let Some(piece) = text["repeat"].as_str() {
@@ -367,10 +465,16 @@ fn every_text_in_its_place_is_harmless() {
 
 /// A `y` counts only when all of the command was to be seen.
 fn whole_or_no_key(stage: &mut Stage, text: &str) -> Found {
-    let squeezed = |text: &str| text.chars().filter(|c| !c.is_whitespace() && !"┃│╎⏎↵·…".contains(*c)).collect::<String>();
-    let tail: String = squeezed(&visible_line(text)).chars().rev().take(8).collect::<Vec<_>>().into_iter().rev().collect();
+    let squeezed = |text: &str| {
+        text.chars().filter(|c| !c.is_whitespace() && !"┃│╎⏎↵·…".contains(*c)).collect::<String>()
+    };
+    let tail: String =
+        squeezed(&visible_line(text)).chars().rev().take(8).collect::<Vec<_>>().into_iter().rev().collect();
     let seen = squeezed(&stage.drawn).contains(&tail);
-    let says_hidden = stage.drawn.contains("hidden") || stage.drawn.contains("more") || stage.drawn.contains("not shown");
+    let says_hidden = stage.drawn.contains("hidden")
+        || stage.drawn.contains("more")
+        || stage.drawn.contains("not shown")
+        || stage.drawn.contains("…+");
     stage.key(KeyCode::Char('y'));
     let decided = stage.decided();
     ensure(!decided || seen, || format!("y decided although {tail:?} was never shown:\n{}", stage.drawn))?;
@@ -380,8 +484,21 @@ fn whole_or_no_key(stage: &mut Stage, text: &str) -> Found {
 /// Each text of the samples in every place, not only in its own.
 #[test]
 fn every_text_in_every_place_is_harmless() {
-    let texts: Vec<String> = of_area("terminal").iter().filter(|row| is_data(row)).map(text_of).filter(|t| t.len() < 3000).collect();
-    let rows = SINKS.iter().map(|sink| Row { id: (*sink).into(), area: "terminal".into(), input: json!({"sink": sink}), expect: Value::Null }).collect();
+    let texts: Vec<String> = of_area("terminal")
+        .iter()
+        .filter(|row| is_data(row))
+        .map(text_of)
+        .filter(|t| t.len() < 3000)
+        .collect();
+    let rows = SINKS
+        .iter()
+        .map(|sink| Row {
+            id: (*sink).into(),
+            area: "terminal".into(),
+            input: json!({"sink": sink}),
+            expect: Value::Null,
+        })
+        .collect();
     each(rows, |row| {
         for text in &texts {
             let mut stage = play(&row.id, text, 60, 16)?;

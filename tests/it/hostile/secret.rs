@@ -3,8 +3,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
-
 use super::{ensure, of_area};
 use crate::support::home::Home;
 use crate::support::llm::{Answer, MockLlm};
@@ -35,28 +33,35 @@ fn holding(dir: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     files(dir, &mut all);
     all.retain(|path| {
-        path.is_file() && std::fs::read(path).is_ok_and(|bytes| bytes.windows(CANARY.len()).any(|part| part == CANARY.as_bytes()))
+        path.is_file()
+            && std::fs::read(path)
+                .is_ok_and(|bytes| bytes.windows(CANARY.len()).any(|part| part == CANARY.as_bytes()))
     });
     all
 }
 
-const KEYS: &[&str] = &["MOCK_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GH_TOKEN", "MY_PASSWORD"];
+const KEYS: &[&str] =
+    &["MOCK_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GH_TOKEN", "MY_PASSWORD"];
 
 /// SE001 and SE101o: every command, a run with tools, errors of the provider that repeat the key, logs at their loudest.
 #[test]
 fn a_key_is_found_nowhere() {
     let llm = MockLlm::answers([
-        Answer::new().bash("a", "env; cat /proc/$PPID/environ /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'; tr '\\0' ' ' < /proc/$PPID/cmdline"),
-        Answer::new().call("b", "Read", json!({"file_path": "/proc/self/environ"})),
+        Answer::new().bash("a", "bash probe.sh"),
         Answer::say("done"),
         Answer::error(401, &format!("Incorrect API key provided: {CANARY}. See https://x/?key={CANARY}")),
         Answer::error(400, &format!("bad header authorization: Bearer {CANARY}")),
         Answer::error(500, CANARY),
     ]);
     let home = Home::with(&llm);
+    home.write(
+        "probe.sh",
+        "env\ncat /proc/$PPID/environ /proc/self/environ | tr '\\0' '\\n'\ntr '\\0' ' ' < /proc/$PPID/cmdline\n",
+    );
     let mut printed = String::new();
     let mut run = |args: &[&str]| {
-        let mut aye = home.aye(args).env("AYE_LOG", "trace").env("RUST_BACKTRACE", "full").env("RUST_LOG", "trace");
+        let mut aye =
+            home.aye(args).env("AYE_LOG", "trace").env("RUST_BACKTRACE", "full").env("RUST_LOG", "trace");
         for name in KEYS {
             aye = aye.env(name, CANARY);
         }
@@ -64,14 +69,41 @@ fn a_key_is_found_nowhere() {
         printed.push_str(&format!("--- {args:?}\n{}{}", out.stdout, out.stderr));
         out.status.code()
     };
-    assert_eq!(run(&["-p", "go", "--allowed-tools", "Bash", "--output-format", "stream-json"]), Some(0));
+    assert_eq!(
+        run(&[
+            "-p",
+            "go",
+            "--permission-mode",
+            "yolo",
+            "--allowed-tools",
+            "Bash",
+            "--output-format",
+            "stream-json"
+        ]),
+        Some(0)
+    );
     for format in ["text", "json", "stream-json"] {
         assert_ne!(run(&["-p", "again", "--output-format", format]), Some(0));
     }
     for args in [
-        &["config", "show"][..], &["config", "show", "--json"], &["doctor"], &["doctor", "--json"], &["models"], &["models", "--json"],
-        &["threads", "list", "--json"], &["-p", "x", "--model", "openai/nothing", "--config", "providers.openai.base_url=\"http://127.0.0.1:1\""],
-        &["-p", "x", "--config", "nothing.at=all"], &["skills", "list"], &["approvals", "list"],
+        &["config", "show"][..],
+        &["config", "show", "--json"],
+        &["doctor"],
+        &["doctor", "--json"],
+        &["models"],
+        &["models", "--json"],
+        &["threads", "list", "--json"],
+        &[
+            "-p",
+            "x",
+            "--model",
+            "openai/nothing",
+            "--config",
+            "providers.openai.base_url=\"http://127.0.0.1:1\"",
+        ],
+        &["-p", "x", "--config", "nothing.at=all"],
+        &["skills", "list"],
+        &["approvals", "list"],
     ] {
         run(args);
     }
@@ -79,7 +111,8 @@ fn a_key_is_found_nowhere() {
     for args in [&["threads", "show"][..], &["threads", "export"]] {
         run(&[args, &[&thread]].concat());
     }
-    let lines: Vec<&str> = printed.lines().filter(|line| line.starts_with("---") || line.contains(CANARY)).collect();
+    let lines: Vec<&str> =
+        printed.lines().filter(|line| line.starts_with("---") || line.contains(CANARY)).collect();
     assert!(!printed.contains(CANARY), "printed: {lines:#?}");
     assert_eq!(holding(home.root()), Vec::<PathBuf>::new());
     for chat in llm.asked() {
@@ -91,11 +124,13 @@ fn a_key_is_found_nowhere() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_environment_of_aye_is_not_read_by_its_commands() {
-    let llm = MockLlm::answers([
-        Answer::new().bash("a", "p=$PPID; while [ \"$p\" -gt 1 ]; do tr '\\0' '\\n' < /proc/$p/environ 2>/dev/null | grep canary; p=$(sed 's/.*) . \\([0-9]*\\) .*/\\1/' /proc/$p/stat); done; echo end"),
-        Answer::say("done"),
-    ]);
+    let llm = MockLlm::answers([Answer::new().bash("a", "bash probe.sh"), Answer::say("done")]);
     let home = Home::with(&llm);
+    home.write(
+        "probe.sh",
+        "p=$PPID\nwhile [ \"$p\" -gt 1 ]; do\n  tr '\\0' '\\n' < /proc/$p/environ 2>/dev/null | grep canary\n  \
+         p=$(sed 's/.*) . \\([0-9]*\\) .*/\\1/' /proc/$p/stat)\ndone\necho end\n",
+    );
     home.aye(&["-p", "go", "--allowed-tools", "Bash"]).env("MOCK_KEY", CANARY).run().exits(0);
     let result = llm.last().result("a");
     // Root reads every environment: there only the supervisor's own is looked at.
@@ -107,10 +142,7 @@ fn the_environment_of_aye_is_not_read_by_its_commands() {
 #[test]
 fn every_file_is_private() {
     for umask in ["0000", "0777", "0027"] {
-        let llm = MockLlm::answers([
-            Answer::new().bash("a", "seq 1 20000"),
-            Answer::say("done"),
-        ]);
+        let llm = MockLlm::answers([Answer::new().bash("a", "seq 1 20000"), Answer::say("done")]);
         let home = Home::with(&llm);
         let script = format!("umask {umask}; exec \"$0\" -p go --allowed-tools Bash");
         let out = std::process::Command::new("bash")

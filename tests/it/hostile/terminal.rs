@@ -74,10 +74,17 @@ fn text_is_clean_on_a_terminal_and_json_everywhere() {
 /// TE201o: every text of the rows, as model text and as output of a command, in one conversation in a real terminal.
 #[test]
 fn nothing_foreign_is_ever_written() {
-    let texts: Vec<String> = of_area("terminal").iter().filter(|row: &&Row| is_data(row)).map(text_of).filter(|t| t.len() < 3000).collect();
+    let texts: Vec<String> = of_area("terminal")
+        .iter()
+        .filter(|row: &&Row| is_data(row))
+        .map(text_of)
+        .filter(|t| t.len() < 3000)
+        .collect();
     let all = texts.join("\n\nx");
     let llm = MockLlm::answers([
-        Answer::say(&all).call("a", "Read", json!({"file_path": "texts"})).bash("b", "cat texts; cat texts >&2"),
+        Answer::say(&all)
+            .call("a", "Read", json!({"file_path": "texts"}))
+            .bash("b", "cat texts; cat texts >&2"),
         Answer::say(&format!("{all}\n\nTHE END")),
     ]);
     let home = Home::with(&llm);
@@ -89,12 +96,50 @@ fn nothing_foreign_is_ever_written() {
     tty.quit();
     let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
     for foreign in [
-        "\x1b]52", "\x1b]8;", "\x1b]777", "\x1b]99;", "\x1b]1337", "\x1b]50;", "\x1b_G", "\x1bP+q", "\x1bPq", "\x1b^", "\x1bX",
-        "\x1b[6n", "\x1b[5n", "\x1b[>c", "\x1b[=c", "\x1b]4;", "\x1b[20t", "\x1b[8;1;1t", "\x1b(0", "\x1b#8", "\x1b[?1049h", "\x1b[?1000h",
-        "\x1bc\x1b", "\x0e", "\x05", "\x07", "\x08", "\x0b", "\u{202e}", "\u{2066}", "\u{200b}", "\u{9b}", "\u{9d}", "\u{90}", "\u{e0041}", "\u{feff}",
-        "\x1b[999999", "\x1b[38;2;0;0;0",
+        "\x1b]52",
+        "\x1b]8;",
+        "\x1b]777",
+        "\x1b]99;",
+        "\x1b]1337",
+        "\x1b]50;",
+        "\x1b_G",
+        "\x1bP+q",
+        "\x1bPq",
+        "\x1b^",
+        "\x1bX",
+        "\x1b[6n",
+        "\x1b[5n",
+        "\x1b[>c",
+        "\x1b[=c",
+        "\x1b]4;",
+        "\x1b[20t",
+        "\x1b[8;1;1t",
+        "\x1b(0",
+        "\x1b#8",
+        "\x1b[?1049h",
+        "\x1b[?1000h",
+        "\x1bc\x1b",
+        "\x0e",
+        "\x05",
+        "\x07",
+        "\x08",
+        "\x0b",
+        "\u{202e}",
+        "\u{2066}",
+        "\u{200b}",
+        "\u{9b}",
+        "\u{9d}",
+        "\u{90}",
+        "\u{e0041}",
+        "\u{feff}",
+        "\x1b[999999",
+        "\x1b[38;2;0;0;0",
     ] {
-        assert!(!raw.contains(foreign), "{foreign:?} was written: {:?}", raw.find(foreign).map(|at| raw.get(at.saturating_sub(30)..at + 30)));
+        assert!(
+            !raw.contains(foreign),
+            "{foreign:?} was written: {:?}",
+            raw.find(foreign).map(|at| raw.get(at.saturating_sub(30)..at + 30))
+        );
     }
     tty.is_restored();
 }

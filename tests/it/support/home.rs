@@ -96,6 +96,16 @@ impl Home {
         self.aye(args).run().exits(0)
     }
 
+    /// Whether a process works in the workspace that has the text in its command line.
+    pub fn works(&self, text: &str) -> bool {
+        let work = self.work().canonicalize().expect("a folder");
+        std::fs::read_dir("/proc").expect("processes").flatten().any(|entry| {
+            std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == work)
+                && std::fs::read(entry.path().join("cmdline"))
+                    .is_ok_and(|line| String::from_utf8_lossy(&line).replace('\0', " ").contains(text))
+        })
+    }
+
     /// The open questions.
     pub fn open(&self) -> Vec<Value> {
         let list = self.ok(&["approvals", "list", "--json"]).json();
@@ -125,7 +135,7 @@ pub fn id_of(suspension: &Value) -> String {
 pub struct Aye {
     command: Command,
     stdin: Option<Vec<u8>>,
-    what: String,
+    pub what: String,
 }
 
 impl Aye {
@@ -170,7 +180,7 @@ pub struct Running {
     stdout: BufReader<ChildStdout>,
     errors: mpsc::Receiver<String>,
     seen: String,
-    what: String,
+    pub what: String,
 }
 
 impl Running {
@@ -230,7 +240,7 @@ impl Running {
 /// What came of a run.
 #[derive(Debug)]
 pub struct Out {
-    what: String,
+    pub what: String,
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,

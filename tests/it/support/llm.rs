@@ -183,6 +183,7 @@ type Script = Box<dyn FnMut(&Chat) -> Answer + Send>;
 struct State {
     script: Mutex<Script>,
     asked: Mutex<Vec<Chat>>,
+    came: Condvar,
 }
 
 /// The server. Its threads end with the test process.
@@ -196,7 +197,11 @@ impl MockLlm {
     pub fn by(script: impl FnMut(&Chat) -> Answer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
-        let state = Arc::new(State { script: Mutex::new(Box::new(script)), asked: Mutex::default() });
+        let state = Arc::new(State {
+            script: Mutex::new(Box::new(script)),
+            asked: Mutex::default(),
+            came: Condvar::new(),
+        });
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
@@ -242,6 +247,7 @@ fn serve(mut stream: TcpStream, state: &State) {
         let mut asked = state.asked.lock().expect("no panic");
         let chat = Chat { body, nth: asked.len() };
         asked.push(chat.clone());
+        state.came.notify_all();
         chat
     };
     let answer = state.script.lock().expect("no panic")(&chat);

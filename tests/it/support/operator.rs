@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::home::{Home, Out};
-use super::llm::{Answer, Chat, MockLlm};
+use super::llm::{Answer, Chat, MockLlm, until};
 
 /// What happens to one process.
 #[derive(Clone, Debug)]
@@ -109,6 +109,10 @@ impl Operator {
 
     /// Does one thing, with trouble.
     pub fn take(&mut self, step: Step, trouble: &Trouble) {
+        if step == Step::Decide && self.deaths > 0 {
+            // What is left of a command whose process died: it ends soon, and is no matter of the answer.
+            until("the end of the last command", || !self.home.works("__supervise"));
+        }
         let before = self.home.read("log.txt");
         match step {
             Step::Done => {}

@@ -174,18 +174,6 @@ impl Pty {
         assert!(all.contains(text), "{text} is not shown:\n{all}");
     }
 
-    /// Waits for a text, or for the end: whether it was the text.
-    #[track_caller]
-    pub fn wait_end_or(&self, text: &str) -> bool {
-        let end = Instant::now() + PATIENCE;
-        let mut view = self.view.0.lock().expect("no panic");
-        while !view.ended && !view.has(text) {
-            assert!(Instant::now() < end, "neither {text} nor the end");
-            view = self.view.1.wait_timeout(view, Duration::from_millis(100)).expect("no panic").0;
-        }
-        !view.ended
-    }
-
     /// Looks at the view as it is now.
     pub fn look<T>(&self, of: impl FnOnce(&mut View) -> T) -> T {
         of(&mut self.view.0.lock().expect("no panic"))
