@@ -405,6 +405,12 @@ fn twenty_columns_and_five_rows_are_enough() {
     tty.say("do it");
     tty.card("echo ran");
     tty.wait("the keys", |view| view.has("[y]") && view.has("[n]"));
+    // The command does not fit: what was not seen to its end cannot be allowed.
+    tty.send("y");
+    tty.wait("that there is more", |view| view.has("not all of the co"));
+    assert_eq!(home.read("log.txt"), "");
+    tty.send("\x1b[B");
+    tty.wait("the end of the command", |view| view.has("txt …+1"));
     tty.send("y");
     tty.shows("It is done.");
     assert_eq!(home.read("log.txt"), "ran\n");
