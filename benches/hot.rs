@@ -221,6 +221,8 @@ fn store(c: &mut Criterion) {
         opened: Vec::new(),
         closed: Vec::new(),
         outcomes: Vec::new(),
+        judged: Vec::new(),
+        takes: None,
     };
     let mut group = c.benchmark_group("store");
     group.measurement_time(Duration::from_secs(3));

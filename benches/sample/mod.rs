@@ -176,6 +176,8 @@ pub async fn fill(store: &Store, count: usize) {
             opened: Vec::new(),
             closed: Vec::new(),
             outcomes: Vec::new(),
+            judged: Vec::new(),
+            takes: None,
         };
         store.checkpoint(checkpoint).await.unwrap();
     }
@@ -198,6 +200,7 @@ pub fn begin(fence: &Fence, run: &RunRecord, call: &str, spends: Option<&str>) -
             started_at: 2,
         },
         spends: spends.map(|id| (id.into(), id.into())),
+        judged: Vec::new(),
     }
 }
 
@@ -237,9 +240,13 @@ pub fn yes(id: &str) -> Decision {
         action: ResumeDecisionAction::Resume,
         result: Value::Null,
         reason: None,
+        arguments: None,
         updated_at: 3,
     };
-    Decision { resume, actor: Actor { user: "ada".into(), channel: "bench".into(), pid: 1 } }
+    Decision {
+        resume,
+        actor: Actor { user: "ada".into(), channel: "bench".into(), pid: 1, ..Actor::default() },
+    }
 }
 
 /// Commands as models write them.

@@ -94,12 +94,22 @@ impl App {
 
     /// The person at this process, as a decision names them.
     pub(super) fn actor(&self, channel: &str) -> Actor {
-        let user = self.foundation.env.var("USER").or_else(|| self.foundation.env.var("LOGNAME"));
-        Actor {
-            user: user.unwrap_or("unknown").to_owned(),
-            channel: channel.to_owned(),
-            pid: std::process::id(),
-        }
+        actor(&self.foundation, channel)
+    }
+}
+
+/// The person at this process, as a decision names them.
+pub(super) fn actor(foundation: &Foundation, channel: &str) -> Actor {
+    let user = foundation.env.var("USER").or_else(|| foundation.env.var("LOGNAME"));
+    // The terminal, whichever of the three still is one: an answer may be piped in or its words piped out.
+    let stdio = [rustix::stdio::stdin(), rustix::stdio::stderr(), rustix::stdio::stdout()];
+    let tty = stdio.into_iter().find_map(|fd| rustix::termios::ttyname(fd, Vec::new()).ok());
+    Actor {
+        user: user.unwrap_or("unknown").to_owned(),
+        channel: channel.to_owned(),
+        pid: std::process::id(),
+        uid: Some(rustix::process::getuid().as_raw()),
+        tty: tty.map(|name| name.to_string_lossy().into_owned()),
     }
 }
 

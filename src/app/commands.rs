@@ -18,7 +18,7 @@ use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{escape_json, visible, visible_line};
 use crate::contract::ids::DecisionId;
 use crate::contract::record::{DecideOutcome, Decision, SuspensionRecord, SuspensionStatus, ThreadRecord};
-use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
+use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use crate::plugins::permission::{CheckContext, Layer, RuleSet, check_line};
 use crate::plugins::skills::{SkillRow, check_dir, check_discovery, list_rows};
 use crate::runtime::check_payload;
@@ -248,12 +248,18 @@ async fn decide(
 ) -> Result<(), Failure> {
     let suspension = suspension_by_prefix(store, id).await?;
     let now = SystemClock.now_ms();
-    let resume = ToolCallResume { decision_id: DecisionId::fresh(), action, result, reason, updated_at: now };
+    let resume = ToolCallResume {
+        decision_id: DecisionId::fresh(),
+        action,
+        result,
+        reason,
+        arguments: None,
+        updated_at: now,
+    };
     if action == ResumeDecisionAction::Resume {
         check_payload(&suspension, &resume).map_err(Failure::usage)?;
     }
-    let user = foundation.env.var("USER").or_else(|| foundation.env.var("LOGNAME")).unwrap_or("unknown");
-    let actor = Actor { user: user.to_owned(), channel: "cli".to_owned(), pid: std::process::id() };
+    let actor = super::agent::actor(foundation, "cli");
     let outcome =
         store.decide(&suspension.id, Decision { resume, actor }, now).await.map_err(Failure::failed)?;
     match outcome {

@@ -29,6 +29,8 @@ impl App {
             scope,
             created_at: self.clock.now_ms(),
             expires_at: None,
+            max_uses: None,
+            uses: 0,
             revoked_at: None,
             suspension_id: Some(suspension.clone()),
             actor: self.actor(channel),

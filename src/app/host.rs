@@ -23,11 +23,12 @@ use crate::contract::suspension::ToolCallResume;
 use crate::plugins::skills::{invocation, list_rows};
 use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
 use crate::tui::host::{
-    ExportFormat, Host, HostInfo, Mode, ModelRow, OpenedThread, Price, RuleRow, SkillRow, UserInput,
+    ExportFormat, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedThread, Price, RuleRow, SkillRow,
+    UserInput,
 };
 
 /// Where the terminal's events come from.
-pub(super) type Events = UnboundedSender<(ThreadId, AgentEvent)>;
+pub(super) type Events = UnboundedSender<HostEvent>;
 
 /// See the module's text.
 pub(super) struct TerminalHost {
@@ -46,7 +47,7 @@ struct ThreadSink {
 impl EventSink for ThreadSink {
     async fn emit(&self, event: AgentEvent) {
         // The terminal is gone when the program ends: nobody is left to tell.
-        let _ = self.events.send((self.thread.clone(), event));
+        let _ = self.events.send(HostEvent::Agent(self.thread.clone(), event));
     }
 }
 

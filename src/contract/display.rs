@@ -84,6 +84,26 @@ pub fn visible_line(text: &str) -> Cow<'_, str> {
     if text.contains(['\n', '\t']) { Cow::Owned(text.replace('\n', "⏎").replace('\t', " ")) } else { text }
 }
 
+/// Characters of a call that a list shows.
+const SUMMARY: usize = 200;
+
+/// What a call is about, on one line of at most 200 characters: the argument that says it best, else all of them.
+pub fn call_summary(tool: &str, arguments: &serde_json::Value) -> String {
+    const TELLING: [&str; 8] =
+        ["command", "file_path", "url", "question", "pattern", "path", "skill", "prompt"];
+    let main = TELLING.iter().find_map(|key| arguments.get(*key)?.as_str());
+    let text = match (main, arguments) {
+        (Some(text), _) => text.to_owned(),
+        (None, serde_json::Value::Object(map)) if map.is_empty() => tool.to_owned(),
+        (None, other) => other.to_string(),
+    };
+    let line = visible_line(text.trim()).into_owned();
+    if line.chars().count() <= SUMMARY {
+        return line;
+    }
+    line.chars().take(SUMMARY - 1).chain(std::iter::once('…')).collect()
+}
+
 /// How many characters of the text a reader could not see.
 pub fn count_unsafe(text: &str) -> usize {
     text.chars().filter(|c| is_unsafe(*c)).count()

@@ -1,5 +1,6 @@
 //! The vocabulary that every layer speaks: data, and the seams that layers meet at.
 
+pub mod audit;
 pub mod clock;
 pub mod content;
 pub mod context_message;
@@ -12,10 +13,10 @@ pub mod identity;
 pub mod ids;
 pub mod inference;
 pub mod json;
+pub mod judgement;
 pub mod lifecycle;
 pub mod message;
 pub mod mode;
-
 pub mod progress;
 pub mod record;
 pub mod spec;

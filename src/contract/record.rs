@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
 use super::inference::TokenUsage;
+use super::judgement::{JudgedCall, Risk};
 use super::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use super::message::Message;
 use super::suspension::{Actor, SuspendTicket, ToolCallResume};
@@ -269,6 +270,10 @@ pub struct Checkpoint {
     pub closed: Vec<(SuspensionId, SuspensionStatus)>,
     /// Executions that ended.
     pub outcomes: Vec<OutcomeRecord>,
+    /// Calls that met the rules, for the audit.
+    pub judged: Vec<JudgedCall>,
+    /// The queued message that this run begins with; it leaves the queue.
+    pub takes: Option<QueueId>,
 }
 
 /// One transaction: a tool is about to start.
@@ -282,6 +287,57 @@ pub struct Begin {
     pub intent: IntentRecord,
     /// The decision that is spent, which must be stored, say resume, and be unspent.
     pub spends: Option<(SuspensionId, DecisionId)>,
+    /// Calls that met the rules, for the audit.
+    pub judged: Vec<JudgedCall>,
+}
+
+/// The number of a queued message, unique in the store.
+pub type QueueId = u64;
+
+/// A message that was said while a thread was busy or waiting, and begins a run of its own when that is over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueuedMessage {
+    /// Its number; smaller ones come first.
+    pub id: QueueId,
+    /// The conversation.
+    pub thread_id: ThreadId,
+    /// Said, in Unix milliseconds.
+    pub created_at: u64,
+    /// What was said.
+    pub messages: Vec<Message>,
+}
+
+/// A question that waits, as a row of the inbox: over all threads, without what only its card needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InboxRow {
+    /// The question's id: what `aye approve` takes.
+    pub id: SuspensionId,
+    /// The conversation.
+    pub thread_id: ThreadId,
+    /// What it is called.
+    pub thread_title: String,
+    /// The folder it works in.
+    pub cwd: PathBuf,
+    /// The run.
+    pub run_id: RunId,
+    /// The run it serves, for a child's question.
+    pub parent_run_id: Option<RunId>,
+    /// The call.
+    pub call_id: CallId,
+    /// The kind of answer wanted, such as `tool:PermissionConfirm`.
+    pub action: String,
+    /// The tool.
+    pub tool: String,
+    /// What the call is about, on one line, with nothing in it that a terminal obeys.
+    pub summary: String,
+    /// Why it asks.
+    pub why: String,
+    /// What the call can do; absent for questions that no rule asked.
+    pub risk: Option<Risk>,
+    /// Asked, in Unix milliseconds.
+    pub created_at: u64,
+    /// When it ends unanswered.
+    pub expires_at: Option<u64>,
 }
 
 /// How far a grant reaches.
@@ -311,6 +367,12 @@ pub struct GrantRecord {
     pub created_at: u64,
     /// Over at, when it ends by itself.
     pub expires_at: Option<u64>,
+    /// How many calls it may allow in all; `None` is any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_uses: Option<u64>,
+    /// How many calls it has allowed; the store counts.
+    #[serde(default)]
+    pub uses: u64,
     /// Taken back.
     pub revoked_at: Option<u64>,
     /// The question it was given at.

@@ -90,12 +90,17 @@ pub struct ToolCallResume {
     /// What the person wrote beside it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The arguments to run with instead, when the person edited them: the call then goes on as under
+    /// [`ToolCallResumeMode::PassDecisionToTool`], whatever its ticket says. Only a yes to a permission question may
+    /// hold them, and they must be an object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
     /// Unix milliseconds.
     pub updated_at: u64,
 }
 
 /// Who answered, and through what.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actor {
     /// The user's name.
     pub user: String,
@@ -103,4 +108,10 @@ pub struct Actor {
     pub channel: String,
     /// The process.
     pub pid: u32,
+    /// The user's number: unlike the name, nobody chooses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The terminal, such as `/dev/pts/3`, when there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tty: Option<String>,
 }

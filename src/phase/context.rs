@@ -33,12 +33,14 @@ pub struct ToolCallInfo {
     pub resume: Option<ToolCallResume>,
     /// The question that the decision answers.
     pub suspension: Option<SuspendTicket>,
+    /// Grants, by id, that were found not to hold any more while the call was judged: they allow nothing.
+    pub spent_grants: Vec<String>,
 }
 
 impl ToolCallInfo {
     /// A call that nobody asked about yet.
     pub fn new(call: ToolCall, descriptor: Option<ToolDescriptor>) -> Self {
-        Self { call, descriptor, resume: None, suspension: None }
+        Self { call, descriptor, resume: None, suspension: None, spent_grants: Vec::new() }
     }
 
     /// Adds the decision and the question it answers.

@@ -8,6 +8,7 @@ use super::{
     ScheduledActionHandlerArc,
 };
 use crate::contract::executor::InferenceRequest;
+use crate::contract::judgement::JudgementAction;
 use crate::contract::spec::AgentSpec;
 use crate::contract::tool::Tool;
 use crate::contract::tool_intercept::ToolInterceptAction;
@@ -137,8 +138,10 @@ impl ExecutionEnv {
 
     /// Whether an action of this key can be carried out.
     pub fn knows_action(&self, key: &str) -> bool {
-        // The engine itself carries intercepts out: they belong to one call, so they never go through shared state.
-        key == ToolInterceptAction::KEY || self.scheduled_action_handlers.contains_key(key)
+        // The engine itself carries these out: they belong to one call, so they never go through shared state.
+        key == ToolInterceptAction::KEY
+            || key == JudgementAction::KEY
+            || self.scheduled_action_handlers.contains_key(key)
     }
 
     /// Sends a request through the active transforms.

@@ -10,6 +10,7 @@ use super::{
     ExecutionEnv, FailedScheduledAction, FailedScheduledActions, PendingScheduledActions, PendingUpdate,
     PhaseContext, PhaseReport, StepShape, StepShapeUpdate, StopRequest, TaggedPhaseHook, inference_shape,
 };
+use crate::contract::judgement::JudgementAction;
 use crate::contract::tool_intercept::{ToolInterceptAction, ToolInterceptPayload};
 use crate::state::{
     MutationBatch, Phase, ScheduledAction, ScheduledActionSpec, StateCommand, StateError, StateStore,
@@ -194,6 +195,10 @@ impl<'a> PhaseRun<'a> {
         if action.key == ToolInterceptAction::KEY {
             // An intercept that cannot be read must not let the call pass: the phase fails.
             self.intercept(decode::<ToolInterceptAction>(action.payload)?);
+            return Ok(());
+        }
+        if action.key == JudgementAction::KEY {
+            self.report.judgement = Some(decode::<JudgementAction>(action.payload)?);
             return Ok(());
         }
         let mut outcome = self.handle(&action).await;

@@ -1,4 +1,5 @@
 use super::{EffectDispatchReport, InferenceShape};
+use crate::contract::judgement::Judgement;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::tool_intercept::ToolInterceptPayload;
 use crate::state::Phase;
@@ -24,6 +25,8 @@ pub struct PhaseReport {
     pub inference: InferenceShape,
     /// What is to be done instead of executing; only filled by `BeforeToolExecute`.
     pub intercept: Option<ToolInterceptPayload>,
+    /// What the rules made of the call; only filled by `BeforeToolExecute`.
+    pub judgement: Option<Judgement>,
     /// Set from the phase on in which somebody first asked for the run to stop.
     pub stop: Option<TerminationReason>,
 }
@@ -40,6 +43,7 @@ impl PhaseReport {
             effects: EffectDispatchReport::default(),
             inference: InferenceShape::default(),
             intercept: None,
+            judgement: None,
             stop: None,
         }
     }

@@ -32,7 +32,14 @@ fn ticket(call: &CallId, resume_mode: ToolCallResumeMode) -> SuspendTicket {
 }
 
 fn decision(name: &str, action: ResumeDecisionAction) -> ToolCallResume {
-    ToolCallResume { decision_id: name.into(), action, result: Value::Null, reason: None, updated_at: 0 }
+    ToolCallResume {
+        decision_id: name.into(),
+        action,
+        result: Value::Null,
+        reason: None,
+        arguments: None,
+        updated_at: 0,
+    }
 }
 
 fn done(phase: Phase) -> Fact {

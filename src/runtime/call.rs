@@ -11,6 +11,7 @@ use super::output::CallSink;
 use super::request::RuntimeError;
 use crate::contract::digest::sha256_hex;
 use crate::contract::ids::{CallId, SuspensionId};
+use crate::contract::judgement::JudgedCall;
 use crate::contract::lifecycle::ToolCallOutcome;
 use crate::contract::message::ToolCall;
 use crate::contract::record::{AttemptId, Begin, IntentRecord, OutcomeKind};
@@ -19,9 +20,9 @@ use crate::contract::tool::{
     FilePreview, Tool, ToolCallContext, ToolClass, ToolError, ToolOutput, ToolResult,
 };
 use crate::contract::tool_intercept::ToolInterceptPayload;
-use crate::phase::ToolCallInfo;
+use crate::phase::{PhaseReport, ToolCallInfo};
 use crate::run::{Fact, Gate, Settled};
-use crate::state::Phase;
+use crate::state::{Phase, StateError};
 
 impl Driver {
     /// Judges a call: its arguments, its tool, the plugins. Nothing is executed here.
@@ -58,8 +59,7 @@ impl Driver {
         if let Some(resume) = &resume {
             info = info.with_decision(resume.clone(), ticket.clone());
         }
-        let ctx = self.context(Phase::BeforeToolExecute).with_tool(info);
-        let report = match self.phases.run_phase(&self.agent.env, ctx).await {
+        let report = match self.ask_plugins(id, &call, info).await? {
             Ok(report) => report,
             // A gate that cannot judge does not open.
             Err(error) => {
@@ -77,6 +77,46 @@ impl Driver {
                 None => Ok(Gate::Proceed),
                 Some(ticket) => self.still_true(id, &call, tool.as_ref(), ticket).await,
             },
+        }
+    }
+
+    /// What plugins say of a call. A grant that let it through is counted; when it turns out not to hold any more, the
+    /// call is judged again without it.
+    async fn ask_plugins(
+        &mut self,
+        id: &CallId,
+        call: &ToolCall,
+        mut info: ToolCallInfo,
+    ) -> Result<Result<PhaseReport, StateError>, RuntimeError> {
+        loop {
+            let ctx = self.context(Phase::BeforeToolExecute).with_tool(info.clone());
+            let mut report = match self.phases.run_phase(&self.agent.env, ctx).await {
+                Ok(report) => report,
+                Err(error) => return Ok(Err(error)),
+            };
+            let Some(judgement) = report.judgement.take() else { return Ok(Ok(report)) };
+            let now = self.shared.clock.now_ms();
+            if let (None, Some(grant)) = (&report.intercept, &judgement.grant)
+                && !self.shared.store.spend_grant(grant, now).await?
+            {
+                if !info.spent_grants.contains(grant) {
+                    info.spent_grants.push(grant.clone());
+                    continue;
+                }
+                let text = "not run: the grant that allowed it does not hold any more";
+                let result = ToolResult::error_with_code(&call.name, "grant_over", text);
+                report.intercept = Some(ToolInterceptPayload::SetResult(result));
+            }
+            self.unsaved.judged.push(JudgedCall {
+                call_id: id.clone(),
+                tool: call.name.clone(),
+                arguments: call.arguments.clone(),
+                cwd: self.shared.cwd.to_string_lossy().into_owned(),
+                answered: info.resume.is_some(),
+                judgement,
+                at: now,
+            });
+            return Ok(Ok(report));
         }
     }
 
@@ -246,12 +286,13 @@ impl Driver {
         let store = self.shared.store.clone();
         let fence = self.fence.clone();
         // What led here and the intent are one commit.
+        let judged = std::mem::take(&mut self.unsaved.judged);
         let written = if self.has_unsaved_rows() {
             let checkpoint = self.take_checkpoint()?;
-            let begin = Begin { fence, run: checkpoint.run.clone(), intent, spends };
+            let begin = Begin { fence, run: checkpoint.run.clone(), intent, spends, judged };
             store.checkpoint_and_begin(checkpoint, begin).await
         } else {
-            store.begin(Begin { fence, run: self.row()?, intent, spends }).await
+            store.begin(Begin { fence, run: self.row()?, intent, spends, judged }).await
         };
         written.map_err(|e| self.store_error(&e))
     }

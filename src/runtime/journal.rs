@@ -7,10 +7,11 @@ use super::driver::Driver;
 use super::request::RuntimeError;
 use super::words;
 use crate::contract::ids::{CallId, SuspensionId};
+use crate::contract::judgement::JudgedCall;
 use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use crate::contract::message::{Message, ToolCall};
 use crate::contract::record::{
-    AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord, SuspensionStatus,
+    AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, QueueId, RunRecord, SuspensionRecord, SuspensionStatus,
 };
 use crate::contract::suspension::SuspendTicket;
 use crate::contract::tool::ToolResult;
@@ -25,6 +26,10 @@ pub(super) struct Unsaved {
     pub(super) opened: Vec<SuspensionRecord>,
     pub(super) closed: Vec<(SuspensionId, SuspensionStatus)>,
     pub(super) outcomes: Vec<OutcomeRecord>,
+    /// Calls that met the rules; told with whatever is written next.
+    pub(super) judged: Vec<JudgedCall>,
+    /// The queued message that the run begins with.
+    pub(super) takes: Option<QueueId>,
     /// Something that only the run's row holds.
     pub(super) run: bool,
 }
@@ -35,6 +40,8 @@ impl Unsaved {
             && self.opened.is_empty()
             && self.closed.is_empty()
             && self.outcomes.is_empty()
+            && self.judged.is_empty()
+            && self.takes.is_none()
             && !self.run
     }
 }
@@ -174,6 +181,8 @@ impl Driver {
             opened: unsaved.opened,
             closed: unsaved.closed,
             outcomes: unsaved.outcomes,
+            judged: unsaved.judged,
+            takes: unsaved.takes,
         })
     }
 
@@ -203,6 +212,7 @@ impl Driver {
             || !self.unsaved.opened.is_empty()
             || !self.unsaved.closed.is_empty()
             || !self.unsaved.outcomes.is_empty()
+            || self.unsaved.takes.is_some()
     }
 
     pub(super) fn store_error(&self, error: &StoreError) -> RuntimeError {

@@ -191,7 +191,7 @@ impl House {
 }
 
 fn actor() -> Actor {
-    Actor { user: "me".into(), channel: "test".into(), pid: 1 }
+    Actor { user: "me".into(), channel: "test".into(), pid: 1, ..Actor::default() }
 }
 
 fn answer(action: ResumeDecisionAction) -> ToolCallResume {
@@ -200,6 +200,7 @@ fn answer(action: ResumeDecisionAction) -> ToolCallResume {
         action,
         result: Value::Null,
         reason: None,
+        arguments: None,
         updated_at: 1,
     }
 }

@@ -79,6 +79,14 @@ pub enum StoreError {
         /// Where it was said to belong.
         place: String,
     },
+    /// A queued message is gone: it was taken back, or its run began elsewhere.
+    #[error("message {id} is not in the queue of thread {thread} any more")]
+    NotQueued {
+        /// The thread.
+        thread: ThreadId,
+        /// The message.
+        id: u64,
+    },
     /// A live process drives the thread.
     #[error("thread {thread} is in use by process {pid}", pid = owner.pid)]
     Owned {
@@ -118,6 +126,9 @@ pub enum StoreError {
     /// The store was closed, or its thread died over this very request.
     #[error("the store is closed")]
     Closed,
+    /// Changes by other processes cannot be heard.
+    #[error("changes by other processes cannot be heard: {0}")]
+    Bell(#[source] std::io::Error),
     /// Anything else SQLite or the disk said.
     #[error("the store failed")]
     Sqlite(#[source] rusqlite::Error),

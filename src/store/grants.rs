@@ -1,10 +1,17 @@
 //! The grant ledger: allow rules that people gave at prompts.
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Row, Transaction};
 
+use serde_json::json;
+
+use super::audit::{self, About};
 use super::rows::{body, encode, int, text, uint};
-use super::{Store, StoreError};
+use super::{Change, ChangeKind, Store, StoreError};
+use crate::contract::audit::AuditKind;
 use crate::contract::record::GrantRecord;
+
+/// Every process brings the grants into force anew.
+const CHANGED: Change = Change { kind: ChangeKind::Grant, thread: None };
 
 impl Store {
     /// Adds a grant.
@@ -12,21 +19,27 @@ impl Store {
     /// # Errors
     /// [`StoreError::Exists`] when the id is taken.
     pub async fn add_grant(&self, grant: GrantRecord) -> Result<(), StoreError> {
-        self.write(move |tx| {
+        let work = move |tx: &Transaction<'_>| {
             let added = tx
                 .prepare_cached(
-                    "INSERT INTO grant_row (id, expires_at, revoked_at, body) VALUES (?1, ?2, ?3, ?4) \
-                     ON CONFLICT DO NOTHING",
+                    "INSERT INTO grant_row (id, expires_at, revoked_at, max_uses, uses, body) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
                 )?
                 .execute((
                     &grant.id,
                     grant.expires_at.map(int),
                     grant.revoked_at.map(int),
+                    grant.max_uses.map(int),
+                    int(grant.uses),
                     encode("the grant", &grant)?,
                 ))?;
-            if added == 0 { Err(StoreError::Exists { what: format!("grant {}", grant.id) }) } else { Ok(()) }
-        })
-        .await
+            if added == 0 {
+                return Err(StoreError::Exists { what: format!("grant {}", grant.id) });
+            }
+            let told = serde_json::to_value(&grant).unwrap_or_default();
+            audit::append(tx, grant.created_at, AuditKind::Granted, About::default(), &told)
+        };
+        self.write_and_tell(true, ("", ""), work, |()| Some(CHANGED)).await
     }
 
     /// The grants that hold at a time, oldest first. One that was seen as expired once stays so, whatever the clock
@@ -45,8 +58,8 @@ impl Store {
                     Ok(())
                 })?;
             }
-            let sql = "SELECT id, revoked_at, body FROM grant_row \
-                       WHERE over = 0 AND revoked_at IS NULL ORDER BY n";
+            let sql = "SELECT id, revoked_at, body, uses FROM grant_row \
+                       WHERE over = 0 AND revoked_at IS NULL AND (max_uses IS NULL OR uses < max_uses) ORDER BY n";
             list(conn, sql)
         })
         .await
@@ -54,14 +67,33 @@ impl Store {
 
     /// Every grant that was ever given, oldest first.
     pub async fn all_grants(&self) -> Result<Vec<GrantRecord>, StoreError> {
-        self.read(|conn| list(conn, "SELECT id, revoked_at, body FROM grant_row ORDER BY n")).await
+        self.read(|conn| list(conn, "SELECT id, revoked_at, body, uses FROM grant_row ORDER BY n")).await
     }
 
     /// Takes a grant back. `false` when there is none, or it was taken back before.
     pub async fn revoke_grant(&self, id: &str, now_ms: u64) -> Result<bool, StoreError> {
         let id = id.to_owned();
-        self.write(move |tx| {
+        let work = move |tx: &Transaction<'_>| {
             let sql = "UPDATE grant_row SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL";
+            if tx.prepare_cached(sql)?.execute((&id, int(now_ms)))? == 0 {
+                return Ok(false);
+            }
+            audit::append(tx, now_ms, AuditKind::Revoked, About::default(), &json!({ "id": id }))?;
+            Ok(true)
+        };
+        self.write_and_tell(true, ("", ""), work, |revoked| revoked.then_some(CHANGED)).await
+    }
+
+    /// Counts one use of a grant. `false`: it does not hold any more, so it allows nothing. Counting before the call
+    /// begins means that a crash can lose a use, but never give one twice.
+    ///
+    /// It does not wait for the disk by itself: the intent of the call that it allows does.
+    pub async fn spend_grant(&self, id: &str, now_ms: u64) -> Result<bool, StoreError> {
+        let id = id.to_owned();
+        self.write_relaxed(move |tx| {
+            let sql = "UPDATE grant_row SET uses = uses + 1 \
+                       WHERE id = ?1 AND over = 0 AND revoked_at IS NULL \
+                         AND (expires_at IS NULL OR expires_at > ?2) AND (max_uses IS NULL OR uses < max_uses)";
             Ok(tx.prepare_cached(sql)?.execute((id, int(now_ms)))? > 0)
         })
         .await
@@ -84,7 +116,9 @@ fn list(conn: &Connection, sql: &str) -> Result<Vec<GrantRecord>, StoreError> {
 fn grant_of(row: &Row<'_>) -> Result<Option<GrantRecord>, StoreError> {
     let (id, revoked_at): (_, Option<i64>) = (text(row, 0)?, row.get(1)?);
     match serde_json::from_slice::<GrantRecord>(body(row, 2)?) {
-        Ok(grant) => Ok(Some(GrantRecord { revoked_at: revoked_at.map(uint), ..grant })),
+        Ok(grant) => {
+            Ok(Some(GrantRecord { revoked_at: revoked_at.map(uint), uses: uint(row.get(3)?), ..grant }))
+        }
         Err(error) => {
             tracing::error!("grant {id} cannot be read ({error})");
             Ok(None)

@@ -3,7 +3,9 @@
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::rows::{body, body_or_null, decode, encode, outcome_kind, text};
-use super::{Store, StoreError, leases, output, runs, suspensions, threads};
+use super::{
+    Change, ChangeKind, Store, StoreError, audit, leases, output, queue, runs, suspensions, threads,
+};
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Role;
@@ -23,14 +25,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::Fenced`] when another process owns the thread now; see [`StoreError`] for the rest.
     pub async fn checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StoreError> {
-        let is_answer = is_only_an_answer(&checkpoint);
-        let (before, after) = ("store.checkpoint.before", "store.checkpoint.after");
+        let durable = !is_only_an_answer(&checkpoint);
+        let change = Change::of(ChangeKind::Run, &checkpoint.run.thread_id);
+        let places = ("store.checkpoint.before", "store.checkpoint.after");
         let work = move |tx: &Transaction<'_>| write_checkpoint(tx, &checkpoint);
-        if is_answer {
-            self.write_relaxed_at(before, after, work).await
-        } else {
-            self.write_at(before, after, work).await
-        }
+        self.write_and_tell(durable, places, work, |()| Some(change)).await
     }
 
     /// Writes that a tool is about to start, in one transaction that also spends the decision. Only after it returned
@@ -40,7 +39,9 @@ impl Store {
     /// [`StoreError::Fenced`], [`StoreError::NotDecided`], [`StoreError::AlreadyStarted`]; see [`StoreError`] for the
     /// rest. Whatever it is, the tool must not start.
     pub async fn begin(&self, begin: Begin) -> Result<(), StoreError> {
-        self.write_at("store.begin.before", "store.begin.after", move |tx| write_begin(tx, &begin)).await
+        let change = Change::of(ChangeKind::Run, &begin.run.thread_id);
+        let places = ("store.begin.before", "store.begin.after");
+        self.write_and_tell(true, places, move |tx| write_begin(tx, &begin), |()| Some(change)).await
     }
 
     /// [`Store::checkpoint`] and [`Store::begin`] in one transaction: what led to the call, and that it is about to
@@ -49,11 +50,13 @@ impl Store {
     /// # Errors
     /// As both. Whatever it is, nothing was written and the tool must not start.
     pub async fn checkpoint_and_begin(&self, checkpoint: Checkpoint, begin: Begin) -> Result<(), StoreError> {
-        self.write_at("store.begin.before", "store.begin.after", move |tx| {
+        let change = Change::of(ChangeKind::Run, &begin.run.thread_id);
+        let places = ("store.begin.before", "store.begin.after");
+        let work = move |tx: &Transaction<'_>| {
             write_checkpoint(tx, &checkpoint)?;
             write_begin(tx, &begin)
-        })
-        .await
+        };
+        self.write_and_tell(true, places, work, |()| Some(change)).await
     }
 
     /// The executions of a run that were started and never recorded as ended, oldest first.
@@ -103,7 +106,8 @@ impl Store {
 
 /// Nothing that a person said, decided or was told is done, and nothing that a call did.
 fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
-    let Checkpoint { fence: _, run, messages, thread_state, opened, closed, outcomes } = checkpoint;
+    let Checkpoint { fence: _, run, messages, thread_state, opened, closed, outcomes, judged, takes } =
+        checkpoint;
     run.status == RunStatus::Running
         && !messages.is_empty()
         && messages.iter().all(|message| message.role == Role::Assistant)
@@ -111,32 +115,42 @@ fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
         && opened.is_empty()
         && closed.is_empty()
         && outcomes.is_empty()
+        && judged.is_empty()
+        && takes.is_none()
 }
 
 fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), StoreError> {
-    let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes } = checkpoint;
+    let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes, judged, takes } =
+        checkpoint;
     write_run(tx, fence, run)?;
+    if let Some(id) = takes {
+        queue::take(tx, &run.thread_id, *id)?;
+    }
     threads::append(tx, &run.thread_id, &run.id, run.updated_at, messages)?;
     if let Some(state) = thread_state {
         threads::set_state(tx, &run.thread_id, state)?;
     }
+    for call in judged {
+        audit::judged(tx, run, call)?;
+    }
     for outcome in outcomes {
         write_outcome(tx, &run.thread_id, outcome)?;
+        audit::ended(tx, run, outcome)?;
     }
     for (id, status) in closed {
-        suspensions::close(tx, &run.thread_id, id, *status)?;
+        suspensions::close(tx, run, id, *status)?;
     }
     for suspension in opened {
         suspensions::insert(tx, run, suspension)?;
     }
     if run.status == RunStatus::Done {
-        suspensions::supersede(tx, &run.id)?;
+        suspensions::supersede(tx, run)?;
     }
     Ok(())
 }
 
 fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), StoreError> {
-    let Begin { fence, run, intent, spends } = begin;
+    let Begin { fence, run, intent, spends, judged } = begin;
     if intent.thread_id != run.thread_id || intent.id.run_id != run.id {
         let what = format!("the intent for call {}", intent.id.call_id);
         return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) });
@@ -160,7 +174,10 @@ fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), StoreError> {
     if added == 0 {
         return Err(StoreError::AlreadyStarted { id: intent.id.clone() });
     }
-    Ok(())
+    for call in judged {
+        audit::judged(tx, run, call)?;
+    }
+    audit::began(tx, begin)
 }
 
 /// What both transactions begin with: the right to write, and the run as it is now.

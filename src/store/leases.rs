@@ -1,9 +1,9 @@
 //! Who may write to a thread.
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use super::rows::{body_or_null, decode, encode, int, uint};
-use super::{AcquireError, Store, StoreError};
+use super::{AcquireError, Change, ChangeKind, Store, StoreError};
 use crate::contract::ids::ThreadId;
 use crate::contract::record::{Fence, Owner};
 
@@ -25,45 +25,47 @@ impl Store {
         alive: impl Fn(&Owner) -> bool + Send + 'static,
     ) -> Result<Fence, AcquireError> {
         let (thread, me) = (thread.clone(), owner.clone());
-        let taken = self
-            .write_relaxed(move |tx| {
-                if let Some(owner) = owner_of(tx, &thread)?
-                    && owner.token != me.token
-                    && alive(&owner)
-                {
-                    return Ok(Err(owner));
-                }
-                let known: Option<i64> = tx
-                    .prepare_cached("SELECT 1 FROM thread WHERE id = ?1")?
-                    .query_row((thread.as_str(),), |row| row.get(0))
-                    .optional()?;
-                if known.is_none() {
-                    return Err(StoreError::NoThread(thread));
-                }
-                let epoch = tx
+        let change = Change::of(ChangeKind::Owner, &thread);
+        let work = move |tx: &Transaction<'_>| {
+            if let Some(owner) = owner_of(tx, &thread)?
+                && owner.token != me.token
+                && alive(&owner)
+            {
+                return Ok(Err(owner));
+            }
+            let known: Option<i64> = tx
+                .prepare_cached("SELECT 1 FROM thread WHERE id = ?1")?
+                .query_row((thread.as_str(),), |row| row.get(0))
+                .optional()?;
+            if known.is_none() {
+                return Err(StoreError::NoThread(thread));
+            }
+            let epoch = tx
                     .prepare_cached(
                         "INSERT INTO lease (thread_id, epoch, token, owner) VALUES (?1, 1, ?2, ?3) \
                          ON CONFLICT (thread_id) DO UPDATE \
                          SET epoch = epoch + 1, token = excluded.token, owner = excluded.owner RETURNING epoch",
                     )?
                     .query_row((thread.as_str(), &me.token, encode("the owner", &me)?), |row| row.get(0))?;
-                Ok(Ok(Fence { thread_id: thread, epoch: uint(epoch), token: me.token }))
-            })
-            .await?;
+            Ok(Ok(Fence { thread_id: thread, epoch: uint(epoch), token: me.token }))
+        };
+        let taken =
+            self.write_and_tell(false, ("", ""), work, |taken| taken.is_ok().then_some(change)).await?;
         taken.map_err(|owner| AcquireError::Busy { owner })
     }
 
     /// Gives the right to write back. One that was lost meanwhile is no error.
     pub async fn release(&self, fence: &Fence) -> Result<(), StoreError> {
         let fence = fence.clone();
-        self.write_relaxed(move |tx| {
+        let change = Change::of(ChangeKind::Owner, &fence.thread_id);
+        let work = move |tx: &Transaction<'_>| {
             tx.prepare_cached(
                 "UPDATE lease SET token = NULL, owner = NULL WHERE thread_id = ?1 AND epoch = ?2 AND token = ?3",
             )?
             .execute((fence.thread_id.as_str(), int(fence.epoch), &fence.token))?;
             Ok(())
-        })
-        .await
+        };
+        self.write_and_tell(false, ("", ""), work, |()| Some(change)).await
     }
 
     /// Who has the right to write to a thread, alive or not.

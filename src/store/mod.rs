@@ -7,14 +7,18 @@
 //! The promises of the design that live here: what is acknowledged has been committed with `synchronous=FULL`, except
 //! what a power cut makes meaningless (see `relaxed`); one step is one transaction; a decision is spent once; a writer that lost its thread to another process is refused.
 
+mod audit;
+mod bell;
 mod error;
 pub mod failpoint;
 mod grants;
+mod inbox;
 mod journal;
 mod leases;
 mod open;
 mod output;
 mod prompts;
+mod queue;
 mod relaxed;
 mod rows;
 mod runs;
@@ -32,7 +36,10 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
+pub use audit::AuditFilter;
+pub use bell::{Change, ChangeKind, Watch};
 pub use error::{AcquireError, OpenError, OpenErrorKind, StoreError};
+pub use inbox::InboxFilter;
 pub use suspensions::{SuspensionFilter, SuspensionLookup};
 pub use threads::ThreadLookup;
 
@@ -56,6 +63,7 @@ pub struct Store {
     // Unbounded on purpose: everybody who sends waits for the answer, so there are never more requests than callers.
     jobs: mpsc::Sender<Job>,
     path: Option<Arc<Path>>,
+    bell: bell::Bell,
 }
 
 impl Store {
@@ -90,7 +98,8 @@ impl Store {
                 path: path.clone().unwrap_or_default(),
                 source: Box::new(error),
             })?;
-        Ok(Self { jobs, path: path.map(Arc::from) })
+        let bell = path.as_deref().map(bell::Bell::beside).unwrap_or_default();
+        Ok(Self { jobs, path: path.map(Arc::from), bell })
     }
 
     /// The file, with its folder resolved; `None` for a store in memory.
@@ -179,18 +188,33 @@ impl Store {
         self.call(move |conn| transact(conn, "", "", work)).await
     }
 
-    /// The same, with places to crash at before and after the commit.
-    async fn write_at<T, F>(
+    /// As [`Store::write`], with places to crash at before and after the commit; other processes are told of the
+    /// change behind it: on the store's thread,
+    /// so that a caller who stops waiting does not keep it from them. `durable`: the commit waits for the disk.
+    async fn write_and_tell<T, F>(
         &self,
-        before: &'static str,
-        after: &'static str,
+        durable: bool,
+        (before, after): (&'static str, &'static str),
         work: F,
+        change: impl FnOnce(&T) -> Option<Change> + Send + 'static,
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     {
-        self.call(move |conn| transact(conn, before, after, work)).await
+        let bell = self.bell.clone();
+        self.call(move |conn| {
+            let value = if durable {
+                transact(conn, before, after, work)?
+            } else {
+                transact(&mut *relaxed::Relaxed::new(conn)?, before, after, work)?
+            };
+            if let Some(change) = change(&value) {
+                bell.ring(&change);
+            }
+            Ok(value)
+        })
+        .await
     }
 }
 

@@ -15,7 +15,8 @@ use super::rows::with_suffix;
 /// "aye1" in ASCII: what tells our file from any other SQLite file.
 pub(super) const APPLICATION_ID: i64 = 0x6179_6531;
 /// Numbered from 1; only ever added to.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_first.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_decisions.sql")];
 /// Above this the write-ahead log is cut back after a checkpoint.
 const JOURNAL_LIMIT: i64 = 8 * 1024 * 1024;
 /// Between two tries while another process makes the same file.
@@ -317,7 +318,8 @@ fn inspect(conn: &Connection, path: &Path, busy: Duration) -> Result<(), OpenErr
     }
     let roots = "SELECT (SELECT 1 FROM thread), (SELECT 1 FROM message), (SELECT 1 FROM thread_state), \
          (SELECT 1 FROM lease), (SELECT 1 FROM run), (SELECT 1 FROM suspension), (SELECT 1 FROM intent), \
-         (SELECT 1 FROM output), (SELECT 1 FROM output_size), (SELECT 1 FROM grant_row), (SELECT 1 FROM prompt)";
+         (SELECT 1 FROM output), (SELECT 1 FROM output_size), (SELECT 1 FROM grant_row), (SELECT 1 FROM prompt), (SELECT 1 FROM queued), \
+         (SELECT 1 FROM audit), (SELECT 1 FROM audit_head), (SELECT 1 FROM audit_rules)";
     conn.query_row(roots, (), |_| Ok(())).map_err(|error| match from_sqlite(path, busy, error) {
         OpenError::Io { source, .. } => corrupt(source.to_string()),
         named => named,

@@ -100,7 +100,7 @@ pub(super) fn upsert(conn: &Connection, run: &RunRecord) -> Result<(), StoreErro
         }
     }
     conn.prepare_cached(
-        "INSERT INTO run (id, thread_id, status, body) VALUES (?1, ?2, ?3, ?4) \
+        "INSERT INTO run (id, thread_id, status, body, parent_run_id) VALUES (?1, ?2, ?3, ?4, ?5) \
          ON CONFLICT (id) DO UPDATE SET status = excluded.status, body = excluded.body",
     )?
     .execute((
@@ -108,6 +108,7 @@ pub(super) fn upsert(conn: &Connection, run: &RunRecord) -> Result<(), StoreErro
         run.thread_id.as_str(),
         run_status(run.status),
         encode("the run", run)?,
+        run.parent_run_id.as_ref().map(RunId::as_str),
     ))?;
     Ok(())
 }

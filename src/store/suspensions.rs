@@ -1,16 +1,21 @@
 //! Questions that wait, and the answers to them.
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
+use super::audit::{self, About};
+use super::inbox::Shown;
 use super::rows::{
     body, body_or_null, decode, encode, int, suspension_status, suspension_status_from, text, uint,
 };
-use super::{Store, StoreError};
-use crate::contract::ids::{DecisionId, RunId, SuspensionId, ThreadId};
+use super::{Change, ChangeKind, Store, StoreError};
+use crate::contract::audit::AuditKind;
+use crate::contract::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
+use crate::contract::judgement::Risk;
 use crate::contract::record::{
     AttemptId, DecideOutcome, Decision, RunRecord, SuspensionRecord, SuspensionStatus,
 };
 use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use serde_json::json;
 
 const COLUMNS: &str = "id, thread_id, run_id, call_id, ticket, status, created_at, decision, decided_by";
 /// More matches than these are not worth a list.
@@ -55,7 +60,7 @@ impl Store {
         now_ms: u64,
     ) -> Result<DecideOutcome, StoreError> {
         let id = id.clone();
-        self.write_at("store.decide.before", "store.decide.after", move |tx| {
+        let work = move |tx: &Transaction<'_>| {
             expire(tx, now_ms)?;
             let Some(mut record) = get(tx, &id)? else { return Ok(DecideOutcome::NotFound) };
             let same = record.decision.as_ref().is_some_and(|d| d.decision_id == decision.resume.decision_id);
@@ -71,6 +76,23 @@ impl Store {
                         encode("the decision", &decision.resume)?,
                         encode("the actor", &decision.actor)?,
                     ))?;
+                    let about = About {
+                        thread: Some(&record.thread_id),
+                        run: Some(&record.run_id),
+                        call: Some(&record.call_id),
+                    };
+                    let resume = &decision.resume;
+                    let told = json!({
+                        "suspension": id,
+                        "decision": resume.decision_id,
+                        "action": resume.action,
+                        "reason": resume.reason,
+                        "result": resume.result,
+                        "arguments": resume.arguments,
+                        "actor": decision.actor,
+                        "delay_ms": now_ms.saturating_sub(record.created_at),
+                    });
+                    audit::append(tx, now_ms, AuditKind::Decided, about, &told)?;
                     record.status = SuspensionStatus::Decided;
                     record.decision = Some(decision.resume);
                     record.decided_by = Some(decision.actor);
@@ -85,6 +107,16 @@ impl Store {
                 SuspensionStatus::Superseded => DecideOutcome::Closed(Box::new(record)),
                 SuspensionStatus::Expired => DecideOutcome::Expired(Box::new(record)),
             })
+        };
+        let places = ("store.decide.before", "store.decide.after");
+        self.write_and_tell(true, places, work, |outcome| match outcome {
+            DecideOutcome::Accepted(record) | DecideOutcome::Expired(record) => {
+                Some(Change::of(ChangeKind::Decision, &record.thread_id))
+            }
+            DecideOutcome::Repeated(_)
+            | DecideOutcome::AlreadyDecided(_)
+            | DecideOutcome::Closed(_)
+            | DecideOutcome::NotFound => None,
         })
         .await
     }
@@ -159,6 +191,7 @@ impl Store {
 
     /// Marks every question whose time is over as expired, for good, and gives those that were still open.
     pub async fn expire_due(&self, now_ms: u64) -> Result<Vec<SuspensionRecord>, StoreError> {
+        let bell = self.bell.clone();
         self.call(move |conn| {
             // Looked at first without the write lock: this is asked often, and seldom is anything due.
             let due: i64 = conn
@@ -169,7 +202,7 @@ impl Store {
             if due == 0 {
                 return Ok(Vec::new());
             }
-            super::transact(conn, "store.expire.before", "store.expire.after", |tx| {
+            let found = super::transact(conn, "store.expire.before", "store.expire.after", |tx| {
                 let mut found = Vec::new();
                 for id in expire(tx, now_ms)? {
                     match get(tx, &id) {
@@ -179,7 +212,11 @@ impl Store {
                     }
                 }
                 Ok(found)
-            })
+            })?;
+            for record in &found {
+                bell.ring(&Change::of(ChangeKind::Decision, &record.thread_id));
+            }
+            Ok(found)
         })
         .await
     }
@@ -188,12 +225,34 @@ impl Store {
 fn expire(conn: &Connection, now_ms: u64) -> Result<Vec<SuspensionId>, StoreError> {
     let mut statement = conn.prepare_cached(
         "UPDATE suspension SET status = 'expired' \
-         WHERE status = 'open' AND expires_at IS NOT NULL AND expires_at <= ?1 RETURNING n, id",
+         WHERE status = 'open' AND expires_at IS NOT NULL AND expires_at <= ?1 \
+         RETURNING n, id, thread_id, run_id, call_id",
     )?;
-    let rows = statement.query_map((int(now_ms),), |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let mut found = rows.collect::<Result<Vec<(i64, String)>, _>>()?;
+    tell_closed(conn, &mut statement, (int(now_ms),), now_ms, AuditKind::Expired)
+}
+
+/// Carries out an update that closes questions and gives number, id, thread, run and call of each: it is told in the
+/// audit, in the order in which they were asked.
+fn tell_closed(
+    conn: &Connection,
+    update: &mut rusqlite::Statement<'_>,
+    parameters: impl rusqlite::Params,
+    at: u64,
+    kind: AuditKind,
+) -> Result<Vec<SuspensionId>, StoreError> {
+    let rows = update.query_map(parameters, |row| {
+        Ok((row.get::<_, i64>(0)?, text(row, 1)?, text(row, 2)?, text(row, 3)?, text(row, 4)?))
+    })?;
+    let mut found = rows.collect::<Result<Vec<_>, _>>()?;
     found.sort_unstable();
-    Ok(found.into_iter().map(|(_, id)| SuspensionId::from(id)).collect())
+    let mut ids = Vec::with_capacity(found.len());
+    for (_, id, thread, run, call) in found {
+        let (thread, run, call) = (ThreadId::from(thread), RunId::from(run), CallId::from(call));
+        let about = About { thread: Some(&thread), run: Some(&run), call: Some(&call) };
+        audit::append(conn, at, kind, about, &json!({ "suspension": id }))?;
+        ids.push(SuspensionId::from(id));
+    }
+    Ok(ids)
 }
 
 fn get(conn: &Connection, id: &SuspensionId) -> Result<Option<SuspensionRecord>, StoreError> {
@@ -242,10 +301,12 @@ pub(super) fn insert(
         let place = format!("the ticket of {}", record.ticket.suspension.id);
         return Err(StoreError::Misplaced { what: what(), place });
     }
+    let shown = Shown::of(&record.ticket);
     let added = conn
         .prepare_cached(
-            "INSERT INTO suspension (id, thread_id, run_id, call_id, status, created_at, expires_at, ticket) \
-             VALUES (?1, ?2, ?3, ?4, 'open', ?5, ?6, ?7) ON CONFLICT DO NOTHING",
+            "INSERT INTO suspension (id, thread_id, run_id, call_id, status, created_at, expires_at, ticket, \
+                                     action, tool, summary, why, risk) \
+             VALUES (?1, ?2, ?3, ?4, 'open', ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING",
         )?
         .execute((
             record.id.as_str(),
@@ -255,8 +316,26 @@ pub(super) fn insert(
             int(record.created_at),
             record.ticket.suspension.expires_at.map(int),
             encode("the question", &record.ticket)?,
+            shown.action,
+            shown.tool,
+            shown.summary,
+            shown.why,
+            shown.risk.map(Risk::as_str),
         ))?;
-    if added == 0 { Err(StoreError::Exists { what: what() }) } else { Ok(()) }
+    if added == 0 {
+        return Err(StoreError::Exists { what: what() });
+    }
+    let (suspension, pending) = (&record.ticket.suspension, &record.ticket.pending);
+    let told = json!({
+        "suspension": record.id,
+        "action": suspension.action,
+        "tool": pending.name,
+        "arguments": pending.arguments,
+        "why": suspension.parameters.get("why"),
+        "rule": suspension.parameters.get("rule"),
+        "expires_at": suspension.expires_at,
+    });
+    audit::append(conn, record.created_at, AuditKind::Asked, About::call(run, &record.call_id), &told)
 }
 
 /// Closes a question of a thread.
@@ -265,16 +344,17 @@ pub(super) fn insert(
 /// `Expired` are for questions without an answer; a question that is over already stays as it ended.
 pub(super) fn close(
     conn: &Connection,
-    thread: &ThreadId,
+    run: &RunRecord,
     id: &SuspensionId,
     to: SuspensionStatus,
 ) -> Result<(), StoreError> {
     use SuspensionStatus::{Applied, Decided, Expired, Open, Superseded};
-    let word: Option<String> = conn
-        .prepare_cached("SELECT status FROM suspension WHERE id = ?1 AND thread_id = ?2")?
-        .query_row((id.as_str(), thread.as_str()), |row| row.get(0))
+    let thread = &run.thread_id;
+    let found: Option<(String, String)> = conn
+        .prepare_cached("SELECT status, call_id FROM suspension WHERE id = ?1 AND thread_id = ?2")?
+        .query_row((id.as_str(), thread.as_str()), |row| Ok((text(row, 0)?, text(row, 1)?)))
         .optional()?;
-    let Some(word) = word else { return Err(StoreError::NoSuspension(id.clone())) };
+    let Some((word, call)) = found else { return Err(StoreError::NoSuspension(id.clone())) };
     let from = suspension_status_from(&word).ok_or_else(|| StoreError::Damaged {
         thread: thread.clone(),
         why: format!("question {id} is \"{word}\", which is no state of a question"),
@@ -292,15 +372,22 @@ pub(super) fn close(
     }
     conn.prepare_cached("UPDATE suspension SET status = ?2 WHERE id = ?1")?
         .execute((id.as_str(), suspension_status(to)))?;
-    Ok(())
+    let kind = match to {
+        Superseded => AuditKind::Superseded,
+        Expired => AuditKind::Expired,
+        Open | Decided | Applied => return Ok(()),
+    };
+    let call = CallId::from(call);
+    audit::append(conn, run.updated_at, kind, About::call(run, &call), &json!({ "suspension": id }))
 }
 
 /// Closes what is left of a run that is over.
-pub(super) fn supersede(conn: &Connection, run: &RunId) -> Result<(), StoreError> {
-    let sql =
-        "UPDATE suspension SET status = 'superseded' WHERE run_id = ?1 AND status IN ('open', 'decided')";
-    conn.prepare_cached(sql)?.execute((run.as_str(),))?;
-    Ok(())
+pub(super) fn supersede(conn: &Connection, run: &RunRecord) -> Result<(), StoreError> {
+    let mut statement = conn.prepare_cached(
+        "UPDATE suspension SET status = 'superseded' WHERE run_id = ?1 AND status IN ('open', 'decided') \
+         RETURNING n, id, thread_id, run_id, call_id",
+    )?;
+    tell_closed(conn, &mut statement, (run.id.as_str(),), run.updated_at, AuditKind::Superseded).map(drop)
 }
 
 /// Spends the decision that lets an execution start: it must be stored for this very call, say resume, be unspent.

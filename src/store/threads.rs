@@ -308,6 +308,11 @@ fn tail(conn: &Connection, id: &ThreadId, n: Option<usize>) -> Result<(u64, Vec<
     Ok((uint(total), messages))
 }
 
+/// Whether there is such a thread.
+pub(super) fn exists(conn: &Connection, id: &ThreadId) -> Result<bool, StoreError> {
+    Ok(conn.prepare_cached("SELECT 1 FROM thread WHERE id = ?1")?.exists((id.as_str(),))?)
+}
+
 /// Moves the time of the last change forward. `false` when there is no such thread.
 pub(super) fn touch(conn: &Connection, id: &ThreadId, now_ms: u64) -> Result<bool, StoreError> {
     let sql = "UPDATE thread SET updated_at = max(updated_at, ?2) WHERE id = ?1";

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::app::{App, WallClock};
 use super::highlight::Highlighter;
-use super::host::Host;
+use super::host::{Host, HostEvent};
 use super::input::{Input, TerminalEvent};
 use super::msg::{Cmd, Msg};
 use super::terminal::{self, LiveTerminal, TerminalGuard, TtyOut};
@@ -20,7 +20,6 @@ use super::view::feed::Feed;
 use super::view::{self, Look};
 use super::{Cause, ExitStatus, TuiError, TuiOptions};
 use crate::contract::event::AgentEvent;
-use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::ToolCallOutcome;
 
 mod perform;
@@ -67,7 +66,7 @@ impl<W: io::Write> Screen<W> {
 /// Everything that the loop waits for.
 struct Loop {
     keys: UnboundedReceiver<TerminalEvent>,
-    events: UnboundedReceiver<(ThreadId, AgentEvent)>,
+    events: UnboundedReceiver<HostEvent>,
     answers: UnboundedReceiver<Msg>,
     /// New colours of code.
     colours: Arc<tokio::sync::Notify>,
@@ -83,7 +82,7 @@ impl Loop {
 pub(super) async fn run(
     options: TuiOptions,
     host: Arc<dyn Host>,
-    events: UnboundedReceiver<(ThreadId, AgentEvent)>,
+    events: UnboundedReceiver<HostEvent>,
 ) -> Result<ExitStatus, TuiError> {
     let guard = TerminalGuard::enter().map_err(TuiError::NoTerminal)?;
     let restore = guard.restore();
@@ -168,8 +167,8 @@ async fn turn(
             count = waits.events.recv_many(&mut bulk, BULK), if !waits.events.is_closed() || !waits.events.is_empty() => {
                 let _ = count;
                 // A question is shown at once: somebody has to answer it.
-                at_once = bulk.iter().any(|(_, event)| asks(event));
-                msgs.extend(bulk.drain(..).map(|(thread, event)| Msg::Agent(thread, Box::new(event))));
+                at_once = bulk.iter().any(asks);
+                msgs.extend(bulk.drain(..).map(of_host));
             }
             () = waits.colours.notified() => {}
             () = until(deadline), if deadline.is_some() => msgs.push(Msg::Tick),
@@ -215,8 +214,18 @@ async fn turn(
 }
 
 /// Whether a person is wanted.
-fn asks(event: &AgentEvent) -> bool {
-    matches!(event, AgentEvent::ToolCallDone { outcome: ToolCallOutcome::Suspended, .. })
+fn asks(event: &HostEvent) -> bool {
+    match event {
+        HostEvent::Agent(_, event) => {
+            matches!(event, AgentEvent::ToolCallDone { outcome: ToolCallOutcome::Suspended, .. })
+        }
+    }
+}
+
+fn of_host(event: HostEvent) -> Msg {
+    match event {
+        HostEvent::Agent(thread, event) => Msg::Agent(thread, Box::new(event)),
+    }
 }
 
 async fn until(instant: Option<Instant>) {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 
 use crate::contract::content::ContentBlock;
+use crate::contract::event::AgentEvent;
 use crate::contract::ids::{SuspensionId, ThreadId};
 pub use crate::contract::mode::Mode;
 use crate::contract::record::{
@@ -53,6 +54,13 @@ pub struct OpenedThread {
     pub waiting: Vec<SuspensionRecord>,
     /// Calls that were started and whose outcome nobody knows, with what they had printed.
     pub interrupted: Vec<OpenIntent>,
+}
+
+/// Something happened behind the terminal without being asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HostEvent {
+    /// A run of this process told something.
+    Agent(ThreadId, AgentEvent),
 }
 
 /// What a million tokens cost, in the currency of the settings.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::contract::event::AgentEvent;
 use crate::contract::ids::ThreadId;
+use host::HostEvent;
 
 pub mod app;
 pub mod approval;
@@ -92,7 +92,7 @@ pub enum TuiError {
 pub async fn run(
     options: TuiOptions,
     host: Arc<dyn host::Host>,
-    events: UnboundedReceiver<(ThreadId, AgentEvent)>,
+    events: UnboundedReceiver<HostEvent>,
 ) -> Result<ExitStatus, TuiError> {
     event_loop::run(options, host, events).await
 }

@@ -80,7 +80,14 @@ impl World {
 
 fn yes() -> ToolCallResume {
     let action = ResumeDecisionAction::Resume;
-    ToolCallResume { decision_id: "d".into(), action, result: Value::Null, reason: None, updated_at: 0 }
+    ToolCallResume {
+        decision_id: "d".into(),
+        action,
+        result: Value::Null,
+        reason: None,
+        arguments: None,
+        updated_at: 0,
+    }
 }
 
 #[tokio::test]
@@ -152,9 +159,11 @@ fn grant(id: &str, scope: GrantScope, expires_at: Option<u64>) -> GrantRecord {
         scope,
         created_at: 0,
         expires_at,
+        max_uses: None,
+        uses: 0,
         revoked_at: None,
         suspension_id: None,
-        actor: Actor { user: "me".into(), channel: "tui".into(), pid: 1 },
+        actor: Actor { user: "me".into(), channel: "tui".into(), pid: 1, ..Actor::default() },
     }
 }
 

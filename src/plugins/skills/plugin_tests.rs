@@ -79,6 +79,7 @@ impl World {
             action,
             result: Value::Null,
             reason: None,
+            arguments: None,
             updated_at: 0,
         });
         self.tool(tool).validate_args(&args)?;

@@ -9,9 +9,11 @@ fn grant(id: &str, expires_at: Option<u64>) -> GrantRecord {
         scope: GrantScope::Thread("t1".into()),
         created_at: 1,
         expires_at,
+        max_uses: None,
+        uses: 0,
         revoked_at: None,
         suspension_id: None,
-        actor: Actor { user: "ada".into(), channel: "tui".into(), pid: 1 },
+        actor: Actor { user: "ada".into(), channel: "tui".into(), pid: 1, ..Actor::default() },
     }
 }
 

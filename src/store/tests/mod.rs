@@ -131,9 +131,18 @@ fn question(id: &str, run: &RunRecord, call: &str, expires_at: Option<u64>) -> S
 }
 
 fn answer(id: &str, action: ResumeDecisionAction) -> Decision {
-    let resume =
-        ToolCallResume { decision_id: id.into(), action, result: Value::Null, reason: None, updated_at: 30 };
-    Decision { resume, actor: Actor { user: "ada".into(), channel: "cli".into(), pid: 1 } }
+    let resume = ToolCallResume {
+        decision_id: id.into(),
+        action,
+        result: Value::Null,
+        reason: None,
+        arguments: None,
+        updated_at: 30,
+    };
+    Decision {
+        resume,
+        actor: Actor { user: "ada".into(), channel: "cli".into(), pid: 1, ..Actor::default() },
+    }
 }
 
 fn yes(id: &str) -> Decision {
@@ -153,6 +162,8 @@ fn checkpoint(fence: &Fence, run: &RunRecord) -> Checkpoint {
         opened: Vec::new(),
         closed: Vec::new(),
         outcomes: Vec::new(),
+        judged: Vec::new(),
+        takes: None,
     }
 }
 
@@ -177,6 +188,7 @@ fn begin(fence: &Fence, run: &RunRecord, call: &str, n: u32, spends: Option<(&st
             started_at: 40,
         },
         spends: spends.map(|(question, decision)| (question.into(), decision.into())),
+        judged: Vec::new(),
     }
 }
 

@@ -22,6 +22,7 @@ fn decided() -> ToolCallContext {
         action: ResumeDecisionAction::Resume,
         result: Value::Null,
         reason: None,
+        arguments: None,
         updated_at: 0,
     });
     ctx

@@ -266,9 +266,10 @@ fn record(ticket: SuspendTicket) -> Box<SuspensionRecord> {
             action: ResumeDecisionAction::Resume,
             result: Value::Null,
             reason: None,
+            arguments: None,
             updated_at: (12 * 60 + 3) * 60_000,
         }),
-        decided_by: Some(Actor { user: "ann".into(), channel: "cli".into(), pid: 7 }),
+        decided_by: Some(Actor { user: "ann".into(), channel: "cli".into(), pid: 7, ..Actor::default() }),
     })
 }
 

@@ -123,6 +123,7 @@ fn resume(answer: Answer) -> ToolCallResume {
         action: answer.action,
         result: answer.result,
         reason: answer.reason,
+        arguments: None,
         updated_at: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
     }
 }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use super::perform::Performer;
 use super::*;
 use crate::contract::ids::SuspensionId;
+use crate::contract::ids::ThreadId;
 use crate::contract::record::{DecideOutcome, GrantScope, ThreadSummary};
 use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use crate::tui::app::tests::opened;

@@ -1,0 +1,132 @@
+//! What was made of a call at the gate, for the record: the verdict, and every rule that was tried.
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::CallId;
+use super::mode::Mode;
+use crate::state::{Phase, ScheduledActionSpec};
+
+/// What a call can do to the world, coarsely: for sorting and for a person's eye. Nothing is allowed because of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Risk {
+    /// It only looks.
+    Reads,
+    /// It changes files in the project that can be compared before and after.
+    Edits,
+    /// It speaks with other machines.
+    Network,
+    /// It runs a program; nobody can say what that does.
+    Runs,
+    /// It destroys, overwrites or leaves the project: deletes, moves, writes outside, raises rights.
+    Destroys,
+}
+
+impl Risk {
+    /// All classes, the mildest first.
+    pub const ALL: [Risk; 5] = [Risk::Reads, Risk::Edits, Risk::Network, Risk::Runs, Risk::Destroys];
+
+    /// The word in lists and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Risk::Reads => "reads",
+            Risk::Edits => "edits",
+            Risk::Network => "network",
+            Risk::Runs => "runs",
+            Risk::Destroys => "destroys",
+        }
+    }
+
+    /// The class of that name.
+    pub fn parse(word: &str) -> Option<Risk> {
+        Risk::ALL.into_iter().find(|risk| risk.as_str() == word)
+    }
+}
+
+impl std::fmt::Display for Risk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The word of a verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ruling {
+    /// It runs.
+    Allow,
+    /// A person is asked.
+    Ask,
+    /// It does not run.
+    Deny,
+    /// It makes no sense: it does not run, and nobody is asked.
+    Error,
+}
+
+/// One rule that was held against a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TriedRule {
+    /// Its pattern.
+    pub pattern: String,
+    /// `allow`, `ask` or `deny`.
+    pub behavior: String,
+    /// Where it stands.
+    pub origin: String,
+    /// Whether it matched, or may have.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub matched: bool,
+}
+
+/// What was made of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// The verdict.
+    pub ruling: Ruling,
+    /// The rule that decided, as its pattern.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Where that rule stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    /// The reason in words.
+    pub why: String,
+    /// The id of the grant that allowed it, when one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<String>,
+    /// How much was asked then.
+    pub mode: Mode,
+    /// What the call can do.
+    pub risk: Risk,
+    /// Every rule that was tried, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tried: Vec<TriedRule>,
+}
+
+/// A call and what was made of it, on its way into the audit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JudgedCall {
+    /// The call.
+    pub call_id: CallId,
+    /// The tool.
+    pub tool: String,
+    /// The arguments that were judged: edited ones, when a person edited them.
+    pub arguments: serde_json::Value,
+    /// The folder it runs in.
+    pub cwd: String,
+    /// Whether a person's answer was in hand.
+    pub answered: bool,
+    /// What was made of it.
+    pub judgement: Judgement,
+    /// When, in Unix milliseconds.
+    pub at: u64,
+}
+
+/// The core action that carries a [`Judgement`] out of a hook: the engine hands it on in its report. The last one of
+/// a call counts.
+pub struct JudgementAction;
+
+impl ScheduledActionSpec for JudgementAction {
+    const KEY: &'static str = "judgement";
+    const PHASE: Phase = Phase::BeforeToolExecute;
+    type Payload = Judgement;
+}
