@@ -10,6 +10,7 @@ mod call;
 mod catalog;
 mod document;
 mod driver;
+mod edited;
 mod infer;
 mod journal;
 mod live;
@@ -33,7 +34,7 @@ use crate::contract::record::{
     DecideOutcome, Decision, Fence, Owner, RunRecord, SuspensionRecord, SuspensionStatus, ThreadRecord,
 };
 use crate::contract::spec::{AgentSpec, ModelEntry};
-use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
+use crate::contract::suspension::{Actor, ToolCallResume};
 use crate::llm::{CircuitBreaker, CircuitBreakerConfig};
 use crate::run::{Fact, Run};
 use crate::state::KeyRegistration;
@@ -42,8 +43,9 @@ use crate::store::{AcquireError, Store, StoreError, SuspensionFilter};
 pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;
 pub use document::{CallResult, DocumentError, RunDocument, tool_message};
+pub use edited::{change_words, shown_payload};
 pub use recover::{UnknownPolicy, is_alive};
-pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_payload};
+pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
 pub use resolve::{ResolveError, ResolvedAgent};
 
 use driver::{Driver, Loaded};
@@ -373,8 +375,10 @@ impl AgentRuntime {
         let Some(suspension) = shared.store.suspension(id).await.map_err(DecideError::Store)? else {
             return Ok(DecideOutcome::NotFound);
         };
-        if resume.action == ResumeDecisionAction::Resume {
-            request::check_payload(&suspension, &resume)?;
+        request::check_payload(&suspension, &resume)?;
+        if let Some(arguments) = &resume.arguments {
+            let tool = self.catalog().tools.get(&suspension.ticket.pending.name).cloned();
+            request::check_arguments(&suspension, tool.as_deref(), arguments)?;
         }
         let decision = Decision { resume: resume.clone(), actor };
         let outcome =
