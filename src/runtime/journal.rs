@@ -232,6 +232,9 @@ impl Driver {
     pub(super) fn store_error(&self, error: &StoreError) -> RuntimeError {
         match error {
             StoreError::Fenced { .. } => RuntimeError::Fenced { thread_id: self.record.thread_id.clone() },
+            StoreError::NotQueued { thread, id } => {
+                RuntimeError::NotQueued { thread_id: thread.clone(), id: *id }
+            }
             other => RuntimeError::Store(other.to_string()),
         }
     }

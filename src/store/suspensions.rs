@@ -172,28 +172,7 @@ impl Store {
     /// [`StoreError::Damaged`] when a row of the wanted thread or run is unreadable. In a list over all threads such a
     /// row is left out and logged.
     pub async fn suspensions(&self, filter: SuspensionFilter) -> Result<Vec<SuspensionRecord>, StoreError> {
-        self.read(move |conn| {
-            let everywhere = filter.thread.is_none() && filter.run.is_none();
-            let mut statement = conn.prepare_cached(&format!(
-                "SELECT {COLUMNS} FROM suspension WHERE (?1 IS NULL OR thread_id = ?1) \
-                 AND (?2 IS NULL OR run_id = ?2) AND (?3 IS NULL OR status = ?3) ORDER BY n"
-            ))?;
-            let mut rows = statement.query((
-                filter.thread.as_ref().map(ThreadId::as_str),
-                filter.run.as_ref().map(RunId::as_str),
-                filter.status.map(suspension_status),
-            ))?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                match record_of(row) {
-                    Ok(record) => found.push(record),
-                    Err(error @ StoreError::Damaged { .. }) if everywhere => tracing::error!("{error}"),
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(found)
-        })
-        .await
+        self.read(move |conn| listed(conn, &filter)).await
     }
 
     /// Marks every question whose time is over as expired, for good, and gives those that were still open.
@@ -227,6 +206,31 @@ impl Store {
         })
         .await
     }
+}
+
+pub(super) fn listed(
+    conn: &Connection,
+    filter: &SuspensionFilter,
+) -> Result<Vec<SuspensionRecord>, StoreError> {
+    let everywhere = filter.thread.is_none() && filter.run.is_none();
+    let mut statement = conn.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM suspension WHERE (?1 IS NULL OR thread_id = ?1) \
+         AND (?2 IS NULL OR run_id = ?2) AND (?3 IS NULL OR status = ?3) ORDER BY n"
+    ))?;
+    let mut rows = statement.query((
+        filter.thread.as_ref().map(ThreadId::as_str),
+        filter.run.as_ref().map(RunId::as_str),
+        filter.status.map(suspension_status),
+    ))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        match record_of(row) {
+            Ok(record) => found.push(record),
+            Err(error @ StoreError::Damaged { .. }) if everywhere => tracing::error!("{error}"),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
 }
 
 fn expire(conn: &Connection, now_ms: u64) -> Result<Vec<SuspensionId>, StoreError> {
