@@ -10,6 +10,7 @@ mod call;
 mod catalog;
 mod document;
 mod driver;
+mod git;
 mod infer;
 mod journal;
 mod live;
@@ -20,6 +21,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 mod words;
+mod world;
 
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
