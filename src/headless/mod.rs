@@ -201,6 +201,8 @@ fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
         RuntimeError::State(_)
         | RuntimeError::ThreadAlreadyRunning { .. }
         | RuntimeError::ResolveFailed { .. }
+        | RuntimeError::NotFree { .. }
+        | RuntimeError::NotQueued { .. }
         | RuntimeError::Damaged { .. }
         | RuntimeError::Store(_)
         | RuntimeError::Fenced { .. }

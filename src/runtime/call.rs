@@ -7,6 +7,7 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 
 use super::driver::{Done, Driver};
+use super::edited::Came;
 use super::output::CallSink;
 use super::request::RuntimeError;
 use super::world::agreed_files;
@@ -119,15 +120,18 @@ impl Driver {
         }
     }
 
-    /// The call with the arguments it runs with: the decision's, when the question was for them.
-    fn effective_call(&self, id: &CallId) -> Result<ToolCall, RuntimeError> {
+    /// The call with the arguments it runs with: a person's, when one gave others than the model.
+    pub(super) fn effective_call(&self, id: &CallId) -> Result<ToolCall, RuntimeError> {
         let mut call = self.tool_call(id)?.clone();
-        if let Some(state) = self.machine.call(id)
-            && let (Some(ticket), Some(decision)) = (state.ticket(), state.decision())
-            && ticket.resume_mode == ToolCallResumeMode::PassDecisionToTool
-            && decision.result.is_object()
-        {
-            call.arguments = decision.result.clone();
+        let Some(state) = self.machine.call(id) else { return Ok(call) };
+        // A run that an older version saved has the payload in its decision only.
+        let passed = || {
+            let (ticket, decision) = (state.ticket()?, state.decision()?);
+            (ticket.resume_mode == ToolCallResumeMode::PassDecisionToTool && decision.result.is_object())
+                .then_some(&decision.result)
+        };
+        if let Some(arguments) = state.edited.as_ref().or_else(passed) {
+            call.arguments = arguments.clone();
             call.invalid = None;
         }
         Ok(call)
@@ -138,7 +142,8 @@ impl Driver {
     }
 
     /// A result that was made without the tool.
-    pub(super) fn refuse(&mut self, id: &CallId, result: ToolResult) -> Gate {
+    pub(super) fn refuse(&mut self, id: &CallId, mut result: ToolResult) -> Gate {
+        result.touched = self.touched(id, Came::NotRun, None);
         let succeeded = result.is_success();
         let outcome = if succeeded { ToolCallOutcome::Succeeded } else { ToolCallOutcome::Failed };
         self.record_result(id, result, outcome);
@@ -185,6 +190,12 @@ impl Driver {
         files: &[FilePreview],
     ) -> Result<(), RuntimeError> {
         self.pin(id, call, tool, ticket, files).await;
+        let original = &self.tool_call(id)?.arguments;
+        if call.arguments != *original {
+            // Asked again about an edited call: the card shows what would run now, and that it was edited.
+            ticket.suspension.parameters["original"] = original.clone();
+            ticket.pending.arguments = call.arguments.clone();
+        }
         if !files.is_empty() {
             ticket.suspension.parameters["preview"] = serde_json::to_value(files).unwrap_or(Value::Null);
         }
@@ -346,6 +357,8 @@ impl Driver {
             // The tool ran: what hooks say of it afterwards does not undo that.
             tracing::error!(run = %self.record.id, call = %id, %error, "hooks failed behind a tool");
         }
+        // Hooks looked at what the tool said; the model reads what the person did besides.
+        result.touched = self.touched(&id, Came::Ran, None);
         let succeeded = result.is_success();
         let outcome = if succeeded { ToolCallOutcome::Succeeded } else { ToolCallOutcome::Failed };
         self.record_result(&id, result, outcome);

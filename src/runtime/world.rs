@@ -19,13 +19,14 @@ use similar::TextDiff;
 
 use super::call::sorted;
 use super::driver::Driver;
+use super::edited::reviewed_files;
 use super::git::{GitHead, short};
 use super::request::RuntimeError;
 use crate::contract::digest::{hex, sha256_hex};
 use crate::contract::display::visible_line;
 use crate::contract::ids::CallId;
 use crate::contract::message::ToolCall;
-use crate::contract::suspension::{SuspendTicket, ToolCallResume, ToolCallResumeMode};
+use crate::contract::suspension::{SuspendTicket, ToolCallResumeMode};
 use crate::contract::tool::{AgreedFile, FilePreview, MAX_TOUCHED, Tool, ToolCallContext, ToolResult};
 use crate::run::{Call, Fact, Gate, Settled};
 
@@ -158,16 +159,20 @@ impl World {
                 moved.deltas.extend(diff.map(|diff| json!({"path": then.path, "diff": diff})));
             }
         }
-        for file in with.now.iter().filter(|_| !with.is_edited) {
+        for file in with.now {
             let path = name(&file.path);
+            if self.files.iter().all(|known| known.path != path) {
+                moved
+                    .words
+                    .push(format!("it would change {}, which you were not shown", visible_line(&path)));
+            }
             match with.shown.iter().find(|old| old.path == file.path) {
-                None => moved.words.push(format!("it would change {} now", visible_line(&path))),
-                Some(old) if old.before == file.before && old.after != file.after => {
+                Some(old) if !with.is_edited && old.before == file.before && old.after != file.after => {
                     moved
                         .words
                         .push(format!("the change of {} would be another one now", visible_line(&path)));
                 }
-                Some(_) => {}
+                Some(_) | None => {}
             }
         }
         moved
@@ -234,30 +239,14 @@ fn delta(name: &str, old: &str, new: &str, room: &mut usize) -> Option<String> {
     Some(text)
 }
 
-/// The files of an answered question as they were: what a tool that changes files compares with before it does.
+/// The files of an answered question as they were: what a tool that changes files compares with before it does. What a
+/// review of an edited call showed counts, else the card of the proposed one.
 pub(super) fn agreed_files(call: &Call) -> Vec<AgreedFile> {
     let (Some(ticket), Some(decision)) = (call.ticket(), call.decision()) else { return Vec::new() };
-    let mut files = looked_at(decision);
-    for preview in previews_of(ticket) {
-        if files.iter().all(|file| file.path != preview.path) {
-            files.push(AgreedFile { path: preview.path, before: preview.before });
-        }
-    }
-    files
-}
-
-/// The files that a person looked at while editing the arguments, as they were then.
-fn looked_at(decision: &ToolCallResume) -> Vec<AgreedFile> {
-    let shown =
-        decision.result.get("shown").filter(|_| decision.arguments.is_some()).and_then(Value::as_array);
-    let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-    shown
-        .into_iter()
-        .flatten()
-        .filter_map(|file| {
-            Some(AgreedFile { path: text(file, "path")?.into(), before: text(file, "before") })
-        })
-        .collect()
+    reviewed_files(decision).unwrap_or_else(|| {
+        let agreed = |file: FilePreview| AgreedFile { path: file.path, before: file.before };
+        previews_of(ticket).into_iter().map(agreed).collect()
+    })
 }
 
 fn previews_of(ticket: &SuspendTicket) -> Vec<FilePreview> {
@@ -390,10 +379,15 @@ impl Driver {
             && decision.as_ref().is_some_and(|decision| decision.result.is_object());
         let is_edited = is_passed || decision.as_ref().is_some_and(|decision| decision.arguments.is_some());
         let mut then = world_of(ticket).unwrap_or_default();
-        for file in decision.iter().flat_map(looked_at) {
-            let path = name(&file.path);
-            then.files.retain(|known| known.path != path);
-            then.files.push(SeenFile { path, hash: file.before, text: None });
+        if let Some(reviewed) = decision.as_ref().and_then(reviewed_files) {
+            // The card's files were those of the proposed version.
+            let shown = previews_of(ticket);
+            then.files.retain(|known| shown.iter().all(|file| name(&file.path) != known.path));
+            for file in reviewed {
+                let path = name(&file.path);
+                then.files.retain(|known| known.path != path);
+                then.files.push(SeenFile { path, hash: file.before, text: None });
+            }
         }
         let ctx = self.call_context(id, &call.name, None);
         let now = self.look(call, tool, ctx, previews, &then.files).await;
@@ -424,8 +418,13 @@ impl Driver {
             "deltas": moved.deltas,
             "message": message,
         });
-        // What a person wrote in place of the arguments is what is asked about now.
-        ticket.pending.arguments.clone_from(&call.arguments);
+        if call.arguments != ticket.pending.arguments
+            && let Some(parameters) = ticket.suspension.parameters.as_object_mut()
+        {
+            // They were proposed for the version before.
+            parameters.remove("proposals");
+            parameters.insert("args".to_owned(), call.arguments.clone());
+        }
         ticket
     }
 }

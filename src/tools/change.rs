@@ -87,12 +87,9 @@ pub(super) fn still_agreed(change: &Change, ctx: &ToolCallContext) -> Result<(),
     }
     let name = &change.subject.name;
     let agreed = ctx.agreed.iter().find(|file| file.path == change.subject.real);
-    let is_edited = ctx.resume.as_ref().is_some_and(|resume| resume.arguments.is_some());
     match agreed {
         Some(file) if file.before == change.subject.before.as_deref().map(hash) => Ok(()),
         Some(_) => Err(ToolError::Moved(format!("{name} changed since the user was asked"))),
-        // Arguments that the person wrote may name another file.
-        None if is_edited => Ok(()),
         None => Err(ToolError::Moved(format!("{name} leads to another file since the user was asked"))),
     }
 }
