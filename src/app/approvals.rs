@@ -101,6 +101,10 @@ fn shown(suspension: &SuspensionRecord) -> String {
     let call = command
         .unwrap_or_else(|| serde_json::to_string_pretty(&ticket.pending.arguments).unwrap_or_default());
     let _ = writeln!(out, "\n{}", visible(&call));
+    let deltas = ticket.suspension.parameters.pointer("/stale/deltas").and_then(Value::as_array);
+    for delta in deltas.into_iter().flatten().filter_map(|delta| delta.get("diff")?.as_str()) {
+        let _ = writeln!(out, "\nchanged since it was asked before:\n{}", visible(delta));
+    }
     if let Some(by) = &suspension.decided_by {
         let _ = writeln!(out, "\ndecided by {} ({})", visible_line(&by.user), visible_line(&by.channel));
     }

@@ -256,6 +256,10 @@ fn finish(printer: &Printer, result: &AgentRunResult, options: Options) -> u8 {
                 visible_line(&pending.name),
                 visible_line(&pending.arguments.to_string())
             ));
+            let moved = suspension.ticket.suspension.parameters.pointer("/stale/moved");
+            for words in moved.and_then(serde_json::Value::as_array).into_iter().flatten() {
+                note(&format!("  asked again: {}", visible_line(words.as_str().unwrap_or_default())));
+            }
         }
         note(&format!(
             "answer with: aye approvals approve ID | deny ID; then go on with: aye -r {} -p",

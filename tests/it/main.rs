@@ -9,6 +9,7 @@ mod headless;
 mod hostile;
 mod kills;
 mod layers;
+mod stale;
 mod support;
 mod terminal;
 mod wire;
