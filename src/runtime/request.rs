@@ -72,6 +72,8 @@ pub struct AgentRunResult {
     pub usage: TokenUsage,
     /// The questions that wait.
     pub waiting: Vec<SuspensionRecord>,
+    /// The questions that ended without an answer while the run was driven.
+    pub expired: Vec<SuspensionId>,
 }
 
 /// Why a run could not be started, or could not go on.
