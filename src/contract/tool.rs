@@ -133,6 +133,22 @@ pub struct ToolResult {
     /// Pictures for models that take them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ContentBlock>,
+    /// What a person did to the call before it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub touched: Option<Box<Touched>>,
+}
+
+/// What a person did to a call besides saying yes: it was edited, or something was said about it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Touched {
+    /// For the model, before the result.
+    pub words: String,
+    /// The arguments in place of the model's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
+    /// What the person wrote beside the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
 }
 
 impl ToolResult {
@@ -145,6 +161,7 @@ impl ToolResult {
             suspension: None,
             details: None,
             images: Vec::new(),
+            touched: None,
         }
     }
 
@@ -220,11 +237,15 @@ impl ToolResult {
 
     /// The text that the model reads.
     pub fn model_text(&self) -> String {
-        match (&self.message, &self.data) {
+        let text = match (&self.message, &self.data) {
             (Some(message), Value::Null) => message.clone(),
             (Some(message), data) => format!("{message}\n{data}"),
             (None, Value::String(text)) => text.clone(),
             (None, data) => data.to_string(),
+        };
+        match &self.touched {
+            Some(touched) if !touched.words.is_empty() => format!("{}\n{text}", touched.words),
+            Some(_) | None => text,
         }
     }
 }

@@ -77,7 +77,7 @@ impl Desk<'_> {
             Job::Run(request) => self.runtime.run(request, self.printer.clone()).await?,
             Job::Resume(thread) => {
                 let result = self.runtime.resume(&thread, self.printer.clone(), unknown).await?;
-                if result.termination == TerminationReason::Suspended && self.printer.is_silent() {
+                if self.printer.events() == 0 {
                     self.tell_again(&result).await?;
                 }
                 result
@@ -113,6 +113,9 @@ impl Desk<'_> {
 
     /// Events for a run that waited already: without them a reader of the stream would not know what it waits for.
     async fn tell_again(&self, result: &AgentRunResult) -> Result<(), RuntimeError> {
+        if result.termination != TerminationReason::Suspended {
+            return Ok(());
+        }
         let run = self.runtime.store().run(&result.run_id).await?;
         let message_id = run
             .as_ref()
@@ -239,6 +242,7 @@ impl Desk<'_> {
             }
             // From here on a signal is the run's matter.
             self.standing.set(None);
+            let events = self.printer.events();
             match self.runtime.resume(&self.thread, self.printer.clone(), self.options.unknown).await {
                 Err(RuntimeError::ThreadAlreadyRunning { pid, .. }) => {
                     if !std::mem::replace(&mut is_told, true) {
@@ -252,7 +256,15 @@ impl Desk<'_> {
                 }
                 // It ended between the look and the try.
                 Err(RuntimeError::NothingToResume { .. }) => {}
-                done => return done,
+                Ok(result) => {
+                    // Others went on with it, and left new questions.
+                    let is_new = result.waiting.iter().any(|question| !self.told.contains_key(&question.id));
+                    if is_new && self.printer.events() == events {
+                        self.tell_again(&result).await?;
+                    }
+                    return Ok(result);
+                }
+                Err(error) => return Err(error),
             }
         }
     }
@@ -283,6 +295,7 @@ impl Desk<'_> {
             usage: run.usage,
             waiting: Vec::new(),
             expired,
+            messages: stored.len() as u64,
             ..before.clone()
         };
         note("another process went on with this run to its end; this is what came of it");

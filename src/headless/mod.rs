@@ -102,9 +102,9 @@ struct Printer {
 }
 
 impl Printer {
-    /// Whether no event was written yet.
-    fn is_silent(&self) -> bool {
-        self.seq.load(Ordering::Relaxed) == 0
+    /// How many events came so far.
+    fn events(&self) -> u64 {
+        self.seq.load(Ordering::Relaxed)
     }
 
     /// Writes to stdout. After the first failure nothing more is written; a reader that went away is no failure.
@@ -238,6 +238,8 @@ fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
         RuntimeError::State(_)
         | RuntimeError::ThreadAlreadyRunning { .. }
         | RuntimeError::ResolveFailed { .. }
+        | RuntimeError::NotFree { .. }
+        | RuntimeError::NotQueued { .. }
         | RuntimeError::Damaged { .. }
         | RuntimeError::Store(_)
         | RuntimeError::Fenced { .. }

@@ -112,6 +112,7 @@ impl Driver {
             usage: self.record.usage,
             waiting: suspensions,
             expired: self.expired.clone(),
+            messages: self.history.len() as u64,
         })
     }
 }

@@ -7,6 +7,7 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 
 use super::driver::{Done, Driver};
+use super::edited::{self, Came};
 use super::output::CallSink;
 use super::request::RuntimeError;
 use crate::contract::digest::sha256_hex;
@@ -120,15 +121,18 @@ impl Driver {
         }
     }
 
-    /// The call with the arguments it runs with: the decision's, when the question was for them.
-    fn effective_call(&self, id: &CallId) -> Result<ToolCall, RuntimeError> {
+    /// The call with the arguments it runs with: a person's, when one gave others than the model.
+    pub(super) fn effective_call(&self, id: &CallId) -> Result<ToolCall, RuntimeError> {
         let mut call = self.tool_call(id)?.clone();
-        if let Some(state) = self.machine.call(id)
-            && let (Some(ticket), Some(decision)) = (state.ticket(), state.decision())
-            && ticket.resume_mode == ToolCallResumeMode::PassDecisionToTool
-            && decision.result.is_object()
-        {
-            call.arguments = decision.result.clone();
+        let Some(state) = self.machine.call(id) else { return Ok(call) };
+        // A run that an older version saved has the payload in its decision only.
+        let passed = || {
+            let (ticket, decision) = (state.ticket()?, state.decision()?);
+            (ticket.resume_mode == ToolCallResumeMode::PassDecisionToTool && decision.result.is_object())
+                .then_some(&decision.result)
+        };
+        if let Some(arguments) = state.edited.as_ref().or_else(passed) {
+            call.arguments = arguments.clone();
             call.invalid = None;
         }
         Ok(call)
@@ -139,7 +143,8 @@ impl Driver {
     }
 
     /// A result that was made without the tool.
-    fn refuse(&mut self, id: &CallId, result: ToolResult) -> Gate {
+    fn refuse(&mut self, id: &CallId, mut result: ToolResult) -> Gate {
+        result.touched = self.touched(id, Came::NotRun, None);
         let succeeded = result.is_success();
         let outcome = if succeeded { ToolCallOutcome::Succeeded } else { ToolCallOutcome::Failed };
         self.record_result(id, result, outcome);
@@ -167,11 +172,17 @@ impl Driver {
                 Err(error) => return Ok(self.refuse(id, ToolResult::error(&call.name, error.to_string()))),
             },
         };
+        let original = &self.tool_call(id)?.arguments;
+        if (!files.is_empty() || call.arguments != *original) && !ticket.suspension.parameters.is_object() {
+            ticket.suspension.parameters = json!({});
+        }
         if !files.is_empty() {
-            if !ticket.suspension.parameters.is_object() {
-                ticket.suspension.parameters = json!({});
-            }
             ticket.suspension.parameters["preview"] = serde_json::to_value(&files).unwrap_or(Value::Null);
+        }
+        if call.arguments != *original {
+            // Asked again about an edited call: the card shows what would run now, and that it was edited.
+            ticket.suspension.parameters["original"] = original.clone();
+            ticket.pending.arguments = call.arguments.clone();
         }
         if let Some(answered) = self.machine.call(id).and_then(|c| c.ticket()) {
             let id = answered.suspension.id.clone();
@@ -208,15 +219,28 @@ impl Driver {
                 return Ok(self.refuse(id, ToolResult::error(&call.name, text)));
             }
         };
-        let same = shown.len() == files.len()
-            && shown
-                .iter()
-                .zip(&files)
-                .all(|(a, b)| a.path == b.path && a.before == b.before && a.after == b.after);
+        let decision = self.machine.call(id).and_then(|c| c.decision());
+        let same = match decision.filter(|decision| decision.arguments.is_some()) {
+            Some(decision) => edited::files_as_shown(decision, &shown, &files),
+            None => {
+                shown.len() == files.len()
+                    && shown
+                        .iter()
+                        .zip(&files)
+                        .all(|(a, b)| a.path == b.path && a.before == b.before && a.after == b.after)
+            }
+        };
         if same {
             return Ok(Gate::Proceed);
         }
         let mut again = ticket;
+        if call.arguments != again.pending.arguments
+            && let Some(parameters) = again.suspension.parameters.as_object_mut()
+        {
+            // They were proposed for the version before.
+            parameters.remove("proposals");
+            parameters.insert("args".to_owned(), call.arguments.clone());
+        }
         again.suspension.message =
             format!("The file changed since you were asked. {}", again.suspension.message);
         again.suspension.parameters["stale"] = Value::Bool(true);
@@ -357,6 +381,8 @@ impl Driver {
             // The tool ran: what hooks say of it afterwards does not undo that.
             tracing::error!(run = %self.record.id, call = %id, %error, "hooks failed behind a tool");
         }
+        // Hooks looked at what the tool said; the model reads what the person did besides.
+        result.touched = self.touched(&id, Came::Ran, None);
         let succeeded = result.is_success();
         let outcome = if succeeded { ToolCallOutcome::Succeeded } else { ToolCallOutcome::Failed };
         self.record_result(&id, result, outcome);

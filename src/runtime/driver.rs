@@ -23,7 +23,7 @@ use crate::contract::ids::{CallId, MessageId, SuspensionId};
 use crate::contract::inference::{InferenceOverride, StreamResult};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::message::{Message, ToolCall};
-use crate::contract::record::{Fence, RunRecord};
+use crate::contract::record::{Fence, QueueId, RunRecord};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolError, ToolOutput};
 use crate::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress};
@@ -52,11 +52,17 @@ pub(super) struct Loaded {
     recorded: bool,
     message_id: MessageId,
     messages: Vec<Message>,
+    takes: Option<QueueId>,
 }
 
 impl Loaded {
-    /// A new run that begins with these messages.
-    pub(super) fn fresh(record: RunRecord, machine: Run, messages: Vec<Message>) -> Self {
+    /// A new run that begins with these messages, taken from the queue when they have a number there.
+    pub(super) fn fresh(
+        record: RunRecord,
+        machine: Run,
+        messages: Vec<Message>,
+        takes: Option<QueueId>,
+    ) -> Self {
         Self {
             record,
             machine,
@@ -65,13 +71,14 @@ impl Loaded {
             recorded: false,
             message_id: MessageId::fresh(),
             messages,
+            takes,
         }
     }
 
     /// A run from the store.
     pub(super) fn stored(record: RunRecord, document: RunDocument) -> Self {
         let RunDocument { format: _, machine, calls, results, recorded, message_id } = document;
-        Self { record, machine, calls, results, recorded, message_id, messages: Vec::new() }
+        Self { record, machine, calls, results, recorded, message_id, messages: Vec::new(), takes: None }
     }
 }
 
@@ -121,7 +128,7 @@ impl Driver {
         overrides: InferenceOverride,
         loaded: Loaded,
     ) -> Result<Self, RuntimeError> {
-        let Loaded { record, machine, calls, results, recorded, message_id, messages } = loaded;
+        let Loaded { record, machine, calls, results, recorded, message_id, messages, takes } = loaded;
         let state = StateStore::new();
         let phases = PhaseRuntime::new(state.clone())?;
         phases.install(&agent.env)?;
@@ -172,7 +179,7 @@ impl Driver {
             history,
             history_shared: None,
             shape: InferenceShape::default(),
-            unsaved: Unsaved { messages, run: true, ..Unsaved::default() },
+            unsaved: Unsaved { messages, takes, run: true, ..Unsaved::default() },
             in_flight: FuturesUnordered::new(),
             outputs: HashMap::new(),
             partial: Arc::default(),

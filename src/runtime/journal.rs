@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::document::{CallResult, FORMAT, RunDocument, tool_message};
 use super::driver::Driver;
+use super::edited::Came;
 use super::request::RuntimeError;
 use super::words;
 use crate::contract::ids::{CallId, SuspensionId};
@@ -13,7 +14,7 @@ use crate::contract::message::{Message, ToolCall};
 use crate::contract::record::{
     AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, QueueId, RunRecord, SuspensionRecord, SuspensionStatus,
 };
-use crate::contract::suspension::{CHANNEL_POLICY, SuspendTicket};
+use crate::contract::suspension::{CHANNEL_POLICY, SuspendTicket, ToolCallResume};
 use crate::contract::tool::ToolResult;
 use crate::run::Closing;
 use crate::state::KeyScope;
@@ -119,9 +120,20 @@ impl Driver {
         let decision = self.decisions_in_hand.remove(call);
         let output = self.outputs.remove(call).map(|sink| sink.tail()).unwrap_or_default();
         let output = if output.is_empty() { output_of(ticket.as_ref()) } else { output };
-        let (result, outcome) = match closing {
+        let (mut result, outcome) = match closing {
             Closing::Declined { reason } if by_policy => words::nobody_to_ask(&tool, reason.as_deref()),
             _ => words::closing_result(&tool, closing, decision.as_ref(), &output),
+        };
+        let said = decision.as_ref().and_then(ToolCallResume::comment);
+        result.touched = match closing {
+            Closing::Answered => self.touched(call, Came::Answered, said),
+            Closing::SaidDone | Closing::Skipped => self.touched(call, Came::Ran, said),
+            Closing::Interrupted => self.touched(call, Came::Ran, None),
+            // Their words hold what was said.
+            Closing::Declined { .. } | Closing::ChangeWanted { .. } | Closing::BadPayload => None,
+            Closing::Expired | Closing::Superseded | Closing::NotRun | Closing::Blocked { .. } => {
+                self.touched(call, Came::NotRun, None)
+            }
         };
         self.record_result(call, result, outcome);
         let attempt = self.machine.call(call).map_or(0, |c| c.attempt);
@@ -129,6 +141,7 @@ impl Driver {
             Closing::Interrupted => self.record_outcome(call, attempt, OutcomeKind::Cancelled),
             Closing::SaidDone | Closing::Skipped => self.record_outcome(call, attempt, OutcomeKind::Unknown),
             Closing::Declined { .. }
+            | Closing::ChangeWanted { .. }
             | Closing::Answered
             | Closing::BadPayload
             | Closing::Expired
@@ -139,6 +152,7 @@ impl Driver {
         if let Some(ticket) = ticket {
             let status = match closing {
                 Closing::Declined { .. }
+                | Closing::ChangeWanted { .. }
                 | Closing::Answered
                 | Closing::BadPayload
                 | Closing::SaidDone
@@ -237,6 +251,9 @@ impl Driver {
     pub(super) fn store_error(&self, error: &StoreError) -> RuntimeError {
         match error {
             StoreError::Fenced { .. } => RuntimeError::Fenced { thread_id: self.record.thread_id.clone() },
+            StoreError::NotQueued { thread, id } => {
+                RuntimeError::NotQueued { thread_id: thread.clone(), id: *id }
+            }
             other => RuntimeError::Store(other.to_string()),
         }
     }

@@ -26,11 +26,18 @@ pub(super) fn closing_result(
             };
             (error("declined", text), ToolCallOutcome::Cancelled)
         }
+        Closing::ChangeWanted { feedback } => {
+            let text = match feedback.as_str() {
+                "" => "The user wants this call changed before anything like it runs; it was not run.".into(),
+                _ => format!(
+                    "The user wants this call changed before anything like it runs; it was not run. What to change: {feedback}"
+                ),
+            };
+            (error("change_wanted", text), ToolCallOutcome::Cancelled)
+        }
         Closing::Answered => {
             let payload = decision.map_or(Value::Null, |d| d.result.clone());
-            let mut result = ToolResult::success(tool, payload);
-            result.message = decision.and_then(|d| d.reason.clone()).filter(|r| !r.trim().is_empty());
-            (result, ToolCallOutcome::Succeeded)
+            (ToolResult::success(tool, payload), ToolCallOutcome::Succeeded)
         }
         Closing::BadPayload => (
             error(
