@@ -12,4 +12,5 @@ mod layers;
 mod stale;
 mod support;
 mod terminal;
+mod waiting;
 mod wire;
