@@ -4,6 +4,7 @@ mod book;
 mod commands;
 #[cfg(feature = "failpoints")]
 mod crash;
+mod edited;
 mod exec;
 mod headless;
 mod hostile;
