@@ -40,6 +40,7 @@ pub use audit::AuditFilter;
 pub use bell::{Change, ChangeKind, Watch};
 pub use error::{AcquireError, OpenError, OpenErrorKind, StoreError};
 pub use inbox::InboxFilter;
+pub use leases::Term;
 pub use suspensions::{SuspensionFilter, SuspensionLookup};
 pub use threads::ThreadLookup;
 
