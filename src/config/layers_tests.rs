@@ -63,6 +63,7 @@ fn defaults_are_valid_and_careful() {
     assert_eq!(settings, Settings::default());
     assert_eq!(settings.permission_mode, PermissionMode::Ask);
     assert_eq!(settings.bash.timeout, Duration::from_mins(2));
+    assert_eq!(settings.lease, Duration::from_secs(10));
     assert_eq!(settings.stop.max_tokens_total, None);
     assert_eq!(settings.max_turns, Some(100));
 }
@@ -153,6 +154,14 @@ fn a_wrong_type_is_named_with_what_would_be_right() {
             "user.toml:1:19: `permission_mode` must be one of \"plan\", \"ask\", \"accept-edits\", \"yolo\", not the text \"auto\"",
         ),
         (
+            "lease = \"11m\"",
+            "user.toml:1:9: `lease` must be a time such as \"10s\", between 100ms and 10m, not the text \"11m\"",
+        ),
+        (
+            "lease = \"99ms\"",
+            "user.toml:1:9: `lease` must be a time such as \"10s\", between 100ms and 10m, not the text \"99ms\"",
+        ),
+        (
             "[bash]\ntimeout = \"soon\"",
             "user.toml:2:11: `bash.timeout` must be seconds as a whole number, or a text with a unit such as \"90s\" or \"2m\", not the text \"soon\"",
         ),
@@ -223,6 +232,7 @@ fn config_flags_take_dotted_keys_with_toml_values() {
             "retry.fallback_models=['a', 'b']",
             "tui.mouse=true",
             "bash.timeout=90s",
+            "lease=100ms",
             "stop.timeout_s=30",
             "model=4",
         ],
@@ -235,6 +245,7 @@ fn config_flags_take_dotted_keys_with_toml_values() {
     assert_eq!(settings.retry.fallback_models, ["a", "b"]);
     assert!(settings.tui.mouse);
     assert_eq!(settings.bash.timeout, Duration::from_secs(90));
+    assert_eq!(settings.lease, Duration::from_millis(100));
     assert_eq!(settings.stop.timeout, Some(Duration::from_secs(30)));
     assert_eq!(settings.model.as_deref(), Some("4"));
 }

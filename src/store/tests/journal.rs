@@ -270,3 +270,34 @@ async fn what_could_not_be_read_again_is_not_written() {
     }
     assert!(refused > 5);
 }
+
+#[tokio::test]
+async fn a_lease_that_is_over_is_taken_from_an_owner_that_lives() {
+    let store = Store::in_memory().unwrap();
+    let (_, run) = waiting(&store, None).await;
+    let t1 = || "t1".into();
+    let until = |now, until| Term { now, until: Some(until) };
+    let mine = store.acquire(&t1(), &owner("me"), until(0, 100), |_| true).await.unwrap();
+    store.begin(begin(&mine, &run, "c2", 1, None)).await.unwrap();
+    let busy = store.acquire(&t1(), &owner("you"), until(99, 199), |_| true).await.unwrap_err();
+    assert!(matches!(busy, AcquireError::Busy { .. }), "{busy}");
+    assert!(store.renew(&mine, 200).await.unwrap());
+    assert!(store.renew(&mine, 150).await.unwrap());
+    assert_eq!(store.lease(&t1()).await.unwrap().unwrap().until, Some(200), "it gets no shorter");
+    assert!(store.acquire(&t1(), &owner("you"), until(199, 299), |_| true).await.is_err());
+    let yours = store.acquire(&t1(), &owner("you"), until(200, 300), |_| true).await.unwrap();
+    let held = LeaseRecord { owner: owner("you"), epoch: yours.epoch, until: Some(300) };
+    assert_eq!(store.lease(&t1()).await.unwrap(), Some(held.clone()));
+
+    assert!(!store.renew(&mine, 900).await.unwrap());
+    assert!(matches!(store.checkpoint(checkpoint(&mine, &run)).await, Err(StoreError::Fenced { .. })));
+    let late = store.append_output(&mine, &attempt("r1", "c2", 1), "late".into()).await;
+    assert!(matches!(late, Err(StoreError::Fenced { .. })));
+    assert_eq!(store.lease(&t1()).await.unwrap(), Some(held));
+    // A dead owner's time does not matter, and who says nothing of time keeps it as long as the process lives.
+    let mine = store.acquire(&t1(), &owner("me"), Term::ENDLESS, |_| false).await.unwrap();
+    assert!(store.renew(&mine, 10).await.unwrap());
+    assert!(store.acquire(&t1(), &owner("you"), until(u64::MAX, u64::MAX), |_| true).await.is_err());
+    store.release(&mine).await.unwrap();
+    assert_eq!(store.lease(&t1()).await.unwrap(), None);
+}

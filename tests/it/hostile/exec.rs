@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use aye::contract::tool::OnBehalf;
 use aye::tools::exec::{Env, ExecConfig, ExecRequest, ExecResult, child_env, run};
 use tokio_util::sync::CancellationToken;
 
