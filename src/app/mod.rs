@@ -2,6 +2,7 @@
 //! hands them to a front end.
 
 mod agent;
+mod approvals;
 mod chat;
 mod commands;
 mod doctor;

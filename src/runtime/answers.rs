@@ -66,7 +66,7 @@ impl Driver {
             .map(|(_, id, _)| id.clone())
             .collect();
         // Whatever their rows say, they are not waited for a second time.
-        self.expired.extend(due);
+        self.overdue.extend(due);
         self.hear().await
     }
 
@@ -74,7 +74,7 @@ impl Driver {
     pub(super) fn until_expiry(&self) -> Option<Duration> {
         let next = self
             .waiting()
-            .filter(|(_, id, _)| !self.expired.contains(*id))
+            .filter(|(_, id, _)| !self.overdue.contains(*id))
             .filter_map(|(_, _, at)| at)
             .min()?;
         Some(Duration::from_millis(next.saturating_sub(self.shared.clock.now_ms())))

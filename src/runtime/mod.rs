@@ -12,17 +12,21 @@ mod catalog;
 mod document;
 mod driver;
 mod ears;
+mod edited;
+mod git;
 mod infer;
 mod journal;
 mod lease;
 mod live;
 mod output;
+mod queue;
 mod recover;
 mod request;
 mod resolve;
 #[cfg(test)]
 mod tests;
 mod words;
+mod world;
 
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
@@ -33,11 +37,12 @@ use crate::contract::event_sink::EventSink;
 use crate::contract::executor::LlmExecutor;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
+use crate::contract::message::Message;
 use crate::contract::record::{
     DecideOutcome, Decision, Owner, RunRecord, SuspensionRecord, SuspensionStatus, ThreadRecord,
 };
 use crate::contract::spec::{AgentSpec, ModelEntry};
-use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
+use crate::contract::suspension::{Actor, ToolCallResume};
 use crate::llm::{CircuitBreaker, CircuitBreakerConfig};
 use crate::run::{Fact, Run};
 use crate::state::KeyRegistration;
@@ -46,8 +51,9 @@ use crate::store::{AcquireError, Store, StoreError, SuspensionFilter};
 pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;
 pub use document::{CallResult, DocumentError, RunDocument, tool_message};
+pub use edited::{change_words, shown_payload};
 pub use recover::{Left, UnknownPolicy, is_alive};
-pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_payload};
+pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
 pub use resolve::{ResolveError, ResolvedAgent};
 
 use driver::{Driver, Loaded};
@@ -154,10 +160,13 @@ impl AgentRuntime {
     ) -> Result<AgentRunResult, RuntimeError> {
         let agent_id = self.agent_of(&request)?;
         let agent = self.resolve(&agent_id, request.overrides.model.as_deref())?;
-        self.inner.live.cancel(&request.thread_id);
+        if request.takes.is_none() {
+            self.inner.live.cancel(&request.thread_id);
+        }
         let slot = self.enter(&request.thread_id).await;
-        self.ensure_thread(&request).await?;
+        self.ensure_thread(&request.thread_id, &request.messages).await?;
         let tenure = self.acquire(&request.thread_id).await?;
+        sink.acquired().await;
         // On the heap, because a driver's future is large and callers put theirs on a stack.
         let result = Box::pin(self.run_fenced(request, agent_id, agent, slot, &tenure.lease, sink)).await;
         self.release(tenure).await;
@@ -176,6 +185,9 @@ impl AgentRuntime {
         let mut slot = slot;
         let mut parent_run_id = request.parent_run_id.clone();
         if let Some(old) = self.unfinished(&request.thread_id).await? {
+            if request.takes.is_some() {
+                return Err(RuntimeError::NotFree { thread_id: request.thread_id });
+            }
             parent_run_id = Some(old.id.clone());
             let agent =
                 self.resolve(&old.agent_id, Some(&old.model)).or_else(|_| self.resolve(&agent_id, None))?;
@@ -203,7 +215,7 @@ impl AgentRuntime {
             updated_at: now,
         };
         let machine = Run::new(agent.spec.tool_execution);
-        let loaded = Loaded::fresh(record, machine, request.messages);
+        let loaded = Loaded::fresh(record, machine, request.messages, request.takes);
         let mut driver = Driver::new(
             Arc::clone(shared),
             Arc::clone(lease),
@@ -233,6 +245,7 @@ impl AgentRuntime {
     ) -> Result<AgentRunResult, RuntimeError> {
         let slot = self.enter(thread_id).await;
         let tenure = self.acquire(thread_id).await?;
+        sink.acquired().await;
         let result = Box::pin(self.resume_fenced(thread_id, slot, &tenure.lease, sink, unknown)).await;
         self.release(tenure).await;
         result
@@ -295,25 +308,28 @@ impl AgentRuntime {
             .ok_or_else(|| RuntimeError::AgentNotFound { agent_id: "default".into() })
     }
 
-    async fn ensure_thread(&self, request: &RunRequest) -> Result<(), RuntimeError> {
+    async fn ensure_thread(&self, thread_id: &ThreadId, messages: &[Message]) -> Result<(), RuntimeError> {
         let shared = &self.inner.shared;
-        let title =
-            request.messages.iter().map(|m| title_of(&m.text())).find(|t| !t.is_empty()).unwrap_or_default();
-        match shared.store.thread(&request.thread_id).await? {
+        let title = messages.iter().map(|m| title_of(&m.text())).find(|t| !t.is_empty()).unwrap_or_default();
+        match shared.store.thread(thread_id).await? {
             Some(thread) if thread.title.is_empty() && !title.is_empty() => {
-                shared.store.set_title(&request.thread_id, &title).await?;
+                shared.store.set_title(thread_id, &title).await?;
             }
             Some(_) => {}
             None => {
                 let now = shared.clock.now_ms();
                 let thread = ThreadRecord {
-                    id: request.thread_id.clone(),
+                    id: thread_id.clone(),
                     title,
                     cwd: shared.cwd.clone(),
                     created_at: now,
                     updated_at: now,
                 };
-                shared.store.create_thread(thread).await?;
+                match shared.store.create_thread(thread).await {
+                    // Somebody else made it in the same moment.
+                    Ok(()) | Err(StoreError::Exists { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
         Ok(())
@@ -370,8 +386,10 @@ impl AgentRuntime {
         let Some(suspension) = shared.store.suspension(id).await.map_err(DecideError::Store)? else {
             return Ok(DecideOutcome::NotFound);
         };
-        if resume.action == ResumeDecisionAction::Resume {
-            request::check_payload(&suspension, &resume)?;
+        request::check_payload(&suspension, &resume)?;
+        if let Some(arguments) = &resume.arguments {
+            let tool = self.catalog().tools.get(&suspension.ticket.pending.name).cloned();
+            request::check_arguments(&suspension, tool.as_deref(), arguments)?;
         }
         let decision = Decision { resume: resume.clone(), actor };
         let outcome =
@@ -411,6 +429,7 @@ impl AgentRuntime {
         }
         let slot = self.enter(thread_id).await;
         let tenure = self.acquire(thread_id).await?;
+        sink.acquired().await;
         let result = Box::pin(self.cancel_fenced(thread_id, slot, &tenure.lease, sink)).await;
         self.release(tenure).await;
         result
@@ -436,6 +455,18 @@ impl AgentRuntime {
     /// Whether a driver is awake on the thread in this process.
     pub fn is_awake(&self, thread_id: &ThreadId) -> bool {
         self.inner.live.is_awake(thread_id)
+    }
+
+    /// Ends questions as expired that are still open, whatever their own time, and gives those that were. The caller
+    /// then wakes their runs with [`AgentRuntime::resume`].
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn expire(&self, ids: Vec<SuspensionId>) -> Result<Vec<SuspensionRecord>, StoreError> {
+        let shared = &self.inner.shared;
+        let expired = shared.store.expire(ids, shared.clock.now_ms()).await?;
+        self.inner.live.nudge(|thread| expired.iter().any(|question| question.thread_id == *thread));
+        Ok(expired)
     }
 
     /// The open questions of a thread, oldest first.

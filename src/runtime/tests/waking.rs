@@ -94,7 +94,7 @@ async fn leased(lease: u64) -> (House, Arc<Hands>, Tenure) {
         .build()
         .unwrap();
     let shared = Arc::clone(&runtime.inner.shared);
-    runtime.ensure_thread(&RunRequest::new("t", Vec::new())).await.unwrap();
+    runtime.ensure_thread(&"t".into(), &[]).await.unwrap();
     let term = term(&shared);
     let fence = house.store.acquire(&"t".into(), &shared.owner, term, |_| true).await.unwrap();
     let tenure = Tenure::new(shared, fence, term);
