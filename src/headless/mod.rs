@@ -1,5 +1,6 @@
 //! The front end without a terminal: one task, its answer on stdout, everything else on stderr.
 
+mod queue;
 mod signals;
 
 use std::io::Write as _;
@@ -54,8 +55,10 @@ pub enum Format {
 pub enum Job {
     /// Say something.
     Run(RunRequest),
-    /// Go on with what waits or was left.
+    /// Go on with what waits or was left, and begin what is queued behind it.
     Resume(ThreadId),
+    /// Say something without closing questions: when some are open it is queued behind them.
+    Behind(RunRequest),
 }
 
 /// How.
@@ -172,14 +175,23 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         problem: Mutex::new(None),
     });
     let thread = match &job {
-        Job::Run(request) => request.thread_id.clone(),
+        Job::Run(request) | Job::Behind(request) => request.thread_id.clone(),
         Job::Resume(thread) => thread.clone(),
     };
+    let job = match job {
+        Job::Behind(request) => match queue::put_behind(runtime, request).await {
+            Ok(Some(behind)) => return queue::tell(&printer, &behind),
+            Ok(None) => Job::Resume(thread.clone()),
+            Err(error) => return refuse(&printer, &error),
+        },
+        other @ (Job::Run(_) | Job::Resume(_)) => other,
+    };
     let work = async {
-        match job {
-            Job::Run(request) => runtime.run(request, printer.clone()).await,
+        let first = match job {
+            Job::Run(request) | Job::Behind(request) => runtime.run(request, printer.clone()).await,
             Job::Resume(thread) => runtime.resume(&thread, printer.clone(), options.unknown).await,
-        }
+        };
+        queue::and_then(runtime, &thread, first, &printer, |result| answer(&printer, result, *options)).await
     };
     let (result, signal) = signals::guard(work, || runtime.cancel(&thread)).await;
     let code = match result {
@@ -237,15 +249,7 @@ fn finish(printer: &Printer, result: &AgentRunResult, options: Options) -> u8 {
             });
             printer.put(&format!("{}\n", escape_json(&object.to_string())));
         }
-        Format::Text => {
-            // What was said before a run broke off or waits is not its answer.
-            let is_answer = matches!(code, exit::DONE | exit::LIMIT);
-            let text = result.response.trim_end();
-            if is_answer && !text.is_empty() {
-                let text = if options.clean { visible(text) } else { text.into() };
-                printer.put(&format!("{text}\n"));
-            }
-        }
+        Format::Text => answer(printer, result, options),
     }
     if code == exit::WAITING {
         for suspension in &result.waiting {
@@ -265,6 +269,16 @@ fn finish(printer: &Printer, result: &AgentRunResult, options: Options) -> u8 {
         note(&format!("stopped: {}", visible(reason.detail.as_deref().unwrap_or(&reason.code))));
     }
     code
+}
+
+/// The answer of a run as text. What was said before one broke off or waits is not its answer.
+fn answer(printer: &Printer, result: &AgentRunResult, options: Options) {
+    let is_answer = matches!(exit_code(result).0, exit::DONE | exit::LIMIT);
+    let text = result.response.trim_end();
+    if options.format == Format::Text && is_answer && !text.is_empty() {
+        let text = if options.clean { visible(text) } else { text.into() };
+        printer.put(&format!("{text}\n"));
+    }
 }
 
 /// The exit status, and a word for it.

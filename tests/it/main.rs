@@ -11,4 +11,5 @@ mod kills;
 mod layers;
 mod support;
 mod terminal;
+mod viewer;
 mod wire;
