@@ -346,7 +346,9 @@ impl Cli {
             return refuse("--keep-waiting is for conversations, not for commands such as `threads`");
         }
         if cli.keep_waiting && cli.is_print() && cli.thread() == ThreadChoice::New {
-            return refuse("--keep-waiting with -p needs the conversation whose questions stay: add -c or -r ID");
+            return refuse(
+                "--keep-waiting with -p needs the conversation whose questions stay: add -c or -r ID",
+            );
         }
         Ok(cli)
     }

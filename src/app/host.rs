@@ -63,7 +63,10 @@ impl TerminalHost {
 }
 
 /// The stored messages, and behind them the results of an open step that are not in the conversation yet.
-pub(super) fn with_open_results(mut messages: Vec<StoredMessage>, run: Option<&RunRecord>) -> Vec<StoredMessage> {
+pub(super) fn with_open_results(
+    mut messages: Vec<StoredMessage>,
+    run: Option<&RunRecord>,
+) -> Vec<StoredMessage> {
     let Some(run) = run.filter(|run| run.status != RunStatus::Done) else { return messages };
     let Ok(document) = RunDocument::from_value(&run.machine) else { return messages };
     if document.recorded {
@@ -100,8 +103,13 @@ impl Host for TerminalHost {
             });
         };
         let text = |e: crate::store::StoreError| e.to_string();
-        let glance =
-            self.app.store.glance(&id, None).await.map_err(text)?.ok_or_else(|| format!("there is no thread {id}"))?;
+        let glance = self
+            .app
+            .store
+            .glance(&id, None)
+            .await
+            .map_err(text)?
+            .ok_or_else(|| format!("there is no thread {id}"))?;
         let driver = self.viewer.driver_of(&glance);
         self.viewer.show(&id, glance.messages.last().map_or(0, |stored| stored.seq));
         let Glance { thread, messages, run, waiting, running, queued, owner: _, decided: _ } = glance;

@@ -426,8 +426,7 @@ impl Viewer {
             queued: glance.queued.first().map(|message| message.id),
         };
         let is_over = glance.run.as_ref().is_none_or(|run| run.status == RunStatus::Done);
-        let ended_well =
-            glance.run.as_ref().is_none_or(|run| run.termination.as_ref().is_none_or(went_well));
+        let ended_well = glance.run.as_ref().is_none_or(|run| run.termination.as_ref().is_none_or(went_well));
         let wakes = !is_over && (glance.owner.is_some() || glance.decided > 0);
         let begins = is_over && ended_well && !glance.queued.is_empty();
         if !wakes && !begins {

@@ -268,6 +268,8 @@ impl App {
         if self.quit_armed.is_some_and(|armed| self.now.since(armed) >= QUIT_MS) {
             self.quit_armed = None;
         }
+        // A card that stayed only for what was being written on it goes when that was given up.
+        self.remove_cards_that_are_over();
         self.card = self.card.min(self.cards.len().saturating_sub(1));
         if self.cards.is_empty() {
             self.focus = Focus::Composer;

@@ -142,9 +142,14 @@ impl Action {
         use Action as A;
         match self {
             A::CancelOrQuit | A::Redraw | A::Suspend | A::Expand | A::CycleMode | A::Help => true,
-            A::Send | A::SendBehind | A::Newline | A::Interrupt | A::FocusCard | A::DeleteOrQuit | A::Left | A::Right => {
-                place == Place::Composer
-            }
+            A::Send
+            | A::SendBehind
+            | A::Newline
+            | A::Interrupt
+            | A::FocusCard
+            | A::DeleteOrQuit
+            | A::Left
+            | A::Right => place == Place::Composer,
             A::WordLeft | A::WordRight | A::LineStart | A::LineEnd | A::TextStart | A::TextEnd => {
                 place == Place::Composer
             }

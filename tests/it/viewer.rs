@@ -123,7 +123,9 @@ fn the_later_answer_is_told_who_was_first() {
 #[test]
 fn two_terminals_show_the_same_and_either_answers() {
     let llm = MockLlm::by(|chat: &Chat| match (chat.user().as_str(), chat.results().len()) {
-        (_, n @ 0..=1) => Answer::say(&format!("Call {n}.")).bash(&format!("c{n}"), &format!("echo n{n} >> log.txt")),
+        (_, n @ 0..=1) => {
+            Answer::say(&format!("Call {n}.")).bash(&format!("c{n}"), &format!("echo n{n} >> log.txt"))
+        }
         ("do it", _) => Answer::say("Both are made."),
         (said, _) => Answer::say(&format!("You said {said}.")),
     });

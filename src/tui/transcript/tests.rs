@@ -225,7 +225,11 @@ fn an_id_of_an_earlier_turn_is_another_call() {
     assert_eq!(transcript.tool("a").map(|tool| tool.state), Some(ToolState::Proposed));
 }
 
-fn sync_of(opened: OpenedThread, from: usize, driver: crate::tui::host::Driver) -> crate::tui::host::ThreadSync {
+fn sync_of(
+    opened: OpenedThread,
+    from: usize,
+    driver: crate::tui::host::Driver,
+) -> crate::tui::host::ThreadSync {
     crate::tui::host::ThreadSync {
         thread: opened.thread,
         driver,
@@ -241,7 +245,9 @@ fn sync_of(opened: OpenedThread, from: usize, driver: crate::tui::host::Driver) 
 
 fn story() -> Vec<Message> {
     let result = |id: &str| Message {
-        metadata: Some(json!({"tool_result": ToolResult::text("Bash", "src").to_json(), "outcome": "succeeded"})),
+        metadata: Some(
+            json!({"tool_result": ToolResult::text("Bash", "src").to_json(), "outcome": "succeeded"}),
+        ),
         ..Message::tool(id, "src")
     };
     let asks = |id: &str| {

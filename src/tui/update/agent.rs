@@ -37,10 +37,10 @@ impl App {
                         self.ask(Card::new(thread.clone(), run, (**ticket).clone()));
                     }
                 } else {
-                    self.drop_cards_of(id);
+                    self.drop_cards_of(id, cmds);
                 }
             }
-            AgentEvent::ToolCallResumed { target_id, .. } => self.drop_cards_of(target_id),
+            AgentEvent::ToolCallResumed { target_id, .. } => self.drop_cards_of(target_id, cmds),
             AgentEvent::RunFinish { run_id, termination, .. } => {
                 let is_current = self.run_id.as_ref().is_none_or(|known| known.as_str() == run_id);
                 // A run that could not even be loaded has no id.
@@ -76,7 +76,7 @@ impl App {
             return;
         }
         self.run = RunState::Idle;
-        self.remove_cards(|_| true);
+        self.put_away_cards(|_| true, cmds);
         self.ended.clone_from(&self.run_id);
         self.take_back_own(termination, cmds);
     }
@@ -97,8 +97,19 @@ impl App {
         }
     }
 
-    fn drop_cards_of(&mut self, call_id: &str) {
-        self.remove_cards(|card| card.ticket.pending.id.as_str() == call_id);
+    fn drop_cards_of(&mut self, call_id: &str, cmds: &mut Vec<Cmd>) {
+        self.put_away_cards(|card| card.ticket.pending.id.as_str() == call_id, cmds);
+    }
+
+    /// Takes cards away whose questions are over. One that the person is writing on stays until that is given up or
+    /// sent, and says why it comes too late; unless it was the person who went over it.
+    fn put_away_cards(&mut self, which: impl Fn(&Card) -> bool, cmds: &mut Vec<Cmd>) {
+        let stay = !matches!(self.run, RunState::Starting(_));
+        for card in self.cards.iter().filter(|card| stay && which(card) && card.is_written_on()) {
+            self.over.insert(card.id.clone());
+            cmds.push(Cmd::WhoAnswered(card.id.clone()));
+        }
+        self.remove_cards(|card| which(card) && !(stay && card.is_written_on()));
     }
 
     pub(super) fn remove_cards(&mut self, which: impl Fn(&Card) -> bool) {

@@ -1,7 +1,7 @@
 //! What other processes did in the conversation that is shown.
 
 use super::super::app::{App, RunState};
-use super::super::approval::{Card, Stage};
+use super::super::approval::Card;
 use super::super::host::{Driver, ThreadSync};
 use super::super::msg::{Cmd, Msg};
 use super::super::transcript::Level;
@@ -77,9 +77,10 @@ impl App {
     /// Questions that seem not to be open any more. What is seen here may be older than a question that was just
     /// asked, so its row is looked at before the card goes away.
     fn look_after_cards(&self, sync: &ThreadSync, cmds: &mut Vec<Cmd>) {
-        let seem_over = self.cards.iter().filter(|card| {
-            !card.is_deciding() && sync.waiting.iter().all(|record| record.id != card.id)
-        });
+        let seem_over = self
+            .cards
+            .iter()
+            .filter(|card| !card.is_deciding() && sync.waiting.iter().all(|record| record.id != card.id));
         cmds.extend(seem_over.map(|card| Cmd::WhoAnswered(card.id.clone())));
     }
 
@@ -90,13 +91,20 @@ impl App {
         if card.is_deciding() {
             return;
         }
-        if is_written_on(card) {
+        if card.is_written_on() {
             // It is not thrown away under the hands; it comes too late all the same.
             card.problem = Some(what);
+            self.over.insert(record.id.clone());
         } else {
             self.remove_cards(|card| card.id == record.id);
             self.say_hint(what);
         }
+    }
+
+    pub(in super::super) fn remove_cards_that_are_over(&mut self) {
+        let over = std::mem::take(&mut self.over);
+        self.remove_cards(|card| over.contains(&card.id) && !card.is_written_on() && !card.is_deciding());
+        self.over.extend(over);
     }
 
     /// Another process took the conversation over: what is stored is shown anew.
@@ -112,8 +120,4 @@ impl App {
         self.opening += 1;
         cmds.push(Cmd::Open(Some(thread.clone())));
     }
-}
-
-fn is_written_on(card: &Card) -> bool {
-    card.line().is_some() || matches!(card.stage, Stage::Grant { .. })
 }

@@ -76,7 +76,9 @@ fn placeholder(app: &App) -> Cow<'static, str> {
         } else if behind.is_empty() {
             format!("{answers} answers the question; a new message withdraws it")
         } else {
-            format!("{answers} answers the question; a new message withdraws it, with {behind} it begins behind it")
+            format!(
+                "{answers} answers the question; a new message withdraws it, with {behind} it begins behind it"
+            )
         });
     } else if app.is_awake() {
         "write on: it is sent when this is done"

@@ -71,7 +71,8 @@ fn a_question_that_others_answered_goes_away_and_says_who() {
     tell(&mut test, waits(&["b"]));
     assert_eq!(test.cmds, [Cmd::WhoAnswered("perm_a".into())]);
     assert!(is_shown(&test, "a"));
-    let answered = record(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
+    let answered =
+        record(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
     test.send(Msg::Closed(answered));
     assert!(!is_shown(&test, "a") && is_shown(&test, "b"));
     assert!(
@@ -92,7 +93,8 @@ fn what_is_being_written_on_a_card_stays() {
     test.wait(1000);
     test.keys("nuse make");
     tell(&mut test, waits(&[]));
-    let answered = record(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
+    let answered =
+        record(ticket("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, Value::Null));
     test.send(Msg::Closed(answered));
     assert!(is_shown(&test, "a"));
     assert!(test.live().contains("already allowed by ann"), "{}", test.live());
@@ -100,7 +102,28 @@ fn what_is_being_written_on_a_card_stays() {
     test.cmds.clear();
     test.keys("<enter>");
     assert_eq!(test.decisions().len(), 1, "the store says who was first");
+    assert!(is_shown(&test, "a"), "until the store said so");
     assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Start(..) | Cmd::Enqueue(..))));
+}
+
+/// The run goes on here by an answer from elsewhere: its events do not throw away what is being written either.
+#[test]
+fn what_is_being_written_stays_when_the_run_goes_on_here() {
+    use crate::contract::event::AgentEvent as E;
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    test.ask_bash("a", "git push");
+    test.keys("nuse");
+    test.cmds.clear();
+    test.event(E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None });
+    test.event(E::ToolCallResumed { target_id: "a".into(), result: Value::Null });
+    assert_eq!(test.cmds, [Cmd::WhoAnswered("perm_a".into())]);
+    test.finish(TerminationReason::NaturalEnd);
+    test.keys(" make");
+    assert!(is_shown(&test, "a") && test.live().contains("use make"), "{}", test.live());
+    assert!(test.app.composer.is_empty());
+    test.keys("<esc>");
+    assert!(!is_shown(&test, "a"), "it is given up");
 }
 
 #[test]
