@@ -2,9 +2,12 @@
 //! hands them to a front end.
 
 mod agent;
+mod approvals;
 mod chat;
 mod commands;
 mod doctor;
+mod edited;
+mod editor;
 mod export;
 mod files;
 mod foundation;

@@ -1,16 +1,15 @@
 //! Messages that wait behind what a conversation does: put there with `--keep-waiting`, begun behind a run that ended.
 
-use std::sync::Arc;
-
 use serde_json::json;
 
-use super::{Format, Printer, exit, note};
-use crate::contract::display::{escape_json, visible_line};
-use crate::contract::event_sink::EventSink;
+use super::ask::{Attended, Desk};
+use super::question::Question;
+use super::{Format, Job, Printer, exit, note};
+use crate::contract::display::escape_json;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::record::{QueuedMessage, SuspensionRecord};
-use crate::runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError};
+use crate::runtime::{AgentRuntime, RunRequest, RuntimeError};
 
 /// A message that could not begin yet.
 pub(super) struct Behind {
@@ -42,19 +41,11 @@ pub(super) fn tell(printer: &Printer, behind: &Behind) -> u8 {
         (n, _) => format!("behind {n} questions"),
     };
     note(&format!("queued {reason} of conversation {thread}"));
-    for suspension in &behind.waiting {
-        let pending = &suspension.ticket.pending;
-        note(&format!(
-            "waiting for a decision: {} ({} {})",
-            suspension.id,
-            visible_line(&pending.name),
-            visible_line(&pending.arguments.to_string())
-        ));
+    for question in &behind.waiting {
+        note(&Question::of(question).lines());
     }
     if !behind.waiting.is_empty() {
-        note(&format!(
-            "answer with: aye approvals approve ID | deny ID; then go on with: aye -r {thread} -p"
-        ));
+        note(&format!("then go on with: aye -r {thread} -p"));
     }
     if printer.format == Format::Json {
         let object = json!({
@@ -71,20 +62,20 @@ pub(super) fn tell(printer: &Printer, behind: &Behind) -> u8 {
     exit::WAITING
 }
 
-/// Behind a run that went well, or when there was none to go on with: begins what is queued, one after the other.
-/// Each result that is not the last is told by `between`.
-pub(super) async fn and_then(
+/// Does the job, and behind one that went well, or when there was nothing to go on with, begins what is queued, one
+/// message after the other. Each result that is not the last is told by `between`.
+pub(super) async fn attend<'a>(
     runtime: &AgentRuntime,
     thread: &ThreadId,
-    first: Result<AgentRunResult, RuntimeError>,
-    sink: &Arc<impl EventSink + 'static>,
-    between: impl Fn(&AgentRunResult),
-) -> Result<AgentRunResult, RuntimeError> {
-    let mut last = first;
+    job: Job,
+    desk: impl Fn() -> Desk<'a>,
+    between: impl Fn(&Attended),
+) -> Result<Attended, RuntimeError> {
+    let mut last = desk().attend(job).await;
     loop {
         let goes_on = match &last {
-            Ok(result) => matches!(
-                result.termination,
+            Ok(done) => matches!(
+                done.result.termination,
                 TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested
             ),
             Err(error) => matches!(error, RuntimeError::NothingToResume { .. }),
@@ -93,19 +84,27 @@ pub(super) async fn and_then(
             return last;
         }
         let Some(next) = runtime.queued(thread).await?.into_iter().next() else { return last };
-        let sink: Arc<dyn EventSink> = Arc::clone(sink) as Arc<dyn EventSink>;
-        match runtime.run_queued(next, sink).await {
+        match desk().attend(Job::Run(RunRequest::queued(next))).await {
             // Somebody else began it, or it was taken back.
             Err(RuntimeError::NotQueued { .. }) => {}
             // Another process is awake now, or a question waits: it is their matter when the rest begins.
             Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. }) if last.is_ok() => {
                 return last;
             }
-            next => {
-                if let Ok(result) = &last {
-                    between(result);
+            Ok(mut done) => {
+                if let Ok(before) = last {
+                    between(&before);
+                    // What became of questions counts for the whole job.
+                    done.denied.splice(0..0, before.denied);
+                    done.result.expired.splice(0..0, before.result.expired);
                 }
-                last = next;
+                last = Ok(done);
+            }
+            Err(error) => {
+                if let Ok(before) = &last {
+                    between(before);
+                }
+                return Err(error);
             }
         }
     }

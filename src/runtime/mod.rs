@@ -10,6 +10,8 @@ mod call;
 mod catalog;
 mod document;
 mod driver;
+mod edited;
+mod git;
 mod infer;
 mod journal;
 mod live;
@@ -21,6 +23,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 mod words;
+mod world;
 
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
@@ -35,7 +38,7 @@ use crate::contract::record::{
     DecideOutcome, Decision, Fence, Owner, RunRecord, SuspensionRecord, SuspensionStatus, ThreadRecord,
 };
 use crate::contract::spec::{AgentSpec, ModelEntry};
-use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
+use crate::contract::suspension::{Actor, ToolCallResume};
 use crate::llm::{CircuitBreaker, CircuitBreakerConfig};
 use crate::run::{Fact, Run};
 use crate::state::KeyRegistration;
@@ -44,8 +47,9 @@ use crate::store::{AcquireError, Store, StoreError, SuspensionFilter};
 pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;
 pub use document::{CallResult, DocumentError, RunDocument, tool_message};
+pub use edited::{change_words, shown_payload};
 pub use recover::{UnknownPolicy, is_alive};
-pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_payload};
+pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
 pub use resolve::{ResolveError, ResolvedAgent};
 
 use driver::{Driver, Loaded};
@@ -258,11 +262,19 @@ impl AgentRuntime {
             .or_else(|_| self.resolve(&record.agent_id, None))?;
         let mut driver = self.load(record, agent, slot, fence, &sink).await?;
         let mut directives = driver.recover(unknown).await?;
-        let expired = shared.store.expire_due(shared.clock.now_ms()).await?;
-        for suspension in expired.into_iter().filter(|s| s.run_id == run_id) {
-            directives.extend(
-                driver.try_apply(Fact::Expired { call: suspension.call_id, suspension: suspension.id }),
-            );
+        shared.store.expire_due(shared.clock.now_ms()).await?;
+        // Whoever marked them, now or while nobody was awake.
+        let filter = SuspensionFilter {
+            run: Some(run_id.clone()),
+            status: Some(SuspensionStatus::Expired),
+            ..SuspensionFilter::default()
+        };
+        for suspension in shared.store.suspensions(filter).await? {
+            if driver.asks(&suspension.call_id, &suspension.id) {
+                directives.extend(
+                    driver.try_apply(Fact::Expired { call: suspension.call_id, suspension: suspension.id }),
+                );
+            }
         }
         let filter = SuspensionFilter {
             run: Some(run_id),
@@ -385,8 +397,10 @@ impl AgentRuntime {
         let Some(suspension) = shared.store.suspension(id).await.map_err(DecideError::Store)? else {
             return Ok(DecideOutcome::NotFound);
         };
-        if resume.action == ResumeDecisionAction::Resume {
-            request::check_payload(&suspension, &resume)?;
+        request::check_payload(&suspension, &resume)?;
+        if let Some(arguments) = &resume.arguments {
+            let tool = self.catalog().tools.get(&suspension.ticket.pending.name).cloned();
+            request::check_arguments(&suspension, tool.as_deref(), arguments)?;
         }
         let decision = Decision { resume: resume.clone(), actor };
         let outcome =
@@ -449,6 +463,16 @@ impl AgentRuntime {
     /// Whether a driver is awake on the thread in this process.
     pub fn is_awake(&self, thread_id: &ThreadId) -> bool {
         self.inner.live.is_awake(thread_id)
+    }
+
+    /// Ends questions as expired that are still open, whatever their own time, and gives those that were. The caller
+    /// then wakes their runs with [`AgentRuntime::resume`].
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn expire(&self, ids: Vec<SuspensionId>) -> Result<Vec<SuspensionRecord>, StoreError> {
+        let shared = &self.inner.shared;
+        shared.store.expire(ids, shared.clock.now_ms()).await
     }
 
     /// The open questions of a thread, oldest first.
