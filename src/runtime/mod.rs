@@ -452,6 +452,12 @@ impl AgentRuntime {
         Ok(true)
     }
 
+    /// Whether the owner of a lease is another process that lives: then that one drives the thread.
+    pub fn is_driven_by(&self, owner: &Owner) -> bool {
+        let own = &self.inner.shared.owner;
+        owner.token != own.token && is_alive(own, owner)
+    }
+
     /// Whether a driver is awake on the thread in this process.
     pub fn is_awake(&self, thread_id: &ThreadId) -> bool {
         self.inner.live.is_awake(thread_id)
