@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::agent::App;
-use super::export;
 use super::files::Files;
+use super::{edited, editor, export};
 use crate::config::{list_models, write_private};
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
@@ -23,7 +24,7 @@ use crate::contract::suspension::ToolCallResume;
 use crate::plugins::skills::{invocation, list_rows};
 use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
 use crate::tui::host::{
-    ExportFormat, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedThread, Price, RuleRow, SkillRow,
+    ExportFormat, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedThread, Price, Review, RuleRow, SkillRow,
     UserInput,
 };
 
@@ -176,6 +177,18 @@ impl Host for TerminalHost {
 
     async fn grant(&self, suspension: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String> {
         self.app.add_grant(suspension, pattern, scope, "tui").await
+    }
+
+    async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, String> {
+        let found = self.app.store.suspension(suspension).await.map_err(|e| e.to_string())?;
+        let found = found.ok_or("the question is not known any more")?;
+        self.app.load_grants().await;
+        let tool = self.app.runtime.catalog().tools.get(&found.ticket.pending.name).cloned();
+        edited::review(&self.app.permission, tool, &found, arguments).await
+    }
+
+    async fn edit(&self, text: &str, name: &str) -> Result<String, String> {
+        Ok(editor::edit(&self.app.foundation.env, text, name).await?.text)
     }
 
     fn cancel(&self, thread: &ThreadId) {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::approval::{Card, QUIET_MS};
+use super::approval::{Batch, Card, QUIET_MS};
 use super::composer::Composer;
 use super::host::{HostInfo, SkillRow, UserInput};
 use super::keymap::Keymap;
@@ -10,7 +10,7 @@ use super::palette::Palette;
 use super::picker::Picker;
 use super::transcript::{Moment, Transcript};
 use crate::contract::event::AgentEvent;
-use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::record::ThreadRecord;
 
 #[cfg(test)]
@@ -117,6 +117,8 @@ pub struct App {
     pub cards: Vec<Card>,
     /// The card that is shown whole.
     pub card: usize,
+    /// Several cards that are about to get one answer.
+    pub batch: Option<(Batch, Vec<SuspensionId>)>,
     /// Where keys go.
     pub focus: Focus,
     /// The text that is written.
@@ -166,6 +168,7 @@ impl App {
             queue: VecDeque::new(),
             cards: Vec::new(),
             card: 0,
+            batch: None,
             focus: Focus::Composer,
             composer: Composer::default(),
             palette: None,
@@ -249,6 +252,7 @@ impl App {
         }
         self.card = self.card.min(self.cards.len().saturating_sub(1));
         if self.cards.is_empty() {
+            self.batch = None;
             self.focus = Focus::Composer;
             self.stays = false;
         } else if self.wants_focus() && self.is_quiet() {

@@ -108,6 +108,11 @@ impl App {
     pub(super) fn remove_cards(&mut self, which: impl Fn(&Card) -> bool) {
         let before = self.cards.iter().take(self.card).filter(|card| which(card)).count();
         self.cards.retain(|card| !which(card));
+        if let Some((_, ids)) = &self.batch
+            && !self.cards.iter().any(|card| ids.contains(&card.id))
+        {
+            self.batch = None;
+        }
         self.card = self.card.saturating_sub(before).min(self.cards.len().saturating_sub(1));
     }
 
@@ -156,6 +161,7 @@ impl App {
             .map(|record| Card::new(record.thread_id.clone(), record.run_id.clone(), record.ticket.clone()))
             .collect();
         self.card = 0;
+        self.batch = None;
         self.focus = Focus::Composer;
         self.stays = false;
         self.run = match opened.run.as_ref().map(|run| run.status) {
