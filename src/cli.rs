@@ -18,7 +18,7 @@ Examples:
   aye approvals list                    what waits for a decision
 
 Exit status: 0 done, 1 failed, 2 usage, 3 waiting for a decision, 4 blocked by a rule or plugin,
-5 a limit was reached, 75 provider unavailable, 130 interrupted, 143 terminated.";
+5 a limit was reached, 6 a question expired unanswered, 75 provider unavailable, 130 interrupted, 143 terminated.";
 
 /// A terminal agent whose questions outlive the process
 #[derive(Clone, Debug, Parser)]
@@ -44,7 +44,8 @@ pub struct Cli {
 
     /// Answer on stdout and exit; piped input is context
     ///
-    /// Nothing that needs a decision runs: the exit status is 3 then, and `aye approvals` lists the questions.
+    /// Nothing that needs a decision runs by itself: the exit status is 3 then, and `aye approvals` lists the
+    /// questions; --on-ask says otherwise.
     #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub print: Option<String>,
 
@@ -55,6 +56,14 @@ pub struct Cli {
     /// What happens to a call that was interrupted and may have run, with -p
     #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnUnknown::Report)]
     pub on_unknown: OnUnknown,
+
+    /// What happens to questions, with -p: suspend, deny, wait or wait=SECONDS
+    ///
+    /// `suspend` ends the run for now with status 3. `deny` declines each at once and goes on. `wait` stays until
+    /// somebody answers from another terminal; after SECONDS the question expires, and the status is 6. Default: suspend,
+    /// or with --ephemeral, where nothing is kept to go on with, wait.
+    #[arg(long, value_name = "ACTION")]
+    pub on_ask: Option<String>,
 
     /// Settings of this start.
     #[command(flatten)]
@@ -375,6 +384,9 @@ impl Cli {
         if !cli.is_print() && cli.output_format != OutputFormat::Text {
             return refuse("--output-format is for headless runs; add -p");
         }
+        if !cli.is_print() && cli.on_ask.is_some() {
+            return refuse("--on-ask is for headless runs; add -p");
+        }
         if cli.is_print() && cli.resume.as_deref() == Some("") {
             return refuse(
                 "-r needs the id of a conversation when -p is given; `aye threads list` shows them",
@@ -400,7 +412,11 @@ impl Cli {
 
     /// What the command line says about settings, as their last layer.
     pub fn flags(&self) -> Flags {
-        self.global.flags()
+        let mut flags = self.global.flags();
+        if let Some(on_ask) = &self.on_ask {
+            flags.set("--on-ask", "on_ask", on_ask);
+        }
+        flags
     }
 }
 
@@ -664,6 +680,7 @@ mod tests {
             &["completion", "tcsh"],
             &["--output-format", "xml", "-p"],
             &["--output-format", "json", "x"],
+            &["--on-ask", "deny", "x"],
             &["-p", "x", "threads", "list"],
             &["--on-unknown", "hope"],
             &["-c", "models"],

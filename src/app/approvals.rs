@@ -103,6 +103,10 @@ fn shown(suspension: &SuspensionRecord) -> String {
     let call = command
         .unwrap_or_else(|| serde_json::to_string_pretty(&ticket.pending.arguments).unwrap_or_default());
     let _ = writeln!(out, "\n{}", visible(&call));
+    let deltas = ticket.suspension.parameters.pointer("/stale/deltas").and_then(Value::as_array);
+    for delta in deltas.into_iter().flatten().filter_map(|delta| delta.get("diff")?.as_str()) {
+        let _ = writeln!(out, "\nchanged since it was asked before:\n{}", visible(delta));
+    }
     // Asked again about an edited call: what the model had proposed is still there.
     if let Some(original) = ticket.suspension.parameters.get("original") {
         let changed = edited::difference(original, &ticket.pending.arguments);

@@ -8,7 +8,7 @@ use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::inference::{InferenceOverride, TokenUsage};
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::message::Message;
-use crate::contract::record::SuspensionRecord;
+use crate::contract::record::{QueueId, QueuedMessage, SuspensionRecord};
 use crate::contract::suspension::{ACTION_PERMISSION, ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::Tool;
 use crate::state::StateError;
@@ -27,6 +27,8 @@ pub struct RunRequest {
     pub overrides: InferenceOverride,
     /// The run this one continues or serves.
     pub parent_run_id: Option<RunId>,
+    /// The queued message that this run begins with. Such a run closes no questions: see [`RuntimeError::NotFree`].
+    pub takes: Option<QueueId>,
 }
 
 impl RunRequest {
@@ -38,7 +40,13 @@ impl RunRequest {
             agent_id: None,
             overrides: InferenceOverride::default(),
             parent_run_id: None,
+            takes: None,
         }
+    }
+
+    /// Begins with a queued message, which leaves the queue with the run's first commit.
+    pub fn queued(message: QueuedMessage) -> Self {
+        Self { takes: Some(message.id), ..Self::new(message.thread_id, message.messages) }
     }
 
     /// Says who answers.
@@ -75,6 +83,10 @@ pub struct AgentRunResult {
     pub usage: TokenUsage,
     /// The questions that wait.
     pub waiting: Vec<SuspensionRecord>,
+    /// The questions that ended without an answer while the run was driven.
+    pub expired: Vec<SuspensionId>,
+    /// How many messages the conversation had when the run came to this.
+    pub messages: u64,
 }
 
 /// Why a run could not be started, or could not go on.
@@ -108,6 +120,20 @@ pub enum RuntimeError {
     NothingToResume {
         /// The conversation.
         thread_id: ThreadId,
+    },
+    /// A queued message cannot begin yet: the thread has an unfinished run.
+    #[error("thread {thread_id} has an unfinished run; the message stays queued behind it")]
+    NotFree {
+        /// The conversation.
+        thread_id: ThreadId,
+    },
+    /// A queued message was taken back, or somebody else began it.
+    #[error("message {id} is not in the queue of thread {thread_id} any more")]
+    NotQueued {
+        /// The conversation.
+        thread_id: ThreadId,
+        /// The message.
+        id: QueueId,
     },
     /// The stored run cannot be read.
     #[error("run {run_id} cannot be resumed: {message}")]

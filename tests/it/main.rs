@@ -10,6 +10,8 @@ mod headless;
 mod hostile;
 mod kills;
 mod layers;
+mod stale;
 mod support;
 mod terminal;
+mod waiting;
 mod wire;
