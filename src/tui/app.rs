@@ -14,6 +14,8 @@ use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::record::ThreadRecord;
 
 #[cfg(test)]
+mod edited_tests;
+#[cfg(test)]
 pub(super) mod tests;
 
 /// How often the picture moves while a run is awake.

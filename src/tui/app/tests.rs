@@ -175,7 +175,7 @@ impl TestApp {
         self.event(E::RunFinish { thread_id: "t".into(), run_id: "r".into(), result: None, termination });
     }
 
-    fn decisions(&self) -> Vec<&Answer> {
+    pub(crate) fn decisions(&self) -> Vec<&Answer> {
         let answers = self.cmds.iter().filter_map(|cmd| match cmd {
             Cmd::Decide(_, answer) => Some(answer),
             _ => None,
