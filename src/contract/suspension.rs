@@ -12,6 +12,9 @@ pub const ACTION_UNKNOWN_OUTCOME: &str = "tool:UnknownOutcome";
 /// The action of a question that a tool puts to the person.
 pub const ACTION_ASK_USER: &str = "tool:AskUser";
 
+/// The channel of an [`Actor`] that is no person but a setting: nobody could be asked.
+pub const CHANNEL_POLICY: &str = "policy";
+
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Suspension {

@@ -96,11 +96,15 @@ impl Driver {
             };
             let Some(judgement) = report.judgement.take() else { return Ok(Ok(report)) };
             let now = self.shared.clock.now_ms();
-            if let (None, Some(grant)) = (&report.intercept, &judgement.grant)
-                && !self.shared.store.spend_grant(grant, now).await?
-            {
-                if !info.spent_grants.contains(grant) {
-                    info.spent_grants.push(grant.clone());
+            let grants: Vec<String> =
+                judgement.grant.iter().chain(&judgement.other_grants).cloned().collect();
+            let over = match &report.intercept {
+                None if !grants.is_empty() => self.shared.store.spend_grants(grants, now).await?,
+                None | Some(_) => None,
+            };
+            if let Some(grant) = over {
+                if !info.spent_grants.contains(&grant) {
+                    info.spent_grants.push(grant);
                     continue;
                 }
                 let text = "not run: the grant that allowed it does not hold any more";

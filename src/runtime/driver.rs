@@ -19,7 +19,7 @@ use super::request::RuntimeError;
 use super::resolve::ResolvedAgent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::identity::{RunIdentity, RunOrigin};
-use crate::contract::ids::{CallId, MessageId};
+use crate::contract::ids::{CallId, MessageId, SuspensionId};
 use crate::contract::inference::{InferenceOverride, StreamResult};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::message::{Message, ToolCall};
@@ -112,6 +112,8 @@ pub(super) struct Driver {
     pub(super) partial: Arc<Partial>,
     pub(super) last_response: Option<StreamResult>,
     pub(super) error_code: Option<String>,
+    /// The questions that were closed as expired.
+    pub(super) expired: Vec<SuspensionId>,
     pub(super) awake_since: u64,
     pub(super) saved_thread_state: BTreeMap<String, Value>,
 }
@@ -183,6 +185,7 @@ impl Driver {
             partial: Arc::default(),
             last_response: None,
             error_code: None,
+            expired: Vec::new(),
             awake_since,
             saved_thread_state,
             agent,
@@ -198,6 +201,13 @@ impl Driver {
     pub(super) fn apply(&mut self, fact: Fact) -> Result<Vec<Directive>, RuntimeError> {
         tracing::debug!(run = %self.record.id, ?fact, "fact");
         self.machine.apply(fact).map_err(|e| RuntimeError::Internal(format!("run {}: {e}", self.record.id)))
+    }
+
+    /// Whether the call waits for an answer to this very question.
+    pub(super) fn asks(&self, call: &CallId, suspension: &SuspensionId) -> bool {
+        self.machine
+            .call(call)
+            .is_some_and(|call| call.ticket().is_some_and(|ticket| ticket.suspension.id == *suspension))
     }
 
     /// Takes a fact that may have been overtaken: a refusal is the machine's right, and nothing changes.
@@ -295,7 +305,8 @@ impl Driver {
                 Ok(None)
             }
             Directive::Record { call, closing } => {
-                self.close(&call, &closing);
+                let by_policy = self.is_declined_by_policy(&call, &closing).await?;
+                self.close(&call, &closing, by_policy);
                 Ok(None)
             }
             Directive::AbortInFlight => {

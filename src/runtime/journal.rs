@@ -14,7 +14,7 @@ use crate::contract::message::{Message, ToolCall};
 use crate::contract::record::{
     AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, QueueId, RunRecord, SuspensionRecord, SuspensionStatus,
 };
-use crate::contract::suspension::{SuspendTicket, ToolCallResume};
+use crate::contract::suspension::{CHANNEL_POLICY, SuspendTicket, ToolCallResume};
 use crate::contract::tool::ToolResult;
 use crate::run::Closing;
 use crate::state::KeyScope;
@@ -99,15 +99,31 @@ impl Driver {
         });
     }
 
-    /// Gives a call the result that goes with the way it was closed.
-    pub(super) fn close(&mut self, call: &CallId, closing: &Closing) {
+    /// Whether a setting declined the call and no person: its row says so, whichever way the answer came here.
+    pub(super) async fn is_declined_by_policy(
+        &mut self,
+        call: &CallId,
+        closing: &Closing,
+    ) -> Result<bool, RuntimeError> {
+        let (Closing::Declined { .. }, Some(ticket)) = (closing, self.tickets.get(call)) else {
+            return Ok(false);
+        };
+        let row = self.shared.store.suspension(&ticket.suspension.id).await?;
+        Ok(row.and_then(|row| row.decided_by).is_some_and(|by| by.channel == CHANNEL_POLICY))
+    }
+
+    /// Gives a call the result that goes with the way it was closed. `by_policy`: declined, and not by a person.
+    pub(super) fn close(&mut self, call: &CallId, closing: &Closing, by_policy: bool) {
         let tool = self.tool_call(call).map_or_else(|_| String::new(), |c| c.name.clone());
         let ticket = self.tickets.get(call).cloned();
         // The machine hands a decision over with its fact and forgets it with the closing.
         let decision = self.decisions_in_hand.remove(call);
         let output = self.outputs.remove(call).map(|sink| sink.tail()).unwrap_or_default();
         let output = if output.is_empty() { output_of(ticket.as_ref()) } else { output };
-        let (mut result, outcome) = words::closing_result(&tool, closing, decision.as_ref(), &output);
+        let (mut result, outcome) = match closing {
+            Closing::Declined { reason } if by_policy => words::nobody_to_ask(&tool, reason.as_deref()),
+            _ => words::closing_result(&tool, closing, decision.as_ref(), &output),
+        };
         let said = decision.as_ref().and_then(ToolCallResume::comment);
         result.touched = match closing {
             Closing::Answered => self.touched(call, Came::Answered, said),
@@ -148,6 +164,9 @@ impl Driver {
                 // It ran, so its decision was spent with the intent.
                 Closing::Interrupted => return,
             };
+            if status == SuspensionStatus::Expired {
+                self.expired.push(ticket.suspension.id.clone());
+            }
             self.unsaved.closed.push((ticket.suspension.id, status));
         }
     }

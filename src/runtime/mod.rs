@@ -262,11 +262,19 @@ impl AgentRuntime {
             .or_else(|_| self.resolve(&record.agent_id, None))?;
         let mut driver = self.load(record, agent, slot, fence, &sink).await?;
         let mut directives = driver.recover(unknown).await?;
-        let expired = shared.store.expire_due(shared.clock.now_ms()).await?;
-        for suspension in expired.into_iter().filter(|s| s.run_id == run_id) {
-            directives.extend(
-                driver.try_apply(Fact::Expired { call: suspension.call_id, suspension: suspension.id }),
-            );
+        shared.store.expire_due(shared.clock.now_ms()).await?;
+        // Whoever marked them, now or while nobody was awake.
+        let filter = SuspensionFilter {
+            run: Some(run_id.clone()),
+            status: Some(SuspensionStatus::Expired),
+            ..SuspensionFilter::default()
+        };
+        for suspension in shared.store.suspensions(filter).await? {
+            if driver.asks(&suspension.call_id, &suspension.id) {
+                directives.extend(
+                    driver.try_apply(Fact::Expired { call: suspension.call_id, suspension: suspension.id }),
+                );
+            }
         }
         let filter = SuspensionFilter {
             run: Some(run_id),
@@ -449,6 +457,16 @@ impl AgentRuntime {
     /// Whether a driver is awake on the thread in this process.
     pub fn is_awake(&self, thread_id: &ThreadId) -> bool {
         self.inner.live.is_awake(thread_id)
+    }
+
+    /// Ends questions as expired that are still open, whatever their own time, and gives those that were. The caller
+    /// then wakes their runs with [`AgentRuntime::resume`].
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn expire(&self, ids: Vec<SuspensionId>) -> Result<Vec<SuspensionRecord>, StoreError> {
+        let shared = &self.inner.shared;
+        shared.store.expire(ids, shared.clock.now_ms()).await
     }
 
     /// The open questions of a thread, oldest first.

@@ -83,6 +83,8 @@ pub struct AgentRunResult {
     pub usage: TokenUsage,
     /// The questions that wait.
     pub waiting: Vec<SuspensionRecord>,
+    /// The questions that ended without an answer while the run was driven.
+    pub expired: Vec<SuspensionId>,
     /// How many messages the conversation had when the run came to this.
     pub messages: u64,
 }

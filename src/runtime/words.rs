@@ -98,6 +98,19 @@ pub(super) fn closing_result(
     }
 }
 
+/// The result of a call that was declined because nobody is there who could be asked.
+pub(super) fn nobody_to_ask(tool: &str, reason: Option<&str>) -> (ToolResult, ToolCallOutcome) {
+    let mut text =
+        "This call needs a decision by a person, and nobody can be asked in this run; it was not run. \
+                    Do what can be done without it, and say at the end what was left undone."
+            .to_owned();
+    if let Some(reason) = reason.map(str::trim).filter(|reason| !reason.is_empty()) {
+        text.push(' ');
+        text.push_str(reason);
+    }
+    (ToolResult::error_with_code(tool, "nobody_to_ask", text).with_code_only(), ToolCallOutcome::Cancelled)
+}
+
 /// The result of a call that was running when the process died, when nobody is asked.
 pub(super) fn unknown_result(tool: &str, output: &str) -> ToolResult {
     let text = with_output(

@@ -206,6 +206,36 @@ impl Store {
         })
         .await
     }
+
+    /// Ends these questions as expired, whatever their own time, and gives those that were still open: one that was
+    /// answered before stays answered. For somebody who waited as long as they were told to.
+    pub async fn expire(
+        &self,
+        ids: Vec<SuspensionId>,
+        now_ms: u64,
+    ) -> Result<Vec<SuspensionRecord>, StoreError> {
+        let bell = self.bell.clone();
+        self.call(move |conn| {
+            let found = super::transact(conn, "store.expire.before", "store.expire.after", |tx| {
+                let mut update = tx.prepare_cached(
+                    "UPDATE suspension SET status = 'expired' WHERE id = ?1 AND status = 'open' \
+                     RETURNING n, id, thread_id, run_id, call_id",
+                )?;
+                let mut found = Vec::new();
+                for id in &ids {
+                    for id in tell_closed(tx, &mut update, (id.as_str(),), now_ms, AuditKind::Expired)? {
+                        found.extend(get(tx, &id)?);
+                    }
+                }
+                Ok(found)
+            })?;
+            for record in &found {
+                bell.ring(&Change::of(ChangeKind::Decision, &record.thread_id));
+            }
+            Ok(found)
+        })
+        .await
+    }
 }
 
 pub(super) fn listed(

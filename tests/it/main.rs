@@ -4,6 +4,7 @@ mod book;
 mod commands;
 #[cfg(feature = "failpoints")]
 mod crash;
+mod edited;
 mod exec;
 mod headless;
 mod hostile;
@@ -12,4 +13,5 @@ mod layers;
 mod stale;
 mod support;
 mod terminal;
+mod waiting;
 mod wire;
