@@ -20,7 +20,7 @@ use crate::contract::record::{SuspensionRecord, SuspensionStatus};
 use crate::contract::spec::AgentSpec;
 use crate::contract::suspension::{ACTION_PERMISSION, ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::{Tool, ToolCallContext, ToolClass};
-use crate::plugins::permission::{Decision, Permissions};
+use crate::plugins::permission::{Decision, Permissions, evaluate_in};
 use crate::runtime::{check_arguments, shown_payload};
 use crate::state::Snapshot;
 use crate::store::{Store, SuspensionFilter};
@@ -43,9 +43,9 @@ pub(super) async fn review(
     check_arguments(suspension, tool.as_deref(), arguments).map_err(|error| error.to_string())?;
     let tool = tool.ok_or_else(|| format!("there is no tool `{}`", suspension.ticket.pending.name))?;
     let descriptor = tool.descriptor();
-    let rules = permissions.rules_for(&suspension.thread_id, &suspension.run_id);
+    let rules = permissions.rules_for(&suspension.thread_id, &suspension.run_id, &[]);
     let question = permissions.question(&descriptor.id, arguments, descriptor.primary_argument.as_deref());
-    let verdict = permissions.judge(&rules, &question);
+    let verdict = evaluate_in(&rules, &question, permissions.mode());
     let (ruling, lead) = match verdict.decision {
         Decision::Allow => (Ruling::Allow, "the rules allow it"),
         Decision::Ask(_) => (Ruling::Ask, "the rules ask about it"),
@@ -89,6 +89,7 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
             updated_at: 0,
         }),
         attempt: 1,
+        agreed: Vec::new(),
     }
 }
 
