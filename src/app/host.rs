@@ -187,6 +187,10 @@ impl Host for TerminalHost {
         });
     }
 
+    fn expired(&self, thread: &ThreadId) {
+        self.wake(thread);
+    }
+
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {
         self.app.store.threads(None).await.map_err(|e| e.to_string())
     }

@@ -3,11 +3,12 @@ use std::sync::Arc;
 
 use super::catalog::Catalog;
 use super::resolve::resolve;
-use super::{AgentRuntime, Parts, Remains};
+use super::{AgentRuntime, Asked, Parts, Remains};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::executor::LlmExecutor;
 use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
+use crate::contract::terms::Terms;
 use crate::contract::tool::Tool;
 use crate::phase::Plugin;
 use crate::state::{KeyRegistration, StateError};
@@ -53,6 +54,8 @@ pub struct AgentRuntimeBuilder {
     cwd: Option<PathBuf>,
     keys: Vec<KeyRegistration>,
     remains: Option<Remains>,
+    asked: Option<Asked>,
+    question_terms: Terms,
 }
 
 impl AgentRuntimeBuilder {
@@ -66,6 +69,21 @@ impl AgentRuntimeBuilder {
     #[must_use]
     pub fn with_remains(mut self, remains: Remains) -> Self {
         self.remains = Some(remains);
+        self
+    }
+
+    /// Who is told of each new question, when its row is there.
+    #[must_use]
+    pub fn with_asked(mut self, asked: Asked) -> Self {
+        self.asked = Some(asked);
+        self
+    }
+
+    /// On which terms a tool's own questions to the person are asked. A question about a call whose outcome nobody knows
+    /// never expires: not answering it would hide that the call may have run.
+    #[must_use]
+    pub fn with_question_terms(mut self, terms: Terms) -> Self {
+        self.question_terms = terms;
         self
     }
 
@@ -206,6 +224,8 @@ impl AgentRuntimeBuilder {
             cwd: self.cwd.unwrap_or_default(),
             keys: self.keys,
             remains: self.remains,
+            asked: self.asked,
+            question_terms: self.question_terms,
         }))
     }
 }

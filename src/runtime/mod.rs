@@ -39,6 +39,7 @@ use crate::contract::record::{
 };
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::{Actor, ToolCallResume};
+use crate::contract::terms::Terms;
 use crate::llm::{CircuitBreaker, CircuitBreakerConfig};
 use crate::run::{Fact, Run};
 use crate::state::KeyRegistration;
@@ -58,6 +59,9 @@ use live::{Delivery, Live, Slot};
 /// Waits until nothing is left of what a dead process, given by its number, had started.
 pub type Remains = Arc<dyn Fn(u32) -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
 
+/// Told of each question right after it was committed, once: not of those that are only shown again.
+pub type Asked = Arc<dyn Fn(&SuspensionRecord) + Send + Sync>;
+
 /// What every driver shares.
 pub(crate) struct Parts {
     pub(crate) catalog: Catalog,
@@ -67,6 +71,8 @@ pub(crate) struct Parts {
     pub(crate) cwd: PathBuf,
     pub(crate) keys: Vec<KeyRegistration>,
     pub(crate) remains: Option<Remains>,
+    pub(crate) asked: Option<Asked>,
+    pub(crate) question_terms: Terms,
 }
 
 struct Inner {
@@ -84,6 +90,8 @@ pub(crate) struct Shared {
     pub(crate) cwd: PathBuf,
     pub(crate) keys: Vec<KeyRegistration>,
     pub(crate) remains: Option<Remains>,
+    pub(crate) asked: Option<Asked>,
+    pub(crate) question_terms: Terms,
 }
 
 /// Runs agents over threads. Clones share everything.
@@ -94,8 +102,8 @@ pub struct AgentRuntime {
 
 impl AgentRuntime {
     pub(crate) fn from_parts(parts: Parts) -> Self {
-        let Parts { catalog, store, clock, owner, cwd, keys, remains } = parts;
-        let shared = Arc::new(Shared { store, clock, owner, cwd, keys, remains });
+        let Parts { catalog, store, clock, owner, cwd, keys, remains, asked, question_terms } = parts;
+        let shared = Arc::new(Shared { store, clock, owner, cwd, keys, remains, asked, question_terms });
         Self {
             inner: Arc::new(Inner {
                 catalog: RwLock::new(catalog),

@@ -144,6 +144,12 @@ pub struct App {
     /// The last entry that was shown whole.
     pub(super) unfolded: Option<u64>,
     pub(super) resumes_by_list: bool,
+    /// Whether the terminal is in front. Until it says otherwise it is.
+    pub(super) has_focus: bool,
+    /// Whether a question rings while the terminal is not in front.
+    pub(super) rings: bool,
+    /// When the host was told that a question has ended.
+    pub(super) expiry_told: Option<Moment>,
     /// How many conversations are being opened, and events that may belong to them.
     pub(super) opening: usize,
     pub(super) early: Vec<(ThreadId, AgentEvent)>,
@@ -181,6 +187,9 @@ impl App {
             files_asked: 0,
             unfolded: None,
             resumes_by_list: false,
+            has_focus: true,
+            rings: false,
+            expiry_told: None,
             opening: 0,
             early: Vec::new(),
         };
@@ -192,6 +201,11 @@ impl App {
         self.size = (width, height);
         // The prompt mark and its blank, a column for the caret, one for a blank that hangs over.
         self.composer.set_width(width.saturating_sub(4));
+    }
+
+    /// Unix milliseconds now.
+    pub(super) fn unix_now(&self) -> u64 {
+        self.clock.at_zero + self.now.0
     }
 
     /// The card that is shown whole.
@@ -227,7 +241,7 @@ impl App {
         let focus = self.wants_focus().then(|| self.typed_at.map(|typed| typed.plus(QUIET_MS))).flatten();
         let hint = self.hint.as_ref().map(|(_, until)| *until);
         let quit = self.quit_armed.map(|armed| armed.plus(QUIT_MS));
-        [tick, focus, hint, quit].into_iter().flatten().min()
+        [tick, focus, hint, quit, self.expiry_deadline()].into_iter().flatten().min()
     }
 
     /// Whether a card would take the focus, were the person quiet.

@@ -63,6 +63,8 @@ pub struct OpenedThread {
 pub enum HostEvent {
     /// A run of this process told something.
     Agent(ThreadId, AgentEvent),
+    /// Something beside a conversation went wrong; a sentence for the person.
+    Warned(String),
 }
 
 /// What a million tokens cost, in the currency of the settings.
@@ -188,6 +190,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Stops what runs or waits in a conversation.
     fn cancel(&self, thread: &ThreadId);
+
+    /// A question of a conversation has ended unanswered: what waits for it goes on.
+    fn expired(&self, thread: &ThreadId);
 
     /// All conversations, newest first.
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String>;

@@ -12,6 +12,7 @@ mod agent;
 mod cards;
 mod commands;
 mod keys;
+mod notify;
 
 impl App {
     /// Takes in what happened at that time, and says what is to be done.
@@ -22,6 +23,7 @@ impl App {
             Msg::Key(key) => self.key(key, &mut cmds),
             Msg::Paste(text) => self.paste(&text, &mut cmds),
             Msg::Resize(width, height) => self.resize(width, height),
+            Msg::Focus(is_in_front) => self.has_focus = is_in_front,
             Msg::Agent(thread, event) => self.agent(&thread, &event, &mut cmds),
             Msg::Drawn => self.drawn(),
             Msg::Tick => {}
@@ -92,6 +94,7 @@ impl App {
             Msg::Exported(Err(error)) => self.transcript.note(Level::Error, error),
             Msg::Hangup | Msg::Terminate => self.quit(&mut cmds),
         }
+        self.see_to_expired(&mut cmds);
         self.settle();
         cmds
     }

@@ -310,11 +310,11 @@ fn grant(
 
 /// Who asks, and where it will run.
 fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let mut lines = stale::time_left(card, app, inner, theme);
     if card.kind == CardKind::Ask || matches!(card.stage, Stage::Grant { .. }) {
-        return Vec::new();
+        return lines;
     }
     let dim = theme.style(Role::Dim);
-    let mut lines = Vec::new();
     let place = card.cwd().map_or(app.info.cwd.as_path(), std::path::Path::new);
     let mut text = format!("in {}", short_path(place, app.info.home.as_deref()));
     if let Some(rule) = card.rule() {
