@@ -14,6 +14,7 @@ mod foundation;
 mod grants;
 mod host;
 mod models;
+mod notify;
 mod owner;
 mod print;
 mod prompt;
