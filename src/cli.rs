@@ -140,6 +140,9 @@ pub enum Command {
     /// Questions that wait for a decision, and decide them
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
+    /// What was allowed at questions from now on, and take it back
+    #[command(subcommand)]
+    Grants(GrantsCommand),
     /// Skills: which there are, and whether their files are right
     #[command(subcommand)]
     Skills(SkillsCommand),
@@ -249,6 +252,35 @@ pub enum ApprovalsCommand {
         /// The answer as JSON
         #[arg(value_name = "JSON", allow_negative_numbers = true)]
         answer: String,
+    },
+}
+
+/// `aye grants ...`
+#[derive(Clone, Debug, Subcommand)]
+#[command(after_help = "Example:\n  aye grants list && aye grants revoke 0198c")]
+pub enum GrantsCommand {
+    /// List the grants that hold
+    List {
+        /// List those too that ended, are used up or were taken back
+        #[arg(long)]
+        all: bool,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one grant: what it allows, how far, until when, who gave it
+    Show {
+        /// Id of the grant, or the beginning of it
+        id: String,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take grants back; what runs now stops using them at once
+    Revoke {
+        /// Ids of grants, or the beginnings of them
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
     },
 }
 
@@ -585,6 +617,9 @@ mod tests {
             "approvals approve a",
             "approvals deny a",
             "approvals answer a {}",
+            "grants list --all --json",
+            "grants show a --json",
+            "grants revoke a b",
             "skills list",
             "skills check",
             "skills check dir --json",

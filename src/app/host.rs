@@ -9,10 +9,13 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::agent::App;
 use super::export;
 use super::files::Files;
+use super::grants::Pasts;
+use super::ledger;
 use crate::config::{list_models, write_private};
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
+use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::message::Message;
@@ -23,8 +26,8 @@ use crate::contract::suspension::ToolCallResume;
 use crate::plugins::skills::{invocation, list_rows};
 use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
 use crate::tui::host::{
-    ExportFormat, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedThread, Price, RuleRow, SkillRow,
-    UserInput,
+    ExportFormat, GrantRow, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedThread, Price, RuleRow,
+    SkillRow, UserInput,
 };
 
 /// Where the terminal's events come from.
@@ -35,6 +38,7 @@ pub(super) struct TerminalHost {
     app: Arc<App>,
     events: Events,
     files: Arc<Files>,
+    pasts: Pasts,
 }
 
 /// Sends the events of one conversation to the terminal.
@@ -53,7 +57,7 @@ impl EventSink for ThreadSink {
 
 impl TerminalHost {
     pub(super) fn new(app: Arc<App>, events: Events) -> Self {
-        Self { app, events, files: Arc::default() }
+        Self { app, events, files: Arc::default(), pasts: Pasts::default() }
     }
 
     fn sink(&self, thread: &ThreadId) -> Arc<ThreadSink> {
@@ -174,8 +178,24 @@ impl Host for TerminalHost {
         Ok(outcome)
     }
 
-    async fn grant(&self, suspension: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String> {
-        self.app.add_grant(suspension, pattern, scope, "tui").await
+    async fn grant(&self, request: GrantRequest) -> Result<(), String> {
+        self.app.add_grant(request, "tui").await
+    }
+
+    async fn preview_grant(&self, suspension: &SuspensionId, pattern: &str) -> Result<GrantPreview, String> {
+        self.app.preview_grant(&self.pasts, suspension, pattern).await
+    }
+
+    async fn grants(&self) -> Result<Vec<GrantRow>, String> {
+        let rows = ledger::rows(&self.app.store, self.app.clock.now_ms(), true).await?;
+        Ok(rows.iter().map(ledger::Row::to_grant_row).collect())
+    }
+
+    async fn revoke_grant(&self, id: &str) -> Result<bool, String> {
+        let now = self.app.clock.now_ms();
+        let revoked = self.app.store.revoke_grant(id, now).await.map_err(|e| e.to_string())?;
+        self.app.load_grants().await;
+        Ok(revoked)
     }
 
     fn cancel(&self, thread: &ThreadId) {

@@ -11,6 +11,7 @@ mod files;
 mod foundation;
 mod grants;
 mod host;
+mod ledger;
 mod models;
 mod print;
 mod prompt;

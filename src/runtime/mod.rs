@@ -319,8 +319,7 @@ impl AgentRuntime {
 
     async fn ensure_thread(&self, thread_id: &ThreadId, messages: &[Message]) -> Result<(), RuntimeError> {
         let shared = &self.inner.shared;
-        let title =
-            messages.iter().map(|m| title_of(&m.text())).find(|t| !t.is_empty()).unwrap_or_default();
+        let title = messages.iter().map(|m| title_of(&m.text())).find(|t| !t.is_empty()).unwrap_or_default();
         match shared.store.thread(thread_id).await? {
             Some(thread) if thread.title.is_empty() && !title.is_empty() => {
                 shared.store.set_title(thread_id, &title).await?;

@@ -284,7 +284,11 @@ impl Places {
 }
 
 /// Reads the last `n` messages, or all, and checks the places of all.
-pub(super) fn tail(conn: &Connection, id: &ThreadId, n: Option<usize>) -> Result<(u64, Vec<StoredMessage>), StoreError> {
+pub(super) fn tail(
+    conn: &Connection,
+    id: &ThreadId,
+    n: Option<usize>,
+) -> Result<(u64, Vec<StoredMessage>), StoreError> {
     let damaged = |why| StoreError::Damaged { thread: id.clone(), why };
     let places = conn
         .prepare_cached(

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::approval::{Card, QUIET_MS};
 use super::composer::Composer;
-use super::host::{HostInfo, SkillRow, UserInput};
+use super::host::{GrantRow, HostInfo, SkillRow, UserInput};
 use super::keymap::Keymap;
 use super::palette::Palette;
 use super::picker::Picker;
@@ -127,6 +127,8 @@ pub struct App {
     pub picker: Option<Picker>,
     /// Skills that can be called.
     pub skills: Vec<SkillRow>,
+    /// The ledger of grants, while it is looked at.
+    pub grants: Vec<GrantRow>,
     /// Whether running tools show more of their output.
     pub expanded: bool,
     /// A line for the person that goes away by itself.
@@ -171,6 +173,7 @@ impl App {
             palette: None,
             picker: None,
             skills: Vec::new(),
+            grants: Vec::new(),
             expanded: false,
             hint: None,
             quit_armed: None,

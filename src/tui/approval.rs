@@ -7,7 +7,9 @@ use serde_json::Value;
 
 use super::composer::Composer;
 use super::transcript::Moment;
+use crate::contract::grant::{GrantRequest, MissedGrant};
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
+use crate::contract::judgement::Risk;
 use crate::contract::record::GrantScope;
 use crate::contract::suspension::{
     ACTION_ASK_USER, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, SuspendTicket,
@@ -15,9 +17,11 @@ use crate::contract::suspension::{
 use crate::contract::tool::FilePreview;
 
 pub mod ask;
+pub mod grant;
 mod keys;
 
 use ask::AskState;
+use grant::GrantForm;
 
 /// A card must have been on the screen for so long before it takes a key: what was typed before it came is not an
 /// answer to it.
@@ -44,18 +48,13 @@ pub enum Stage {
     /// The reason of a no is being written.
     Reason(Box<Composer>),
     /// A rule is being chosen.
-    Grant {
-        /// The proposal.
-        pattern: usize,
-        /// The scope, by its place in [`SCOPES`].
-        scope: usize,
-    },
+    Grant(Box<GrantForm>),
     /// The answer was sent and is not stored yet.
     Deciding(&'static str),
 }
 
 /// How far a grant can reach, narrowest first.
-pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", "everywhere"];
+pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", "all projects"];
 
 /// An answer, before it gets its id and time.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,12 +96,7 @@ pub enum Reply {
     /// The answer.
     Decide(Answer),
     /// Store a rule, then say yes.
-    Grant {
-        /// The pattern.
-        pattern: String,
-        /// How far.
-        scope: GrantScope,
-    },
+    Grant(GrantRequest),
     /// No, and stop the run.
     Stop,
     /// The next card has the focus.
@@ -188,6 +182,17 @@ impl Card {
         self.parameter("cwd")
     }
 
+    /// What the call can do, as its word.
+    pub fn risk(&self) -> Option<Risk> {
+        self.parameter("risk").and_then(Risk::parse)
+    }
+
+    /// The grant that would have answered the question, and why it did not.
+    pub fn missed_grant(&self) -> Option<MissedGrant> {
+        let value = self.ticket.suspension.parameters.get("grant")?;
+        serde_json::from_value(value.clone()).ok()
+    }
+
     /// The exact command line, for tools that run one.
     pub fn command(&self) -> Option<&str> {
         self.ticket.pending.arguments.get("command").and_then(Value::as_str)
@@ -226,7 +231,8 @@ impl Card {
         match &self.stage {
             Stage::Reason(line) => Some(line),
             Stage::Open => self.ask.line(),
-            Stage::Grant { .. } | Stage::Deciding(_) => None,
+            Stage::Grant(form) => form.line(),
+            Stage::Deciding(_) => None,
         }
     }
 
@@ -242,13 +248,15 @@ impl Card {
 
     /// Text that was pasted while a line of the card is written.
     pub fn paste(&mut self, text: &str) -> bool {
+        let text = crate::contract::display::visible_line(text).replace('⏎', " ");
         let line = match &mut self.stage {
             Stage::Reason(line) => Some(&mut **line),
             Stage::Open => self.ask.line_mut(),
-            Stage::Grant { .. } | Stage::Deciding(_) => None,
+            Stage::Grant(form) => return form.insert(&text),
+            Stage::Deciding(_) => None,
         };
         let Some(line) = line else { return false };
-        line.insert_text(&crate::contract::display::visible_line(text).replace('⏎', " "));
+        line.insert_text(&text);
         true
     }
 }

@@ -95,6 +95,9 @@ actions! {
     Allow = "allow", "allow this once";
     Deny = "deny", "say no, with a reason if you like";
     Grant = "grant", "allow from now on: what and how far is shown first";
+    Edit = "edit", "change the rule that is granted";
+    GrantEnd = "grant-end", "the rule ends: never, in 1 h, today, after 1, 5, 20 calls";
+    GrantUntil = "grant-until", "the rule ends: write a date or a number of calls";
     Stop = "stop", "say no and stop the run";
     NextCard = "next-card", "the next question, then back to writing";
     PreviousCard = "previous-card", "the question before";
@@ -153,6 +156,7 @@ impl Action {
             A::Yank | A::Undo => place == Place::Composer,
             A::Up | A::Down | A::DeleteLeft => matches!(place, Place::Composer | Place::List),
             A::Allow | A::Deny | A::Grant | A::Stop | A::NextCard | A::PreviousCard => place == Place::Card,
+            A::Edit | A::GrantEnd | A::GrantUntil => place == Place::Card,
             A::RunAgain | A::MarkDone | A::Skip | A::Toggle | A::ScrollUp | A::ScrollDown => {
                 place == Place::Card
             }

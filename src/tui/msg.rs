@@ -5,10 +5,13 @@ use std::path::PathBuf;
 use crossterm::event::KeyEvent;
 
 use super::approval::Answer;
-use super::host::{ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, RuleRow, SkillRow, UserInput};
+use super::host::{
+    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedThread, RuleRow, SkillRow, UserInput,
+};
 use crate::contract::event::AgentEvent;
+use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::record::{DecideOutcome, GrantScope, ThreadSummary};
+use crate::contract::record::{DecideOutcome, ThreadSummary};
 
 /// Something happened.
 #[derive(Clone, Debug)]
@@ -31,6 +34,12 @@ pub enum Msg {
     Started(Result<(), (String, UserInput)>),
     /// An answer was stored, or not.
     Decided(SuspensionId, Result<DecideOutcome, String>),
+    /// What a pattern would have matched.
+    GrantPreviewed(SuspensionId, String, Result<GrantPreview, String>),
+    /// The ledger of grants.
+    Grants(Result<Vec<GrantRow>, String>),
+    /// A grant was taken back; `false`: it was before.
+    Revoked(String, Result<bool, String>),
     /// The list of conversations.
     Threads(Result<Vec<ThreadSummary>, String>),
     /// The list of models.
@@ -65,7 +74,13 @@ pub enum Cmd {
     /// Store an answer.
     Decide(SuspensionId, Answer),
     /// Store a rule, then the answer.
-    Grant(SuspensionId, String, GrantScope),
+    Grant(GrantRequest),
+    /// Find out what a pattern would have matched.
+    PreviewGrant(SuspensionId, String),
+    /// Ask for the ledger of grants.
+    Grants,
+    /// Take a grant back.
+    RevokeGrant(String),
     /// Stop what runs or waits.
     Cancel(ThreadId),
     /// Ask for the list of conversations.

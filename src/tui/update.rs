@@ -11,6 +11,7 @@ use super::transcript::{Level, Moment};
 mod agent;
 mod cards;
 mod commands;
+mod grants;
 mod keys;
 
 impl App {
@@ -44,6 +45,13 @@ impl App {
                 self.hand_back(&[input]);
             }
             Msg::Decided(id, outcome) => self.decided(&id, outcome),
+            Msg::GrantPreviewed(id, pattern, preview) => self.previewed(&id, pattern, preview),
+            Msg::Grants(Ok(grants)) => self.list_grants(grants),
+            Msg::Revoked(id, Ok(revoked)) => self.revoked(&id, revoked),
+            Msg::Grants(Err(error)) | Msg::Revoked(_, Err(error)) => {
+                self.picker = None;
+                self.transcript.note(Level::Error, error);
+            }
             Msg::Threads(Ok(threads)) => {
                 let rows = self.thread_rows(&threads);
                 self.fill_picker(PickerKind::Threads, rows);

@@ -75,17 +75,27 @@ impl Performer {
                 let outcome = host.decide(&id, resume(answer)).await;
                 send(Msg::Decided(id, outcome));
             }),
-            Cmd::Grant(id, pattern, scope) => self.spawn(async move {
+            Cmd::Grant(request) => self.spawn(async move {
+                let id = request.suspension.clone();
                 let yes = Answer {
                     action: ResumeDecisionAction::Resume,
                     result: serde_json::Value::Null,
                     reason: None,
                 };
-                let outcome = match host.grant(&id, &pattern, scope).await {
+                let outcome = match host.grant(request).await {
                     Ok(()) => host.decide(&id, resume(yes)).await,
                     Err(error) => Err(format!("the rule was not stored: {error}")),
                 };
                 send(Msg::Decided(id, outcome));
+            }),
+            Cmd::PreviewGrant(id, pattern) => self.spawn(async move {
+                let preview = host.preview_grant(&id, &pattern).await;
+                send(Msg::GrantPreviewed(id, pattern, preview));
+            }),
+            Cmd::Grants => self.spawn(async move { send(Msg::Grants(host.grants().await)) }),
+            Cmd::RevokeGrant(id) => self.spawn(async move {
+                let revoked = host.revoke_grant(&id).await;
+                send(Msg::Revoked(id, revoked));
             }),
             Cmd::Cancel(thread) => host.cancel(&thread),
             Cmd::Threads => self.spawn(async move { send(Msg::Threads(host.threads().await)) }),

@@ -4,6 +4,7 @@ use ratatui::layout::Position;
 use ratatui::text::{Line, Span};
 
 use super::super::super::app::App;
+use super::super::super::approval::grant::Writing;
 use super::super::super::approval::{Card, CardKind, Stage};
 use super::super::super::composer::Composer;
 use super::super::super::keymap::{Action, Place};
@@ -19,7 +20,12 @@ pub(super) fn foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus:
         picture.lines.extend(Wrap::words(inner).text(&visible_line(problem), theme.style(Role::Error)));
     }
     if let Some(line) = card.line() {
-        let asks = if matches!(card.stage, Stage::Reason(_)) { "why not? " } else { "answer: " };
+        let asks = match (&card.stage, card.form().and_then(|form| form.writing.as_ref())) {
+            (Stage::Reason(_), _) => "why not? ",
+            (_, Some(Writing::Pattern(_))) => "pattern: ",
+            (_, Some(Writing::End(_))) => "until (a date, 2h, 7d, or a number of calls): ",
+            _ => "answer: ",
+        };
         picture.stack(written(line, asks, inner, theme));
     }
     let keys = keys(card, app, has_focus);
@@ -68,10 +74,14 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
     let mut keys = match &card.stage {
         Stage::Deciding(word) => return vec![(format!("{word}…"), String::new())],
         Stage::Reason(_) => vec![enter("no, with or without a reason"), esc("back")],
-        Stage::Grant { .. } => vec![
+        Stage::Grant(form) if form.writing.is_some() => vec![enter("take it"), esc("back")],
+        Stage::Grant(_) => vec![
             enter("store and allow"),
             ("[↑↓]".into(), "rule".into()),
             ("[←→]".into(), "how far".into()),
+            key(Action::GrantEnd, "until when"),
+            key(Action::GrantUntil, "a date, a number"),
+            key(Action::Edit, "edit the rule"),
             esc("back"),
         ],
         Stage::Open => match card.kind {
