@@ -13,6 +13,7 @@ mod files;
 mod foundation;
 mod grants;
 mod host;
+mod ledger;
 mod models;
 mod notify;
 mod owner;

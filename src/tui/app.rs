@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::approval::{Batch, Card, QUIET_MS};
 use super::composer::Composer;
-use super::host::{Driver, HostInfo, QueuedRow, SkillRow, UserInput};
+use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, UserInput};
 use super::keymap::Keymap;
 use super::msg::Msg;
 use super::palette::Palette;
@@ -137,6 +137,8 @@ pub struct App {
     pub picker: Option<Picker>,
     /// Skills that can be called.
     pub skills: Vec<SkillRow>,
+    /// The ledger of grants, while it is looked at.
+    pub grants: Vec<GrantRow>,
     /// Whether running tools show more of their output.
     pub expanded: bool,
     /// A line for the person that goes away by itself.
@@ -199,6 +201,7 @@ impl App {
             palette: None,
             picker: None,
             skills: Vec::new(),
+            grants: Vec::new(),
             expanded: false,
             hint: None,
             quit_armed: None,

@@ -12,6 +12,7 @@ use super::transcript::{Level, Moment};
 mod agent;
 mod cards;
 mod commands;
+mod grants;
 mod keys;
 mod notify;
 mod queue;
@@ -59,6 +60,13 @@ impl App {
             Msg::Decided(id, outcome) => self.decided(&id, outcome),
             Msg::Reviewed(id, arguments, review) => self.reviewed(&id, &arguments, review),
             Msg::EditorClosed(id, argument, text) => self.editor_closed(&id, argument, text, &mut cmds),
+            Msg::GrantPreviewed(id, pattern, preview) => self.previewed(&id, pattern, preview),
+            Msg::Grants(Ok(grants)) => self.list_grants(grants),
+            Msg::Revoked(id, Ok(revoked)) => self.revoked(&id, revoked),
+            Msg::Grants(Err(error)) | Msg::Revoked(_, Err(error)) => {
+                self.picker = None;
+                self.transcript.note(Level::Error, error);
+            }
             Msg::Threads(Ok(threads)) => {
                 let rows = self.thread_rows(&threads);
                 self.fill_picker(PickerKind::Threads, rows);

@@ -208,6 +208,13 @@ impl RuleSet {
         set
     }
 
+    /// The rules of one behaviour.
+    #[must_use]
+    pub fn only(&self, behavior: ToolPermissionBehavior) -> RuleSet {
+        let rules = self.rules.iter().filter(|rule| rule.behavior == behavior).cloned().collect();
+        RuleSet { rules, ..RuleSet::default() }
+    }
+
     /// Adds all rules of another set. Of two defaults the stricter one holds.
     pub fn join(&mut self, other: RuleSet) {
         self.rules.extend(other.rules);
