@@ -5,6 +5,7 @@ mod commands;
 #[cfg(feature = "failpoints")]
 mod crash;
 mod exec;
+mod granting;
 mod headless;
 mod hostile;
 mod kills;

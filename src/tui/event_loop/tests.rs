@@ -7,13 +7,16 @@ use async_trait::async_trait;
 
 use super::perform::Performer;
 use super::*;
+use crate::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
 use crate::contract::ids::SuspensionId;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::{DecideOutcome, GrantScope, ThreadSummary};
 use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
-use crate::tui::host::{ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, RuleRow, SkillRow, UserInput};
+use crate::tui::host::{
+    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedThread, RuleRow, SkillRow, UserInput,
+};
 use crate::tui::keymap::Keymap;
 use crate::tui::theme::Theme;
 
