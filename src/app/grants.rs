@@ -38,7 +38,7 @@ impl GrantWatch {
             };
             loop {
                 let Change { kind, .. } = watch.next().await;
-                if kind == ChangeKind::Grant || kind == Change::anything().kind {
+                if matches!(kind, ChangeKind::Grant | ChangeKind::Anything) {
                     load(&store, &permission, clock.now_ms()).await;
                 }
             }

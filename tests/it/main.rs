@@ -6,6 +6,7 @@ mod commands;
 mod crash;
 mod edited;
 mod exec;
+mod granting;
 mod headless;
 mod hostile;
 mod kills;

@@ -20,6 +20,8 @@ mod shell;
 mod tried;
 
 #[cfg(test)]
+mod granting_tests;
+#[cfg(test)]
 mod judgement_tests;
 #[cfg(test)]
 mod plugin_tests;

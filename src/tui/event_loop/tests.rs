@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use super::perform::Performer;
 use super::*;
+use crate::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
 use crate::contract::ids::SuspensionId;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::{DecideOutcome, GrantScope, QueueId, SuspensionRecord, ThreadSummary};
@@ -14,7 +15,8 @@ use crate::contract::suspension::ToolCallResume;
 use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
 use crate::tui::host::{
-    ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, Review, RuleRow, SkillRow, UserInput,
+    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, Review, RuleRow, SkillRow,
+    UserInput,
 };
 use crate::tui::keymap::Keymap;
 use crate::tui::theme::Theme;
