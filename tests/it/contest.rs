@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::home::{Home, Out};
@@ -54,7 +55,7 @@ fn model(calls: usize) -> MockLlm {
             return Answer::say("Finished.");
         }
         (known..calls.min(known + TURN)).map(name).fold(Answer::say("More."), |answer, id| {
-            answer.bash(&id, &format!("echo {id} >> log.txt; sleep 0.02; echo {id} ran"))
+            answer.bash(&id, &format!("echo {id} >> log.txt; sleep 0.1; echo {id} ran"))
         })
     })
 }
@@ -93,6 +94,8 @@ enum Trouble {
     Kill(Duration),
     Die(String),
     Pause(Duration, Duration),
+    /// It stops at this place, and goes on after this time.
+    Stop(String, Duration),
 }
 
 fn open(home: &Home) -> Connection {
@@ -117,18 +120,23 @@ impl Contest {
         )
     }
 
-    fn trouble(dice: &mut Dice, places: &[&str], length: u64) -> Trouble {
+    fn trouble(dice: &mut Dice, what: &str, places: &[&str], length: u64) -> Trouble {
+        // Longer than a lease, and often longer than two.
+        let pause = Duration::from_millis(LEASE_MS * 6 / 5 + dice.roll(LEASE_MS * 2));
+        let after = Duration::from_millis(dice.roll(length));
+        let has_places = cfg!(feature = "failpoints");
+        let place = dice.pick(places).expect("a place");
         match dice.roll(20) {
-            0..=2 => Trouble::Kill(Duration::from_millis(dice.roll(length))),
-            3..=5 if cfg!(feature = "failpoints") => {
-                let place = dice.pick(places).expect("a place");
-                Trouble::Die(format!("{place}:{}", 1 + dice.roll(6)))
+            0 | 1 => Trouble::Kill(after),
+            2 | 3 if has_places => {
+                let when = dice.pick(&["before", "after"]).expect("one");
+                Trouble::Die(format!("store.{place}.{when}:{}", 1 + dice.roll(6)))
             }
-            6..=8 => Trouble::Pause(
-                Duration::from_millis(dice.roll(length)),
-                // Longer than a lease, and often longer than two.
-                Duration::from_millis(LEASE_MS * 6 / 5 + dice.roll(LEASE_MS * 3 / 2)),
-            ),
+            4 | 5 => Trouble::Pause(after, pause),
+            // Not before a commit: that would only keep all others waiting for the same lock.
+            6..=8 if has_places && what == "wake" => {
+                Trouble::Stop(format!("store.{place}.after:{}", 1 + dice.roll(6)), pause)
+            }
             _ => Trouble::None,
         }
     }
@@ -136,8 +144,10 @@ impl Contest {
     /// Runs the program with trouble. `None` when it was killed.
     fn run(&self, args: &[&str], trouble: &Trouble) -> (u32, Option<Out>) {
         let mut aye = self.home.aye(args);
-        if let Trouble::Die(place) = trouble {
-            aye = aye.env("AYE_FAILPOINT", place);
+        match trouble {
+            Trouble::Die(place) => aye = aye.env("AYE_FAILPOINT", place),
+            Trouble::Stop(place, _) => aye = aye.env("AYE_FAILPOINT", &format!("stop:{place}")),
+            Trouble::None | Trouble::Kill(_) | Trouble::Pause(..) => {}
         }
         let mut run = aye.spawn();
         let pid = run.pid();
@@ -146,6 +156,14 @@ impl Contest {
             Trouble::Pause(after, length) => {
                 run.pause(*after, *length);
                 self.tally.lock().expect("no panic").pauses += 1;
+            }
+            Trouble::Stop(_, length) => {
+                let stopped = run.until_stopped();
+                if stopped {
+                    std::thread::sleep(*length);
+                    run.signal(Signal::CONT);
+                }
+                self.tally.lock().expect("no panic").pauses += usize::from(stopped);
             }
             Trouble::None | Trouble::Die(_) => {}
         }
@@ -161,7 +179,7 @@ impl Contest {
 
     fn decide(&self, dice: &mut Dice, question: String) {
         let allows = dice.roll(2) == 0;
-        let trouble = Self::trouble(dice, &["store.decide.before", "store.decide.after"], 60);
+        let trouble = Self::trouble(dice, "decide", &["decide"], 60);
         let word = if allows { "approve" } else { "deny" };
         let (pid, out) = self.run(&["approvals", word, &question], &trouble);
         let Some(out) = out else { return };
@@ -175,9 +193,7 @@ impl Contest {
     }
 
     fn wake(&self, dice: &mut Dice) {
-        let places =
-            ["store.checkpoint.before", "store.checkpoint.after", "store.begin.before", "store.begin.after"];
-        let trouble = Self::trouble(dice, &places, 400);
+        let trouble = Self::trouble(dice, "wake", &["checkpoint", "begin"], 400);
         let (_, out) = self.run(&["-r", &self.thread, "-p", "--output-format", "json"], &trouble);
         let Some(out) = out else { return };
         let mut tally = self.tally.lock().expect("no panic");

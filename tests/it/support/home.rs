@@ -230,6 +230,19 @@ impl Running {
         stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
     }
 
+    /// Waits until it is stopped; `false` when it ends without.
+    pub fn until_stopped(&mut self) -> bool {
+        loop {
+            if self.is_stopped() {
+                return true;
+            }
+            if self.child.try_wait().expect("a child").is_some() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// Stops it after a while, and lets it go on after another.
     pub fn pause(&mut self, after: Duration, length: Duration) {
         std::thread::sleep(after);
