@@ -275,8 +275,8 @@ impl AgentRuntime {
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))?;
         let mut driver = self.load(record, agent, slot, lease, &sink).await?;
-        let mut directives = driver.recover(unknown).await?;
-        directives.extend(driver.expire().await?);
+        let directives = driver.recover(unknown).await?;
+        driver.expire().await?;
         driver.drive(directives).await?;
         driver.result().await
     }

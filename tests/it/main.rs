@@ -2,6 +2,7 @@
 
 mod book;
 mod commands;
+mod contest;
 #[cfg(feature = "failpoints")]
 mod crash;
 mod edited;
@@ -11,6 +12,7 @@ mod headless;
 mod hostile;
 mod kills;
 mod layers;
+mod lease;
 mod stale;
 mod support;
 mod terminal;
