@@ -91,6 +91,7 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
         }),
         attempt: 1,
         agreed: Vec::new(),
+        start_before: None,
     }
 }
 

@@ -14,8 +14,11 @@ mod foundation;
 mod grants;
 mod host;
 mod models;
+mod notify;
+mod owner;
 mod print;
 mod prompt;
+mod viewer;
 
 use std::ffi::OsString;
 use std::io::Write as _;

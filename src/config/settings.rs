@@ -10,6 +10,7 @@ use super::schema;
 use crate::contract::executor::ToolExecutionMode;
 pub use crate::contract::mode::Mode as PermissionMode;
 use crate::contract::spec::Price;
+use crate::contract::terms::{Notify, Terms};
 
 /// The wire form that a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -222,6 +223,8 @@ pub struct Settings {
     pub theme: String,
     /// How much of the terminal is used.
     pub screen: Screen,
+    /// How long a process may stay silent until another one may go on with its thread.
+    pub lease: Duration,
     /// Providers by name.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// Models by name.
@@ -232,6 +235,8 @@ pub struct Settings {
     pub bash: BashSettings,
     /// Limits of a run.
     pub stop: StopSettings,
+    /// On which terms questions are asked that no rule has terms for.
+    pub questions: Terms,
     /// The terminal.
     pub tui: TuiSettings,
 }
@@ -268,6 +273,10 @@ impl Settings {
             on_ask: get.word("on_ask").unwrap_or_default(),
             theme: get.text("theme").unwrap_or_default(),
             screen: get.word("screen").unwrap_or_default(),
+            lease: get
+                .text("lease")
+                .and_then(|text| parse_duration(&text))
+                .unwrap_or(Duration::from_secs(10)),
             providers: names("providers")
                 .into_iter()
                 .map(|name| (name.clone(), get.provider(&name)))
@@ -291,6 +300,10 @@ impl Settings {
                 max_tokens_total: get.limit("stop.max_tokens_total"),
                 timeout: get.limit("stop.timeout_s").map(Duration::from_secs),
                 consecutive_errors: get.limit("stop.consecutive_errors").map(to_u32),
+            },
+            questions: Terms {
+                expires_in: get.word("questions.expires_in"),
+                notify: get.notify("questions.notify"),
             },
             tui: TuiSettings {
                 mouse: get.flag("tui.mouse"),
@@ -337,6 +350,15 @@ impl Getter<'_> {
             Some(Value::List(texts)) => texts.clone(),
             _ => Vec::new(),
         }
+    }
+
+    fn notify(&self, dotted: &str) -> Option<Vec<Notify>> {
+        let Value::List(texts) = self.get(dotted)? else { return None };
+        let entry = |text: &String| {
+            let value = serde_json::from_str(text).unwrap_or_else(|_| text.as_str().into());
+            Notify::read(&value).ok()
+        };
+        Some(texts.iter().filter_map(entry).collect())
     }
 
     fn named(&self, table: &str, name: &str, rest: &[&str]) -> Option<&Value> {

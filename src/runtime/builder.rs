@@ -1,13 +1,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::catalog::Catalog;
 use super::resolve::resolve;
-use super::{AgentRuntime, Parts, Remains};
+use super::{AgentRuntime, Asked, Parts, Remains, lease};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::executor::LlmExecutor;
 use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
+use crate::contract::terms::Terms;
 use crate::contract::tool::Tool;
 use crate::phase::Plugin;
 use crate::state::{KeyRegistration, StateError};
@@ -53,6 +55,9 @@ pub struct AgentRuntimeBuilder {
     cwd: Option<PathBuf>,
     keys: Vec<KeyRegistration>,
     remains: Option<Remains>,
+    lease: Option<Duration>,
+    asked: Option<Asked>,
+    question_terms: Terms,
 }
 
 impl AgentRuntimeBuilder {
@@ -61,11 +66,33 @@ impl AgentRuntimeBuilder {
         Self::default()
     }
 
-    /// How to wait until nothing runs any more of what a dead process had started; it is given that process. Without
-    /// it, tools are taken to die with their process.
+    /// How to see to it that nothing runs any more of what a lost process had started. Without it, tools are taken to
+    /// die with their process.
     #[must_use]
     pub fn with_remains(mut self, remains: Remains) -> Self {
         self.remains = Some(remains);
+        self
+    }
+
+    /// How long a driver may be silent until another process may take its thread over; 10 s without it.
+    #[must_use]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Who is told of each new question, when its row is there.
+    #[must_use]
+    pub fn with_asked(mut self, asked: Asked) -> Self {
+        self.asked = Some(asked);
+        self
+    }
+
+    /// On which terms a tool's own questions to the person are asked. A question about a call whose outcome nobody knows
+    /// never expires: not answering it would hide that the call may have run.
+    #[must_use]
+    pub fn with_question_terms(mut self, terms: Terms) -> Self {
+        self.question_terms = terms;
         self
     }
 
@@ -206,6 +233,9 @@ impl AgentRuntimeBuilder {
             cwd: self.cwd.unwrap_or_default(),
             keys: self.keys,
             remains: self.remains,
+            lease: self.lease.unwrap_or(lease::LENGTH),
+            asked: self.asked,
+            question_terms: self.question_terms,
         }))
     }
 }

@@ -234,6 +234,11 @@ impl Card {
         self.arguments().get("command").and_then(Value::as_str)
     }
 
+    /// When it ends unanswered, in Unix milliseconds.
+    pub fn expires_at(&self) -> Option<u64> {
+        self.ticket.suspension.expires_at
+    }
+
     /// What moved since the question was asked before, one sentence each; empty for a question asked once.
     pub fn moved(&self) -> Vec<&str> {
         let moved = self.ticket.suspension.parameters.pointer("/stale/moved").and_then(Value::as_array);
@@ -273,6 +278,11 @@ impl Card {
     /// Whether an answer is on its way.
     pub fn is_deciding(&self) -> bool {
         matches!(self.stage, Stage::Deciding(_))
+    }
+
+    /// Whether the person is in the middle of an answer.
+    pub fn is_written_on(&self) -> bool {
+        self.line().is_some() || matches!(self.stage, Stage::Grant { .. })
     }
 
     /// Whether it was on the screen long enough to take a key.

@@ -8,11 +8,12 @@ use serde_json::Value;
 use super::approval::Answer;
 use super::approval::edit::Draft;
 use super::host::{
-    ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, Review, RuleRow, SkillRow, UserInput,
+    ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, Review, RuleRow, SkillRow, ThreadSync,
+    UserInput,
 };
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::record::{DecideOutcome, GrantScope, ThreadSummary};
+use crate::contract::record::{DecideOutcome, GrantScope, QueueId, SuspensionRecord, ThreadSummary};
 
 /// Something happened.
 #[derive(Clone, Debug)]
@@ -23,8 +24,18 @@ pub enum Msg {
     Paste(String),
     /// The terminal has another size.
     Resize(u16, u16),
+    /// The terminal came to the front, or went behind another.
+    Focus(bool),
     /// A run told something.
     Agent(ThreadId, Box<AgentEvent>),
+    /// Other processes did something in the conversation.
+    Synced(Box<ThreadSync>),
+    /// A queued message begins a run of this process.
+    Began(ThreadId, QueuedRow),
+    /// A message was queued instead of begun.
+    Deferred(ThreadId, QueuedRow, UserInput),
+    /// Another process took the conversation over.
+    Lost(ThreadId),
     /// The screen shows the model as it is now.
     Drawn,
     /// The time that [`super::app::App::deadline`] asked for has come.
@@ -33,6 +44,17 @@ pub enum Msg {
     Opened(Result<Box<OpenedThread>, String>),
     /// A message was accepted, or not: then it is handed back.
     Started(Result<(), (String, UserInput)>),
+    /// A message was queued, or not.
+    Enqueued(UserInput, Result<QueuedRow, String>),
+    /// Queued messages that were taken back, and those that were gone already.
+    Unqueued {
+        /// Taken back.
+        back: Vec<QueueId>,
+        /// Gone.
+        gone: Vec<QueueId>,
+    },
+    /// A question that is not open any more.
+    Closed(Box<SuspensionRecord>),
     /// An answer was stored, or not.
     Decided(SuspensionId, Result<DecideOutcome, String>),
     /// What the rules and the tool say of these edited arguments of a question.
@@ -70,6 +92,12 @@ pub enum Cmd {
     Open(Option<ThreadId>),
     /// Say something.
     Start(ThreadId, UserInput),
+    /// Put a message behind what the conversation does.
+    Enqueue(ThreadId, UserInput),
+    /// Take queued messages back.
+    Unqueue(Vec<QueueId>),
+    /// Ask what became of a question.
+    WhoAnswered(SuspensionId),
     /// Store an answer.
     Decide(SuspensionId, Answer),
     /// Store a rule, then the answer.
@@ -98,6 +126,15 @@ pub enum Cmd {
     Export(ThreadId, ExportFormat),
     /// Add to the history.
     Remember(String),
+    /// Tell the person that a question waits: ring, and show a notification of the desktop with this text.
+    Notify {
+        /// Ring.
+        bell: bool,
+        /// The text.
+        desktop: Option<String>,
+    },
+    /// A question of the conversation has ended unanswered: see to it.
+    Expire(ThreadId),
     /// Put text on the clipboard.
     Copy(String),
     /// Print these entries once more, whole.

@@ -11,6 +11,7 @@ use super::super::approval::Answer;
 use super::super::host::Host;
 use super::super::msg::{Cmd, Msg};
 use crate::contract::ids::DecisionId;
+use crate::contract::record::SuspensionStatus;
 use crate::contract::suspension::ToolCallResume;
 
 /// How long requests may take to end when the program ends.
@@ -80,6 +81,30 @@ impl Performer {
                 let started = host.start(&thread, input.clone()).await;
                 send(Msg::Started(started.map_err(|error| (error, input))));
             }),
+            Cmd::Enqueue(thread, input) => self.spawn(async move {
+                let row = host.enqueue(&thread, input.clone()).await;
+                send(Msg::Enqueued(input, row));
+            }),
+            Cmd::Unqueue(ids) => self.spawn(async move {
+                let (mut back, mut gone) = (Vec::new(), Vec::new());
+                for id in ids {
+                    match host.unqueue(id).await {
+                        Ok(true) => back.push(id),
+                        Ok(false) => gone.push(id),
+                        Err(error) => send(Msg::Failed(error)),
+                    }
+                }
+                send(Msg::Unqueued { back, gone });
+            }),
+            Cmd::WhoAnswered(id) => self.spawn(async move {
+                match host.question(&id).await {
+                    Ok(Some(record)) if record.status != SuspensionStatus::Open => {
+                        send(Msg::Closed(Box::new(record)));
+                    }
+                    Ok(_) => {}
+                    Err(error) => send(Msg::Failed(error)),
+                }
+            }),
             Cmd::Decide(id, answer) => self.spawn(async move {
                 let outcome = host.decide(&id, resume(answer)).await;
                 send(Msg::Decided(id, outcome));
@@ -97,6 +122,7 @@ impl Performer {
                 send(Msg::Reviewed(id, arguments, review));
             }),
             Cmd::Cancel(thread) => host.cancel(&thread),
+            Cmd::Expire(thread) => host.expired(&thread),
             Cmd::Threads => self.spawn(async move { send(Msg::Threads(host.threads().await)) }),
             Cmd::Models => send(Msg::Models(host.models())),
             Cmd::Skills => send(Msg::Skills(host.skills())),
@@ -119,7 +145,13 @@ impl Performer {
             }
             Cmd::Remember(prompt) => self.spawn(async move { host.remember(&prompt).await }),
             // The loop does these itself.
-            Cmd::Copy(_) | Cmd::ShowWhole(_) | Cmd::Redraw | Cmd::Suspend | Cmd::Editor(..) | Cmd::Quit => {}
+            Cmd::Copy(_)
+            | Cmd::Notify { .. }
+            | Cmd::ShowWhole(_)
+            | Cmd::Redraw
+            | Cmd::Suspend
+            | Cmd::Editor(..)
+            | Cmd::Quit => {}
         }
     }
 }

@@ -9,12 +9,12 @@ use super::perform::Performer;
 use super::*;
 use crate::contract::ids::SuspensionId;
 use crate::contract::ids::ThreadId;
-use crate::contract::record::{DecideOutcome, GrantScope, ThreadSummary};
+use crate::contract::record::{DecideOutcome, GrantScope, QueueId, SuspensionRecord, ThreadSummary};
 use crate::contract::suspension::ToolCallResume;
 use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
 use crate::tui::host::{
-    ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, Review, RuleRow, SkillRow, UserInput,
+    ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, Review, RuleRow, SkillRow, UserInput,
 };
 use crate::tui::keymap::Keymap;
 use crate::tui::theme::Theme;
@@ -41,6 +41,17 @@ impl Host for FakeHost {
         self.note(format!("start {}", input.text));
         Err("the store is locked".into())
     }
+    async fn enqueue(&self, _: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
+        self.note(format!("enqueue {}", input.text));
+        Ok(QueuedRow { id: 1, text: input.text, images: 0 })
+    }
+    async fn unqueue(&self, id: QueueId) -> Result<bool, String> {
+        self.note(format!("unqueue {id}"));
+        Ok(id == 1)
+    }
+    async fn question(&self, _: &SuspensionId) -> Result<Option<SuspensionRecord>, String> {
+        Ok(None)
+    }
     async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String> {
         assert!(!answer.decision_id.as_str().is_empty() && answer.updated_at > 0);
         self.note(format!("decide {id} {:?}", answer.action));
@@ -59,6 +70,9 @@ impl Host for FakeHost {
     }
     fn cancel(&self, _: &ThreadId) {
         self.note("cancel");
+    }
+    fn expired(&self, thread: &ThreadId) {
+        self.note(format!("expired {thread}"));
     }
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {
         Ok(Vec::new())
@@ -131,6 +145,9 @@ async fn requests_are_answered_and_a_refused_message_comes_back() {
     let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Start("t".into(), UserInput::text("hi"))]).await;
     let [Msg::Started(Err((error, input)))] = &msgs[..] else { panic!("{msgs:?}") };
     assert_eq!((error.as_str(), input.text.as_str()), ("the store is locked", "hi"));
+    let (asked, msgs) = perform(FakeHost::default(), vec![Cmd::Unqueue(vec![1, 2])]).await;
+    assert_eq!(asked, ["unqueue 1", "unqueue 2"]);
+    assert!(matches!(&msgs[..], [Msg::Unqueued { back, gone }] if back == &[1] && gone == &[2]), "{msgs:?}");
     let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Files(3, "ma".into())]).await;
     assert!(matches!(&msgs[..], [Msg::Files(3, paths)] if paths == &["ma.rs"]));
 }
@@ -140,7 +157,7 @@ fn a_long_answer_is_in_the_scrollback_once_and_whole() {
     let (width, height) = (50, 12);
     let look = Look { theme: Theme::plain(), highlighter: Highlighter::waiting() };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
-    let mut screen = Screen { terminal, feed: Feed::default(), look };
+    let mut screen = Screen { terminal, feed: Feed::default(), look, desktop: Desktop::default() };
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
     let mut at = 0;
     let mut step = |app: &mut App, screen: &mut Screen<Vec<u8>>, msg: Msg| {

@@ -10,7 +10,7 @@ use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
 use crate::contract::ids::SuspensionId;
-use crate::contract::record::{DecideOutcome, SuspensionRecord};
+use crate::contract::record::{DecideOutcome, SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::ResumeDecisionAction;
 
 /// A key so soon after one that a card took is meant for the card before, not for the text.
@@ -56,7 +56,9 @@ impl App {
             Reply::Editor(draft) => cmds.push(Cmd::Editor(id, draft)),
             Reply::Batch(which) => self.begin_batch(which),
             Reply::Stop => {
-                if let Some(thread) = self.thread_id() {
+                if self.is_driven_elsewhere() {
+                    self.say_who_drives();
+                } else if let Some(thread) = self.thread_id() {
                     cmds.push(Cmd::Cancel(thread.clone()));
                 }
             }
@@ -225,15 +227,32 @@ impl App {
                 "the question about {} was closed before your answer",
                 record.ticket.pending.name
             )),
-            Ok(DecideOutcome::Expired(record)) => Some(format!(
-                "the question about {} had expired before your answer; it did not run",
-                record.ticket.pending.name
-            )),
+            Ok(DecideOutcome::Expired(record)) => {
+                let end = record.ticket.suspension.expires_at;
+                let at =
+                    end.map_or_else(String::new, |end| format!(" at {}", self.clock.hour_and_minute(end)));
+                Some(format!(
+                    "the question about {} expired{at}; it did not run. Say so to the agent to be asked again",
+                    record.ticket.pending.name
+                ))
+            }
             Ok(DecideOutcome::NotFound) => Some("the question is not known any more".to_owned()),
         };
         self.remove_cards(|card| card.id == *id);
         if let Some(note) = note {
             self.transcript.note(Level::Warning, note);
+        }
+    }
+
+    /// What became of a question that was open here, told without being asked.
+    pub(super) fn what_became_of(&self, record: &SuspensionRecord) -> String {
+        let tool = &record.ticket.pending.name;
+        match record.status {
+            SuspensionStatus::Superseded => format!("the question about {tool} was closed"),
+            SuspensionStatus::Expired => format!("the question about {tool} expired; it did not run"),
+            SuspensionStatus::Open | SuspensionStatus::Decided | SuspensionStatus::Applied => {
+                self.who_decided(record)
+            }
         }
     }
 
