@@ -287,7 +287,8 @@ impl Card {
 
     /// Whether the person is in the middle of an answer.
     pub fn is_written_on(&self) -> bool {
-        self.line().is_some() || matches!(self.stage, Stage::Grant { .. })
+        self.line().is_some()
+            || matches!(self.stage, Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Grant { .. })
     }
 
     /// Whether it was on the screen long enough to take a key.

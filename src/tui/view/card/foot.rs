@@ -120,6 +120,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
                     key(Action::Allow, "allow once"),
                     key(Action::Deny, "no"),
                     key(Action::Grant, "always…"),
+                    key(Action::Stop, "no, and stop"),
                     key(Action::EditCall, "edit"),
                 ];
                 if !card.previews().is_empty() {
@@ -127,7 +128,6 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
                 }
                 keys.push(key(Action::Modify, "send back"));
                 keys.push(key(Action::Comment, "comment"));
-                keys.push(key(Action::Stop, "no, and stop"));
                 keys
             }
             CardKind::Unknown => vec![
