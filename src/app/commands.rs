@@ -126,10 +126,14 @@ async fn threads(command: ThreadsCommand, foundation: &Foundation) -> Result<u8,
             }
             for thread in found {
                 let own = own.clone();
+                let told = (super::agent::actor(foundation, "cli"), SystemClock.now_ms());
                 store
-                    .delete_thread(&thread.id, &own.clone(), move |other| {
-                        crate::runtime::is_alive(&own, other)
-                    })
+                    .delete_thread(
+                        &thread.id,
+                        &own.clone(),
+                        move |other| crate::runtime::is_alive(&own, other),
+                        told,
+                    )
                     .await
                     .map_err(Failure::failed)?;
                 say(&format!("deleted {}", thread.id));

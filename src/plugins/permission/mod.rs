@@ -11,11 +11,16 @@ mod file;
 mod grant;
 mod handle;
 mod mode;
+mod past;
 mod path;
 mod plugin;
 mod rules;
 mod shell;
+mod simulate;
+mod suggest;
 
+#[cfg(test)]
+mod past_tests;
 #[cfg(test)]
 mod plugin_tests;
 #[cfg(test)]
@@ -31,5 +36,8 @@ pub use file::{
 pub use grant::{GrantProposal, propose_grants};
 pub use handle::Permissions;
 pub use mode::{Mode, evaluate_in};
+pub use past::{Past, PastFolder, PastMade, PastQuestion};
 pub use plugin::{GrantedPatterns, PERMISSION_PLUGIN, PermissionPlugin, PermissionSection};
 pub use rules::{Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
+pub use simulate::{Difference, Simulation, Tally, simulate};
+pub use suggest::{SuggestedRule, Suggestions, suggest};
