@@ -18,7 +18,7 @@ Examples:
   aye approvals list                    what waits for a decision
 
 Exit status: 0 done, 1 failed, 2 usage, 3 waiting for a decision, 4 blocked by a rule or plugin,
-5 a limit was reached, 75 provider unavailable, 130 interrupted, 143 terminated.";
+5 a limit was reached, 6 a question expired unanswered, 75 provider unavailable, 130 interrupted, 143 terminated.";
 
 /// A terminal agent whose questions outlive the process
 #[derive(Clone, Debug, Parser)]
@@ -44,7 +44,8 @@ pub struct Cli {
 
     /// Answer on stdout and exit; piped input is context
     ///
-    /// Nothing that needs a decision runs: the exit status is 3 then, and `aye approvals` lists the questions.
+    /// Nothing that needs a decision runs by itself: the exit status is 3 then, and `aye approvals` lists the
+    /// questions; --on-ask says otherwise.
     #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub print: Option<String>,
 
@@ -55,6 +56,14 @@ pub struct Cli {
     /// What happens to a call that was interrupted and may have run, with -p
     #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnUnknown::Report)]
     pub on_unknown: OnUnknown,
+
+    /// What happens to questions, with -p: suspend, deny, wait or wait=SECONDS
+    ///
+    /// `suspend` ends the run for now with status 3. `deny` declines each at once and goes on. `wait` stays until
+    /// somebody answers from another terminal; after SECONDS the question expires, and the status is 6. Default: suspend,
+    /// or with --ephemeral, where nothing is kept to go on with, wait.
+    #[arg(long, value_name = "ACTION")]
+    pub on_ask: Option<String>,
 
     /// Settings of this start.
     #[command(flatten)]
@@ -146,6 +155,8 @@ pub enum Command {
     /// Permission rules
     #[command(subcommand)]
     Permissions(PermissionsCommand),
+    /// What was proposed, judged, asked, decided and done, call by call; and whether the record is whole
+    Audit(AuditArgs),
     /// Models that can be used, and why the others cannot
     Models(JsonFlag),
     /// Settings
@@ -279,6 +290,68 @@ pub enum PermissionsCommand {
         #[arg(long, value_name = "FILE")]
         rules: Option<PathBuf>,
     },
+    /// Say what rules would have done with the calls of the past, and where that goes against what you decided
+    ///
+    /// The file stands in the place of your rules and the project's; the shipped ones hold besides it. Every call of
+    /// the audit is judged as it first met the rules, in its own folder, in mode `ask`. Folders and links are looked
+    /// at as they are today; in a folder that is gone, paths are judged by their letters alone. The exit status is 1
+    /// when a call that you declined would be allowed.
+    Simulate {
+        /// The rules to try
+        #[arg(long, value_name = "FILE")]
+        rules: PathBuf,
+        /// Calls since then only: 2h, 3d, 2026-11-21 or an RFC 3339 time
+        #[arg(long, value_name = "WHEN")]
+        since: Option<String>,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Suggest the fewest rules that would have answered what you always answered in the same way
+    ///
+    /// None of them would have allowed a call that you declined or changed, none is broader than what a question offers
+    /// to grant, and each would have saved at least two questions. The output is a file of rules. Nothing is stored.
+    #[command(
+        after_help = "Example:\n  aye permissions suggest --since 2w > new.yaml && aye permissions simulate --rules new.yaml"
+    )]
+    Suggest {
+        /// Calls since then only: 2h, 3d, 2026-11-21 or an RFC 3339 time
+        #[arg(long, value_name = "WHEN")]
+        since: Option<String>,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `aye audit`
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Whoever can write the file can write the whole chain anew: keep the last hash of `aye audit --rows` \
+                  elsewhere to find that too.\n\nExamples:\n  aye audit --since 1d --tool Bash\n  aye audit --verify"
+)]
+pub struct AuditArgs {
+    /// Calls of which something was written since then: 2h, 3d, 2026-11-21 or an RFC 3339 time
+    #[arg(long, value_name = "WHEN")]
+    pub since: Option<String>,
+    /// Of this conversation, by id or the beginning of it; it may be deleted
+    #[arg(long, value_name = "ID")]
+    pub thread: Option<String>,
+    /// Of this tool
+    #[arg(long, value_name = "NAME")]
+    pub tool: Option<String>,
+    /// Show every rule that was tried, not only those that matched
+    #[arg(long)]
+    pub rules: bool,
+    /// Write one JSON object for each call, a line each
+    #[arg(long)]
+    pub json: bool,
+    /// Write the rows as they are in the chain, as JSON, a line each
+    #[arg(long, conflicts_with_all = ["rules", "json"])]
+    pub rows: bool,
+    /// Look whether every row is there and as it was written, and whether the tables agree; exit status 1 if not
+    #[arg(long, conflicts_with_all = ["since", "thread", "tool", "rules", "rows"])]
+    pub verify: bool,
 }
 
 /// `aye config ...`
@@ -330,6 +403,9 @@ impl Cli {
         if !cli.is_print() && cli.output_format != OutputFormat::Text {
             return refuse("--output-format is for headless runs; add -p");
         }
+        if !cli.is_print() && cli.on_ask.is_some() {
+            return refuse("--on-ask is for headless runs; add -p");
+        }
         if cli.is_print() && cli.resume.as_deref() == Some("") {
             return refuse(
                 "-r needs the id of a conversation when -p is given; `aye threads list` shows them",
@@ -355,7 +431,11 @@ impl Cli {
 
     /// What the command line says about settings, as their last layer.
     pub fn flags(&self) -> Flags {
-        self.global.flags()
+        let mut flags = self.global.flags();
+        if let Some(on_ask) = &self.on_ask {
+            flags.set("--on-ask", "on_ask", on_ask);
+        }
+        flags
     }
 }
 
@@ -590,6 +670,12 @@ mod tests {
             "skills check dir --json",
             "permissions check",
             "permissions check --rules f",
+            "permissions simulate --rules f --since 2h --json",
+            "permissions suggest --since 2026-11-21",
+            "audit",
+            "audit --since 2h --thread a --tool Bash --rules --json",
+            "audit --rows",
+            "audit --verify --json",
             "models",
             "models --json",
             "config show",
@@ -613,8 +699,11 @@ mod tests {
             &["completion", "tcsh"],
             &["--output-format", "xml", "-p"],
             &["--output-format", "json", "x"],
+            &["--on-ask", "deny", "x"],
             &["-p", "x", "threads", "list"],
             &["--on-unknown", "hope"],
+            &["permissions", "simulate"],
+            &["audit", "--verify", "--since", "2h"],
             &["-c", "models"],
         ] {
             assert_eq!(parse(args).expect_err("refused").exit_code(), 2, "{args:?}");

@@ -8,31 +8,34 @@ use serde_json::{Value, json};
 
 use super::agent::{mode_of, skills_of};
 use super::foundation::Foundation;
-use super::{Failure, doctor, export, models, put, say};
+use super::{Failure, approvals, audit, doctor, export, history, models, put, say};
 use crate::cli::{
-    ApprovalsCommand, Cli, Command, ConfigCommand, ExportFormat, JsonFlag, PermissionsCommand, SkillsCommand,
-    ThreadsCommand,
+    Cli, Command, ConfigCommand, ExportFormat, JsonFlag, PermissionsCommand, SkillsCommand, ThreadsCommand,
 };
 use crate::config::{Env, list_models};
 use crate::contract::clock::{Clock as _, SystemClock};
-use crate::contract::display::{escape_json, visible, visible_line};
-use crate::contract::ids::DecisionId;
-use crate::contract::record::{DecideOutcome, Decision, SuspensionRecord, SuspensionStatus, ThreadRecord};
-use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use crate::contract::display::{escape_json, visible_line};
+use crate::contract::record::ThreadRecord;
 use crate::plugins::permission::{CheckContext, Layer, RuleSet, check_line};
 use crate::plugins::skills::{SkillRow, check_dir, check_discovery, list_rows};
-use crate::runtime::check_payload;
-use crate::store::{Store, SuspensionFilter, SuspensionLookup, ThreadLookup};
+use crate::store::{Store, ThreadLookup};
 
 pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Failure> {
     let mut foundation = super::foundation(cli, env)?;
     match command {
         Command::Threads(command) => threads(command, &foundation).await,
-        Command::Approvals(command) => approvals(command, &foundation).await,
+        Command::Approvals(command) => approvals::run(command, &foundation).await,
         Command::Skills(command) => skills(command, &foundation),
         Command::Permissions(PermissionsCommand::Check { rules }) => {
             permissions(rules.as_deref(), &mut foundation, cli)
         }
+        Command::Permissions(PermissionsCommand::Simulate { rules, since, json }) => {
+            history::simulate(&rules, since.as_deref(), json, &foundation).await
+        }
+        Command::Permissions(PermissionsCommand::Suggest { since, json }) => {
+            history::suggestions(since.as_deref(), json, &mut foundation, cli).await
+        }
+        Command::Audit(args) => audit::run(args, &foundation).await,
         Command::Models(JsonFlag { json }) => {
             let hits = models::probe(&foundation.env).await;
             let rows = list_models(&foundation.loaded.settings, &foundation.env, &hits);
@@ -50,7 +53,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
     }
 }
 
-fn put_json(value: &Value) -> Result<(), Failure> {
+pub(super) fn put_json(value: &Value) -> Result<(), Failure> {
     put(&format!("{}\n", escape_json(&serde_json::to_string_pretty(value).unwrap_or_default())))
 }
 
@@ -68,7 +71,8 @@ pub(super) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRe
     }
 }
 
-fn when(ms: u64) -> String {
+/// A Unix time in milliseconds, where the person is.
+pub(super) fn when(ms: u64) -> String {
     let at = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     at.map(|t| t.to_zoned(super::zone()).strftime("%Y-%m-%d %H:%M").to_string()).unwrap_or_default()
 }
@@ -144,150 +148,12 @@ async fn threads(command: ThreadsCommand, foundation: &Foundation) -> Result<u8,
     Ok(0)
 }
 
-async fn suspension_by_prefix(store: &Store, id: &str) -> Result<SuspensionRecord, Failure> {
-    match store.find_suspension(id).await.map_err(Failure::failed)? {
-        SuspensionLookup::One(suspension) => Ok(*suspension),
-        SuspensionLookup::None => {
-            Err(Failure::usage(format!("there is no question `{id}`; `aye approvals list` shows what waits")))
-        }
-        SuspensionLookup::Many(found) => {
-            let ids: Vec<_> = found.iter().map(|s| s.id.to_string()).collect();
-            Err(Failure::usage(format!("`{id}` is not unique: {}", ids.join(", "))))
-        }
-    }
-}
-
-/// What the call is about, on one line.
-fn summary(suspension: &SuspensionRecord) -> String {
-    let pending = &suspension.ticket.pending;
-    let main = ["command", "file_path", "url", "question", "pattern"]
-        .iter()
-        .find_map(|key| pending.arguments.get(*key)?.as_str())
-        .map_or_else(|| pending.arguments.to_string(), str::to_owned);
-    format!("{} {}", visible_line(&pending.name), visible_line(&main))
-}
-
-async fn approvals(command: ApprovalsCommand, foundation: &Foundation) -> Result<u8, Failure> {
-    let store = foundation.open_store()?;
-    match command {
-        ApprovalsCommand::List(JsonFlag { json }) => {
-            let filter =
-                SuspensionFilter { status: Some(SuspensionStatus::Open), ..SuspensionFilter::default() };
-            let open = store.suspensions(filter).await.map_err(Failure::failed)?;
-            if json {
-                put_json(&json!(open))?;
-            } else {
-                let line =
-                    |s: &SuspensionRecord| format!("{}  {}  {}\n", s.id, when(s.created_at), summary(s));
-                put(&open.iter().map(line).collect::<String>())?;
-            }
-        }
-        ApprovalsCommand::Show { id, json } => {
-            let suspension = suspension_by_prefix(&store, &id).await?;
-            if json {
-                put_json(&json!(suspension))?;
-            } else {
-                put(&shown(&suspension))?;
-            }
-        }
-        ApprovalsCommand::Approve { id } => {
-            let yes = (ResumeDecisionAction::Resume, Value::Null, None);
-            decide(&store, foundation, &id, yes, "approved").await?;
-        }
-        ApprovalsCommand::Deny { id, reason } => {
-            let no = (ResumeDecisionAction::Cancel, Value::Null, reason);
-            decide(&store, foundation, &id, no, "denied").await?;
-        }
-        ApprovalsCommand::Answer { id, answer } => {
-            let payload: Value = serde_json::from_str(&answer)
-                .map_err(|e| Failure::usage(format!("the answer is not JSON: {e}")))?;
-            let answer = (ResumeDecisionAction::Resume, payload, None);
-            decide(&store, foundation, &id, answer, "answered").await?;
-        }
-    }
-    store.close().await;
-    Ok(0)
-}
-
 /// Each on a line of its own.
 fn lines<T: Display>(rows: &[T]) -> String {
     rows.iter().fold(String::new(), |mut out, row| {
         let _ = writeln!(out, "{row}");
         out
     })
-}
-
-fn shown(suspension: &SuspensionRecord) -> String {
-    let ticket = &suspension.ticket;
-    let mut out = format!(
-        "{}\nthread   {}\nasked    {}\nstatus   {:?}\ntool     {}\n",
-        suspension.id,
-        suspension.thread_id,
-        when(suspension.created_at),
-        suspension.status,
-        visible_line(&ticket.pending.name)
-    );
-    for key in ["rule", "why", "cwd"] {
-        if let Some(text) = ticket.suspension.parameters.get(key).and_then(Value::as_str) {
-            let _ = writeln!(out, "{key:<8} {}", visible_line(text));
-        }
-    }
-    let _ = writeln!(out, "\n{}", visible(&ticket.suspension.message));
-    let command = ticket.pending.arguments.get("command").and_then(Value::as_str).map(str::to_owned);
-    let call = command
-        .unwrap_or_else(|| serde_json::to_string_pretty(&ticket.pending.arguments).unwrap_or_default());
-    let _ = writeln!(out, "\n{}", visible(&call));
-    if let Some(by) = &suspension.decided_by {
-        let _ = writeln!(out, "\ndecided by {} ({})", visible_line(&by.user), visible_line(&by.channel));
-    }
-    out
-}
-
-async fn decide(
-    store: &Store,
-    foundation: &Foundation,
-    id: &str,
-    (action, result, reason): (ResumeDecisionAction, Value, Option<String>),
-    word: &str,
-) -> Result<(), Failure> {
-    let suspension = suspension_by_prefix(store, id).await?;
-    let now = SystemClock.now_ms();
-    let resume = ToolCallResume {
-        decision_id: DecisionId::fresh(),
-        action,
-        result,
-        reason,
-        arguments: None,
-        updated_at: now,
-    };
-    if action == ResumeDecisionAction::Resume {
-        check_payload(&suspension, &resume).map_err(Failure::usage)?;
-    }
-    let actor = super::agent::actor(foundation, "cli");
-    let outcome =
-        store.decide(&suspension.id, Decision { resume, actor }, now).await.map_err(Failure::failed)?;
-    match outcome {
-        DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record) => {
-            say(&format!("{word}: {}; go on with: aye -r {} -p", summary(&record), record.thread_id));
-            Ok(())
-        }
-        DecideOutcome::AlreadyDecided(record) => {
-            let by = record.decided_by.as_ref().map_or("somebody", |by| by.user.as_str());
-            let channel = record.decided_by.as_ref().map_or("", |by| by.channel.as_str());
-            let at = record.decision.as_ref().map_or(0, |d| d.updated_at);
-            Err(Failure::failed(format!(
-                "already decided by {by} ({channel}) at {}; nothing changed",
-                when(at)
-            )))
-        }
-        DecideOutcome::Closed(_) => {
-            Err(Failure::failed("the question is closed: a new message came, or the run is over"))
-        }
-        DecideOutcome::Expired(_) => {
-            Err(Failure::failed("the question expired; go on with the thread to be asked again"))
-        }
-        DecideOutcome::NotFound => Err(Failure::usage(format!("there is no question `{id}`"))),
-    }
 }
 
 /// Characters of a description that a list shows: what the specification of skills allows.

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Url,
     /// The name of an environment variable, never its value.
     EnvName,
+    /// What happens to questions when nobody is there; `wait=` takes a duration.
+    OnAsk,
 }
 
 impl fmt::Display for Kind {
@@ -46,6 +48,9 @@ impl fmt::Display for Kind {
             }
             Self::Url => f.write_str(
                 "an address such as \"http://127.0.0.1:8080/v1/\", without a name or password in it",
+            ),
+            Self::OnAsk => f.write_str(
+                "one of \"auto\", \"suspend\", \"deny\", \"wait\" or \"wait=TIME\" with seconds or a unit, such as \"wait=90\" or \"wait=2m\"",
             ),
             Self::EnvName => f.write_str("the name of an environment variable such as \"OPENAI_API_KEY\""),
         }
@@ -93,7 +98,7 @@ pub(crate) const TOOL_EXECUTIONS: &[&str] = &["sequential", "parallel_batch_appr
 pub(crate) const ADAPTERS: &[&str] = &["openai", "openai_responses", "anthropic", "gemini", "ollama"];
 pub(crate) const SCREENS: &[&str] = &["inline", "full"];
 
-use Kind::{Count, Duration, EnvName, Flag, Number, OneOf, Text, TextList, Url};
+use Kind::{Count, Duration, EnvName, Flag, Number, OnAsk, OneOf, Text, TextList, Url};
 use ProjectMay::{Lower, Never, Set, Tighten};
 
 /// The whole tree.
@@ -102,6 +107,7 @@ pub(crate) const ROOT: Fields = &[
     ("permission_mode", leaf(OneOf(PERMISSION_MODES), Tighten, "what happens to calls that no rule decides")),
     ("max_turns", leaf(Count { min: 0 }, Lower, "inferences in one run; 0 is no limit")),
     ("tool_execution", leaf(OneOf(TOOL_EXECUTIONS), Set, "order in which the calls of one answer run")),
+    ("on_ask", leaf(OnAsk, Set, "what happens to a question of a headless run")),
     ("theme", leaf(Text, Set, "name of a theme")),
     ("screen", leaf(OneOf(SCREENS), Set, "draw below the prompt, or on the whole screen")),
     (
@@ -167,6 +173,7 @@ pub(crate) const DEFAULTS: &str = r#"
 permission_mode = "ask"
 max_turns = 100
 tool_execution = "parallel_streaming"
+on_ask = "auto"
 theme = "default"
 screen = "inline"
 [retry]

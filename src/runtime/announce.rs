@@ -111,6 +111,8 @@ impl Driver {
             steps: self.machine.steps(),
             usage: self.record.usage,
             waiting: suspensions,
+            expired: self.expired.clone(),
+            messages: self.history.len() as u64,
         })
     }
 }

@@ -19,11 +19,11 @@ use super::request::RuntimeError;
 use super::resolve::ResolvedAgent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::identity::{RunIdentity, RunOrigin};
-use crate::contract::ids::{CallId, MessageId};
+use crate::contract::ids::{CallId, MessageId, SuspensionId};
 use crate::contract::inference::{InferenceOverride, StreamResult};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::message::{Message, ToolCall};
-use crate::contract::record::{Fence, RunRecord};
+use crate::contract::record::{Fence, QueueId, RunRecord};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolError, ToolOutput};
 use crate::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress};
@@ -52,11 +52,17 @@ pub(super) struct Loaded {
     recorded: bool,
     message_id: MessageId,
     messages: Vec<Message>,
+    takes: Option<QueueId>,
 }
 
 impl Loaded {
-    /// A new run that begins with these messages.
-    pub(super) fn fresh(record: RunRecord, machine: Run, messages: Vec<Message>) -> Self {
+    /// A new run that begins with these messages, taken from the queue when they have a number there.
+    pub(super) fn fresh(
+        record: RunRecord,
+        machine: Run,
+        messages: Vec<Message>,
+        takes: Option<QueueId>,
+    ) -> Self {
         Self {
             record,
             machine,
@@ -65,13 +71,14 @@ impl Loaded {
             recorded: false,
             message_id: MessageId::fresh(),
             messages,
+            takes,
         }
     }
 
     /// A run from the store.
     pub(super) fn stored(record: RunRecord, document: RunDocument) -> Self {
         let RunDocument { format: _, machine, calls, results, recorded, message_id } = document;
-        Self { record, machine, calls, results, recorded, message_id, messages: Vec::new() }
+        Self { record, machine, calls, results, recorded, message_id, messages: Vec::new(), takes: None }
     }
 }
 
@@ -105,6 +112,8 @@ pub(super) struct Driver {
     pub(super) partial: Arc<Partial>,
     pub(super) last_response: Option<StreamResult>,
     pub(super) error_code: Option<String>,
+    /// The questions that were closed as expired.
+    pub(super) expired: Vec<SuspensionId>,
     pub(super) awake_since: u64,
     pub(super) saved_thread_state: BTreeMap<String, Value>,
 }
@@ -119,7 +128,7 @@ impl Driver {
         overrides: InferenceOverride,
         loaded: Loaded,
     ) -> Result<Self, RuntimeError> {
-        let Loaded { record, machine, calls, results, recorded, message_id, messages } = loaded;
+        let Loaded { record, machine, calls, results, recorded, message_id, messages, takes } = loaded;
         let state = StateStore::new();
         let phases = PhaseRuntime::new(state.clone())?;
         phases.install(&agent.env)?;
@@ -170,12 +179,13 @@ impl Driver {
             history,
             history_shared: None,
             shape: InferenceShape::default(),
-            unsaved: Unsaved { messages, run: true, ..Unsaved::default() },
+            unsaved: Unsaved { messages, takes, run: true, ..Unsaved::default() },
             in_flight: FuturesUnordered::new(),
             outputs: HashMap::new(),
             partial: Arc::default(),
             last_response: None,
             error_code: None,
+            expired: Vec::new(),
             awake_since,
             saved_thread_state,
             agent,
@@ -191,6 +201,13 @@ impl Driver {
     pub(super) fn apply(&mut self, fact: Fact) -> Result<Vec<Directive>, RuntimeError> {
         tracing::debug!(run = %self.record.id, ?fact, "fact");
         self.machine.apply(fact).map_err(|e| RuntimeError::Internal(format!("run {}: {e}", self.record.id)))
+    }
+
+    /// Whether the call waits for an answer to this very question.
+    pub(super) fn asks(&self, call: &CallId, suspension: &SuspensionId) -> bool {
+        self.machine
+            .call(call)
+            .is_some_and(|call| call.ticket().is_some_and(|ticket| ticket.suspension.id == *suspension))
     }
 
     /// Takes a fact that may have been overtaken: a refusal is the machine's right, and nothing changes.
@@ -288,7 +305,8 @@ impl Driver {
                 Ok(None)
             }
             Directive::Record { call, closing } => {
-                self.close(&call, &closing);
+                let by_policy = self.is_declined_by_policy(&call, &closing).await?;
+                self.close(&call, &closing, by_policy);
                 Ok(None)
             }
             Directive::AbortInFlight => {

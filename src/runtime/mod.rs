@@ -10,16 +10,20 @@ mod call;
 mod catalog;
 mod document;
 mod driver;
+mod edited;
+mod git;
 mod infer;
 mod journal;
 mod live;
 mod output;
+mod queue;
 mod recover;
 mod request;
 mod resolve;
 #[cfg(test)]
 mod tests;
 mod words;
+mod world;
 
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
@@ -29,11 +33,12 @@ use crate::contract::event_sink::EventSink;
 use crate::contract::executor::LlmExecutor;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
+use crate::contract::message::Message;
 use crate::contract::record::{
     DecideOutcome, Decision, Fence, Owner, RunRecord, SuspensionRecord, SuspensionStatus, ThreadRecord,
 };
 use crate::contract::spec::{AgentSpec, ModelEntry};
-use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
+use crate::contract::suspension::{Actor, ToolCallResume};
 use crate::llm::{CircuitBreaker, CircuitBreakerConfig};
 use crate::run::{Fact, Run};
 use crate::state::KeyRegistration;
@@ -42,8 +47,9 @@ use crate::store::{AcquireError, Store, StoreError, SuspensionFilter};
 pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;
 pub use document::{CallResult, DocumentError, RunDocument, tool_message};
+pub use edited::{change_words, shown_payload};
 pub use recover::{UnknownPolicy, is_alive};
-pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_payload};
+pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
 pub use resolve::{ResolveError, ResolvedAgent};
 
 use driver::{Driver, Loaded};
@@ -147,10 +153,13 @@ impl AgentRuntime {
     ) -> Result<AgentRunResult, RuntimeError> {
         let agent_id = self.agent_of(&request)?;
         let agent = self.resolve(&agent_id, request.overrides.model.as_deref())?;
-        self.inner.live.cancel(&request.thread_id);
+        if request.takes.is_none() {
+            self.inner.live.cancel(&request.thread_id);
+        }
         let slot = self.inner.live.enter(&request.thread_id).await;
-        self.ensure_thread(&request).await?;
+        self.ensure_thread(&request.thread_id, &request.messages).await?;
         let fence = self.acquire(&request.thread_id).await?;
+        sink.acquired().await;
         // On the heap, because a driver's future is large and callers put theirs on a stack.
         let result = Box::pin(self.run_fenced(request, agent_id, agent, slot, &fence, sink)).await;
         self.release(&fence).await;
@@ -169,6 +178,9 @@ impl AgentRuntime {
         let mut slot = slot;
         let mut parent_run_id = request.parent_run_id.clone();
         if let Some(old) = self.unfinished(&request.thread_id).await? {
+            if request.takes.is_some() {
+                return Err(RuntimeError::NotFree { thread_id: request.thread_id });
+            }
             parent_run_id = Some(old.id.clone());
             let agent =
                 self.resolve(&old.agent_id, Some(&old.model)).or_else(|_| self.resolve(&agent_id, None))?;
@@ -196,7 +208,7 @@ impl AgentRuntime {
             updated_at: now,
         };
         let machine = Run::new(agent.spec.tool_execution);
-        let loaded = Loaded::fresh(record, machine, request.messages);
+        let loaded = Loaded::fresh(record, machine, request.messages, request.takes);
         let mut driver = Driver::new(
             Arc::clone(shared),
             fence.clone(),
@@ -226,6 +238,7 @@ impl AgentRuntime {
     ) -> Result<AgentRunResult, RuntimeError> {
         let slot = self.inner.live.enter(thread_id).await;
         let fence = self.acquire(thread_id).await?;
+        sink.acquired().await;
         let result = Box::pin(self.resume_fenced(thread_id, slot, &fence, sink, unknown)).await;
         self.release(&fence).await;
         result
@@ -249,11 +262,19 @@ impl AgentRuntime {
             .or_else(|_| self.resolve(&record.agent_id, None))?;
         let mut driver = self.load(record, agent, slot, fence, &sink).await?;
         let mut directives = driver.recover(unknown).await?;
-        let expired = shared.store.expire_due(shared.clock.now_ms()).await?;
-        for suspension in expired.into_iter().filter(|s| s.run_id == run_id) {
-            directives.extend(
-                driver.try_apply(Fact::Expired { call: suspension.call_id, suspension: suspension.id }),
-            );
+        shared.store.expire_due(shared.clock.now_ms()).await?;
+        // Whoever marked them, now or while nobody was awake.
+        let filter = SuspensionFilter {
+            run: Some(run_id.clone()),
+            status: Some(SuspensionStatus::Expired),
+            ..SuspensionFilter::default()
+        };
+        for suspension in shared.store.suspensions(filter).await? {
+            if driver.asks(&suspension.call_id, &suspension.id) {
+                directives.extend(
+                    driver.try_apply(Fact::Expired { call: suspension.call_id, suspension: suspension.id }),
+                );
+            }
         }
         let filter = SuspensionFilter {
             run: Some(run_id),
@@ -306,25 +327,28 @@ impl AgentRuntime {
             .ok_or_else(|| RuntimeError::AgentNotFound { agent_id: "default".into() })
     }
 
-    async fn ensure_thread(&self, request: &RunRequest) -> Result<(), RuntimeError> {
+    async fn ensure_thread(&self, thread_id: &ThreadId, messages: &[Message]) -> Result<(), RuntimeError> {
         let shared = &self.inner.shared;
-        let title =
-            request.messages.iter().map(|m| title_of(&m.text())).find(|t| !t.is_empty()).unwrap_or_default();
-        match shared.store.thread(&request.thread_id).await? {
+        let title = messages.iter().map(|m| title_of(&m.text())).find(|t| !t.is_empty()).unwrap_or_default();
+        match shared.store.thread(thread_id).await? {
             Some(thread) if thread.title.is_empty() && !title.is_empty() => {
-                shared.store.set_title(&request.thread_id, &title).await?;
+                shared.store.set_title(thread_id, &title).await?;
             }
             Some(_) => {}
             None => {
                 let now = shared.clock.now_ms();
                 let thread = ThreadRecord {
-                    id: request.thread_id.clone(),
+                    id: thread_id.clone(),
                     title,
                     cwd: shared.cwd.clone(),
                     created_at: now,
                     updated_at: now,
                 };
-                shared.store.create_thread(thread).await?;
+                match shared.store.create_thread(thread).await {
+                    // Somebody else made it in the same moment.
+                    Ok(()) | Err(StoreError::Exists { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
         Ok(())
@@ -373,8 +397,10 @@ impl AgentRuntime {
         let Some(suspension) = shared.store.suspension(id).await.map_err(DecideError::Store)? else {
             return Ok(DecideOutcome::NotFound);
         };
-        if resume.action == ResumeDecisionAction::Resume {
-            request::check_payload(&suspension, &resume)?;
+        request::check_payload(&suspension, &resume)?;
+        if let Some(arguments) = &resume.arguments {
+            let tool = self.catalog().tools.get(&suspension.ticket.pending.name).cloned();
+            request::check_arguments(&suspension, tool.as_deref(), arguments)?;
         }
         let decision = Decision { resume: resume.clone(), actor };
         let outcome =
@@ -405,6 +431,7 @@ impl AgentRuntime {
         }
         let slot = self.inner.live.enter(thread_id).await;
         let fence = self.acquire(thread_id).await?;
+        sink.acquired().await;
         let result = Box::pin(self.cancel_fenced(thread_id, slot, &fence, sink)).await;
         self.release(&fence).await;
         result
@@ -430,6 +457,16 @@ impl AgentRuntime {
     /// Whether a driver is awake on the thread in this process.
     pub fn is_awake(&self, thread_id: &ThreadId) -> bool {
         self.inner.live.is_awake(thread_id)
+    }
+
+    /// Ends questions as expired that are still open, whatever their own time, and gives those that were. The caller
+    /// then wakes their runs with [`AgentRuntime::resume`].
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn expire(&self, ids: Vec<SuspensionId>) -> Result<Vec<SuspensionRecord>, StoreError> {
+        let shared = &self.inner.shared;
+        shared.store.expire(ids, shared.clock.now_ms()).await
     }
 
     /// The open questions of a thread, oldest first.

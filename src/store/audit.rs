@@ -8,7 +8,7 @@ mod chain;
 mod history;
 mod verify;
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, Row};
 use serde_json::{Value, json};
 
 use super::rows::{body, body_or_null, encode, int, text, uint};
@@ -49,43 +49,68 @@ impl<'a> About<'a> {
 }
 
 impl Store {
-    /// The rows that the filter leaves, oldest first. The rules of a judged call come as the list they were.
+    /// The rows that the filter leaves, oldest first.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails. A row whose body is no JSON is given with its text as the body: the chain
     /// says that it was changed.
     pub async fn audit(&self, filter: AuditFilter) -> Result<Vec<AuditRow>, StoreError> {
         self.read(move |conn| {
-            let mut statement = conn.prepare_cached(&format!(
-                "SELECT {COLUMNS} FROM audit WHERE (?1 IS NULL OR at >= ?1) AND (?2 IS NULL OR thread_id = ?2) \
-                 ORDER BY n"
-            ))?;
-            let mut rows =
-                statement.query((filter.since.map(int), filter.thread.as_ref().map(ThreadId::as_str)))?;
+            let mut found = Vec::new();
+            each(conn, &filter, |row| {
+                found.push(row);
+                true
+            })?;
+            Ok(found)
+        })
+        .await
+    }
+
+    /// As [`Store::audit`], handed on one by one until `told` says `false`.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub async fn audit_each(
+        &self,
+        filter: AuditFilter,
+        told: impl FnMut(AuditRow) -> bool + Send + 'static,
+    ) -> Result<(), StoreError> {
+        self.read(move |conn| each(conn, &filter, told)).await
+    }
+
+    /// The lists of rules that calls were held against, by their hashes. One that cannot be read is left out.
+    pub async fn audit_rules(&self) -> Result<Vec<(String, Vec<TriedRule>)>, StoreError> {
+        self.read(move |conn| {
+            let mut statement = conn.prepare_cached("SELECT hash, body FROM audit_rules")?;
+            let mut rows = statement.query(())?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
-                let row = row_of(row)?;
-                if filter.kinds.is_empty() || filter.kinds.contains(&row.kind) {
-                    found.push(row);
+                if let Ok(rules) = serde_json::from_slice(body(row, 1)?) {
+                    found.push((text(row, 0)?, rules));
                 }
             }
             Ok(found)
         })
         .await
     }
+}
 
-    /// A list of rules that calls were held against, by its hash.
-    pub async fn audit_rules(&self, hash: &str) -> Result<Option<Vec<TriedRule>>, StoreError> {
-        let hash = hash.to_owned();
-        self.read(move |conn| {
-            let text: Option<Vec<u8>> = conn
-                .prepare_cached("SELECT body FROM audit_rules WHERE hash = ?1")?
-                .query_row((hash,), |row| Ok(body(row, 0)?.to_vec()))
-                .optional()?;
-            Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
-        })
-        .await
+fn each(
+    conn: &Connection,
+    filter: &AuditFilter,
+    mut told: impl FnMut(AuditRow) -> bool,
+) -> Result<(), StoreError> {
+    let mut statement = conn.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM audit WHERE (?1 IS NULL OR at >= ?1) AND (?2 IS NULL OR thread_id = ?2) ORDER BY n"
+    ))?;
+    let mut rows = statement.query((filter.since.map(int), filter.thread.as_ref().map(ThreadId::as_str)))?;
+    while let Some(row) = rows.next()? {
+        let row = row_of(row)?;
+        if (filter.kinds.is_empty() || filter.kinds.contains(&row.kind)) && !told(row) {
+            break;
+        }
     }
+    Ok(())
 }
 
 /// What a row's hash covers, and how. JSON, so that no two rows share a text.

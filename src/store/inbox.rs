@@ -5,7 +5,7 @@ use rusqlite::Row;
 use super::rows::{body, body_or_null, int, path_from, text, uint};
 use super::{Store, StoreError};
 use crate::contract::display::{call_summary, visible_line};
-use crate::contract::ids::ThreadId;
+use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::judgement::Risk;
 use crate::contract::record::InboxRow;
 use crate::contract::suspension::SuspendTicket;
@@ -15,7 +15,7 @@ use crate::contract::suspension::SuspendTicket;
 pub struct InboxFilter {
     /// Of this thread.
     pub thread: Option<ThreadId>,
-    /// About this tool.
+    /// About this tool, in letters of any case.
     pub tool: Option<String>,
     /// Asked before this time, in Unix milliseconds.
     pub asked_before: Option<u64>,
@@ -61,7 +61,7 @@ impl Store {
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
                 if let Some(row) = row_of(row)?
-                    && filter.tool.as_ref().is_none_or(|tool| *tool == row.tool)
+                    && filter.tool.as_ref().is_none_or(|tool| tool.eq_ignore_ascii_case(&row.tool))
                 {
                     found.push(row);
                 }
@@ -71,11 +71,43 @@ impl Store {
         .await
     }
 
-    /// How many questions wait, over all threads.
-    pub async fn waiting_count(&self) -> Result<u64, StoreError> {
-        self.read(|conn| {
-            let sql = "SELECT count(*) FROM suspension WHERE status = 'open'";
-            Ok(uint(conn.prepare_cached(sql)?.query_row((), |row| row.get(0))?))
+    /// How many questions wait, over all threads but the named one.
+    pub async fn waiting_count(&self, except: Option<&ThreadId>) -> Result<u64, StoreError> {
+        let except = except.cloned();
+        self.read(move |conn| {
+            let sql = "SELECT count(*) FROM suspension WHERE status = 'open' AND thread_id IS NOT ?1";
+            let except = except.as_ref().map(ThreadId::as_str);
+            Ok(uint(conn.prepare_cached(sql)?.query_row((except,), |row| row.get(0))?))
+        })
+        .await
+    }
+
+    /// The beginning of each id that is enough for [`Store::find_suspension`], of at least so many bytes. It is the
+    /// whole id where nothing less is enough.
+    pub async fn short_ids(&self, ids: Vec<SuspensionId>, least: usize) -> Result<Vec<String>, StoreError> {
+        self.read(move |conn| {
+            let mut neighbours = conn.prepare_cached(
+                "SELECT (SELECT max(id) FROM suspension WHERE id < ?1), (SELECT min(id) FROM suspension WHERE id > ?1)",
+            )?;
+            let mut short = Vec::with_capacity(ids.len());
+            for id in &ids {
+                let id = id.as_str();
+                let shared = neighbours.query_row((id,), |row| {
+                    let mut shared = 0;
+                    for at in 0..2 {
+                        if let Some(other) = body_or_null(row, at)? {
+                            shared = shared.max(id.bytes().zip(other).take_while(|(a, b)| a == *b).count());
+                        }
+                    }
+                    Ok(shared)
+                })?;
+                let mut end = (shared + 1).max(least).min(id.len());
+                while !id.is_char_boundary(end) {
+                    end += 1;
+                }
+                short.push(id[..end].to_owned());
+            }
+            Ok(short)
         })
         .await
     }

@@ -11,6 +11,7 @@ mod audit;
 mod bell;
 mod error;
 pub mod failpoint;
+mod glance;
 mod grants;
 mod inbox;
 mod journal;
@@ -19,6 +20,7 @@ mod open;
 mod output;
 mod prompts;
 mod queue;
+mod read_only;
 mod relaxed;
 mod rows;
 mod runs;
@@ -39,6 +41,7 @@ use tokio::sync::oneshot;
 pub use audit::AuditFilter;
 pub use bell::{Change, ChangeKind, Watch};
 pub use error::{AcquireError, OpenError, OpenErrorKind, StoreError};
+pub use glance::Glance;
 pub use inbox::InboxFilter;
 pub use suspensions::{SuspensionFilter, SuspensionLookup};
 pub use threads::ThreadLookup;
@@ -77,6 +80,16 @@ impl Store {
 
     fn open_with(path: &Path, busy: Duration) -> Result<Self, OpenError> {
         let (connection, path) = open::open(path, busy)?;
+        Self::start(connection, Some(path))
+    }
+
+    /// Opens a store that cannot be written to, for looking: every request that writes is refused with
+    /// [`StoreError::ReadOnly`]. Nothing is made or changed; an older one is brought up to date in a copy.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; also when there is no such file.
+    pub fn open_to_read(path: &Path) -> Result<Self, OpenError> {
+        let (connection, path) = read_only::open(path, BUSY_TIMEOUT)?;
         Self::start(connection, Some(path))
     }
 

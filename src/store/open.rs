@@ -115,7 +115,7 @@ fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
 }
 
 /// What is at the path: nothing, or a plain file.
-fn look(path: &Path) -> Result<Option<fs::Metadata>, OpenError> {
+pub(super) fn look(path: &Path) -> Result<Option<fs::Metadata>, OpenError> {
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -157,7 +157,7 @@ fn create(file: &Path) -> Result<(), OpenError> {
     }
 }
 
-fn tighten(path: &Path, mode: u32, wanted: u32) -> Result<(), OpenError> {
+pub(super) fn tighten(path: &Path, mode: u32, wanted: u32) -> Result<(), OpenError> {
     if mode & 0o777 == wanted {
         return Ok(());
     }
@@ -189,7 +189,7 @@ fn attempt(path: &Path, busy: Duration) -> Result<Connection, OpenError> {
 }
 
 /// A file may have been edited by others: what is in its schema is not trusted to run anything.
-fn harden(conn: &Connection) -> rusqlite::Result<()> {
+pub(super) fn harden(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true)?;
@@ -200,7 +200,7 @@ fn harden(conn: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Whose file it is, before anything is written.
-fn identify(conn: &Connection, path: &Path, busy: Duration) -> Result<(), OpenError> {
+pub(super) fn identify(conn: &Connection, path: &Path, busy: Duration) -> Result<(), OpenError> {
     let fail = |error| from_sqlite(path, busy, error);
     // In one transaction: another process may be making the store at this moment.
     let tx = conn.unchecked_transaction().map_err(fail)?;
@@ -279,7 +279,7 @@ fn configure(conn: &Connection, path: &Path, journal: &'static str) -> Result<()
     Ok(())
 }
 
-fn migrate(conn: &mut Connection, path: &Path) -> Result<(), OpenError> {
+pub(super) fn migrate(conn: &mut Connection, path: &Path) -> Result<(), OpenError> {
     let mut from = pragma(conn, "user_version").map_err(|e| from_sqlite(path, Duration::ZERO, e))?;
     while from < our_version() {
         let to = from + 1;
@@ -307,7 +307,7 @@ fn step(conn: &mut Connection) -> rusqlite::Result<i64> {
 }
 
 /// Touches the root of every table, and refuses what we never make: code in the schema that runs by itself.
-fn inspect(conn: &Connection, path: &Path, busy: Duration) -> Result<(), OpenError> {
+pub(super) fn inspect(conn: &Connection, path: &Path, busy: Duration) -> Result<(), OpenError> {
     let corrupt = |why| OpenError::Corrupt { path: path.to_owned(), why };
     let foreign = "SELECT type || ' ' || name FROM sqlite_schema WHERE type IN ('trigger', 'view') LIMIT 1";
     let found = conn.query_row(foreign, (), |row| row.get::<_, String>(0));
@@ -327,11 +327,11 @@ fn inspect(conn: &Connection, path: &Path, busy: Duration) -> Result<(), OpenErr
     })
 }
 
-fn pragma(conn: &Connection, name: &str) -> rusqlite::Result<i64> {
+pub(super) fn pragma(conn: &Connection, name: &str) -> rusqlite::Result<i64> {
     conn.query_row(&format!("PRAGMA {name}"), (), |row| row.get(0))
 }
 
-fn from_io(path: &Path, error: std::io::Error) -> OpenError {
+pub(super) fn from_io(path: &Path, error: std::io::Error) -> OpenError {
     let path = path.to_owned();
     match error.kind() {
         std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
@@ -342,7 +342,7 @@ fn from_io(path: &Path, error: std::io::Error) -> OpenError {
     }
 }
 
-fn from_sqlite(path: &Path, busy: Duration, error: rusqlite::Error) -> OpenError {
+pub(super) fn from_sqlite(path: &Path, busy: Duration, error: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::NotOurs {

@@ -1,5 +1,6 @@
 //! The one integration binary: the crate and the program as a user meets them.
 
+mod audit;
 mod book;
 mod commands;
 #[cfg(feature = "failpoints")]
@@ -9,6 +10,8 @@ mod headless;
 mod hostile;
 mod kills;
 mod layers;
+mod stale;
 mod support;
 mod terminal;
+mod waiting;
 mod wire;

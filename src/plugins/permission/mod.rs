@@ -18,7 +18,10 @@ mod rules;
 mod shell;
 mod simulate;
 mod suggest;
+mod tried;
 
+#[cfg(test)]
+mod judgement_tests;
 #[cfg(test)]
 mod past_tests;
 #[cfg(test)]
@@ -29,7 +32,7 @@ mod tests;
 mod tests_more;
 
 pub use check::{CheckContext, check_line};
-pub use evaluate::{AskKind, Decision, Question, Verdict, evaluate, is_file_edit, known_primary};
+pub use evaluate::{AskKind, Decision, Prepared, Question, Verdict, evaluate, is_file_edit, known_primary};
 pub use file::{
     Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError, SHIPPED_RULES, shipped_rules,
 };
@@ -38,6 +41,6 @@ pub use handle::Permissions;
 pub use mode::{Mode, evaluate_in};
 pub use past::{Past, PastFolder, PastMade, PastQuestion};
 pub use plugin::{GrantedPatterns, PERMISSION_PLUGIN, PermissionPlugin, PermissionSection};
-pub use rules::{Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
+pub use rules::{GrantMark, Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
 pub use simulate::{Difference, Simulation, Tally, simulate};
 pub use suggest::{SuggestedRule, Suggestions, suggest};

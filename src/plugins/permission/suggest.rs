@@ -1,6 +1,6 @@
 //! The fewest rules that would have answered what a person always answered in the same way.
 
-use super::evaluate::{Decision, SHELL_TOOL, evaluate, known_primary};
+use super::evaluate::{Decision, Prepared, SHELL_TOOL, evaluate, known_primary};
 use super::file::{PermissionRuleEntry, PermissionRulesConfig};
 use super::grant::propose_grants;
 use super::past::Past;
@@ -71,6 +71,8 @@ struct Search<'a> {
     base: RuleSet,
     home: Option<&'a Path>,
     answers: BTreeMap<usize, Answers>,
+    /// The questions that were answered, looked at once. One that makes no sense is not there.
+    seen: BTreeMap<usize, Prepared<'a>>,
 }
 
 /// Looks for them. `rules` are those in force: what they answer already is no question any more.
@@ -90,7 +92,9 @@ pub fn suggest(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Suggestions
     let all: Vec<usize> = (0..past.questions.len()).collect();
     let verdicts = past.judge(rules, &all, home);
     let is_open = |question: &usize| matches!(verdicts[*question].decision, Decision::Ask(_));
-    let mut search = Search { past, base: rules.clone(), home, answers };
+    let prepare = |question: &usize| Some((*question, Prepared::of(&past.question(*question, home)).ok()?));
+    let seen = answers.keys().filter_map(prepare).collect();
+    let mut search = Search { past, base: rules.clone(), home, answers, seen };
 
     // Denials first: they hold whatever is allowed besides.
     let of = |search: &Search<'_>, pick: fn(Answers) -> u64| -> BTreeMap<usize, u64> {
@@ -106,10 +110,11 @@ pub fn suggest(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Suggestions
                 || search.answers.get(question).is_some_and(|a| a.yes + a.changed > 0)
         })
         .collect();
-    let denies = search.choose(&declined, Behavior::Deny, &|search, with, rule| {
+    let denies = search.choose(&declined, Behavior::Deny, &|search, chosen, more| {
+        let with = with(rules, chosen, Some(more));
         kept.iter().all(|question| {
-            !search.may_reach(rule, *question)
-                || match search.decision(with, *question) {
+            !search.may_reach(&more.rule, *question)
+                || match search.decision(&with, *question) {
                     Decision::Deny | Decision::Error => false,
                     // It must not raise a doubt where there was none either.
                     Decision::Ask(_) => verdicts[*question].decision != Decision::Allow,
@@ -124,18 +129,17 @@ pub fn suggest(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Suggestions
     let refused: Vec<usize> = (search.answers.iter())
         .filter(|(_, answers)| answers.no + answers.changed > 0)
         .map(|(question, _)| *question)
-        .filter(|question| search.decision(&search.base, *question) != Decision::Allow)
+        .filter(|question| search.decision(rules, *question) != Decision::Allow)
         .collect();
-    let allows = search.choose(&allowed, Behavior::Allow, &|search, with, rule| {
+    // Safe without the denials too: a person may take over the one and not the other.
+    let allows = search.choose(&allowed, Behavior::Allow, &|search, chosen, more| {
+        let with = with(rules, chosen, Some(more));
         refused.iter().all(|question| {
-            !rule.pattern.matches_tool(&search.past.questions[*question].tool)
-                || search.decision(with, *question) != Decision::Allow
+            !more.rule.pattern.matches_tool(&search.past.questions[*question].tool)
+                || search.decision(&with, *question) != Decision::Allow
         })
     });
-    let mut with = search.base.clone();
-    for rule in &allows {
-        with.push(rule.rule.clone());
-    }
+    let with = with(&search.base, &allows, None);
     let answered = |questions: &BTreeMap<usize, u64>, decision: Decision| -> u64 {
         let done = questions.iter().filter(|(question, _)| search.decision(&with, **question) == decision);
         done.map(|(_, count)| count).sum()
@@ -145,12 +149,23 @@ pub fn suggest(past: &Past, rules: &RuleSet, home: Option<&Path>) -> Suggestions
     Suggestions { asked, saved, rules }
 }
 
-/// Whether a rule set that holds one more rule, this one, is still right.
-type IsRight<'f> = dyn Fn(&Search<'_>, &RuleSet, &Rule) -> bool + 'f;
+/// Whether one more rule is right beside those that were chosen.
+type IsRight<'f> = dyn Fn(&Search<'_>, &[Candidate], &Candidate) -> bool + 'f;
+
+fn with(base: &RuleSet, rules: &[Candidate], more: Option<&Candidate>) -> RuleSet {
+    let mut set = base.clone();
+    for candidate in rules.iter().chain(more) {
+        set.push(candidate.rule.clone());
+    }
+    set
+}
 
 impl Search<'_> {
     fn decision(&self, rules: &RuleSet, question: usize) -> Decision {
-        evaluate(rules, &self.past.question(question, self.home)).decision
+        match self.seen.get(&question) {
+            Some(call) => call.verdict(rules).decision,
+            None => evaluate(rules, &self.past.question(question, self.home)).decision,
+        }
     }
 
     /// Whether a rule could have anything to do with a question: cheap, and never wrong with a no.
@@ -203,14 +218,6 @@ impl Search<'_> {
         found.into_values().collect()
     }
 
-    fn with(&self, rules: &[Candidate], more: Option<&Candidate>) -> RuleSet {
-        let mut set = self.base.clone();
-        for candidate in rules.iter().chain(more) {
-            set.push(candidate.rule.clone());
-        }
-        set
-    }
-
     /// Chooses, again and again, the rule that answers most of what is not answered yet, the narrower of two; one
     /// that is not right is never chosen.
     fn choose(
@@ -234,10 +241,11 @@ impl Search<'_> {
             if near.iter().map(|(_, count)| count).sum::<u64>() < HABIT {
                 continue;
             }
-            let mut with = self.base.clone();
-            with.push(candidate.rule.clone());
-            candidate.covers =
-                near.into_iter().filter(|(question, _)| self.decision(&with, *question) == wanted).collect();
+            let answers = |question: &usize| {
+                let call = self.seen.get(question);
+                call.is_some_and(|call| call.verdict_with(&self.base, &candidate.rule).decision == wanted)
+            };
+            candidate.covers = near.into_iter().filter(|(question, _)| answers(question)).collect();
         }
         candidates.retain(|candidate| candidate.covers.values().sum::<u64>() >= HABIT);
         let mut chosen: Vec<Candidate> = Vec::new();
@@ -257,7 +265,7 @@ impl Search<'_> {
             });
             let Some(best) = best.filter(|at| gain(&candidates[*at]) >= HABIT) else { break };
             let candidate = candidates.swap_remove(best);
-            if !is_right(self, &self.with(&chosen, Some(&candidate)), &candidate.rule) {
+            if !is_right(self, &chosen, &candidate) {
                 continue;
             }
             left.retain(|question, _| !candidate.covers.contains_key(question));
@@ -273,12 +281,12 @@ impl Search<'_> {
         let answered = |set: &RuleSet| -> Vec<usize> {
             questions.keys().copied().filter(|question| self.decision(set, *question) == wanted).collect()
         };
-        let whole = answered(&self.with(chosen, None));
+        let whole = answered(&with(&self.base, chosen, None));
         let mut at = chosen.len();
         while at > 0 {
             at -= 1;
             let out = chosen.remove(at);
-            let set = self.with(chosen, None);
+            let set = with(&self.base, chosen, None);
             if whole.iter().any(|question| self.decision(&set, *question) != wanted) {
                 chosen.insert(at, out);
             }

@@ -273,8 +273,14 @@ impl Chain {
                 continue;
             }
             let Some(first) = at(&self.bad, n - 1) else { continue };
+            let bad = &self.bad[first].link;
+            if table.hash_at(n - 2)?.as_ref() == Some(&bad.hash) {
+                faults.push(doubled(n - 1, n - 2, time(bad.at)));
+                self.bad.remove(first);
+                continue;
+            }
             let is_next = match table.hash_at(n - 3)? {
-                Some(previous) => self.bad[first].link.fits(n - 2 - before, &previous)?,
+                Some(previous) => bad.fits(n - 2 - before, &previous)?,
                 None => false,
             };
             if is_next {

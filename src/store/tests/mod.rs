@@ -5,6 +5,7 @@ mod crash;
 mod decisions;
 mod files;
 mod hostile;
+mod inbox;
 mod journal;
 mod ledger;
 mod model;

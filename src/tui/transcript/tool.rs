@@ -197,7 +197,7 @@ fn code_of(result: &ToolResult) -> Option<&str> {
 
 fn final_state(result: &ToolResult, outcome: ToolCallOutcome) -> ToolState {
     let told = match code_of(result) {
-        Some("declined") => Some(ToolState::Declined),
+        Some("declined" | "change_wanted") => Some(ToolState::Declined),
         Some("denied" | "blocked") => Some(ToolState::Denied),
         Some("expired") => Some(ToolState::Expired),
         Some("unknown") => Some(ToolState::Unknown),
