@@ -35,8 +35,11 @@ fn ago(text: &str) -> Option<u64> {
 fn moment(text: &str) -> Option<u64> {
     let stamp = match text.parse::<jiff::Timestamp>() {
         Ok(stamp) => stamp,
-        // A day begins where the person is.
-        Err(_) => text.parse::<jiff::civil::Date>().ok()?.to_zoned(super::zone()).ok()?.timestamp(),
+        // A day begins where the person is. A time without a zone is refused: it would be read as the day alone.
+        Err(_) if text.len() == "2026-11-21".len() => {
+            text.parse::<jiff::civil::Date>().ok()?.to_zoned(super::zone()).ok()?.timestamp()
+        }
+        Err(_) => return None,
     };
     Some(u64::try_from(stamp.as_millisecond()).unwrap_or(0))
 }

@@ -175,7 +175,10 @@ fn other_rules_are_held_against_the_past() {
     let json = home.aye(&["permissions", "simulate", "--rules", "wide.yaml", "--json"]).run().exits(1).json();
     assert_eq!(json["these"], json!({"allowed": 1, "asked": 0, "denied": 2, "errors": 0}));
     assert_eq!(json["then"]["asked"], 3);
-    assert_eq!(json["differences"][0]["rule"], "Bash(git *)", "{json:#}");
+    let differences = json["differences"].as_array().expect("a list");
+    let told: Vec<_> = differences.iter().map(|d| (d["decided"].as_str(), d["rule"].as_str())).collect();
+    let (git, touch) = ((Some("declined"), Some("Bash(git *)")), (Some("allowed"), Some("Bash(touch *)")));
+    assert_eq!(told, [touch, touch, git], "{json:#}");
     home.aye(&["permissions", "simulate", "--rules", "wide.yaml", "--since", "2030-01-01"]).run().exits(0);
 
     let yaml = home.ok(&["permissions", "suggest"]).stdout;

@@ -10,7 +10,7 @@ use crate::contract::audit::{AuditKind, AuditRow, PastAnswer, PastCall, PastRow}
 use crate::contract::ids::ThreadId;
 use crate::contract::judgement::Ruling;
 use crate::contract::mode::Mode;
-use crate::contract::suspension::{ACTION_PERMISSION, Actor, ResumeDecisionAction};
+use crate::contract::suspension::{ACTION_PERMISSION, Actor, CHANNEL_POLICY, ResumeDecisionAction};
 use crate::store::rows::{body, int, text, uint};
 use crate::store::{Store, StoreError};
 
@@ -47,7 +47,7 @@ struct Decided {
 }
 
 /// Channels through which no person answers: a setting or a rule did.
-const NO_PERSON: [&str; 2] = ["policy", "grant"];
+const NO_PERSON: [&str; 2] = [CHANNEL_POLICY, "grant"];
 
 #[derive(Deserialize)]
 struct OfQuestion {

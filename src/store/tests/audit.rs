@@ -589,3 +589,47 @@ async fn the_past_is_calls_and_answers_of_people() {
     assert_eq!(answers.len(), 3);
     assert_eq!(past(&store, Some(403)).await.0, [], "its first gate was before");
 }
+
+/// What a row costs the transaction that writes it, and what looking at many costs.
+#[tokio::test]
+#[ignore = "it measures"]
+async fn measure() {
+    let home = Home::new();
+    let store = home.open();
+    story(&store).await;
+    let told = json!({"attempt": 1, "tool": "Bash", "arguments": {"command": "cargo test -p x"}, "hash": "ab".repeat(32)});
+    let times = on_connection(&store, move |conn| {
+        let mut times = [std::time::Duration::ZERO; 3];
+        for round in 0..600 {
+            let rows = round % 3;
+            let start = std::time::Instant::now();
+            let tx = conn.unchecked_transaction().unwrap();
+            tx.execute("UPDATE thread SET updated_at = updated_at + 1", ()).unwrap();
+            for _ in 0..rows {
+                let about = crate::store::audit::About { thread: Some(&"t1".into()), ..Default::default() };
+                crate::store::audit::append(&tx, 5, AuditKind::Began, about, &told).unwrap();
+            }
+            tx.commit().unwrap();
+            times[rows] += start.elapsed();
+        }
+        times.map(|time| time / 200)
+    })
+    .await;
+    println!("a commit with 0, 1, 2 rows: {times:?}");
+    let told =
+        json!({"tool": "Bash", "arguments": {"command": "x".repeat(300)}, "judgement": {"tried": "00"}});
+    on_connection(&store, move |conn| {
+        let tx = conn.unchecked_transaction().unwrap();
+        for n in 0..100_000 {
+            let call = CallId::from(format!("c{n}"));
+            let about =
+                crate::store::audit::About { thread: Some(&"t1".into()), run: None, call: Some(&call) };
+            crate::store::audit::append(&tx, 5, AuditKind::Judged, about, &told).unwrap();
+        }
+        tx.commit().unwrap();
+    })
+    .await;
+    let start = std::time::Instant::now();
+    let report = verify(&store).await;
+    println!("{} rows verified in {:?}", report.rows, start.elapsed());
+}
