@@ -49,6 +49,13 @@ pub struct Cli {
     #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub print: Option<String>,
 
+    /// Do not close open questions with a new message: it begins when they are answered
+    ///
+    /// With -p this needs -c or -r. When something waits, the message is queued behind it and the exit status is 3;
+    /// whoever goes on with the conversation begins it, and `aye -r ID -p` does.
+    #[arg(long)]
+    pub keep_waiting: bool,
+
     /// Form of what -p writes to stdout
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Text)]
     pub output_format: OutputFormat,
@@ -239,18 +246,20 @@ pub enum ApprovalsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Let the call run
-    Approve {
-        /// Id of the question, or the beginning of it
-        id: String,
-    },
+    /// Let the call run, as it is or changed
+    #[command(
+        after_help = "Examples:\n  aye approvals approve 0198c --edit\n  aye approvals approve 0198c --args '{\"command\": \"ls\"}' -m \"look first\"\n  aye approvals approve --all-reads"
+    )]
+    Approve(ApproveArgs),
     /// Tell the model no
-    Deny {
+    Deny(DenyArgs),
+    /// Do not run the call, and tell the model what to change
+    Modify {
         /// Id of the question, or the beginning of it
         id: String,
-        /// What the model is told about it
-        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-        reason: Option<String>,
+        /// What to change
+        #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
+        feedback: String,
     },
     /// Answer a question with data
     #[command(after_help = "Example:\n  aye approvals answer 0198c '{\"answer\": \"the second one\"}'")]
@@ -260,7 +269,50 @@ pub enum ApprovalsCommand {
         /// The answer as JSON
         #[arg(value_name = "JSON", allow_negative_numbers = true)]
         answer: String,
+        /// What the model is told besides
+        #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
+        comment: Option<String>,
     },
+}
+
+/// `aye approvals approve`.
+#[derive(Args, Clone, Debug)]
+pub struct ApproveArgs {
+    /// Id of the question, or the beginning of it
+    #[arg(required_unless_present = "all_reads", conflicts_with = "all_reads")]
+    pub id: Option<String>,
+    /// Change the arguments in $VISUAL or $EDITOR first
+    #[arg(long, conflicts_with_all = ["args", "all_reads"])]
+    pub edit: bool,
+    /// Run it with these arguments instead, as JSON
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true, conflicts_with = "all_reads")]
+    pub args: Option<String>,
+    /// What the model is told besides the result
+    #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub comment: Option<String>,
+    /// All calls that only read, instead of one
+    #[arg(long)]
+    pub all_reads: bool,
+    /// Only those of this conversation
+    #[arg(long, value_name = "ID", requires = "all_reads", conflicts_with = "id")]
+    pub thread: Option<String>,
+}
+
+/// `aye approvals deny`.
+#[derive(Args, Clone, Debug)]
+pub struct DenyArgs {
+    /// Id of the question, or the beginning of it
+    #[arg(required_unless_present = "rest", conflicts_with = "rest")]
+    pub id: Option<String>,
+    /// What the model is told about it
+    #[arg(short = 'm', long, visible_alias = "comment", value_name = "TEXT", allow_hyphen_values = true)]
+    pub reason: Option<String>,
+    /// All calls that do more than read, instead of one
+    #[arg(long)]
+    pub rest: bool,
+    /// Only those of this conversation
+    #[arg(long, value_name = "ID", requires = "rest", conflicts_with = "id")]
+    pub thread: Option<String>,
 }
 
 /// `aye skills ...`
@@ -409,6 +461,14 @@ impl Cli {
         if cli.is_print() && cli.resume.as_deref() == Some("") {
             return refuse(
                 "-r needs the id of a conversation when -p is given; `aye threads list` shows them",
+            );
+        }
+        if cli.keep_waiting && cli.command.is_some() {
+            return refuse("--keep-waiting is for conversations, not for commands such as `threads`");
+        }
+        if cli.keep_waiting && cli.is_print() && cli.thread() == ThreadChoice::New {
+            return refuse(
+                "--keep-waiting with -p needs the conversation whose questions stay: add -c or -r ID",
             );
         }
         Ok(cli)
@@ -596,7 +656,7 @@ mod tests {
         assert_eq!(parse(&["--prompt=--settings=/tmp/evil"]).expect_err("unknown").exit_code(), 2);
         let cli = ok(&["approvals", "deny", "id", "--reason", "--trust me"]);
         assert!(!cli.global.trust);
-        let Some(Command::Approvals(ApprovalsCommand::Deny { reason, .. })) = cli.command else {
+        let Some(Command::Approvals(ApprovalsCommand::Deny(DenyArgs { reason, .. }))) = cli.command else {
             panic!("deny")
         };
         assert_eq!(reason.as_deref(), Some("--trust me"));
@@ -663,7 +723,13 @@ mod tests {
             "approvals list --json",
             "approvals show a --json",
             "approvals approve a",
+            "approvals approve a --edit -m b",
+            "approvals approve a --args {}",
+            "approvals approve --all-reads --thread t",
             "approvals deny a",
+            "approvals deny a --comment b",
+            "approvals deny --rest",
+            "approvals modify a --feedback b",
             "approvals answer a {}",
             "skills list",
             "skills check",
@@ -705,6 +771,12 @@ mod tests {
             &["permissions", "simulate"],
             &["audit", "--verify", "--since", "2h"],
             &["-c", "models"],
+            &["approvals", "approve"],
+            &["approvals", "approve", "a", "--all-reads"],
+            &["approvals", "approve", "a", "--edit", "--args", "{}"],
+            &["approvals", "approve", "a", "--thread", "t"],
+            &["approvals", "deny"],
+            &["approvals", "modify", "a"],
         ] {
             assert_eq!(parse(args).expect_err("refused").exit_code(), 2, "{args:?}");
         }

@@ -5,6 +5,7 @@ mod book;
 mod commands;
 #[cfg(feature = "failpoints")]
 mod crash;
+mod edited;
 mod exec;
 mod headless;
 mod hostile;
@@ -13,5 +14,6 @@ mod layers;
 mod stale;
 mod support;
 mod terminal;
+mod viewer;
 mod waiting;
 mod wire;
