@@ -141,6 +141,8 @@ pub enum OnUnknown {
     /// Tell the model that the call may have run
     #[default]
     Report,
+    /// Leave it as a question: run it again, it is done, or skip it
+    Ask,
     /// End the run
     Stop,
     /// Run the call again

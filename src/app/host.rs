@@ -193,6 +193,10 @@ impl Host for TerminalHost {
         self.viewer.drive(thread, async move { app.runtime.cancel_waiting(&own, sink).await.map(|_| None) });
     }
 
+    fn expired(&self, thread: &ThreadId) {
+        self.viewer.wake(thread);
+    }
+
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {
         self.app.store.threads(None).await.map_err(|e| e.to_string())
     }

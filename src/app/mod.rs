@@ -16,6 +16,7 @@ mod grants;
 mod history;
 mod host;
 mod models;
+mod notify;
 mod owner;
 mod print;
 mod prompt;

@@ -21,6 +21,7 @@ pub mod progress;
 pub mod record;
 pub mod spec;
 pub mod suspension;
+pub mod terms;
 pub mod tool;
 pub mod tool_intercept;
 pub mod workspace;

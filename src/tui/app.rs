@@ -162,6 +162,12 @@ pub struct App {
     pub(super) seen: u64,
     /// The last run whose end was told.
     pub(super) ended: Option<RunId>,
+    /// Whether the terminal is in front. Until it says otherwise it is.
+    pub(super) has_focus: bool,
+    /// Whether a question rings while the terminal is not in front.
+    pub(super) rings: bool,
+    /// When the host was told that a question has ended.
+    pub(super) expiry_told: Option<Moment>,
     /// How many conversations are being opened, and what was told that may belong to them.
     pub(super) opening: usize,
     pub(super) early: Vec<(ThreadId, Msg)>,
@@ -207,6 +213,9 @@ impl App {
             over: HashSet::new(),
             seen: 0,
             ended: None,
+            has_focus: true,
+            rings: false,
+            expiry_told: None,
             opening: 0,
             early: Vec::new(),
         };
@@ -218,6 +227,11 @@ impl App {
         self.size = (width, height);
         // The prompt mark and its blank, a column for the caret, one for a blank that hangs over.
         self.composer.set_width(width.saturating_sub(4));
+    }
+
+    /// Unix milliseconds now.
+    pub(super) fn unix_now(&self) -> u64 {
+        self.clock.at_zero + self.now.0
     }
 
     /// The card that is shown whole.
@@ -253,7 +267,7 @@ impl App {
         let focus = self.wants_focus().then(|| self.typed_at.map(|typed| typed.plus(QUIET_MS))).flatten();
         let hint = self.hint.as_ref().map(|(_, until)| *until);
         let quit = self.quit_armed.map(|armed| armed.plus(QUIT_MS));
-        [tick, focus, hint, quit].into_iter().flatten().min()
+        [tick, focus, hint, quit, self.expiry_deadline()].into_iter().flatten().min()
     }
 
     /// Whether a card would take the focus, were the person quiet.

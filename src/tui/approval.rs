@@ -234,6 +234,11 @@ impl Card {
         self.arguments().get("command").and_then(Value::as_str)
     }
 
+    /// When it ends unanswered, in Unix milliseconds.
+    pub fn expires_at(&self) -> Option<u64> {
+        self.ticket.suspension.expires_at
+    }
+
     /// What moved since the question was asked before, one sentence each; empty for a question asked once.
     pub fn moved(&self) -> Vec<&str> {
         let moved = self.ticket.suspension.parameters.pointer("/stale/moved").and_then(Value::as_array);

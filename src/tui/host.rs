@@ -122,6 +122,8 @@ pub enum HostEvent {
     Deferred(ThreadId, QueuedRow, UserInput),
     /// Another process took the conversation over from this one: what is shown may not be what is stored.
     Lost(ThreadId),
+    /// Something beside a conversation went wrong; a sentence for the person.
+    Warned(String),
 }
 
 /// What a million tokens cost, in the currency of the settings.
@@ -266,6 +268,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Stops what runs or waits in a conversation.
     fn cancel(&self, thread: &ThreadId);
+
+    /// A question of a conversation has ended unanswered: what waits for it goes on.
+    fn expired(&self, thread: &ThreadId);
 
     /// All conversations, newest first.
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String>;

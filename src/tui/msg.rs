@@ -24,6 +24,8 @@ pub enum Msg {
     Paste(String),
     /// The terminal has another size.
     Resize(u16, u16),
+    /// The terminal came to the front, or went behind another.
+    Focus(bool),
     /// A run told something.
     Agent(ThreadId, Box<AgentEvent>),
     /// Other processes did something in the conversation.
@@ -124,6 +126,15 @@ pub enum Cmd {
     Export(ThreadId, ExportFormat),
     /// Add to the history.
     Remember(String),
+    /// Tell the person that a question waits: ring, and show a notification of the desktop with this text.
+    Notify {
+        /// Ring.
+        bell: bool,
+        /// The text.
+        desktop: Option<String>,
+    },
+    /// A question of the conversation has ended unanswered: see to it.
+    Expire(ThreadId),
     /// Put text on the clipboard.
     Copy(String),
     /// Print these entries once more, whole.

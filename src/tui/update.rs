@@ -13,6 +13,7 @@ mod agent;
 mod cards;
 mod commands;
 mod keys;
+mod notify;
 mod queue;
 mod sync;
 
@@ -25,6 +26,7 @@ impl App {
             Msg::Key(key) => self.key(key, &mut cmds),
             Msg::Paste(text) => self.paste(&text, &mut cmds),
             Msg::Resize(width, height) => self.resize(width, height),
+            Msg::Focus(is_in_front) => self.has_focus = is_in_front,
             Msg::Agent(thread, event) => self.agent(&thread, &event, &mut cmds),
             Msg::Synced(sync) => self.synced(sync, &mut cmds),
             Msg::Began(thread, row) => self.began(&thread, row),
@@ -105,6 +107,7 @@ impl App {
             Msg::Exported(Err(error)) => self.transcript.note(Level::Error, error),
             Msg::Hangup | Msg::Terminate => self.quit(&mut cmds),
         }
+        self.see_to_expired(&mut cmds);
         self.settle();
         cmds
     }

@@ -6,6 +6,8 @@ use super::rules::RuleSet;
 use crate::contract::clock::Clock;
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::record::{GrantRecord, GrantScope};
+use crate::contract::suspension::SuspendTicket;
+use crate::contract::terms::Terms;
 use crate::contract::workspace::Workspace;
 use crate::pattern::{Pattern, PatternError};
 use serde_json::Value;
@@ -29,6 +31,7 @@ struct Now {
     mode: Mode,
     grants: Vec<GrantRecord>,
     tools: Vec<String>,
+    terms: Terms,
 }
 
 impl std::fmt::Debug for Permissions {
@@ -71,6 +74,23 @@ impl Permissions {
     /// Replaces the rules.
     pub fn set_rules(&self, rules: RuleSet) {
         self.write(|now| now.rules = Arc::new(rules));
+    }
+
+    /// On which terms questions are asked that no rule has terms for.
+    pub fn set_terms(&self, terms: Terms) {
+        self.write(|now| now.terms = terms);
+    }
+
+    /// Gives a question the terms of its rules, and of the settings what they do not say.
+    pub(super) fn on_terms(&self, mut ticket: SuspendTicket, of_rules: Terms) -> SuspendTicket {
+        let terms = of_rules.or(&self.read(|now| now.terms.clone()));
+        ticket.suspension.expires_at = terms.ends_at(self.shared.clock.now_ms());
+        if let (Some(notify), Some(parameters)) =
+            (terms.notify_value(), ticket.suspension.parameters.as_object_mut())
+        {
+            parameters.insert("notify".to_owned(), notify);
+        }
+        ticket
     }
 
     /// Names the tools of the program, so that rules over many of them can hide each.

@@ -106,6 +106,7 @@ impl PermissionPlugin {
             (Decision::Ask(_), _) if is_answered => None,
             (Decision::Ask(kind), Ok(prepared)) => {
                 let ticket = ticket(prepared, info, &verdict, kind, &rules, judgement.risk);
+                let ticket = self.permissions.on_terms(ticket, prepared.terms(&rules));
                 Some(ToolInterceptPayload::Suspend(ticket))
             }
             (Decision::Deny, _) => Some(refusal(&call.name, "permission_denied", &verdict, "denied")),

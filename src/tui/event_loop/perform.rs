@@ -122,6 +122,7 @@ impl Performer {
                 send(Msg::Reviewed(id, arguments, review));
             }),
             Cmd::Cancel(thread) => host.cancel(&thread),
+            Cmd::Expire(thread) => host.expired(&thread),
             Cmd::Threads => self.spawn(async move { send(Msg::Threads(host.threads().await)) }),
             Cmd::Models => send(Msg::Models(host.models())),
             Cmd::Skills => send(Msg::Skills(host.skills())),
@@ -144,7 +145,13 @@ impl Performer {
             }
             Cmd::Remember(prompt) => self.spawn(async move { host.remember(&prompt).await }),
             // The loop does these itself.
-            Cmd::Copy(_) | Cmd::ShowWhole(_) | Cmd::Redraw | Cmd::Suspend | Cmd::Editor(..) | Cmd::Quit => {}
+            Cmd::Copy(_)
+            | Cmd::Notify { .. }
+            | Cmd::ShowWhole(_)
+            | Cmd::Redraw
+            | Cmd::Suspend
+            | Cmd::Editor(..)
+            | Cmd::Quit => {}
         }
     }
 }

@@ -71,6 +71,9 @@ impl Host for FakeHost {
     fn cancel(&self, _: &ThreadId) {
         self.note("cancel");
     }
+    fn expired(&self, thread: &ThreadId) {
+        self.note(format!("expired {thread}"));
+    }
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {
         Ok(Vec::new())
     }
@@ -154,7 +157,7 @@ fn a_long_answer_is_in_the_scrollback_once_and_whole() {
     let (width, height) = (50, 12);
     let look = Look { theme: Theme::plain(), highlighter: Highlighter::waiting() };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
-    let mut screen = Screen { terminal, feed: Feed::default(), look };
+    let mut screen = Screen { terminal, feed: Feed::default(), look, desktop: Desktop::default() };
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
     let mut at = 0;
     let mut step = |app: &mut App, screen: &mut Screen<Vec<u8>>, msg: Msg| {

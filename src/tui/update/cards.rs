@@ -227,10 +227,15 @@ impl App {
                 "the question about {} was closed before your answer",
                 record.ticket.pending.name
             )),
-            Ok(DecideOutcome::Expired(record)) => Some(format!(
-                "the question about {} had expired before your answer; it did not run",
-                record.ticket.pending.name
-            )),
+            Ok(DecideOutcome::Expired(record)) => {
+                let end = record.ticket.suspension.expires_at;
+                let at =
+                    end.map_or_else(String::new, |end| format!(" at {}", self.clock.hour_and_minute(end)));
+                Some(format!(
+                    "the question about {} expired{at}; it did not run. Say so to the agent to be asked again",
+                    record.ticket.pending.name
+                ))
+            }
             Ok(DecideOutcome::NotFound) => Some("the question is not known any more".to_owned()),
         };
         self.remove_cards(|card| card.id == *id);

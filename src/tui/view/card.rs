@@ -356,10 +356,11 @@ fn first_row(card: &Card, app: &App, inner: u16, theme: &Theme) -> usize {
 
 /// Who asks, and where it will run.
 fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
-    let mut lines = edit::comment(card, inner, theme);
     if app.batch.is_some() {
         return Vec::new();
     }
+    let mut lines = edit::comment(card, inner, theme);
+    lines.extend(stale::time_left(card, app, inner, theme));
     if card.kind == CardKind::Ask || matches!(card.stage, Stage::Grant { .. }) {
         return lines;
     }
