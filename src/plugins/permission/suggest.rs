@@ -205,7 +205,7 @@ impl Search<'_> {
                 // As it will be read from the file; what cannot be read is not suggested.
                 let Ok(parsed) = Pattern::parse(&pattern) else { continue };
                 let candidate = found.entry(pattern).or_insert_with(|| Candidate {
-                    rule: Rule { pattern: parsed, behavior, origin: Origin::of(Layer::User) },
+                    rule: Rule::new(parsed, behavior, Origin::of(Layer::User)),
                     text,
                     breadth,
                     own: BTreeSet::new(),
@@ -301,6 +301,8 @@ impl Search<'_> {
             behavior: candidate.rule.behavior,
             matches: Vec::new(),
             not_match: Vec::new(),
+            expires_in: None,
+            notify: None,
         };
         for question in candidate.covers.keys() {
             if rule.matches.len() == EXAMPLES {

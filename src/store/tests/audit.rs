@@ -91,7 +91,7 @@ async fn story(store: &Store) {
     let done = super::run("r1", "t1", RunStatus::Done);
     store.checkpoint(checkpoint(&fence, &done)).await.unwrap();
     store.create_thread(thread("t2")).await.unwrap();
-    let fence = store.acquire(&"t2".into(), &owner("me"), |_| true).await.unwrap();
+    let fence = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
     let other = super::run("r2", "t2", RunStatus::Waiting);
     let opened = vec![question("q9", &other, "c1", None)];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &other) }).await.unwrap();
@@ -468,7 +468,7 @@ async fn rows_of_an_older_version_are_exempt() {
     let store = home.open();
     assert_eq!(verify(&store).await.faults, []);
     store.decide(&"q1".into(), yes("d1"), 30).await.unwrap();
-    let fence = store.acquire(&"t1".into(), &owner("me"), |_| true).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
     let outcomes = vec![outcome(attempt("r1", "c0", 1), OutcomeKind::Unknown)];
     let opened = vec![question("q3", &record, "c3", None)];
     store.checkpoint(Checkpoint { outcomes, opened, ..checkpoint(&fence, &record) }).await.unwrap();
@@ -566,7 +566,7 @@ async fn the_past_is_calls_and_answers_of_people() {
     assert_eq!(past(&store, Some(23)).await.0.len(), 1);
 
     // A second gate of the same call is no other call; an edited yes is told apart; a policy is no person.
-    let fence = store.acquire(&"t1".into(), &owner("me"), |_| true).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
     let other = super::run("r5", "t1", RunStatus::Waiting);
     let mut stage = checkpoint(&fence, &other);
     stage.judged = vec![judged("c2", "again", Ruling::Allow, 400), judged("c8", "x", Ruling::Ask, 401)];
@@ -588,6 +588,33 @@ async fn the_past_is_calls_and_answers_of_people() {
     );
     assert_eq!(answers.len(), 3);
     assert_eq!(past(&store, Some(403)).await.0, [], "its first gate was before");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever becomes of grants is told. Questions and executions: see `model.rs`.
+    #[test]
+    fn the_audit_agrees_after_any_requests_about_grants(
+        requests in prop::collection::vec((0..4u8, 0..4u8, 0..4u8, 0..100u64, 0..4u64), 1..40)
+    ) {
+        now(async {
+            let store = Store::in_memory().unwrap();
+            let id = |n: u8| format!("g{n}");
+            for (what, first, second, at, many) in requests {
+                match what {
+                    0 => {
+                        let uses = (many > 0).then_some(many);
+                        let _ = store.add_grant(grant(&id(first), (at > 30).then_some(at), uses)).await;
+                    }
+                    1 => drop(store.spend_grants(vec![id(first), id(second)], at).await.unwrap()),
+                    2 => drop(store.grants(at).await.unwrap()),
+                    _ => drop(store.revoke_grant(&id(first), at).await.unwrap()),
+                }
+                assert_eq!(verify(&store).await.faults, []);
+            }
+        });
+    }
 }
 
 /// What a row costs the transaction that writes it, and what looking at many costs.
