@@ -210,6 +210,11 @@ impl Agree {
             (question.place, question.status) = (place, status);
         };
         let body = link.body.as_str();
+        let close = |thread: &mut Thread, status| {
+            if let Some(told) = read::<OfQuestion>(body) {
+                question(thread, told.suspension, status);
+            }
+        };
         match kind {
             AuditKind::Asked => {
                 let Some(told) = read::<Asked>(body) else { return };
@@ -225,15 +230,9 @@ impl Agree {
                     question.answer = Some(digest(&(told.decision, told.answer, told.actor)));
                 }
             }
-            AuditKind::Expired | AuditKind::Superseded | AuditKind::Applied => {
-                let Some(told) = read::<OfQuestion>(body) else { return };
-                let status = match kind {
-                    AuditKind::Expired => SuspensionStatus::Expired,
-                    AuditKind::Superseded => SuspensionStatus::Superseded,
-                    _ => SuspensionStatus::Applied,
-                };
-                question(thread, told.suspension, status);
-            }
+            AuditKind::Expired => close(thread, SuspensionStatus::Expired),
+            AuditKind::Superseded => close(thread, SuspensionStatus::Superseded),
+            AuditKind::Applied => close(thread, SuspensionStatus::Applied),
             AuditKind::Began => {
                 let Some(told) = read::<Began>(body) else { return };
                 let began = digest(&(told.tool, told.arguments, told.hash, told.class));
@@ -261,18 +260,31 @@ impl Agree {
     }
 
     fn take_grant(&mut self, kind: AuditKind, link: &Link, place: Place) {
-        let is_about_one =
-            matches!(kind, AuditKind::Granted | AuditKind::Revoked | AuditKind::Spent | AuditKind::Lapsed);
-        let Some(OfGrant { id }) = is_about_one.then(|| read(&link.body)).flatten() else { return };
-        let new = Grant { place, given: None, is_revoked: false, is_over: false, uses: 0 };
-        let grant = self.grants.entry(id).or_insert(new);
-        grant.place = place;
+        let Some(OfGrant { id }) = read(&link.body) else { return };
+        let grants = &mut self.grants;
+        let mut change = |change: &dyn Fn(&mut Grant)| {
+            let new = Grant { place, given: None, is_revoked: false, is_over: false, uses: 0 };
+            let grant = grants.entry(id.clone()).or_insert(new);
+            grant.place = place;
+            change(grant);
+        };
         match kind {
-            AuditKind::Granted => grant.given = read::<Given>(&link.body).map(|given| digest(&given)),
-            AuditKind::Revoked => grant.is_revoked = true,
-            AuditKind::Lapsed => grant.is_over = true,
-            AuditKind::Spent => grant.uses += 1,
-            _ => {}
+            AuditKind::Granted => change(&|grant| {
+                grant.given = read::<Given>(&link.body).map(|given| digest(&given));
+            }),
+            AuditKind::Revoked => change(&|grant| grant.is_revoked = true),
+            AuditKind::Lapsed => change(&|grant| grant.is_over = true),
+            AuditKind::Spent => change(&|grant| grant.uses += 1),
+            AuditKind::Judged
+            | AuditKind::Asked
+            | AuditKind::Decided
+            | AuditKind::Began
+            | AuditKind::Ended
+            | AuditKind::Expired
+            | AuditKind::Superseded
+            | AuditKind::Applied
+            | AuditKind::Deleted
+            | AuditKind::Other => {}
         }
     }
 

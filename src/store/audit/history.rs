@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{AuditFilter, COLUMNS, row_of};
-use crate::contract::audit::{AuditKind, AuditRow, PastAnswer, PastCall, PastRow};
+use crate::contract::audit::{AuditRow, PastAnswer, PastCall, PastRow};
 use crate::contract::ids::ThreadId;
 use crate::contract::judgement::Ruling;
 use crate::contract::mode::Mode;
@@ -81,8 +81,8 @@ impl Store {
                 let (thread, run, call) = (text(row, 3)?, text(row, 4)?, text(row, 5)?);
                 let told = body(row, 6)?;
                 let known = calls.get(&(run.clone(), call.clone())).copied();
-                let answer = match AuditKind::parse(&text(row, 2)?) {
-                    Some(AuditKind::Judged) => {
+                let answer = match text(row, 2)?.as_str() {
+                    "judged" => {
                         let (None, Ok(judged)) = (known, serde_json::from_slice::<Judged>(told)) else { continue };
                         let n: i64 = row.get(0)?;
                         if judged.answered || (since.is_some() && earlier.exists((&run, &call, n))?) {
@@ -106,7 +106,7 @@ impl Store {
                         }
                         continue;
                     }
-                    Some(AuditKind::Asked) => {
+                    "asked" => {
                         if let Ok(asked) = serde_json::from_slice::<Asked>(told)
                             && asked.action == ACTION_PERMISSION
                         {
@@ -114,7 +114,7 @@ impl Store {
                         }
                         continue;
                     }
-                    Some(AuditKind::Decided) => {
+                    "decided" => {
                         let Ok(decided) = serde_json::from_slice::<Decided>(told) else { continue };
                         let is_about_it = questions.remove(&(thread, decided.suspension));
                         if !is_about_it || NO_PERSON.contains(&decided.actor.channel.as_str()) {
