@@ -4,6 +4,7 @@ use std::io::{IsTerminal as _, Read as _};
 use std::os::unix::fs::FileTypeExt as _;
 
 use super::agent::App;
+use super::foundation::Foundation;
 use super::{Failure, commands, say};
 use crate::cli::{Cli, OnUnknown, OutputFormat, ThreadChoice};
 use crate::config::{Env, TrustAssessment};
@@ -18,9 +19,7 @@ const MAX_STDIN: u64 = 10 << 20;
 
 pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let foundation = super::foundation(cli, env)?;
-    if let Some(notice) = TrustAssessment::ignored_notice(&foundation.untrusted) {
-        say(&notice);
-    }
+    notice_untrusted(&foundation);
     let piped = piped()?;
     let prompt = cli.prompt.as_deref().filter(|p| !p.trim().is_empty());
     let text = match (prompt, piped) {
@@ -60,22 +59,34 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             Job::Run(RunRequest::new(thread, vec![Message::user(text)]))
         }
     };
-    let options = Options {
-        format: match cli.output_format {
+    let options = options(cli.output_format, cli.on_unknown);
+    let code = headless::run(&app.runtime, job, &options, &app.clock).await;
+    app.store.leave().await;
+    Ok(code)
+}
+
+/// Says which files of the folder are not used because nobody trusted it.
+pub(super) fn notice_untrusted(foundation: &Foundation) {
+    if let Some(notice) = TrustAssessment::ignored_notice(&foundation.untrusted) {
+        say(&notice);
+    }
+}
+
+/// How a headless run writes and what it does about calls that may have run.
+pub(super) fn options(format: OutputFormat, unknown: OnUnknown) -> Options {
+    Options {
+        format: match format {
             OutputFormat::Text => Format::Text,
             OutputFormat::Json => Format::Json,
             OutputFormat::StreamJson => Format::StreamJson,
         },
-        unknown: match cli.on_unknown {
+        unknown: match unknown {
             OnUnknown::Report => UnknownPolicy::Report,
             OnUnknown::Stop => UnknownPolicy::Stop,
             OnUnknown::Retry => UnknownPolicy::Retry,
         },
         clean: std::io::stdout().is_terminal(),
-    };
-    let code = headless::run(&app.runtime, job, &options, &app.clock).await;
-    app.store.leave().await;
-    Ok(code)
+    }
 }
 
 /// What a pipe or a file on stdin holds; `None` when there is neither, or nothing in it. A terminal, a socket or a

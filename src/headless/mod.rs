@@ -56,6 +56,8 @@ pub enum Job {
     Run(RunRequest),
     /// Go on with what waits or was left.
     Resume(ThreadId),
+    /// Go on after an answer was stored; a run that another process drives is left to it.
+    Answered(ThreadId),
 }
 
 /// How.
@@ -173,19 +175,28 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
     });
     let thread = match &job {
         Job::Run(request) => request.thread_id.clone(),
-        Job::Resume(thread) => thread.clone(),
+        Job::Resume(thread) | Job::Answered(thread) => thread.clone(),
     };
+    let is_answered = matches!(job, Job::Answered(_));
     let work = async {
         match job {
             Job::Run(request) => runtime.run(request, printer.clone()).await,
-            Job::Resume(thread) => runtime.resume(&thread, printer.clone(), options.unknown).await,
+            Job::Resume(thread) | Job::Answered(thread) => {
+                runtime.resume(&thread, printer.clone(), options.unknown).await
+            }
         }
     };
     let (result, signal) = signals::guard(work, || runtime.cancel(&thread)).await;
     let code = match result {
         None => exit::INTERRUPTED,
         Some(Ok(result)) => finish(&printer, &result, *options),
-        Some(Err(error)) => refuse(&printer, &error),
+        Some(Err(error)) => match left_to_others(&error).filter(|_| is_answered) {
+            Some(who) => {
+                note(&who);
+                exit::DONE
+            }
+            None => refuse(&printer, &error),
+        },
     };
     let problem = printer.problem.lock().expect("no panic while the problem is held").take();
     if let Some(error) = problem {
@@ -193,6 +204,23 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         return exit::FAILED;
     }
     signal.unwrap_or(code)
+}
+
+/// Who goes on, or went on, with a run that somebody else was faster to take up.
+fn left_to_others(error: &RuntimeError) -> Option<String> {
+    match error {
+        RuntimeError::ThreadAlreadyRunning { pid, .. } => Some(format!("process {pid} goes on with it")),
+        RuntimeError::NothingToResume { .. } => {
+            Some("another process went on with it; it is over".to_owned())
+        }
+        RuntimeError::State(_)
+        | RuntimeError::AgentNotFound { .. }
+        | RuntimeError::ResolveFailed { .. }
+        | RuntimeError::Damaged { .. }
+        | RuntimeError::Store(_)
+        | RuntimeError::Fenced { .. }
+        | RuntimeError::Internal(_) => None,
+    }
 }
 
 fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {

@@ -7,6 +7,7 @@ mod crash;
 mod exec;
 mod headless;
 mod hostile;
+mod inbox;
 mod kills;
 mod layers;
 mod support;
