@@ -2,30 +2,36 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::agent::App;
+use super::elsewhere::{Elsewhere, folder_of};
 use super::export;
 use super::files::Files;
-use crate::config::{list_models, write_private};
+use crate::config::{list_models, repository_root, write_private};
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::lifecycle::{RunStatus, TerminationReason};
+use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use crate::contract::message::Message;
 use crate::contract::record::{
-    DecideOutcome, GrantScope, RunRecord, StoredMessage, ThreadRecord, ThreadSummary,
+    DecideOutcome, GrantScope, InboxRow, RunRecord, StoredMessage, ThreadRecord, ThreadSummary,
 };
 use crate::contract::suspension::ToolCallResume;
 use crate::plugins::skills::{invocation, list_rows};
 use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
+use crate::store::{ChangeKind, InboxFilter};
 use crate::tui::host::{
-    ExportFormat, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedThread, Price, RuleRow, SkillRow,
-    UserInput,
+    ExportFormat, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, Price, RuleRow,
+    SkillRow, UserInput,
 };
+
+/// After a change by another process, so long is waited for the ones that come with it.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// Where the terminal's events come from.
 pub(super) type Events = UnboundedSender<HostEvent>;
@@ -35,6 +41,7 @@ pub(super) struct TerminalHost {
     app: Arc<App>,
     events: Events,
     files: Arc<Files>,
+    elsewhere: Elsewhere,
 }
 
 /// Sends the events of one conversation to the terminal.
@@ -46,14 +53,58 @@ struct ThreadSink {
 #[async_trait]
 impl EventSink for ThreadSink {
     async fn emit(&self, event: AgentEvent) {
+        let is_inbox = match &event {
+            AgentEvent::ToolCallDone { outcome, .. } => *outcome == ToolCallOutcome::Suspended,
+            AgentEvent::RunFinish { .. } => true,
+            _ => false,
+        };
         // The terminal is gone when the program ends: nobody is left to tell.
         let _ = self.events.send(HostEvent::Agent(self.thread.clone(), event));
+        if is_inbox {
+            let _ = self.events.send(HostEvent::InboxChanged);
+        }
     }
 }
 
 impl TerminalHost {
-    pub(super) fn new(app: Arc<App>, events: Events) -> Self {
-        Self { app, events, files: Arc::default() }
+    pub(super) fn new(app: Arc<App>, events: Events, elsewhere: Elsewhere) -> Self {
+        Self { app, events, files: Arc::default(), elsewhere }
+    }
+
+    /// Tells the terminal when another process committed something that the inbox may show. Nothing is done while
+    /// nothing is committed.
+    pub(super) fn watch_inbox(&self) {
+        let mut changes = match self.app.store.watch() {
+            Ok(changes) => changes,
+            Err(error) => {
+                tracing::warn!(%error, "what waits elsewhere is counted only when something happens here");
+                return;
+            }
+        };
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            loop {
+                match changes.next().await.kind {
+                    ChangeKind::Run | ChangeKind::Decision | ChangeKind::Anything => {}
+                    ChangeKind::Owner | ChangeKind::Queue | ChangeKind::Grant => continue,
+                }
+                // A run that is awake commits many times a second.
+                let rest = async {
+                    loop {
+                        changes.next().await;
+                    }
+                };
+                let _ = tokio::time::timeout(GATHER, rest).await;
+                if events.send(HostEvent::InboxChanged).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Ends what goes on in the background, in order.
+    pub(super) async fn leave(&self) {
+        self.elsewhere.leave().await;
     }
 
     fn sink(&self, thread: &ThreadId) -> Arc<ThreadSink> {
@@ -104,6 +155,7 @@ fn with_open_results(mut messages: Vec<StoredMessage>, run: Option<&RunRecord>) 
 #[async_trait]
 impl Host for TerminalHost {
     async fn open_thread(&self, id: Option<ThreadId>) -> Result<OpenedThread, String> {
+        self.elsewhere.show(id.as_ref());
         let now = self.app.clock.now_ms();
         let Some(id) = id else {
             let thread = ThreadRecord {
@@ -113,6 +165,7 @@ impl Host for TerminalHost {
                 created_at: now,
                 updated_at: now,
             };
+            self.elsewhere.show(Some(&thread.id));
             return Ok(OpenedThread {
                 thread,
                 messages: Vec::new(),
@@ -134,7 +187,7 @@ impl Host for TerminalHost {
             }
             Some(_) | None => Vec::new(),
         };
-        if run.as_ref().is_some_and(|run| run.status != RunStatus::Done) {
+        if run.as_ref().is_some_and(|run| run.status != RunStatus::Done) && !self.elsewhere.drives(&id) {
             self.wake(&id);
         }
         Ok(OpenedThread { thread, messages, run, waiting, interrupted })
@@ -163,12 +216,25 @@ impl Host for TerminalHost {
     }
 
     async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String> {
-        let outcome =
-            self.app.runtime.decide(id, answer, self.app.actor("tui")).await.map_err(|e| e.to_string())?;
+        let question = self.app.store.suspension(id).await.map_err(|e| e.to_string())?;
+        let app = match &question {
+            Some(question) => self.elsewhere.app_of(&self.app, question).await,
+            None => Ok(Arc::clone(&self.app)),
+        };
+        // What cannot go on here can be answered here all the same.
+        let runtime = app.as_ref().map_or(&self.app.runtime, |app| &app.runtime);
+        let outcome = runtime.decide(id, answer, self.app.actor("tui")).await.map_err(|e| e.to_string())?;
         match &outcome {
             DecideOutcome::Accepted(record)
             | DecideOutcome::Repeated(record)
-            | DecideOutcome::AlreadyDecided(record) => self.wake(&record.thread_id),
+            | DecideOutcome::AlreadyDecided(record) => match app {
+                _ if self.elsewhere.shows(&record.thread_id) => self.wake(&record.thread_id),
+                Ok(app) => self.elsewhere.go_on(app, record.thread_id.clone(), self.sink(&record.thread_id)),
+                Err(why) => {
+                    let _ =
+                        self.events.send(HostEvent::Hint(format!("stored, but it cannot go on here: {why}")));
+                }
+            },
             DecideOutcome::Closed(_) | DecideOutcome::Expired(_) | DecideOutcome::NotFound => {}
         }
         Ok(outcome)
@@ -189,6 +255,25 @@ impl Host for TerminalHost {
 
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {
         self.app.store.threads(None).await.map_err(|e| e.to_string())
+    }
+
+    async fn inbox(&self) -> Result<Vec<InboxRow>, String> {
+        let now = self.app.clock.now_ms();
+        super::approvals::waiting(&self.app.store, InboxFilter::default(), now).await.map_err(|e| e.message)
+    }
+
+    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, String> {
+        self.app.store.waiting_count(here).await.map_err(|e| e.to_string())
+    }
+
+    async fn question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String> {
+        let text = |e: crate::store::StoreError| e.to_string();
+        let Some(record) = self.app.store.suspension(id).await.map_err(text)? else { return Ok(None) };
+        let Some(thread) = self.app.store.thread(&record.thread_id).await.map_err(text)? else {
+            return Ok(None);
+        };
+        let project = repository_root(&folder_of(&record, &thread.cwd));
+        Ok(Some(OpenedQuestion { record, title: thread.title, project }))
     }
 
     fn info(&self) -> HostInfo {

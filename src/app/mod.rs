@@ -6,6 +6,7 @@ mod approvals;
 mod chat;
 mod commands;
 mod doctor;
+mod elsewhere;
 mod export;
 mod files;
 mod foundation;

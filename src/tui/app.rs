@@ -10,8 +10,8 @@ use super::palette::Palette;
 use super::picker::Picker;
 use super::transcript::{Moment, Transcript};
 use crate::contract::event::AgentEvent;
-use crate::contract::ids::{RunId, ThreadId};
-use crate::contract::record::ThreadRecord;
+use crate::contract::ids::{RunId, SuspensionId, ThreadId};
+use crate::contract::record::{InboxRow, ThreadRecord};
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -125,6 +125,10 @@ pub struct App {
     pub palette: Option<Palette>,
     /// A list in place of the text.
     pub picker: Option<Picker>,
+    /// What waits over all conversations, while the list of it is open.
+    pub inbox: Vec<InboxRow>,
+    /// How many questions wait in other conversations.
+    pub elsewhere: u64,
     /// Skills that can be called.
     pub skills: Vec<SkillRow>,
     /// Whether running tools show more of their output.
@@ -144,6 +148,8 @@ pub struct App {
     /// The last entry that was shown whole.
     pub(super) unfolded: Option<u64>,
     pub(super) resumes_by_list: bool,
+    /// The question that was chosen from the list and is being fetched.
+    pub(super) chosen_question: Option<SuspensionId>,
     /// How many conversations are being opened, and events that may belong to them.
     pub(super) opening: usize,
     pub(super) early: Vec<(ThreadId, AgentEvent)>,
@@ -170,6 +176,8 @@ impl App {
             composer: Composer::default(),
             palette: None,
             picker: None,
+            inbox: Vec::new(),
+            elsewhere: 0,
             skills: Vec::new(),
             expanded: false,
             hint: None,
@@ -181,6 +189,7 @@ impl App {
             files_asked: 0,
             unfolded: None,
             resumes_by_list: false,
+            chosen_question: None,
             opening: 0,
             early: Vec::new(),
         };
@@ -197,6 +206,16 @@ impl App {
     /// The card that is shown whole.
     pub fn current_card(&self) -> Option<&Card> {
         self.cards.get(self.card)
+    }
+
+    /// How many open questions of this conversation there are.
+    pub fn own_cards(&self) -> usize {
+        self.cards.iter().filter(|card| card.elsewhere.is_none()).count()
+    }
+
+    /// How many questions wait in other conversations and are not shown here.
+    pub fn unseen_elsewhere(&self) -> u64 {
+        self.elsewhere.saturating_sub((self.cards.len() - self.own_cards()) as u64)
     }
 
     /// The conversation's id, once it is open.

@@ -1,7 +1,7 @@
 //! Questions that wait for the person, as cards: what each key means on them. "Approval" is only the picture; what is
 //! answered is a suspension.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -109,6 +109,17 @@ pub enum Reply {
     Next,
     /// The card before has it.
     Previous,
+    /// Put the card away; its question keeps waiting.
+    PutAway,
+}
+
+/// Whose question it is, when it is of another conversation than the one that is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// What that conversation is called.
+    pub title: String,
+    /// The root of its project.
+    pub project: PathBuf,
 }
 
 /// A question that waits.
@@ -138,6 +149,8 @@ pub struct Card {
     pub is_unread: bool,
     /// What went wrong with the last answer.
     pub problem: Option<String>,
+    /// Set when it belongs to another conversation.
+    pub elsewhere: Option<Elsewhere>,
 }
 
 impl Card {
@@ -166,7 +179,13 @@ impl Card {
             read: 0,
             is_unread: false,
             problem: None,
+            elsewhere: None,
         }
+    }
+
+    /// The root of the project that it belongs to.
+    pub fn project<'a>(&'a self, here: &'a Path) -> &'a Path {
+        self.elsewhere.as_ref().map_or(here, |elsewhere| &elsewhere.project)
     }
 
     fn parameter(&self, name: &str) -> Option<&str> {

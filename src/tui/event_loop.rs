@@ -131,7 +131,7 @@ pub(super) async fn run(
         ended.map_err(TuiError::Write)?;
     }
     performer.settle().await;
-    Ok(ExitStatus { thread: app.thread_id().cloned(), waiting: app.cards.len(), cause })
+    Ok(ExitStatus { thread: app.thread_id().cloned(), waiting: app.own_cards(), cause })
 }
 
 /// Goes round until the end.
@@ -219,12 +219,15 @@ fn asks(event: &HostEvent) -> bool {
         HostEvent::Agent(_, event) => {
             matches!(event, AgentEvent::ToolCallDone { outcome: ToolCallOutcome::Suspended, .. })
         }
+        HostEvent::InboxChanged | HostEvent::Hint(_) => false,
     }
 }
 
 fn of_host(event: HostEvent) -> Msg {
     match event {
         HostEvent::Agent(thread, event) => Msg::Agent(thread, Box::new(event)),
+        HostEvent::InboxChanged => Msg::InboxChanged,
+        HostEvent::Hint(text) => Msg::Hint(text),
     }
 }
 

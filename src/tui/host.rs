@@ -10,8 +10,8 @@ use crate::contract::event::AgentEvent;
 use crate::contract::ids::{SuspensionId, ThreadId};
 pub use crate::contract::mode::Mode;
 use crate::contract::record::{
-    DecideOutcome, GrantScope, OpenIntent, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
-    ThreadSummary,
+    DecideOutcome, GrantScope, InboxRow, OpenIntent, RunRecord, StoredMessage, SuspensionRecord,
+    ThreadRecord, ThreadSummary,
 };
 use crate::contract::suspension::ToolCallResume;
 
@@ -56,11 +56,26 @@ pub struct OpenedThread {
     pub interrupted: Vec<OpenIntent>,
 }
 
+/// A question of any conversation, with what a card needs beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenedQuestion {
+    /// The question as it stands now.
+    pub record: SuspensionRecord,
+    /// What its conversation is called.
+    pub title: String,
+    /// The root of the project that it was asked in.
+    pub project: PathBuf,
+}
+
 /// Something happened behind the terminal without being asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostEvent {
     /// A run of this process told something.
     Agent(ThreadId, AgentEvent),
+    /// Something may wait, or wait no more, in some conversation.
+    InboxChanged,
+    /// A word for the person.
+    Hint(String),
 }
 
 /// What a million tokens cost, in the currency of the settings.
@@ -178,6 +193,15 @@ pub trait Host: Send + Sync + 'static {
 
     /// All conversations, newest first.
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String>;
+
+    /// What waits, over all conversations, oldest first.
+    async fn inbox(&self) -> Result<Vec<InboxRow>, String>;
+
+    /// How many questions wait in other conversations than this one.
+    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, String>;
+
+    /// A question of any conversation.
+    async fn question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String>;
 
     /// What the status line says. Asked again after every request that may change it.
     fn info(&self) -> HostInfo;

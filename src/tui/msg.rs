@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use crossterm::event::KeyEvent;
 
 use super::approval::Answer;
-use super::host::{ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, RuleRow, SkillRow, UserInput};
+use super::host::{
+    ExportFormat, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, RuleRow, SkillRow, UserInput,
+};
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::record::{DecideOutcome, GrantScope, ThreadSummary};
+use crate::contract::record::{DecideOutcome, GrantScope, InboxRow, ThreadSummary};
 
 /// Something happened.
 #[derive(Clone, Debug)]
@@ -33,6 +35,16 @@ pub enum Msg {
     Decided(SuspensionId, Result<DecideOutcome, String>),
     /// The list of conversations.
     Threads(Result<Vec<ThreadSummary>, String>),
+    /// Something may wait, or wait no more, in some conversation.
+    InboxChanged,
+    /// What waits, over all conversations.
+    Inbox(Result<Vec<InboxRow>, String>),
+    /// How many questions wait in other conversations.
+    Elsewhere(u64),
+    /// A question of any conversation as it stands now.
+    Question(SuspensionId, Result<Option<Box<OpenedQuestion>>, String>),
+    /// A word for the person that goes away by itself.
+    Hint(String),
     /// The list of models.
     Models(Vec<ModelRow>),
     /// The list of skills.
@@ -70,6 +82,12 @@ pub enum Cmd {
     Cancel(ThreadId),
     /// Ask for the list of conversations.
     Threads,
+    /// Ask for what waits, over all conversations.
+    Inbox,
+    /// Count what waits in other conversations than this one.
+    CountElsewhere(Option<ThreadId>),
+    /// Look at a question of any conversation.
+    Question(SuspensionId),
     /// Ask for the list of models.
     Models,
     /// Ask for the list of skills.

@@ -11,6 +11,7 @@ use super::transcript::{Level, Moment};
 mod agent;
 mod cards;
 mod commands;
+mod inbox;
 mod keys;
 
 impl App {
@@ -43,12 +44,23 @@ impl App {
                 }
                 self.hand_back(&[input]);
             }
-            Msg::Decided(id, outcome) => self.decided(&id, outcome),
+            Msg::Decided(id, outcome) => {
+                self.answered_elsewhere(&outcome, &id);
+                self.decided(&id, outcome);
+                self.count_elsewhere(&mut cmds);
+            }
+            Msg::InboxChanged => self.inbox_changed(&mut cmds),
+            Msg::Inbox(Ok(rows)) => self.fill_inbox(rows),
+            Msg::Elsewhere(count) => self.elsewhere = count,
+            Msg::Question(id, found) => self.question(&id, found),
+            Msg::Hint(text) => self.say_hint(text),
             Msg::Threads(Ok(threads)) => {
                 let rows = self.thread_rows(&threads);
                 self.fill_picker(PickerKind::Threads, rows);
             }
-            Msg::Threads(Err(error)) | Msg::Failed(error) => self.transcript.note(Level::Error, error),
+            Msg::Threads(Err(error)) | Msg::Inbox(Err(error)) | Msg::Failed(error) => {
+                self.transcript.note(Level::Error, error)
+            }
             Msg::Models(models) => {
                 let rows = models.into_iter().map(|model| PickRow {
                     note: if model.name == self.info.model { "in use".into() } else { String::new() },

@@ -107,23 +107,31 @@ async fn closed(store: &Store, suspension: &SuspensionRecord) -> Result<String, 
 
 /// Who decided what, when and how, behind "was".
 fn decided(suspension: &SuspensionRecord) -> String {
-    let by = suspension
-        .decided_by
-        .as_ref()
-        .map_or_else(|| " by somebody".to_owned(), |by| format!(" by {}", who(by)));
-    let (at, what) = suspension.decision.as_ref().map_or_else(Default::default, |decision| {
-        (format!(" at {}", moment(decision.updated_at)), format!(": {}", said(decision)))
-    });
-    format!("already decided{by}{at}{what}")
+    let mut text = "already decided".to_owned();
+    if let Some(by) = &suspension.decided_by {
+        let _ = write!(text, " by {}", who(by));
+    }
+    if let Some(decision) = &suspension.decision {
+        let _ = write!(text, " at {}: {}", moment(decision.updated_at), said(decision));
+    }
+    if let Some(by) = &suspension.decided_by {
+        let _ = write!(text, " ({})", whence(by));
+    }
+    text
 }
 
-/// Who somebody is: the name, the number that nobody chooses, the way, the process, the terminal.
+/// Who somebody is, and through what they spoke.
 pub(super) fn who(actor: &Actor) -> String {
-    let mut more = Vec::new();
-    more.extend(actor.uid.map(|uid| format!("uid {uid}")));
-    more.push(format!("process {}", actor.pid));
-    more.extend(actor.tty.as_deref().map(|tty| visible_line(tty).into_owned()));
-    format!("{} through {} ({})", visible_line(&actor.user), visible_line(&actor.channel), more.join(", "))
+    format!("{} ({})", visible_line(&actor.user), visible_line(&actor.channel))
+}
+
+/// What nobody chooses: the number of the user, the process, the terminal.
+pub(super) fn whence(actor: &Actor) -> String {
+    let mut parts = Vec::new();
+    parts.extend(actor.uid.map(|uid| format!("uid {uid}")));
+    parts.push(format!("process {}", actor.pid));
+    parts.extend(actor.tty.as_deref().map(|tty| visible_line(tty).into_owned()));
+    parts.join(", ")
 }
 
 /// What somebody said.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::refusal::{moment, right, said, who};
+use super::refusal::{moment, right, said, whence, who};
 use crate::contract::display::{visible, visible_line};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
 use crate::contract::tool::FilePreview;
@@ -64,7 +64,7 @@ pub(super) fn shown(suspension: &SuspensionRecord) -> String {
     if let Some(decision) = &suspension.decision {
         let _ = writeln!(out, "\ndecided {}: {}", moment(decision.updated_at), said(decision));
         if let Some(by) = &suspension.decided_by {
-            let _ = writeln!(out, "by {}", who(by));
+            let _ = writeln!(out, "by {}, {}", who(by), whence(by));
         }
         if let Some(edited) = &decision.arguments {
             let _ = writeln!(out, "it runs as:\n{}", visible(&call(edited)));

@@ -9,11 +9,13 @@ use super::perform::Performer;
 use super::*;
 use crate::contract::ids::SuspensionId;
 use crate::contract::ids::ThreadId;
-use crate::contract::record::{DecideOutcome, GrantScope, ThreadSummary};
+use crate::contract::record::{DecideOutcome, GrantScope, InboxRow, ThreadSummary};
 use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
-use crate::tui::host::{ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, RuleRow, SkillRow, UserInput};
+use crate::tui::host::{
+    ExportFormat, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, RuleRow, SkillRow, UserInput,
+};
 use crate::tui::keymap::Keymap;
 use crate::tui::theme::Theme;
 
@@ -53,6 +55,17 @@ impl Host for FakeHost {
     }
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {
         Ok(Vec::new())
+    }
+    async fn inbox(&self) -> Result<Vec<InboxRow>, String> {
+        Ok(Vec::new())
+    }
+    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, String> {
+        self.note(format!("count all but {here:?}"));
+        Ok(2)
+    }
+    async fn question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String> {
+        self.note(format!("question {id}"));
+        Ok(None)
     }
     fn info(&self) -> HostInfo {
         HostInfo::default()

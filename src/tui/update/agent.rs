@@ -52,7 +52,7 @@ impl App {
                         termination: TerminationReason::BehaviorRequested,
                     };
                     self.transcript.apply(self.now, &quiet);
-                    self.cards.clear();
+                    self.drop_own_cards();
                     return;
                 }
                 self.transcript.apply(self.now, event);
@@ -72,7 +72,7 @@ impl App {
             return;
         }
         self.run = RunState::Idle;
-        self.cards.clear();
+        self.drop_own_cards();
         if matches!(termination, TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested) {
             if let Some(next) = self.queue.pop_front() {
                 self.start(next, cmds);
@@ -102,13 +102,23 @@ impl App {
     }
 
     fn drop_cards_of(&mut self, call_id: &str) {
-        self.remove_cards(|card| card.ticket.pending.id.as_str() == call_id);
+        // A call of another conversation may have the same id.
+        self.remove_cards(|card| card.elsewhere.is_none() && card.ticket.pending.id.as_str() == call_id);
+    }
+
+    fn drop_own_cards(&mut self) {
+        self.remove_cards(|card| card.elsewhere.is_none());
     }
 
     pub(super) fn remove_cards(&mut self, which: impl Fn(&Card) -> bool) {
         let before = self.cards.iter().take(self.card).filter(|card| which(card)).count();
+        let is_current = self.current_card().is_some_and(&which);
         self.cards.retain(|card| !which(card));
         self.card = self.card.saturating_sub(before).min(self.cards.len().saturating_sub(1));
+        if is_current {
+            // A key that was meant for the one before is no answer to the one in its place.
+            self.show_card(self.card);
+        }
     }
 
     /// Says something, or queues it until the run is over.
@@ -156,6 +166,7 @@ impl App {
             .map(|record| Card::new(record.thread_id.clone(), record.run_id.clone(), record.ticket.clone()))
             .collect();
         self.card = 0;
+        self.count_elsewhere(cmds);
         self.focus = Focus::Composer;
         self.stays = false;
         self.run = match opened.run.as_ref().map(|run| run.status) {

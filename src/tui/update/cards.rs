@@ -27,7 +27,8 @@ impl App {
             // Pressed before the card could be read: no answer to it.
             return was_answering;
         }
-        let reply = card.key(key, &self.keymap, &self.info.project);
+        let project = card.project(&self.info.project).to_path_buf();
+        let reply = card.key(key, &self.keymap, &project);
         let id = card.id.clone();
         if reply != Reply::NotMine {
             self.card_key_at = Some(now);
@@ -43,6 +44,7 @@ impl App {
                 cmds.push(Cmd::Grant(id, pattern, scope));
                 self.go_to_open_card();
             }
+            Reply::PutAway => self.put_away(&id),
             Reply::Stop => {
                 if let Some(thread) = self.thread_id() {
                     cmds.push(Cmd::Cancel(thread.clone()));
@@ -59,7 +61,7 @@ impl App {
         true
     }
 
-    fn show_card(&mut self, card: usize) {
+    pub(super) fn show_card(&mut self, card: usize) {
         self.card = card;
         if let Some(card) = self.cards.get_mut(card) {
             card.seen = None;
@@ -116,7 +118,7 @@ impl App {
         }
     }
 
-    fn who_decided(&self, record: &SuspensionRecord) -> String {
+    pub(super) fn who_decided(&self, record: &SuspensionRecord) -> String {
         let what = match record.decision.as_ref().map(|decision| decision.action) {
             Some(ResumeDecisionAction::Resume) => "allowed",
             Some(ResumeDecisionAction::Cancel) => "declined",

@@ -54,7 +54,11 @@ fn one_line(card: &Card, app: &App) -> String {
         }
     };
     let state = if card.is_deciding() { " (deciding…)" } else { "" };
-    format!("{}  {what}{state}", visible_line(&pending.name))
+    let of = card
+        .elsewhere
+        .as_ref()
+        .map_or_else(String::new, |of| format!("{} › ", truncate(&visible_line(&of.title), 24)));
+    format!("{of}{}  {what}{state}", visible_line(&pending.name))
 }
 
 fn card(card: &Card, app: &App, columns: u16, most: usize, theme: &Theme) -> Picture {
@@ -153,16 +157,22 @@ fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {
         CardKind::Unknown => "was interrupted: nobody knows whether it ran to its end",
     };
     let name = if card.kind == CardKind::Ask { header(card).unwrap_or(name) } else { name };
-    let left = vec![
-        Span::styled(name, theme.style(Role::CardTitle)),
-        Span::styled(format!(" {what}"), theme.style(Role::Text)),
-    ];
+    let mut left = of_conversation(card, inner, theme);
+    left.push(Span::styled(name, theme.style(Role::CardTitle)));
+    left.push(Span::styled(format!(" {what}"), theme.style(Role::Text)));
     let right = if app.cards.len() > 1 {
         vec![Span::styled(format!("{} of {} ", app.card + 1, app.cards.len()), theme.style(Role::Dim))]
     } else {
         Vec::new()
     };
     spread(left, right, inner)
+}
+
+/// Marks a card of another conversation with what that is called.
+fn of_conversation(card: &Card, inner: u16, theme: &Theme) -> Vec<Span<'static>> {
+    let Some(elsewhere) = &card.elsewhere else { return Vec::new() };
+    let title = truncate(&visible_line(&elsewhere.title), (inner / 3).max(8));
+    vec![Span::styled(format!("{title} › "), theme.style(Role::Warning))]
 }
 
 fn header(card: &Card) -> Option<String> {
@@ -294,7 +304,10 @@ fn grant(
     let reach = match scope {
         0 => "until this run is over".to_owned(),
         1 => "in this conversation, also after a restart".to_owned(),
-        2 => format!("in every conversation of {}", short_path(&app.info.project, app.info.home.as_deref())),
+        2 => format!(
+            "in every conversation of {}",
+            short_path(card.project(&app.info.project), app.info.home.as_deref())
+        ),
         _ => "in every project of yours".to_owned(),
     };
     if let Some(proposal) = proposals.get(pattern) {

@@ -65,8 +65,10 @@ fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
 fn placeholder(app: &App) -> &'static str {
     if app.focus == Focus::Card {
         ""
-    } else if !app.cards.is_empty() {
+    } else if app.own_cards() > 0 {
         "Tab answers the question; a new message withdraws it"
+    } else if !app.cards.is_empty() {
+        "Tab answers the question of the other conversation"
     } else if app.is_awake() {
         "write on: it is sent when this is done"
     } else if app.transcript.is_empty() {

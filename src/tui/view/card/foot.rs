@@ -65,6 +65,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
         (format!("[{}]", app.keymap.chord_of(Place::Composer, Action::Interrupt)), what.to_owned())
     };
     let enter = |what: &str| (format!("[{}]", chord(Action::Accept)), what.to_owned());
+    let stop = |what: &str| key(Action::Stop, if card.elsewhere.is_some() { "put away" } else { what });
     let mut keys = match &card.stage {
         Stage::Deciding(word) => return vec![(format!("{word}…"), String::new())],
         Stage::Reason(_) => vec![enter("no, with or without a reason"), esc("back")],
@@ -79,13 +80,13 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
                 key(Action::Allow, "allow once"),
                 key(Action::Deny, "no"),
                 key(Action::Grant, "always…"),
-                key(Action::Stop, "no, and stop"),
+                stop("no, and stop"),
             ],
             CardKind::Unknown => vec![
                 key(Action::RunAgain, "run again"),
                 key(Action::MarkDone, "it is done"),
                 key(Action::Skip, "skip"),
-                key(Action::Stop, "stop"),
+                stop("stop"),
             ],
             CardKind::Ask if card.ask.line().is_some() => vec![enter("answer"), esc("back")],
             CardKind::Ask => {
@@ -97,7 +98,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
                     keys.push(key(Action::Toggle, "tick"));
                 }
                 keys.push(key(Action::Skip, "skip"));
-                keys.push(key(Action::Stop, "stop"));
+                keys.push(stop("stop"));
                 keys
             }
         },
