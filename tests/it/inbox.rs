@@ -528,3 +528,101 @@ fn show_has_everything_there_is() {
     let shown = home.ok(&["approvals", "show", &id]).stdout;
     assert!(shown.contains(": approved") && shown.contains("by tester (cli)"), "{shown}");
 }
+
+/// A model that runs the command it was asked for, and the commands that wait in conversations of their own.
+fn elsewhere(commands: &[&str]) -> (MockLlm, Home) {
+    let llm = obedient();
+    let home = Home::with(&llm);
+    for command in commands {
+        home.aye(&["-p", command]).run().exits(3);
+    }
+    (llm, home)
+}
+
+const INBOX: &str = "\x14";
+
+#[test]
+fn the_terminal_answers_questions_of_other_conversations_in_place() {
+    for (columns, rows) in [(100, 30), (60, 15)] {
+        let (_llm, home) = elsewhere(&["echo one >> log.txt", "echo three >> log.txt"]);
+        let mut tty = Pty::start(&home, &[], columns, rows);
+        tty.ready();
+        tty.wait("the badge", |view| view.has("2 elsewhere"));
+        tty.send(INBOX);
+        tty.wait("the list", |view| view.has("Bash echo one") && view.has("Bash echo three"));
+        tty.send("three");
+        tty.wait("the filter", |view| view.has("1/1") && !view.has("Bash echo one"));
+        tty.send("\r");
+        tty.card("echo three >> log.txt");
+        tty.wait("its conversation", |view| view.has(" › Bash wants to run"));
+        assert_eq!(home.read("log.txt"), "");
+        tty.send("y");
+        until("the run in the background", || home.read("log.txt") == "three\n");
+        tty.wait("the badge", |view| view.has("1 elsewhere") && !view.has("wants to run"));
+        tty.wait("what came of it", |view| view.has("went on and is done"));
+        // The conversation on the screen is untouched.
+        assert_eq!(home.open().len(), 1);
+        tty.say("echo fourteen >> log.txt");
+        tty.card("echo fourteen");
+        tty.quit();
+    }
+}
+
+#[test]
+fn the_badge_and_the_list_follow_other_processes() {
+    let (_llm, home) = elsewhere(&[]);
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    home.aye(&["-p", "echo one >> log.txt"]).run().exits(3);
+    tty.wait("the badge", |view| view.has("1 elsewhere"));
+    tty.send(INBOX);
+    tty.wait("the list", |view| view.has("Bash echo one"));
+    home.aye(&["-p", "echo three >> log.txt"]).run().exits(3);
+    tty.wait("the second one", |view| view.has("Bash echo three") && view.has("1/2"));
+    // A card that is shown here and answered there goes away, with a word about who it was.
+    tty.send("\r");
+    tty.card("echo one");
+    home.ok(&["deny", &id_of(&home.open()[0])]);
+    tty.wait("who it was", |view| view.has("was already declined by tester") && !view.has("wants to run"));
+    home.ok(&["deny", &home.question()]);
+    tty.wait("no badge", |view| !view.has("elsewhere"));
+    tty.quit();
+    assert_eq!(home.read("log.txt"), "");
+}
+
+/// What runs in the background runs where it was asked, under the rules of that folder and of no flag given here.
+#[test]
+fn a_question_of_another_folder_goes_on_in_that_folder() {
+    let llm = obedient();
+    let home = Home::with(&llm);
+    home.write("sub/x", "");
+    home.aye(&["-C", "sub", "-p", "echo one >> log.txt"]).run().exits(3);
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.send(INBOX);
+    tty.wait("the list", |view| view.has("Bash echo one"));
+    tty.send("\r");
+    tty.card("echo one");
+    tty.shows("/sub");
+    tty.send("y");
+    until("the run in the background", || home.read("sub/log.txt") == "one\n");
+    assert_eq!(home.read("log.txt"), "");
+    tty.wait("what came of it", |view| view.has("went on and is done"));
+    tty.quit();
+}
+
+#[test]
+fn right_goes_to_the_conversation_of_a_question() {
+    let (_llm, home) = elsewhere(&["echo one >> log.txt"]);
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.say("/inbox");
+    tty.wait("the list", |view| view.has("go there") && view.has("Bash echo one"));
+    tty.send("\x1b[C");
+    tty.wait("its conversation", |view| view.has("❯ echo one >> log.txt") && view.has("1 waiting"));
+    tty.card("echo one");
+    tty.send("y");
+    tty.shows("End.");
+    assert_eq!(home.read("log.txt"), "one\n");
+    tty.quit();
+}
