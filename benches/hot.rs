@@ -169,7 +169,7 @@ fn inbox(c: &mut Criterion) {
     group.sample_size(20);
     group.bench_function("read 10000 rows", |b| b.iter(read));
     group.bench_function("count 10000 rows", |b| {
-        b.iter(|| rt.block_on(store.waiting_count(Some(&ThreadId::from("t0")))).unwrap());
+        b.iter(|| rt.block_on(store.waiting_count(Some(&ThreadId::from("t0")), 9)).unwrap());
     });
     group.bench_function("short ids of 10000 rows", |b| {
         let ids: Vec<_> = read().into_iter().map(|row| row.id).collect();

@@ -118,7 +118,7 @@ impl Elsewhere {
                 app.store.thread(&id).await.ok().flatten().map_or_else(String::new, |thread| thread.title);
             if let Some(text) = told(outcome) {
                 // Nobody is left to tell when the program ends.
-                let _ = events.send(HostEvent::Hint(format!("“{title}” {text}")));
+                let _ = events.send(HostEvent::Note(format!("“{title}” {text}")));
             }
         });
         running.insert(thread, (of, task));

@@ -232,7 +232,7 @@ impl Host for TerminalHost {
                 Ok(app) => self.elsewhere.go_on(app, record.thread_id.clone(), self.sink(&record.thread_id)),
                 Err(why) => {
                     let _ =
-                        self.events.send(HostEvent::Hint(format!("stored, but it cannot go on here: {why}")));
+                        self.events.send(HostEvent::Note(format!("stored, but it cannot go on here: {why}")));
                 }
             },
             DecideOutcome::Closed(_) | DecideOutcome::Expired(_) | DecideOutcome::NotFound => {}
@@ -263,7 +263,7 @@ impl Host for TerminalHost {
     }
 
     async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, String> {
-        self.app.store.waiting_count(here).await.map_err(|e| e.to_string())
+        self.app.store.waiting_count(here, self.app.clock.now_ms()).await.map_err(|e| e.to_string())
     }
 
     async fn question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String> {

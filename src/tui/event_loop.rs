@@ -219,7 +219,7 @@ fn asks(event: &HostEvent) -> bool {
         HostEvent::Agent(_, event) => {
             matches!(event, AgentEvent::ToolCallDone { outcome: ToolCallOutcome::Suspended, .. })
         }
-        HostEvent::InboxChanged | HostEvent::Hint(_) => false,
+        HostEvent::InboxChanged | HostEvent::Note(_) => false,
     }
 }
 
@@ -227,7 +227,7 @@ fn of_host(event: HostEvent) -> Msg {
     match event {
         HostEvent::Agent(thread, event) => Msg::Agent(thread, Box::new(event)),
         HostEvent::InboxChanged => Msg::InboxChanged,
-        HostEvent::Hint(text) => Msg::Hint(text),
+        HostEvent::Note(text) => Msg::Note(text),
     }
 }
 

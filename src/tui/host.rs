@@ -74,8 +74,8 @@ pub enum HostEvent {
     Agent(ThreadId, AgentEvent),
     /// Something may wait, or wait no more, in some conversation.
     InboxChanged,
-    /// A word for the person.
-    Hint(String),
+    /// A word for the person that stays on the screen.
+    Note(String),
 }
 
 /// What a million tokens cost, in the currency of the settings.

@@ -43,8 +43,8 @@ pub enum Msg {
     Elsewhere(u64),
     /// A question of any conversation as it stands now.
     Question(SuspensionId, Result<Option<Box<OpenedQuestion>>, String>),
-    /// A word for the person that goes away by itself.
-    Hint(String),
+    /// A word for the person that stays.
+    Note(String),
     /// The list of models.
     Models(Vec<ModelRow>),
     /// The list of skills.

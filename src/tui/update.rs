@@ -53,7 +53,7 @@ impl App {
             Msg::Inbox(Ok(rows)) => self.fill_inbox(rows),
             Msg::Elsewhere(count) => self.elsewhere = count,
             Msg::Question(id, found) => self.question(&id, found),
-            Msg::Hint(text) => self.say_hint(text),
+            Msg::Note(text) => self.transcript.note(Level::Info, text),
             Msg::Threads(Ok(threads)) => {
                 let rows = self.thread_rows(&threads);
                 self.fill_picker(PickerKind::Threads, rows);

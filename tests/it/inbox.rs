@@ -559,7 +559,7 @@ fn the_terminal_answers_questions_of_other_conversations_in_place() {
         tty.send("y");
         until("the run in the background", || home.read("log.txt") == "three\n");
         tty.wait("the badge", |view| view.has("1 elsewhere") && !view.has("wants to run"));
-        tty.wait("what came of it", |view| view.has("went on and is done"));
+        tty.shows("went on and is done");
         // The conversation on the screen is untouched.
         assert_eq!(home.open().len(), 1);
         tty.say("echo fourteen >> log.txt");
@@ -607,7 +607,7 @@ fn a_question_of_another_folder_goes_on_in_that_folder() {
     tty.send("y");
     until("the run in the background", || home.read("sub/log.txt") == "one\n");
     assert_eq!(home.read("log.txt"), "");
-    tty.wait("what came of it", |view| view.has("went on and is done"));
+    tty.shows("went on and is done");
     tty.quit();
 }
 
