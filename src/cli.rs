@@ -20,7 +20,7 @@ Examples:
   aye approve perm_0198c --resume       let a call run, and go on with its conversation here
 
 Exit status: 0 done, 1 failed, 2 usage, 3 waiting for a decision, 4 blocked by a rule or plugin,
-5 a limit was reached, 75 provider unavailable, 130 interrupted, 143 terminated.";
+5 a limit was reached, 6 a question expired unanswered, 75 provider unavailable, 130 interrupted, 143 terminated.";
 
 /// A terminal agent whose questions outlive the process
 #[derive(Clone, Debug, Parser)]
@@ -46,9 +46,17 @@ pub struct Cli {
 
     /// Answer on stdout and exit; piped input is context
     ///
-    /// Nothing that needs a decision runs: the exit status is 3 then, and `aye inbox` lists the questions.
+    /// Nothing that needs a decision runs by itself: the exit status is 3 then, and `aye inbox` lists the
+    /// questions; --on-ask says otherwise.
     #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub print: Option<String>,
+
+    /// Do not close open questions with a new message: it begins when they are answered
+    ///
+    /// With -p this needs -c or -r. When something waits, the message is queued behind it and the exit status is 3;
+    /// whoever goes on with the conversation begins it, and `aye -r ID -p` does.
+    #[arg(long)]
+    pub keep_waiting: bool,
 
     /// Form of what -p writes to stdout
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Text)]
@@ -57,6 +65,14 @@ pub struct Cli {
     /// What happens to a call that was interrupted and may have run, with -p
     #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnUnknown::Report)]
     pub on_unknown: OnUnknown,
+
+    /// What happens to questions, with -p: suspend, deny, wait or wait=SECONDS
+    ///
+    /// `suspend` ends the run for now with status 3. `deny` declines each at once and goes on. `wait` stays until
+    /// somebody answers from another terminal; after SECONDS the question expires, and the status is 6. Default: suspend,
+    /// or with --ephemeral, where nothing is kept to go on with, wait.
+    #[arg(long, value_name = "ACTION")]
+    pub on_ask: Option<String>,
 
     /// Settings of this start.
     #[command(flatten)]
@@ -144,7 +160,8 @@ pub enum Command {
         after_help = "Examples:\n  aye inbox --tool Bash --older-than 2h\n  aye inbox --watch | while read -r row; do notify-send \"$row\"; done"
     )]
     Inbox(InboxArgs),
-    /// Let calls run: short for `aye approvals approve`
+    /// Let calls run, as they are or changed: short for `aye approvals approve`
+    #[command(after_help = APPROVE_EXAMPLES)]
     Approve(ApproveArgs),
     /// Tell the model no: short for `aye approvals deny`
     Deny(DenyArgs),
@@ -244,14 +261,19 @@ pub enum ApprovalsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Let calls run
+    /// Let calls run, as they are or changed
+    #[command(after_help = APPROVE_EXAMPLES)]
     Approve(ApproveArgs),
     /// Tell the model no
     Deny(DenyArgs),
+    /// Do not run the call, and tell the model what to change
+    Modify(ModifyArgs),
     /// Answer a question with data
     #[command(after_help = ANSWER_EXAMPLE)]
     Answer(AnswerArgs),
 }
+
+const APPROVE_EXAMPLES: &str = "Examples:\n  aye approve perm_0198c --resume\n  aye approve perm_0198c --edit\n  aye approve perm_0198c --args '{\"command\": \"ls\"}' -m \"look first\"\n  aye approve --all-reads";
 
 /// Which of the questions that wait, and in which form.
 #[derive(Args, Clone, Debug, Default)]
@@ -271,45 +293,6 @@ pub struct InboxArgs {
     /// Go on: one JSON object a line for each that waits, then for each new one as it comes
     #[arg(long)]
     pub watch: bool,
-}
-
-/// `aye approve ...`
-#[derive(Args, Clone, Debug)]
-pub struct ApproveArgs {
-    /// Ids of questions, or the beginnings of them
-    #[arg(required = true, value_name = "ID")]
-    pub ids: Vec<String>,
-    /// And then.
-    #[command(flatten)]
-    pub then: ThenArgs,
-}
-
-/// `aye deny ...`
-#[derive(Args, Clone, Debug)]
-pub struct DenyArgs {
-    /// Ids of questions, or the beginnings of them
-    #[arg(required = true, value_name = "ID")]
-    pub ids: Vec<String>,
-    /// What the model is told about it
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub reason: Option<String>,
-    /// And then.
-    #[command(flatten)]
-    pub then: ThenArgs,
-}
-
-/// `aye answer ...`
-#[derive(Args, Clone, Debug)]
-pub struct AnswerArgs {
-    /// Id of the question, or the beginning of it
-    #[arg(value_name = "ID")]
-    pub id: String,
-    /// The answer as JSON; `aye approvals show ID` says which is wanted
-    #[arg(value_name = "JSON", allow_negative_numbers = true)]
-    pub answer: Option<String>,
-    /// And then.
-    #[command(flatten)]
-    pub then: ThenArgs,
 }
 
 /// What follows a decision.
@@ -350,6 +333,83 @@ fn span(text: &str) -> Result<Duration, String> {
         seconds = number.checked_mul(unit).and_then(|more| seconds.checked_add(more)).ok_or_else(wrong)?;
     }
     if text.trim().is_empty() { Err(wrong()) } else { Ok(Duration::from_secs(seconds)) }
+}
+
+/// `aye approve ...`
+#[derive(Args, Clone, Debug)]
+pub struct ApproveArgs {
+    /// Ids of questions, or the beginnings of them
+    #[arg(value_name = "ID", required_unless_present = "all_reads", conflicts_with = "all_reads")]
+    pub ids: Vec<String>,
+    /// Change the arguments of one call in $VISUAL or $EDITOR first
+    #[arg(long, conflicts_with_all = ["args", "all_reads"])]
+    pub edit: bool,
+    /// Run one call with these arguments instead, as JSON
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true, conflicts_with = "all_reads")]
+    pub args: Option<String>,
+    /// What the model is told besides the result
+    #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub comment: Option<String>,
+    /// All calls that only read, instead of some
+    #[arg(long)]
+    pub all_reads: bool,
+    /// Only those of this conversation
+    #[arg(long, value_name = "ID", requires = "all_reads", conflicts_with = "ids")]
+    pub thread: Option<String>,
+    /// And then.
+    #[command(flatten)]
+    pub then: ThenArgs,
+}
+
+/// `aye deny ...`
+#[derive(Args, Clone, Debug)]
+pub struct DenyArgs {
+    /// Ids of questions, or the beginnings of them
+    #[arg(value_name = "ID", required_unless_present = "rest", conflicts_with = "rest")]
+    pub ids: Vec<String>,
+    /// What the model is told about it
+    #[arg(short = 'm', long, visible_alias = "comment", value_name = "TEXT", allow_hyphen_values = true)]
+    pub reason: Option<String>,
+    /// All calls that do more than read, instead of some
+    #[arg(long)]
+    pub rest: bool,
+    /// Only those of this conversation
+    #[arg(long, value_name = "ID", requires = "rest", conflicts_with = "ids")]
+    pub thread: Option<String>,
+    /// And then.
+    #[command(flatten)]
+    pub then: ThenArgs,
+}
+
+/// `aye approvals modify ...`
+#[derive(Args, Clone, Debug)]
+pub struct ModifyArgs {
+    /// Id of the question, or the beginning of it
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// What to change
+    #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub feedback: String,
+    /// And then.
+    #[command(flatten)]
+    pub then: ThenArgs,
+}
+
+/// `aye answer ...`
+#[derive(Args, Clone, Debug)]
+pub struct AnswerArgs {
+    /// Id of the question, or the beginning of it
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The answer as JSON; `aye approvals show ID` says which is wanted
+    #[arg(value_name = "JSON", allow_negative_numbers = true)]
+    pub answer: Option<String>,
+    /// What the model is told besides
+    #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub comment: Option<String>,
+    /// And then.
+    #[command(flatten)]
+    pub then: ThenArgs,
 }
 
 /// `aye skills ...`
@@ -430,9 +490,20 @@ impl Cli {
         if !cli.is_print() && cli.output_format != OutputFormat::Text {
             return refuse("--output-format is for headless runs; add -p");
         }
+        if !cli.is_print() && cli.on_ask.is_some() {
+            return refuse("--on-ask is for headless runs; add -p");
+        }
         if cli.is_print() && cli.resume.as_deref() == Some("") {
             return refuse(
                 "-r needs the id of a conversation when -p is given; `aye threads list` shows them",
+            );
+        }
+        if cli.keep_waiting && cli.command.is_some() {
+            return refuse("--keep-waiting is for conversations, not for commands such as `threads`");
+        }
+        if cli.keep_waiting && cli.is_print() && cli.thread() == ThreadChoice::New {
+            return refuse(
+                "--keep-waiting with -p needs the conversation whose questions stay: add -c or -r ID",
             );
         }
         Ok(cli)
@@ -455,7 +526,11 @@ impl Cli {
 
     /// What the command line says about settings, as their last layer.
     pub fn flags(&self) -> Flags {
-        self.global.flags()
+        let mut flags = self.global.flags();
+        if let Some(on_ask) = &self.on_ask {
+            flags.set("--on-ask", "on_ask", on_ask);
+        }
+        flags
     }
 }
 
@@ -682,7 +757,13 @@ mod tests {
             "approvals show a --json",
             "approvals list --thread a --tool Bash --older-than 2h",
             "approvals approve a b",
+            "approvals approve a --edit -m b",
+            "approvals approve a --args {}",
+            "approvals approve --all-reads --thread t",
             "approvals deny a b",
+            "approvals deny a --comment b",
+            "approvals deny --rest",
+            "approvals modify a --feedback b",
             "approvals answer a {}",
             "inbox",
             "inbox --watch",
@@ -717,6 +798,7 @@ mod tests {
             &["completion", "tcsh"],
             &["--output-format", "xml", "-p"],
             &["--output-format", "json", "x"],
+            &["--on-ask", "deny", "x"],
             &["-p", "x", "threads", "list"],
             &["--on-unknown", "hope"],
             &["-c", "models"],
@@ -725,6 +807,12 @@ mod tests {
             &["inbox", "--older-than", "soon"],
             &["inbox", "--older-than", ""],
             &["inbox", "--older-than", "9999999999999999999w"],
+            &["approvals", "approve"],
+            &["approvals", "approve", "a", "--all-reads"],
+            &["approvals", "approve", "a", "--edit", "--args", "{}"],
+            &["approvals", "approve", "a", "--thread", "t"],
+            &["approvals", "deny"],
+            &["approvals", "modify", "a"],
         ] {
             assert_eq!(parse(args).expect_err("refused").exit_code(), 2, "{args:?}");
         }

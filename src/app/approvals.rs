@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::commands::put_json;
 use super::foundation::{Foundation, READ_ONLY};
-use super::{Failure, put, say};
-use crate::cli::{AnswerArgs, ApprovalsCommand, ApproveArgs, Cli, DenyArgs, InboxArgs, ThenArgs};
+use super::{Failure, edited, put, say};
+use crate::cli::{AnswerArgs, ApprovalsCommand, ApproveArgs, Cli, DenyArgs, InboxArgs, ModifyArgs, ThenArgs};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{call_summary, is_unsafe, visible_line};
 use crate::contract::ids::DecisionId;
@@ -27,12 +27,40 @@ use crate::store::{InboxFilter, Store, StoreError, SuspensionLookup};
 const LIST: &str = "`aye inbox` lists what waits";
 
 /// An answer before it gets its id and time.
+#[derive(Clone, Debug)]
 pub(super) struct Answer {
-    action: ResumeDecisionAction,
-    result: Value,
-    reason: Option<String>,
+    pub(super) action: ResumeDecisionAction,
+    pub(super) result: Value,
+    pub(super) reason: Option<String>,
+    pub(super) arguments: Option<Value>,
     /// What was done, for the person.
-    done: &'static str,
+    pub(super) done: &'static str,
+}
+
+impl Answer {
+    pub(super) fn yes(result: Value, done: &'static str) -> Self {
+        Self { action: ResumeDecisionAction::Resume, result, reason: None, arguments: None, done }
+    }
+
+    pub(super) fn no(reason: Option<String>) -> Self {
+        let result = Value::Null;
+        Self { action: ResumeDecisionAction::Cancel, result, reason, arguments: None, done: "denied" }
+    }
+
+    pub(super) fn with_comment(self, reason: Option<String>) -> Self {
+        Self { reason, ..self }
+    }
+
+    fn resume(&self, now: u64) -> ToolCallResume {
+        ToolCallResume {
+            decision_id: DecisionId::fresh(),
+            action: self.action,
+            result: self.result.clone(),
+            reason: self.reason.clone(),
+            arguments: self.arguments.clone(),
+            updated_at: now,
+        }
+    }
 }
 
 pub(super) async fn run(
@@ -55,6 +83,15 @@ pub(super) async fn run(
         }
         ApprovalsCommand::Approve(args) => approve(args, cli, foundation).await,
         ApprovalsCommand::Deny(args) => deny(args, cli, foundation).await,
+        ApprovalsCommand::Modify(ModifyArgs { id, feedback, then }) => {
+            let answer = Answer {
+                result: ToolCallResume::modify_payload(),
+                done: "sent back",
+                ..Answer::no(Some(feedback))
+            };
+            let store = to_answer(foundation)?;
+            answer_all(&store, &[id], &answer, then, cli, foundation).await
+        }
         ApprovalsCommand::Answer(args) => answer(args, cli, foundation).await,
     }
 }
@@ -67,19 +104,34 @@ pub(super) async fn inbox(args: &InboxArgs, foundation: &Foundation) -> Result<u
 }
 
 pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
-    let yes =
-        Answer { action: ResumeDecisionAction::Resume, result: Value::Null, reason: None, done: "approved" };
-    answer_all(&args.ids, &yes, args.then, cli, foundation).await
+    let ApproveArgs { ids, edit, args, comment, all_reads, thread, then } = args;
+    let yes = Answer::yes(Value::Null, "approved").with_comment(comment);
+    let store = to_answer(foundation)?;
+    if all_reads {
+        let found = edited::open_permissions(&store, thread.as_deref(), true).await?;
+        return answer_each(&store, found, &yes, "that only read", then, cli, foundation).await;
+    }
+    if !edit && args.is_none() {
+        return answer_all(&store, &ids, &yes, then, cli, foundation).await;
+    }
+    let [id] = ids.as_slice() else {
+        return Err(Failure::usage("only one call at a time can be edited; nothing was decided"));
+    };
+    let suspension = find(&store, id).await?;
+    refusal::all(refusal::look(&store, &suspension).await?.into_iter().collect())?;
+    let answer = edited::edited(&suspension, args, yes, &store, foundation, cli).await?;
+    answer_all(&store, &[suspension.id.to_string()], &answer, then, cli, foundation).await
 }
 
 pub(super) async fn deny(args: DenyArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
-    let no = Answer {
-        action: ResumeDecisionAction::Cancel,
-        result: Value::Null,
-        reason: args.reason,
-        done: "denied",
-    };
-    answer_all(&args.ids, &no, args.then, cli, foundation).await
+    let DenyArgs { ids, reason, rest, thread, then } = args;
+    let no = Answer::no(reason);
+    let store = to_answer(foundation)?;
+    if rest {
+        let found = edited::open_permissions(&store, thread.as_deref(), false).await?;
+        return answer_each(&store, found, &no, "that do more than read", then, cli, foundation).await;
+    }
+    answer_all(&store, &ids, &no, then, cli, foundation).await
 }
 
 pub(super) async fn answer(args: AnswerArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
@@ -92,8 +144,9 @@ pub(super) async fn answer(args: AnswerArgs, cli: &Cli, foundation: &Foundation)
             serde_json::from_str(text).map_err(|e| Failure::usage(format!("the answer is not JSON: {e}")))?
         }
     };
-    let data = Answer { action: ResumeDecisionAction::Resume, result, reason: None, done: "answered" };
-    answer_all(std::slice::from_ref(&args.id), &data, args.then, cli, foundation).await
+    let data = Answer::yes(result, "answered").with_comment(args.comment);
+    let store = to_answer(foundation)?;
+    answer_all(&store, std::slice::from_ref(&args.id), &data, args.then, cli, foundation).await
 }
 
 /// The questions that wait and that the filter leaves, oldest first. One whose time is over does not wait.
@@ -128,38 +181,23 @@ pub(super) async fn decide(
     actor: Actor,
     now: u64,
 ) -> Result<DecideOutcome, Failure> {
-    let resume = resume(answer, now);
-    store.decide(&suspension.id, Decision { resume, actor }, now).await.map_err(|error| match error {
+    let decision = Decision { resume: answer.resume(now), actor };
+    store.decide(&suspension.id, decision, now).await.map_err(|error| match error {
         StoreError::ReadOnly => read_only("the store"),
         other => Failure::failed(other),
     })
 }
 
-fn resume(answer: &Answer, now: u64) -> ToolCallResume {
-    ToolCallResume {
-        decision_id: DecisionId::fresh(),
-        action: answer.action,
-        result: answer.result.clone(),
-        reason: answer.reason.clone(),
-        arguments: None,
-        updated_at: now,
-    }
-}
-
 /// Whether the answer is what the question asks for.
 fn check(suspension: &SuspensionRecord, answer: &Answer, now: u64) -> Result<(), Failure> {
     let ticket = &suspension.ticket;
-    if answer.action == ResumeDecisionAction::Cancel {
-        return Ok(());
-    }
     // Data for a question that only wants a yes would be a yes that nobody meant.
     let wants_a_word = ticket.suspension.response_schema.is_none()
         && ticket.resume_mode == ToolCallResumeMode::ReplayToolCall;
-    if wants_a_word && !answer.result.is_null() {
+    if wants_a_word && answer.done == "answered" && !answer.result.is_null() {
         return Err(refusal::wants_a_word(suspension));
     }
-    check_payload(suspension, &resume(answer, now))
-        .map_err(|error| refusal::unfit(suspension, answer, &error))
+    check_payload(suspension, &answer.resume(now)).map_err(|error| refusal::unfit(suspension, answer, &error))
 }
 
 fn read_only(what: &str) -> Failure {
@@ -167,46 +205,97 @@ fn read_only(what: &str) -> Failure {
     Failure { message, exit: READ_ONLY }
 }
 
+fn to_answer(foundation: &Foundation) -> Result<Store, Failure> {
+    foundation.open_store().map_err(|failure| match failure.exit {
+        READ_ONLY => read_only(&foundation.paths.display(&foundation.paths.database())),
+        _ => failure,
+    })
+}
+
 /// Gives one answer to all of these questions, or to none when it cannot be given to one of them.
 async fn answer_all(
+    store: &Store,
     ids: &[String],
     answer: &Answer,
     then: ThenArgs,
     cli: &Cli,
     foundation: &Foundation,
 ) -> Result<u8, Failure> {
-    let store = foundation.open_store().map_err(|failure| match failure.exit {
-        READ_ONLY => read_only(&foundation.paths.display(&foundation.paths.database())),
-        _ => failure,
-    })?;
     let now = SystemClock.now_ms();
     let _expired = store.expire_due(now).await.map_err(Failure::failed)?;
     let mut found: Vec<SuspensionRecord> = Vec::new();
     let mut refused = Vec::new();
     for id in ids {
-        match find(&store, id).await {
+        match find(store, id).await {
             Ok(suspension) if found.iter().all(|known| known.id != suspension.id) => found.push(suspension),
             Ok(_) => {}
             Err(failure) => refused.push(failure),
         }
     }
     for suspension in &found {
-        let is_open = refusal::look(&store, suspension).await?;
-        refused.extend(is_open.or_else(|| check(suspension, answer, now).err()));
+        let is_over = refusal::look(store, suspension).await?;
+        refused.extend(is_over.or_else(|| check(suspension, answer, now).err()));
     }
+    refused.extend(several_conversations(&found, then).err());
+    refusal::all(refused)?;
+    let (code, lost) = settle(store, found, answer, then, cli, foundation).await?;
+    refusal::all(lost)?;
+    Ok(code)
+}
+
+/// Gives one answer to each of these questions by itself: one that somebody else answers meanwhile keeps theirs.
+async fn answer_each(
+    store: &Store,
+    found: Vec<SuspensionRecord>,
+    answer: &Answer,
+    which: &str,
+    then: ThenArgs,
+    cli: &Cli,
+    foundation: &Foundation,
+) -> Result<u8, Failure> {
+    several_conversations(&found, then)?;
+    let count = found.len();
+    let now = SystemClock.now_ms();
+    let _expired = store.expire_due(now).await.map_err(Failure::failed)?;
+    let (fits, unfit): (Vec<_>, Vec<_>) =
+        found.into_iter().map(|one| (check(&one, answer, now), one)).partition(|(check, _)| check.is_ok());
+    let fits: Vec<_> = fits.into_iter().map(|(_, one)| one).collect();
+    let could = fits.len();
+    let (code, lost) = settle(store, fits, answer, then, cli, foundation).await?;
+    let done = could - lost.len();
+    let unfit = unfit.into_iter().filter_map(|(check, _)| check.err());
+    for failure in unfit.chain(lost) {
+        say(&failure.message);
+    }
+    put(&format!("{} {done} of {count} open calls {which}\n", answer.done))?;
+    if done == count { Ok(code) } else { Err(Failure { message: String::new(), exit: 1 }) }
+}
+
+fn several_conversations(found: &[SuspensionRecord], then: ThenArgs) -> Result<(), Failure> {
     if then.resume && found.iter().any(|other| other.thread_id != found[0].thread_id) {
-        refused.push(Failure::usage(
+        return Err(Failure::usage(
             "--resume goes on with one conversation, and these questions belong to several: answer those of one at a time",
         ));
     }
-    refusal::all(refused)?;
+    Ok(())
+}
 
-    let mut follow = follow::Follow::new(&store);
+/// Stores the answers and sees to it that their runs go on. Gives the exit status, and why some were not taken.
+async fn settle(
+    store: &Store,
+    found: Vec<SuspensionRecord>,
+    answer: &Answer,
+    then: ThenArgs,
+    cli: &Cli,
+    foundation: &Foundation,
+) -> Result<(u8, Vec<Failure>), Failure> {
+    let now = SystemClock.now_ms();
+    let mut follow = follow::Follow::new(store);
     let mut lost = Vec::new();
     let mut answered = Vec::new();
     for suspension in found {
         let actor = super::agent::actor(foundation, "cli");
-        match decide(&store, &suspension, answer, actor, now).await? {
+        match decide(store, &suspension, answer, actor, now).await? {
             DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record) => {
                 say(&format!("{}: {}", answer.done, summary(&record)));
                 answered.push(*record);
@@ -214,16 +303,15 @@ async fn answer_all(
             // Somebody was faster than this command.
             DecideOutcome::AlreadyDecided(record)
             | DecideOutcome::Closed(record)
-            | DecideOutcome::Expired(record) => lost.extend(refusal::look(&store, &record).await?),
+            | DecideOutcome::Expired(record) => lost.extend(refusal::look(store, &record).await?),
             DecideOutcome::NotFound => {
                 lost.push(Failure::failed(format!("question {} was deleted just now", suspension.id)));
             }
         }
     }
-    let code = follow.on(&store, answered, then, cli, foundation).await;
+    let code = follow.on(store, answered, then, cli, foundation).await;
     store.close().await;
-    refusal::all(lost)?;
-    code
+    Ok((code?, lost))
 }
 
 /// What the call is about, on one line.

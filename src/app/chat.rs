@@ -44,6 +44,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         thread,
         choose_thread: cli.thread() == ThreadChoice::Pick,
         initial_prompt: cli.prompt.clone(),
+        keep_waiting: cli.keep_waiting,
         theme,
         keymap,
         utc_offset: super::zone().to_offset(jiff::Timestamp::now()).seconds(),
@@ -53,7 +54,6 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let app = Arc::new(app);
     let elsewhere = Elsewhere::new(cli, env, sender.clone());
     let host = Arc::new(TerminalHost::new(Arc::clone(&app), sender, elsewhere));
-    host.watch_inbox();
     let status = tui::run(options, Arc::<TerminalHost>::clone(&host), events).await;
     host.leave().await;
     app.store.close().await;

@@ -5,29 +5,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::agent::App;
-use super::elsewhere::{Elsewhere, folder_of};
-use super::export;
+use super::elsewhere::{Elsewhere, folder_of, tell};
 use super::files::Files;
+use super::viewer::{Viewer, row_of};
+use super::{edited, editor, export};
 use crate::config::{list_models, repository_root, write_private};
 use crate::contract::content::ContentBlock;
-use crate::contract::event::AgentEvent;
-use crate::contract::event_sink::EventSink;
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
+use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Message;
 use crate::contract::record::{
-    DecideOutcome, GrantScope, InboxRow, RunRecord, StoredMessage, ThreadRecord, ThreadSummary,
+    DecideOutcome, GrantScope, InboxRow, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
+    ThreadSummary,
 };
 use crate::contract::suspension::ToolCallResume;
 use crate::plugins::skills::{invocation, list_rows};
 use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
-use crate::store::{ChangeKind, InboxFilter};
+use crate::store::{ChangeKind, Glance, InboxFilter};
 use crate::tui::host::{
-    ExportFormat, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, Price, RuleRow,
-    SkillRow, UserInput,
+    Driver, ExportFormat, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, Price,
+    QueuedRow, Review, RuleRow, SkillRow, UserInput,
 };
 
 /// After a change by another process, so long is waited for the ones that come with it.
@@ -39,41 +40,25 @@ pub(super) type Events = UnboundedSender<HostEvent>;
 /// See the module's text.
 pub(super) struct TerminalHost {
     app: Arc<App>,
-    events: Events,
+    viewer: Viewer,
     files: Arc<Files>,
+    events: Events,
     elsewhere: Elsewhere,
 }
 
-/// Sends the events of one conversation to the terminal.
-struct ThreadSink {
-    thread: ThreadId,
-    events: Events,
-}
-
-#[async_trait]
-impl EventSink for ThreadSink {
-    async fn emit(&self, event: AgentEvent) {
-        let is_inbox = match &event {
-            AgentEvent::ToolCallDone { outcome, .. } => *outcome == ToolCallOutcome::Suspended,
-            AgentEvent::RunFinish { .. } => true,
-            _ => false,
-        };
-        // The terminal is gone when the program ends: nobody is left to tell.
-        let _ = self.events.send(HostEvent::Agent(self.thread.clone(), event));
-        if is_inbox {
-            let _ = self.events.send(HostEvent::InboxChanged);
-        }
-    }
-}
-
 impl TerminalHost {
+    /// Looks at the conversation that is shown from now on, and at what waits in all: to be called where tokio runs.
     pub(super) fn new(app: Arc<App>, events: Events, elsewhere: Elsewhere) -> Self {
-        Self { app, events, files: Arc::default(), elsewhere }
+        let viewer = Viewer::new(Arc::clone(&app), events.clone());
+        tokio::spawn(viewer.clone().watch());
+        let host = Self { app, viewer, files: Arc::default(), events, elsewhere };
+        host.watch_inbox();
+        host
     }
 
     /// Tells the terminal when another process committed something that the inbox may show. Nothing is done while
     /// nothing is committed.
-    pub(super) fn watch_inbox(&self) {
+    fn watch_inbox(&self) {
         let mut changes = match self.app.store.watch() {
             Ok(changes) => changes,
             Err(error) => {
@@ -102,44 +87,61 @@ impl TerminalHost {
         });
     }
 
+    /// The app that a question's run belongs to: the one on the screen, or that of its folder.
+    async fn app_of(&self, question: &SuspensionRecord) -> Result<Arc<App>, String> {
+        if self.viewer.shows(&question.thread_id) {
+            return Ok(Arc::clone(&self.app));
+        }
+        self.elsewhere.app_of(&self.app, question).await
+    }
+
+    /// Goes on with the run of a conversation that is not on the screen.
+    async fn go_on_elsewhere(&self, question: &SuspensionRecord) {
+        let thread = &question.thread_id;
+        let events = self.events.clone();
+        match self.elsewhere.app_of(&self.app, question).await {
+            Ok(app) if Arc::ptr_eq(&app, &self.app) => {
+                let (own, sink) = (thread.clone(), self.viewer.sink(thread));
+                self.viewer.drive(thread, async move {
+                    app.load_grants().await;
+                    let result = app.runtime.resume(&own, sink, UnknownPolicy::Ask).await;
+                    tell(&app, &events, &own, &result).await;
+                    result.map(Some)
+                });
+            }
+            Ok(app) => self.elsewhere.go_on(app, thread.clone()),
+            Err(why) => {
+                let _ = events.send(HostEvent::Note(format!("stored, but it cannot go on here: {why}")));
+            }
+        }
+    }
+
     /// Ends what goes on in the background, in order.
     pub(super) async fn leave(&self) {
         self.elsewhere.leave().await;
     }
 
-    fn sink(&self, thread: &ThreadId) -> Arc<ThreadSink> {
-        Arc::new(ThreadSink { thread: thread.clone(), events: self.events.clone() })
-    }
-
-    /// Wakes a conversation's run in the background. Nothing happens to one that only waits.
-    fn wake(&self, thread: &ThreadId) {
-        let (app, sink, thread) = (Arc::clone(&self.app), self.sink(thread), thread.clone());
-        tokio::spawn(async move {
-            app.load_grants().await;
-            let outcome = app.runtime.resume(&thread, sink.clone(), UnknownPolicy::Ask).await;
-            match outcome {
-                Ok(_) | Err(RuntimeError::NothingToResume { .. }) => {}
-                Err(error) => tell_failure(&sink, &thread, &error).await,
+    /// What is said, as the model reads it.
+    fn message_of(&self, input: &UserInput) -> Result<Message, String> {
+        let text = match &input.skill {
+            None => input.text.clone(),
+            Some(name) => {
+                let line = format!("/{name} {}", input.text);
+                invocation(&self.app.skills.registry(), line.trim_end())
+                    .ok_or_else(|| format!("there is no skill `{name}`"))?
             }
-        });
+        };
+        let mut content = vec![ContentBlock::text(text)];
+        content.extend(input.images.iter().cloned());
+        Ok(Message::user_with(content))
     }
-}
-
-/// A run that could not be driven is told in the form of a run that failed.
-async fn tell_failure(sink: &Arc<ThreadSink>, thread: &ThreadId, error: &RuntimeError) {
-    let message = error.to_string();
-    sink.emit(AgentEvent::Error { message: message.clone(), code: Some("runtime".into()) }).await;
-    sink.emit(AgentEvent::RunFinish {
-        thread_id: thread.to_string(),
-        run_id: String::new(),
-        result: None,
-        termination: TerminationReason::Error(message),
-    })
-    .await;
 }
 
 /// The stored messages, and behind them the results of an open step that are not in the conversation yet.
-fn with_open_results(mut messages: Vec<StoredMessage>, run: Option<&RunRecord>) -> Vec<StoredMessage> {
+pub(super) fn with_open_results(
+    mut messages: Vec<StoredMessage>,
+    run: Option<&RunRecord>,
+) -> Vec<StoredMessage> {
     let Some(run) = run.filter(|run| run.status != RunStatus::Done) else { return messages };
     let Ok(document) = RunDocument::from_value(&run.machine) else { return messages };
     if document.recorded {
@@ -155,7 +157,6 @@ fn with_open_results(mut messages: Vec<StoredMessage>, run: Option<&RunRecord>) 
 #[async_trait]
 impl Host for TerminalHost {
     async fn open_thread(&self, id: Option<ThreadId>) -> Result<OpenedThread, String> {
-        self.elsewhere.show(id.as_ref());
         let now = self.app.clock.now_ms();
         let Some(id) = id else {
             let thread = ThreadRecord {
@@ -165,76 +166,84 @@ impl Host for TerminalHost {
                 created_at: now,
                 updated_at: now,
             };
-            self.elsewhere.show(Some(&thread.id));
+            self.viewer.show(&thread.id, 0);
             return Ok(OpenedThread {
                 thread,
                 messages: Vec::new(),
                 run: None,
                 waiting: Vec::new(),
                 interrupted: Vec::new(),
+                driver: Driver::Nobody,
+                queued: Vec::new(),
             });
         };
-        let store = &self.app.store;
         let text = |e: crate::store::StoreError| e.to_string();
-        let thread =
-            store.thread(&id).await.map_err(text)?.ok_or_else(|| format!("there is no thread {id}"))?;
-        let run = store.latest_run(&id).await.map_err(text)?;
-        let messages = with_open_results(store.messages(&id).await.map_err(text)?, run.as_ref());
-        let waiting = self.app.runtime.waiting(&id).await.map_err(text)?;
-        let interrupted = match &run {
-            Some(run) if run.status == RunStatus::Running && !self.app.runtime.is_awake(&id) => {
-                store.open_intents(&run.id).await.map_err(text)?
-            }
-            Some(_) | None => Vec::new(),
-        };
-        if run.as_ref().is_some_and(|run| run.status != RunStatus::Done) && !self.elsewhere.drives(&id) {
-            self.wake(&id);
+        let glance = self
+            .app
+            .store
+            .glance(&id, None)
+            .await
+            .map_err(text)?
+            .ok_or_else(|| format!("there is no thread {id}"))?;
+        let driver = self.viewer.driver_of(&glance);
+        self.viewer.show(&id, glance.messages.last().map_or(0, |stored| stored.seq));
+        let Glance { thread, messages, run, waiting, running, queued, owner: _, decided: _ } = glance;
+        let messages = with_open_results(messages, run.as_ref());
+        // While somebody is awake its calls run; else nobody knows what became of them.
+        let interrupted = if driver == Driver::Nobody { running } else { Vec::new() };
+        if driver == Driver::Nobody && run.as_ref().is_some_and(|run| run.status != RunStatus::Done) {
+            self.viewer.wake(&id);
         }
-        Ok(OpenedThread { thread, messages, run, waiting, interrupted })
+        let queued = queued.iter().map(row_of).collect();
+        Ok(OpenedThread { thread, messages, run, waiting, interrupted, driver, queued })
     }
 
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String> {
-        let text = match &input.skill {
-            None => input.text,
-            Some(name) => {
-                let line = format!("/{name} {}", input.text);
-                invocation(&self.app.skills.registry(), line.trim_end())
-                    .ok_or_else(|| format!("there is no skill `{name}`"))?
-            }
-        };
-        let mut content = vec![ContentBlock::text(text)];
-        content.extend(input.images);
-        let request = RunRequest::new(thread.clone(), vec![Message::user_with(content)]);
-        let (app, sink, thread) = (Arc::clone(&self.app), self.sink(thread), thread.clone());
-        tokio::spawn(async move {
+        let message = self.message_of(&input)?;
+        let request = RunRequest::new(thread.clone(), vec![message.clone()]);
+        let (app, viewer, own, sink) =
+            (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
+        self.viewer.drive(thread, async move {
             app.load_grants().await;
-            if let Err(error) = app.runtime.run(request, sink.clone()).await {
-                tell_failure(&sink, &thread, &error).await;
+            let result = app.runtime.run(request, sink).await;
+            if let Err(RuntimeError::ThreadAlreadyRunning { .. }) = &result {
+                // Another process became awake in the same moment. Nothing that was said is lost.
+                viewer.defer(&own, message, input).await?;
             }
+            result.map(Some)
         });
         Ok(())
     }
 
+    async fn enqueue(&self, thread: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
+        let message = self.message_of(&input)?;
+        let queued = self.app.runtime.enqueue(thread, vec![message]).await.map_err(|e| e.to_string())?;
+        // Whoever was awake when it was said may have looked at the queue for the last time.
+        self.viewer.begin_queued(thread);
+        Ok(row_of(&queued))
+    }
+
+    async fn unqueue(&self, id: QueueId) -> Result<bool, String> {
+        self.app.runtime.unqueue(id).await.map_err(|e| e.to_string())
+    }
+
+    async fn question(&self, id: &SuspensionId) -> Result<Option<SuspensionRecord>, String> {
+        self.app.store.suspension(id).await.map_err(|e| e.to_string())
+    }
+
     async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String> {
-        let question = self.app.store.suspension(id).await.map_err(|e| e.to_string())?;
-        let app = match &question {
-            Some(question) => self.elsewhere.app_of(&self.app, question).await,
-            None => Ok(Arc::clone(&self.app)),
-        };
-        // What cannot go on here can be answered here all the same.
-        let runtime = app.as_ref().map_or(&self.app.runtime, |app| &app.runtime);
-        let outcome = runtime.decide(id, answer, self.app.actor("tui")).await.map_err(|e| e.to_string())?;
+        let outcome =
+            self.app.runtime.decide(id, answer, self.app.actor("tui")).await.map_err(|e| e.to_string())?;
         match &outcome {
             DecideOutcome::Accepted(record)
             | DecideOutcome::Repeated(record)
-            | DecideOutcome::AlreadyDecided(record) => match app {
-                _ if self.elsewhere.shows(&record.thread_id) => self.wake(&record.thread_id),
-                Ok(app) => self.elsewhere.go_on(app, record.thread_id.clone(), self.sink(&record.thread_id)),
-                Err(why) => {
-                    let _ =
-                        self.events.send(HostEvent::Note(format!("stored, but it cannot go on here: {why}")));
+            | DecideOutcome::AlreadyDecided(record) => {
+                if self.viewer.shows(&record.thread_id) {
+                    self.viewer.wake(&record.thread_id);
+                } else {
+                    self.go_on_elsewhere(record).await;
                 }
-            },
+            }
             DecideOutcome::Closed(_) | DecideOutcome::Expired(_) | DecideOutcome::NotFound => {}
         }
         Ok(outcome)
@@ -244,13 +253,25 @@ impl Host for TerminalHost {
         self.app.add_grant(suspension, pattern, scope, "tui").await
     }
 
+    async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, String> {
+        let found = self.app.store.suspension(suspension).await.map_err(|e| e.to_string())?;
+        let found = found.ok_or("the question is not known any more")?;
+        let app = self.app_of(&found).await?;
+        app.load_grants().await;
+        let tool = app.runtime.catalog().tools.get(&found.ticket.pending.name).cloned();
+        edited::review(&app.permission, tool, &found, arguments).await
+    }
+
+    async fn edit(&self, text: &str, name: &str) -> Result<String, String> {
+        Ok(editor::edit(&self.app.foundation.env, text, name).await?.text)
+    }
+
     fn cancel(&self, thread: &ThreadId) {
-        let (app, sink, thread) = (Arc::clone(&self.app), self.sink(thread), thread.clone());
-        tokio::spawn(async move {
-            if let Err(error) = app.runtime.cancel_waiting(&thread, sink.clone()).await {
-                tell_failure(&sink, &thread, &error).await;
-            }
-        });
+        if self.app.runtime.cancel(thread) {
+            return;
+        }
+        let (app, own, sink) = (Arc::clone(&self.app), thread.clone(), self.viewer.sink(thread));
+        self.viewer.drive(thread, async move { app.runtime.cancel_waiting(&own, sink).await.map(|_| None) });
     }
 
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {
@@ -266,7 +287,7 @@ impl Host for TerminalHost {
         self.app.store.waiting_count(here, self.app.clock.now_ms()).await.map_err(|e| e.to_string())
     }
 
-    async fn question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String> {
+    async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String> {
         let text = |e: crate::store::StoreError| e.to_string();
         let Some(record) = self.app.store.suspension(id).await.map_err(text)? else { return Ok(None) };
         let Some(thread) = self.app.store.thread(&record.thread_id).await.map_err(text)? else {

@@ -2,15 +2,16 @@
 
 use std::io::{IsTerminal as _, Read as _};
 use std::os::unix::fs::FileTypeExt as _;
+use std::sync::Arc;
 
 use super::agent::App;
 use super::foundation::Foundation;
 use super::{Failure, commands, say};
 use crate::cli::{Cli, OnUnknown, OutputFormat, ThreadChoice};
-use crate::config::{Env, TrustAssessment};
+use crate::config::{self, Env, TrustAssessment};
 use crate::contract::ids::ThreadId;
 use crate::contract::message::Message;
-use crate::headless::{self, Format, Job, Options};
+use crate::headless::{self, Format, Job, OnAsk, Options};
 use crate::plugins::skills::invocation;
 use crate::runtime::{RunRequest, UnknownPolicy};
 
@@ -27,6 +28,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         (Some(prompt), None) => Some(prompt.to_owned()),
         (None, piped) => piped,
     };
+    let on_ask = on_ask(&foundation)?;
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
     let app = App::build(foundation, cli).await?;
     for warning in &app.warnings {
@@ -56,10 +58,11 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             } else {
                 text
             };
-            Job::Run(RunRequest::new(thread, vec![Message::user(text)]))
+            let request = RunRequest::new(thread, vec![Message::user(text)]);
+            if cli.keep_waiting { Job::Behind(request) } else { Job::Run(request) }
         }
     };
-    let options = options(cli.output_format, cli.on_unknown);
+    let options = options(&app, cli.output_format, cli.on_unknown, on_ask);
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
     app.store.leave().await;
     Ok(code)
@@ -73,7 +76,7 @@ pub(super) fn notice_untrusted(foundation: &Foundation) {
 }
 
 /// How a headless run writes and what it does about calls that may have run.
-pub(super) fn options(format: OutputFormat, unknown: OnUnknown) -> Options {
+pub(super) fn options(app: &App, format: OutputFormat, unknown: OnUnknown, on_ask: OnAsk) -> Options {
     Options {
         format: match format {
             OutputFormat::Text => Format::Text,
@@ -85,7 +88,29 @@ pub(super) fn options(format: OutputFormat, unknown: OnUnknown) -> Options {
             OnUnknown::Stop => UnknownPolicy::Stop,
             OnUnknown::Retry => UnknownPolicy::Retry,
         },
+        on_ask,
+        is_kept: !app.foundation.is_ephemeral,
+        actor: app.actor("headless"),
+        answered: Arc::default(),
+        also: None,
         clean: std::io::stdout().is_terminal(),
+    }
+}
+
+/// What happens to questions: suspending needs a store that outlives the process.
+pub(super) fn on_ask(foundation: &Foundation) -> Result<OnAsk, Failure> {
+    match (foundation.loaded.settings.on_ask, foundation.is_ephemeral) {
+        (config::OnAsk::Deny, _) => Ok(OnAsk::Deny),
+        (config::OnAsk::Wait(limit), _) => Ok(OnAsk::Wait(limit)),
+        (config::OnAsk::Auto, true) => Ok(OnAsk::Wait(None)),
+        (config::OnAsk::Auto | config::OnAsk::Suspend, false) => Ok(OnAsk::Suspend),
+        (config::OnAsk::Suspend, true) => {
+            let origin = foundation.loaded.provenance.origin("on_ask").map(ToString::to_string);
+            Err(Failure::usage(format!(
+                "{}: `suspend` cannot be with --ephemeral, which keeps nothing to go on with; use wait or deny",
+                origin.unwrap_or_default()
+            )))
+        }
     }
 }
 

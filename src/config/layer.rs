@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 use super::schema::{self, Fields, Kind, Leaf, Node};
+use super::settings::OnAsk;
 use crate::contract::display::visible_line;
 
 /// A dotted key as its parts, such as `["models", "gpt-4.1", "price", "input"]`.
@@ -226,8 +227,16 @@ impl Layer {
 
     fn entry(key: Key, raw: &str, origin: &Origin) -> Result<Entry, String> {
         let Some(leaf) = schema::find_leaf(&key.0) else { return Err(no_such_key(&key)) };
-        let wants_text =
-            matches!(leaf.kind, Kind::Text | Kind::OneOf(_) | Kind::Duration | Kind::Url | Kind::EnvName);
+        let wants_text = matches!(
+            leaf.kind,
+            Kind::Text
+                | Kind::OneOf(_)
+                | Kind::Duration
+                | Kind::DurationIn { .. }
+                | Kind::Url
+                | Kind::EnvName
+                | Kind::OnAsk
+        );
         let trimmed = raw.trim();
         let is_quoted = trimmed.starts_with(['"', '\'']);
         let as_text = || check(&DeValue::String(trimmed.into()), leaf.kind);
@@ -383,6 +392,7 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
     match kind {
         Kind::Text => text(&|text| !text.trim().is_empty()),
         Kind::OneOf(words) => text(&|text| words.contains(&text)),
+        Kind::OnAsk => text(&|text| text.parse::<OnAsk>().is_ok()),
         Kind::Url => {
             // The text may hold a password, so it is not repeated in the message.
             text(&is_plain_url).map_err(|found| if value.is_str() { "this text".to_owned() } else { found })
@@ -399,6 +409,14 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
             },
             _ => text(&|text| parse_duration(text).is_some()),
         },
+        Kind::DurationIn { min_ms, max_ms } => {
+            let checked = check(value, Kind::Duration)?;
+            let millis = match &checked {
+                Value::Text(text) => parse_duration(text).map_or(0, |time| time.as_millis()),
+                Value::Count(_) | Value::Number(_) | Value::Flag(_) | Value::List(_) => 0,
+            };
+            if (u128::from(min_ms)..=u128::from(max_ms)).contains(&millis) { Ok(checked) } else { wrong() }
+        }
         Kind::Count { min } => match whole(value) {
             Some(number) if number >= min => Ok(Value::Count(number)),
             _ => wrong(),

@@ -93,6 +93,50 @@ words!(
 );
 words!(Screen, "screen", Inline = "inline", Full = "full");
 
+/// What happens to a question of a headless run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnAsk {
+    /// Suspend when the conversation is kept, else wait.
+    #[default]
+    Auto,
+    /// The run ends for now, and the question stays.
+    Suspend,
+    /// It is declined at once.
+    Deny,
+    /// The process waits for an answer, so long at most.
+    Wait(Option<Duration>),
+}
+
+impl fmt::Display for OnAsk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Suspend => f.write_str("suspend"),
+            Self::Deny => f.write_str("deny"),
+            Self::Wait(None) => f.write_str("wait"),
+            Self::Wait(Some(limit)) if limit.subsec_millis() == 0 => write!(f, "wait={}", limit.as_secs()),
+            Self::Wait(Some(limit)) => write!(f, "wait={}ms", limit.as_millis()),
+        }
+    }
+}
+
+impl FromStr for OnAsk {
+    type Err = UnknownWord;
+    fn from_str(text: &str) -> Result<Self, UnknownWord> {
+        let unknown = || UnknownWord { what: "way to treat a question", word: text.to_owned() };
+        match text {
+            "auto" => Ok(Self::Auto),
+            "suspend" => Ok(Self::Suspend),
+            "deny" => Ok(Self::Deny),
+            "wait" => Ok(Self::Wait(None)),
+            _ => {
+                let limit = text.strip_prefix("wait=").and_then(parse_duration).ok_or_else(unknown)?;
+                Ok(Self::Wait(Some(limit)))
+            }
+        }
+    }
+}
+
 /// `[providers.NAME]`: what the user says about a provider; absent parts come from the built-in one of that name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderSettings {
@@ -172,10 +216,14 @@ pub struct Settings {
     pub max_turns: Option<u32>,
     /// Order of the calls of one answer.
     pub tool_execution: ToolExecutionMode,
+    /// What happens to a question of a headless run.
+    pub on_ask: OnAsk,
     /// Name of the theme.
     pub theme: String,
     /// How much of the terminal is used.
     pub screen: Screen,
+    /// How long a process may stay silent until another one may go on with its thread.
+    pub lease: Duration,
     /// Providers by name.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// Models by name.
@@ -219,8 +267,13 @@ impl Settings {
                 .text("tool_execution")
                 .and_then(|word| tool_execution(&word))
                 .unwrap_or_default(),
+            on_ask: get.word("on_ask").unwrap_or_default(),
             theme: get.text("theme").unwrap_or_default(),
             screen: get.word("screen").unwrap_or_default(),
+            lease: get
+                .text("lease")
+                .and_then(|text| parse_duration(&text))
+                .unwrap_or(Duration::from_secs(10)),
             providers: names("providers")
                 .into_iter()
                 .map(|name| (name.clone(), get.provider(&name)))

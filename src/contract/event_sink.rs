@@ -11,6 +11,10 @@ use super::event::AgentEvent;
 pub trait EventSink: Send + Sync {
     /// Takes one event. A sink that cannot deliver drops it: the store is the truth, not the stream.
     async fn emit(&self, event: AgentEvent);
+
+    /// The right to write to the thread was just taken, and nothing was done with it yet: from now on nobody else
+    /// writes. What others wrote before can be shown first.
+    async fn acquired(&self) {}
 }
 
 /// Keeps all events.

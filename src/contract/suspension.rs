@@ -1,7 +1,7 @@
 //! Questions that wait for an answer, and the answers.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::ids::{CallId, DecisionId, SuspensionId};
 
@@ -11,6 +11,9 @@ pub const ACTION_PERMISSION: &str = "tool:PermissionConfirm";
 pub const ACTION_UNKNOWN_OUTCOME: &str = "tool:UnknownOutcome";
 /// The action of a question that a tool puts to the person.
 pub const ACTION_ASK_USER: &str = "tool:AskUser";
+
+/// The channel of an [`Actor`] that is no person but a setting: nobody could be asked.
+pub const CHANNEL_POLICY: &str = "policy";
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,7 +87,9 @@ pub struct ToolCallResume {
     pub decision_id: DecisionId,
     /// Yes or no.
     pub action: ResumeDecisionAction,
-    /// The payload; `null` when there is none.
+    /// The payload; `null` when there is none. Beside a no `{"decision": "modify"}` means: not like this, see the
+    /// reason. Beside edited arguments `{"shown": [{"path", "before"}]}` are the files as they were when the person
+    /// looked at the edited version.
     #[serde(default)]
     pub result: Value,
     /// What the person wrote beside it.
@@ -97,6 +102,24 @@ pub struct ToolCallResume {
     pub arguments: Option<Value>,
     /// Unix milliseconds.
     pub updated_at: u64,
+}
+
+impl ToolCallResume {
+    /// The payload of a no that wants the call changed: its reason says how.
+    pub fn modify_payload() -> Value {
+        json!({ "decision": "modify" })
+    }
+
+    /// Whether it is a no that wants the call changed.
+    pub fn is_modify(&self) -> bool {
+        self.action == ResumeDecisionAction::Cancel
+            && self.result.get("decision").and_then(Value::as_str) == Some("modify")
+    }
+
+    /// What the person wrote beside it, when it says something.
+    pub fn comment(&self) -> Option<&str> {
+        self.reason.as_deref().map(str::trim).filter(|text| !text.is_empty())
+    }
 }
 
 /// Who answered, and through what.

@@ -133,6 +133,22 @@ pub struct ToolResult {
     /// Pictures for models that take them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ContentBlock>,
+    /// What a person did to the call before it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub touched: Option<Box<Touched>>,
+}
+
+/// What a person did to a call besides saying yes: it was edited, or something was said about it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Touched {
+    /// For the model, before the result.
+    pub words: String,
+    /// The arguments in place of the model's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
+    /// What the person wrote beside the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
 }
 
 impl ToolResult {
@@ -145,6 +161,7 @@ impl ToolResult {
             suspension: None,
             details: None,
             images: Vec::new(),
+            touched: None,
         }
     }
 
@@ -220,11 +237,15 @@ impl ToolResult {
 
     /// The text that the model reads.
     pub fn model_text(&self) -> String {
-        match (&self.message, &self.data) {
+        let text = match (&self.message, &self.data) {
             (Some(message), Value::Null) => message.clone(),
             (Some(message), data) => format!("{message}\n{data}"),
             (None, Value::String(text)) => text.clone(),
             (None, data) => data.to_string(),
+        };
+        match &self.touched {
+            Some(touched) if !touched.words.is_empty() => format!("{}\n{text}", touched.words),
+            Some(_) | None => text,
         }
     }
 }
@@ -244,6 +265,9 @@ pub enum ToolError {
     /// What it needs is not there.
     #[error("not found: {0}")]
     NotFound(String),
+    /// What a person agreed to is not what would happen now; nothing was done. The person is asked again.
+    #[error("{0}")]
+    Moved(String),
     /// A fault of ours.
     #[error("internal error: {0}")]
     Internal(String),
@@ -288,6 +312,15 @@ pub struct FilePreview {
     pub new_text: Option<String>,
 }
 
+/// A file as it was when a person agreed to a call that changes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgreedFile {
+    /// The file, absolute, links resolved.
+    pub path: PathBuf,
+    /// SHA-256 of its bytes, hex; `None` when it was not there.
+    pub before: Option<String>,
+}
+
 /// What a tool knows about the call it executes.
 #[derive(Clone)]
 pub struct ToolCallContext {
@@ -307,8 +340,23 @@ pub struct ToolCallContext {
     pub cancellation: CancellationToken,
     /// The decision that let this call run, if one was needed.
     pub resume: Option<ToolCallResume>,
+    /// The files as they were when the person agreed; empty when nobody was asked or no file was shown. A tool that
+    /// finds one of them otherwise while it is about to change it answers [`ToolError::Moved`].
+    pub agreed: Vec<AgreedFile>,
     /// 1 is the first time this call is executed.
     pub attempt: u32,
+    /// A program is to be started before this moment of [`Clock::uptime_ms`](super::clock::Clock::uptime_ms) or not at
+    /// all: from then on another process may go on with the run.
+    pub start_before: Option<u64>,
+}
+
+/// For whom a program is started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OnBehalf {
+    /// The run; empty when it is nobody's.
+    pub run: String,
+    /// See [`ToolCallContext::start_before`].
+    pub start_before: Option<u64>,
 }
 
 impl ToolCallContext {
@@ -330,8 +378,15 @@ impl ToolCallContext {
             activity_sink: None,
             cancellation: CancellationToken::new(),
             resume: None,
+            agreed: Vec::new(),
             attempt: 1,
+            start_before: None,
         }
+    }
+
+    /// For whom a program of this call is started.
+    pub fn on_behalf(&self) -> OnBehalf {
+        OnBehalf { run: self.run_identity.run_id.to_string(), start_before: self.start_before }
     }
 
     /// The value of `K`, or `None` when it was never written.
@@ -410,6 +465,9 @@ impl ToolCallContext {
     }
 }
 
+/// How many files of [`Tool::touches`] count.
+pub const MAX_TOUCHED: usize = 32;
+
 /// A capability offered to the model. A tool never knows whether it was permitted.
 #[async_trait]
 pub trait Tool: Send + Sync {
@@ -430,6 +488,13 @@ pub trait Tool: Send + Sync {
     /// What `execute` would say before it changed anything.
     async fn preview(&self, _args: &Value, _ctx: &ToolCallContext) -> Result<Vec<FilePreview>, ToolError> {
         Ok(Vec::new())
+    }
+
+    /// The files that the call depends on besides those of its preview, such as a script that it would start: an
+    /// answer counts only as long as they stay as they are. A script that is not there yet belongs to them. Only looks
+    /// at names and types; at most [`MAX_TOUCHED`] of them are taken.
+    fn touches(&self, _args: &Value, _ctx: &ToolCallContext) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     /// Does it. Dropping the future cancels it and leaves nothing running.

@@ -1,22 +1,33 @@
 //! The front end without a terminal: one task, its answer on stdout, everything else on stderr.
 
+mod ask;
+mod question;
+mod queue;
 mod signals;
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::contract::clock::Clock;
 use crate::contract::display::{escape_json, visible, visible_line};
 use crate::contract::event::{AgentEvent, StreamEvent};
 use crate::contract::event_sink::EventSink;
-use crate::contract::ids::ThreadId;
+use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use crate::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
+use crate::contract::suspension::Actor;
 use crate::runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError, UnknownPolicy};
+
+pub use ask::OnAsk;
+
+use ask::{Attended, Desk, Standing};
+use question::Question;
 
 /// Exit statuses: part of what scripts rely on.
 pub mod exit {
@@ -32,6 +43,8 @@ pub mod exit {
     pub const BLOCKED: u8 = 4;
     /// A limit was reached.
     pub const LIMIT: u8 = 5;
+    /// Over, but a question ended unanswered because its time ran out.
+    pub const EXPIRED: u8 = 6;
     /// The provider is unavailable; try again later (`EX_TEMPFAIL` of sysexits.h).
     pub const UNAVAILABLE: u8 = 75;
     /// Interrupted (128 + SIGINT).
@@ -54,19 +67,31 @@ pub enum Format {
 pub enum Job {
     /// Say something.
     Run(RunRequest),
-    /// Go on with what waits or was left.
+    /// Go on with what waits or was left, and begin what is queued behind it.
     Resume(ThreadId),
     /// Go on after an answer was stored; a run that another process drives is left to it.
     Answered(ThreadId),
+    /// Say something without closing questions: when some are open it is queued behind them.
+    Behind(RunRequest),
 }
 
 /// How.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct Options {
     /// Form of stdout.
     pub format: Format,
     /// What happens to calls that may have run.
     pub unknown: UnknownPolicy,
+    /// What happens to questions.
+    pub on_ask: OnAsk,
+    /// Whether the store outlives the process.
+    pub is_kept: bool,
+    /// Who declines under [`OnAsk::Deny`]; the channel becomes `policy`.
+    pub actor: Actor,
+    /// Rung when an answer was stored through this very process, of which the store does not tell it.
+    pub answered: Arc<Notify>,
+    /// Hears the events too, before they are written.
+    pub also: Option<Arc<dyn EventSink>>,
     /// Whether stdout is a terminal, so that foreign control characters are made visible in text too.
     pub clean: bool,
 }
@@ -74,6 +99,7 @@ pub struct Options {
 /// Writes events as they come: lines of JSON to stdout, or progress to stderr.
 struct Printer {
     format: Format,
+    also: Option<Arc<dyn EventSink>>,
     clock: Arc<dyn Clock>,
     seq: AtomicU64,
     broken: AtomicBool,
@@ -81,6 +107,11 @@ struct Printer {
 }
 
 impl Printer {
+    /// How many events came so far.
+    fn events(&self) -> u64 {
+        self.seq.load(Ordering::Relaxed)
+    }
+
     /// Writes to stdout. After the first failure nothing more is written; a reader that went away is no failure.
     fn put(&self, text: &str) {
         if self.broken.load(Ordering::Relaxed) {
@@ -103,9 +134,12 @@ fn note(text: &str) {
 #[async_trait]
 impl EventSink for Printer {
     async fn emit(&self, event: AgentEvent) {
+        if let Some(also) = &self.also {
+            also.emit(event.clone()).await;
+        }
+        let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
         match self.format {
             Format::StreamJson => {
-                let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
                 let at = i64::try_from(self.clock.now_ms()).unwrap_or(i64::MAX);
                 let timestamp =
                     jiff::Timestamp::from_millisecond(at).map(|t| t.to_string()).unwrap_or_default();
@@ -168,28 +202,42 @@ fn progress(event: &AgentEvent) {
 pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Arc<dyn Clock>) -> u8 {
     let printer = Arc::new(Printer {
         format: options.format,
+        also: options.also.clone(),
         clock: Arc::clone(clock),
         seq: AtomicU64::new(0),
         broken: AtomicBool::new(false),
         problem: Mutex::new(None),
     });
     let thread = match &job {
-        Job::Run(request) => request.thread_id.clone(),
+        Job::Run(request) | Job::Behind(request) => request.thread_id.clone(),
         Job::Resume(thread) | Job::Answered(thread) => thread.clone(),
     };
     let is_answered = matches!(job, Job::Answered(_));
-    let work = async {
-        match job {
-            Job::Run(request) => runtime.run(request, printer.clone()).await,
-            Job::Resume(thread) | Job::Answered(thread) => {
-                runtime.resume(&thread, printer.clone(), options.unknown).await
-            }
-        }
+    let job = match job {
+        Job::Behind(request) => match queue::put_behind(runtime, request).await {
+            Ok(Some(behind)) => return queue::tell(&printer, &behind),
+            Ok(None) => Job::Resume(thread.clone()),
+            Err(error) => return refuse(&printer, &error),
+        },
+        Job::Answered(thread) => Job::Resume(thread),
+        other @ (Job::Run(_) | Job::Resume(_)) => other,
     };
-    let (result, signal) = signals::guard(work, || runtime.cancel(&thread)).await;
+    let standing = Standing::default();
+    let desk = || Desk {
+        runtime,
+        options,
+        printer: &printer,
+        clock,
+        standing: &standing,
+        thread: thread.clone(),
+        told: BTreeMap::new(),
+    };
+    let work = queue::attend(runtime, &thread, job, desk, |before| answer(&printer, &before.result, options));
+    // On the heap, because a run's future is large.
+    let (result, signal) = signals::guard(Box::pin(work), || runtime.cancel(&thread)).await;
     let code = match result {
-        None => exit::INTERRUPTED,
-        Some(Ok(result)) => finish(&printer, &result, *options),
+        None => break_off(&printer, standing.take(), options, signal.unwrap_or(exit::INTERRUPTED)),
+        Some(Ok(attended)) => finish(&printer, &attended, options),
         Some(Err(error)) => match left_to_others(&error).filter(|_| is_answered) {
             Some(who) => {
                 note(&who);
@@ -216,6 +264,8 @@ fn left_to_others(error: &RuntimeError) -> Option<String> {
         RuntimeError::State(_)
         | RuntimeError::AgentNotFound { .. }
         | RuntimeError::ResolveFailed { .. }
+        | RuntimeError::NotFree { .. }
+        | RuntimeError::NotQueued { .. }
         | RuntimeError::Damaged { .. }
         | RuntimeError::Store(_)
         | RuntimeError::Fenced { .. }
@@ -229,6 +279,8 @@ fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
         RuntimeError::State(_)
         | RuntimeError::ThreadAlreadyRunning { .. }
         | RuntimeError::ResolveFailed { .. }
+        | RuntimeError::NotFree { .. }
+        | RuntimeError::NotQueued { .. }
         | RuntimeError::Damaged { .. }
         | RuntimeError::Store(_)
         | RuntimeError::Fenced { .. }
@@ -243,59 +295,91 @@ fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
     code
 }
 
-fn finish(printer: &Printer, result: &AgentRunResult, options: Options) -> u8 {
+/// The one object of [`Format::Json`].
+fn object(result: &AgentRunResult, denied: &[SuspensionId], status: &str, code: u8) -> serde_json::Value {
+    json!({
+        "type": "result",
+        "status": status,
+        "thread_id": result.thread_id,
+        "run_id": result.run_id,
+        "response": result.response,
+        "termination": result.termination,
+        "error_code": result.error_code,
+        "steps": result.steps,
+        "usage": result.usage,
+        "waiting": result.waiting.iter().map(|question| Question::of(question).object()).collect::<Vec<_>>(),
+        "expired": result.expired,
+        "denied": denied,
+        "exit": code,
+    })
+}
+
+fn finish(printer: &Printer, Attended { result, denied }: &Attended, options: &Options) -> u8 {
     let (code, status) = exit_code(result);
     match options.format {
         Format::StreamJson => {}
         Format::Json => {
-            let object = json!({
-                "type": "result",
-                "status": status,
-                "thread_id": result.thread_id,
-                "run_id": result.run_id,
-                "response": result.response,
-                "termination": result.termination,
-                "error_code": result.error_code,
-                "steps": result.steps,
-                "usage": result.usage,
-                "waiting": result.waiting,
-                "exit": code,
-            });
+            let object = object(result, denied, status, code);
             printer.put(&format!("{}\n", escape_json(&object.to_string())));
         }
-        Format::Text => {
-            // What was said before a run broke off or waits is not its answer.
-            let is_answer = matches!(code, exit::DONE | exit::LIMIT);
-            let text = result.response.trim_end();
-            if is_answer && !text.is_empty() {
-                let text = if options.clean { visible(text) } else { text.into() };
-                printer.put(&format!("{text}\n"));
-            }
-        }
+        Format::Text => answer(printer, result, options),
     }
     if code == exit::WAITING {
-        for suspension in &result.waiting {
-            let pending = &suspension.ticket.pending;
-            note(&format!(
-                "waiting for a decision: {} ({} {})",
-                suspension.id,
-                visible_line(&pending.name),
-                visible_line(&pending.arguments.to_string())
-            ));
+        for question in &result.waiting {
+            note(&Question::of(question).lines());
+            let moved = question.ticket.suspension.parameters.pointer("/stale/moved");
+            for words in moved.and_then(serde_json::Value::as_array).into_iter().flatten() {
+                note(&format!("  asked again: {}", visible_line(words.as_str().unwrap_or_default())));
+            }
         }
-        note(&format!(
-            "answer with: aye approvals approve ID | deny ID; then go on with: aye -r {} -p",
-            result.thread_id
-        ));
+        note(&format!("then go on with: aye -r {} -p", result.thread_id));
     } else if let TerminationReason::Stopped(reason) = &result.termination {
         note(&format!("stopped: {}", visible(reason.detail.as_deref().unwrap_or(&reason.code))));
     }
+    for id in &result.expired {
+        note(&format!("expired without an answer: {}", visible_line(id.as_str())));
+    }
     code
+}
+
+/// A signal came while this process waited: nothing was done to the run.
+fn break_off(printer: &Printer, waiting: Option<AgentRunResult>, options: &Options, code: u8) -> u8 {
+    let Some(result) = waiting else { return code };
+    if options.format == Format::Json {
+        let object = object(&result, &[], "waiting", code);
+        printer.put(&format!("{}\n", escape_json(&object.to_string())));
+    }
+    if options.is_kept {
+        let what = if result.waiting.is_empty() {
+            "the run goes on without this process"
+        } else {
+            "what waits stays"
+        };
+        note(&format!("{what}; go on with: aye -r {} -p", result.thread_id));
+    } else {
+        note("nothing was kept: the questions are gone with the conversation");
+    }
+    code
+}
+
+/// The answer of a run as text. What was said before one broke off or waits is not its answer.
+fn answer(printer: &Printer, result: &AgentRunResult, options: &Options) {
+    let is_answer = matches!(exit_code(result).0, exit::DONE | exit::LIMIT | exit::EXPIRED);
+    let text = result.response.trim_end();
+    if options.format == Format::Text && is_answer && !text.is_empty() {
+        let text = if options.clean { visible(text) } else { text.into() };
+        printer.put(&format!("{text}\n"));
+    }
 }
 
 /// The exit status, and a word for it.
 pub fn exit_code(result: &AgentRunResult) -> (u8, &'static str) {
     match &result.termination {
+        TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested
+            if !result.expired.is_empty() =>
+        {
+            (exit::EXPIRED, "expired")
+        }
         TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested => (exit::DONE, "done"),
         TerminationReason::Suspended => (exit::WAITING, "waiting"),
         TerminationReason::Blocked(_) => (exit::BLOCKED, "blocked"),

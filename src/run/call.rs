@@ -4,7 +4,8 @@ use serde_json::Value;
 use crate::contract::ids::{CallId, DecisionId};
 use crate::contract::lifecycle::ToolCallStatus;
 use crate::contract::suspension::{
-    ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, SuspendTicket, ToolCallResume, ToolCallResumeMode,
+    ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, SuspendTicket, ToolCallResume,
+    ToolCallResumeMode,
 };
 
 /// Where a call stands, with what only that state needs.
@@ -61,16 +62,18 @@ pub enum Verdict {
     SaidDone,
     /// Unknown outcome: leave it.
     Skip,
+    /// It is declined as it is; the person wants it changed.
+    Change,
 }
 
 impl Verdict {
     /// Reads a decision against its question.
     pub fn of(ticket: &SuspendTicket, decision: &ToolCallResume) -> Self {
         if decision.action == ResumeDecisionAction::Cancel {
-            return if ticket.suspension.action == ACTION_UNKNOWN_OUTCOME {
-                Self::Skip
-            } else {
-                Self::Decline
+            return match ticket.suspension.action.as_str() {
+                ACTION_UNKNOWN_OUTCOME => Self::Skip,
+                _ if decision.is_modify() => Self::Change,
+                _ => Self::Decline,
             };
         }
         if ticket.suspension.action == ACTION_UNKNOWN_OUTCOME {
@@ -80,6 +83,10 @@ impl Verdict {
                 // Anything unclear about a call that may have run must not run it again.
                 _ => Self::Skip,
             };
+        }
+        if let Some(arguments) = &decision.arguments {
+            let is_permission = ticket.suspension.action == ACTION_PERMISSION;
+            return if is_permission && arguments.is_object() { Self::Run } else { Self::BadPayload };
         }
         match ticket.resume_mode {
             ToolCallResumeMode::ReplayToolCall => Self::Run,
@@ -103,13 +110,39 @@ pub struct Call {
     pub spent: Option<DecisionId>,
     /// The last decision that was taken for it.
     pub decided_by: Option<DecisionId>,
+    /// The arguments that a person gave it in place of the model's. They hold for whatever becomes of the call: also
+    /// when it is asked about again, or was lost with a process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edited: Option<Value>,
+    /// What the person wrote beside each yes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comments: Vec<String>,
     /// Where it stands.
     pub state: CallState,
 }
 
 impl Call {
     pub(super) fn new(id: CallId) -> Self {
-        Self { id, attempt: 0, spent: None, decided_by: None, state: CallState::New }
+        Self {
+            id,
+            attempt: 0,
+            spent: None,
+            decided_by: None,
+            edited: None,
+            comments: Vec::new(),
+            state: CallState::New,
+        }
+    }
+
+    /// Keeps what a yes says about the call besides yes.
+    pub(super) fn keep(&mut self, ticket: &SuspendTicket, decision: &ToolCallResume) {
+        let passed = (ticket.resume_mode == ToolCallResumeMode::PassDecisionToTool
+            && decision.result.is_object())
+        .then_some(&decision.result);
+        if let Some(arguments) = decision.arguments.as_ref().or(passed) {
+            self.edited = Some(arguments.clone());
+        }
+        self.comments.extend(decision.comment().map(str::to_owned));
     }
 
     /// The public status.

@@ -333,6 +333,7 @@ impl Run {
         let mut out = Vec::new();
         let (status, closing) = match verdict {
             Verdict::Run => {
+                self.calls[index].keep(&ticket, &decision);
                 self.calls[index].state = CallState::Held { ticket, decision };
                 self.advance(&mut out);
                 if matches!(self.calls[index].state, CallState::Held { .. }) {
@@ -343,6 +344,10 @@ impl Run {
             }
             Verdict::Decline => {
                 (ToolCallStatus::Cancelled, Closing::Declined { reason: decision.reason.clone() })
+            }
+            Verdict::Change => {
+                let feedback = decision.comment().unwrap_or_default().to_owned();
+                (ToolCallStatus::Cancelled, Closing::ChangeWanted { feedback })
             }
             Verdict::Answer => (ToolCallStatus::Succeeded, Closing::Answered),
             Verdict::BadPayload => (ToolCallStatus::Failed, Closing::BadPayload),

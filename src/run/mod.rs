@@ -160,6 +160,11 @@ pub enum Closing {
         /// What the person wrote beside it.
         reason: Option<String>,
     },
+    /// The person wants it changed before anything like it runs.
+    ChangeWanted {
+        /// What is to be changed.
+        feedback: String,
+    },
     /// The decision's payload is the result.
     Answered,
     /// The decision's payload was to be the arguments and is not an object.

@@ -112,6 +112,81 @@ fn an_asked_and_allowed_call_waits_and_goes_on_under_the_same_run() {
     assert_eq!(notices(&out), [Notice::StepStart], "the step's end was announced before the wait");
 }
 
+/// Asks about a call and answers it.
+fn answered(asks: SuspendTicket, decision: ToolCallResume) -> (Run, Vec<Directive>) {
+    let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 1);
+    run.apply(Fact::Gated { call: id(0), gate: Gate::Suspend(asks) }).unwrap();
+    let out = run.apply(Fact::Decided { call: id(0), suspension: asked(0), decision }).unwrap();
+    (run, out)
+}
+
+#[test]
+fn edited_arguments_stay_with_the_call_whatever_becomes_of_it() {
+    let edited = json!({"command": "ls"});
+    let yes = ToolCallResume {
+        arguments: Some(edited.clone()),
+        reason: Some(" look first ".into()),
+        ..decision("d1", ResumeDecisionAction::Resume)
+    };
+    // Whatever the ticket says of an answer.
+    for mode in [
+        ToolCallResumeMode::ReplayToolCall,
+        ToolCallResumeMode::UseDecisionAsToolResult,
+        ToolCallResumeMode::PassDecisionToTool,
+    ] {
+        let (mut run, out) = answered(ticket(&id(0), mode), yes.clone());
+        assert_eq!(out.last(), Some(&Directive::Gate { call: id(0), resume: Some(yes.clone()) }));
+        run.apply(Fact::Gated { call: id(0), gate: Gate::Proceed }).unwrap();
+        // The process dies while it runs, and the person is asked what became of it.
+        let mut run: Run = serde_json::from_value(serde_json::to_value(&run).unwrap()).unwrap();
+        let mut unknown = ticket(&id(0), ToolCallResumeMode::ReplayToolCall);
+        unknown.suspension.action = crate::contract::suspension::ACTION_UNKNOWN_OUTCOME.into();
+        run.apply(Fact::Recovered { lost: vec![(id(0), Lost::Ask(unknown))] }).unwrap();
+        let again = ToolCallResume {
+            result: json!({"choice": "rerun"}),
+            reason: Some("once more".into()),
+            ..decision("d2", ResumeDecisionAction::Resume)
+        };
+        run.apply(Fact::Decided { call: id(0), suspension: asked(0), decision: again }).unwrap();
+        let call = run.call(&id(0)).unwrap();
+        assert_eq!(call.edited.as_ref(), Some(&edited), "{mode:?}");
+        assert_eq!(call.comments, ["look first", "once more"]);
+    }
+}
+
+#[test]
+fn edited_arguments_that_fit_nothing_never_run_a_call() {
+    let edited = |arguments: Value| ToolCallResume {
+        arguments: Some(arguments),
+        ..decision("d1", ResumeDecisionAction::Resume)
+    };
+    for arguments in [json!(null), json!("ls"), json!([1])] {
+        let (run, out) = answered(ticket(&id(0), ToolCallResumeMode::ReplayToolCall), edited(arguments));
+        assert!(out.contains(&Directive::Record { call: id(0), closing: Closing::BadPayload }));
+        assert_eq!(run.call(&id(0)).unwrap().edited, None);
+    }
+    let mut other = ticket(&id(0), ToolCallResumeMode::ReplayToolCall);
+    other.suspension.action = "tool:AskUser".into();
+    let (_, out) = answered(other.clone(), edited(json!({})));
+    assert!(out.contains(&Directive::Record { call: id(0), closing: Closing::BadPayload }));
+    other.suspension.action = crate::contract::suspension::ACTION_UNKNOWN_OUTCOME.into();
+    let (_, out) = answered(other, edited(json!({})));
+    assert!(out.contains(&Directive::Record { call: id(0), closing: Closing::Skipped }));
+}
+
+#[test]
+fn a_no_that_wants_a_change_is_told_apart_from_a_no() {
+    let modify = ToolCallResume {
+        result: ToolCallResume::modify_payload(),
+        reason: Some("use make".into()),
+        ..decision("d1", ResumeDecisionAction::Cancel)
+    };
+    let (run, out) = answered(ticket(&id(0), ToolCallResumeMode::ReplayToolCall), modify);
+    let closing = Closing::ChangeWanted { feedback: "use make".into() };
+    assert!(out.contains(&Directive::Record { call: id(0), closing }));
+    assert_eq!(run.call(&id(0)).unwrap().status(), ToolCallStatus::Cancelled);
+}
+
 #[test]
 fn a_declined_call_is_cancelled_and_the_run_goes_on() {
     let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 2);

@@ -7,8 +7,10 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 
 use super::driver::{Done, Driver};
+use super::edited::Came;
 use super::output::CallSink;
 use super::request::RuntimeError;
+use super::world::agreed_files;
 use crate::contract::digest::sha256_hex;
 use crate::contract::ids::{CallId, SuspensionId};
 use crate::contract::judgement::JudgedCall;
@@ -70,12 +72,10 @@ impl Driver {
         match report.intercept {
             Some(ToolInterceptPayload::Block { reason }) => Ok(Gate::Block { reason }),
             Some(ToolInterceptPayload::SetResult(result)) => Ok(self.refuse(id, result)),
-            Some(ToolInterceptPayload::Suspend(ticket)) => {
-                self.ask(id, &call, tool.as_ref(), ticket, None).await
-            }
+            Some(ToolInterceptPayload::Suspend(ticket)) => self.ask(id, &call, &tool, ticket, None).await,
             None => match ticket.filter(|_| resume.is_some()) {
                 None => Ok(Gate::Proceed),
-                Some(ticket) => self.still_true(id, &call, tool.as_ref(), ticket).await,
+                Some(ticket) => self.still_true(id, &call, &tool, ticket).await,
             },
         }
     }
@@ -96,11 +96,15 @@ impl Driver {
             };
             let Some(judgement) = report.judgement.take() else { return Ok(Ok(report)) };
             let now = self.shared.clock.now_ms();
-            if let (None, Some(grant)) = (&report.intercept, &judgement.grant)
-                && !self.shared.store.spend_grant(grant, now).await?
-            {
-                if !info.spent_grants.contains(grant) {
-                    info.spent_grants.push(grant.clone());
+            let grants: Vec<String> =
+                judgement.grant.iter().chain(&judgement.other_grants).cloned().collect();
+            let over = match &report.intercept {
+                None if !grants.is_empty() => self.shared.store.spend_grants(grants, now).await?,
+                None | Some(_) => None,
+            };
+            if let Some(grant) = over {
+                if !info.spent_grants.contains(&grant) {
+                    info.spent_grants.push(grant);
                     continue;
                 }
                 let text = "not run: the grant that allowed it does not hold any more";
@@ -120,15 +124,18 @@ impl Driver {
         }
     }
 
-    /// The call with the arguments it runs with: the decision's, when the question was for them.
-    fn effective_call(&self, id: &CallId) -> Result<ToolCall, RuntimeError> {
+    /// The call with the arguments it runs with: a person's, when one gave others than the model.
+    pub(super) fn effective_call(&self, id: &CallId) -> Result<ToolCall, RuntimeError> {
         let mut call = self.tool_call(id)?.clone();
-        if let Some(state) = self.machine.call(id)
-            && let (Some(ticket), Some(decision)) = (state.ticket(), state.decision())
-            && ticket.resume_mode == ToolCallResumeMode::PassDecisionToTool
-            && decision.result.is_object()
-        {
-            call.arguments = decision.result.clone();
+        let Some(state) = self.machine.call(id) else { return Ok(call) };
+        // A run that an older version saved has the payload in its decision only.
+        let passed = || {
+            let (ticket, decision) = (state.ticket()?, state.decision()?);
+            (ticket.resume_mode == ToolCallResumeMode::PassDecisionToTool && decision.result.is_object())
+                .then_some(&decision.result)
+        };
+        if let Some(arguments) = state.edited.as_ref().or_else(passed) {
+            call.arguments = arguments.clone();
             call.invalid = None;
         }
         Ok(call)
@@ -139,7 +146,8 @@ impl Driver {
     }
 
     /// A result that was made without the tool.
-    fn refuse(&mut self, id: &CallId, result: ToolResult) -> Gate {
+    pub(super) fn refuse(&mut self, id: &CallId, mut result: ToolResult) -> Gate {
+        result.touched = self.touched(id, Came::NotRun, None);
         let succeeded = result.is_success();
         let outcome = if succeeded { ToolCallOutcome::Succeeded } else { ToolCallOutcome::Failed };
         self.record_result(id, result, outcome);
@@ -151,35 +159,52 @@ impl Driver {
     }
 
     /// Completes a question with what the card shows, and opens it.
-    async fn ask(
+    pub(super) async fn ask(
         &mut self,
         id: &CallId,
         call: &ToolCall,
-        tool: &dyn Tool,
+        tool: &Arc<dyn Tool>,
         mut ticket: SuspendTicket,
         files: Option<Vec<FilePreview>>,
     ) -> Result<Gate, RuntimeError> {
         let files = match files {
             Some(files) => files,
-            None => match self.preview(id, call, tool).await {
+            None => match self.preview(id, call, tool.as_ref()).await {
                 Ok(files) => files,
                 // A change that cannot be made is not worth a question.
                 Err(error) => return Ok(self.refuse(id, ToolResult::error(&call.name, error.to_string()))),
             },
         };
-        if !files.is_empty() {
-            if !ticket.suspension.parameters.is_object() {
-                ticket.suspension.parameters = json!({});
-            }
-            ticket.suspension.parameters["preview"] = serde_json::to_value(&files).unwrap_or(Value::Null);
-        }
         if let Some(answered) = self.machine.call(id).and_then(|c| c.ticket()) {
             let id = answered.suspension.id.clone();
             self.close_question(id);
         }
-        ticket.suspension.id = self.free_id(ticket.suspension.id).await?;
+        self.complete(id, call, tool, &mut ticket, &files).await?;
         self.open(id, &ticket);
         Ok(Gate::Suspend(ticket))
+    }
+
+    /// Gives a question what its card shows, what its answer will be held against, and an id of its own.
+    pub(super) async fn complete(
+        &mut self,
+        id: &CallId,
+        call: &ToolCall,
+        tool: &Arc<dyn Tool>,
+        ticket: &mut SuspendTicket,
+        files: &[FilePreview],
+    ) -> Result<(), RuntimeError> {
+        self.pin(id, call, tool, ticket, files).await;
+        let original = &self.tool_call(id)?.arguments;
+        if call.arguments != *original {
+            // Asked again about an edited call: the card shows what would run now, and that it was edited.
+            ticket.suspension.parameters["original"] = original.clone();
+            ticket.pending.arguments = call.arguments.clone();
+        }
+        if !files.is_empty() {
+            ticket.suspension.parameters["preview"] = serde_json::to_value(files).unwrap_or(Value::Null);
+        }
+        ticket.suspension.id = self.free_id(ticket.suspension.id.clone()).await?;
+        Ok(())
     }
 
     /// Question ids are unique over all threads; a model's call ids need not be.
@@ -191,39 +216,7 @@ impl Driver {
         Ok(SuspensionId::from(format!("{wanted}_{}", &tail[tail.len() - 8..])))
     }
 
-    /// An answer counts for what was shown. When the files moved since, the question is asked again.
-    async fn still_true(
-        &mut self,
-        id: &CallId,
-        call: &ToolCall,
-        tool: &dyn Tool,
-        ticket: SuspendTicket,
-    ) -> Result<Gate, RuntimeError> {
-        let Some(shown) = ticket.suspension.parameters.get("preview") else { return Ok(Gate::Proceed) };
-        let shown: Vec<FilePreview> = serde_json::from_value(shown.clone()).unwrap_or_default();
-        let files = match self.preview(id, call, tool).await {
-            Ok(files) => files,
-            Err(error) => {
-                let text = format!("not run: the file changed since the user was asked: {error}");
-                return Ok(self.refuse(id, ToolResult::error(&call.name, text)));
-            }
-        };
-        let same = shown.len() == files.len()
-            && shown
-                .iter()
-                .zip(&files)
-                .all(|(a, b)| a.path == b.path && a.before == b.before && a.after == b.after);
-        if same {
-            return Ok(Gate::Proceed);
-        }
-        let mut again = ticket;
-        again.suspension.message =
-            format!("The file changed since you were asked. {}", again.suspension.message);
-        again.suspension.parameters["stale"] = Value::Bool(true);
-        self.ask(id, call, tool, again, Some(files)).await
-    }
-
-    async fn preview(
+    pub(super) async fn preview(
         &mut self,
         id: &CallId,
         call: &ToolCall,
@@ -239,7 +232,12 @@ impl Driver {
             .unwrap_or_else(|_| Err(ToolError::Internal(format!("the tool {} failed", call.name))))
     }
 
-    fn call_context(&self, id: &CallId, tool: &str, sink: Option<Arc<CallSink>>) -> ToolCallContext {
+    pub(super) fn call_context(
+        &self,
+        id: &CallId,
+        tool: &str,
+        sink: Option<Arc<CallSink>>,
+    ) -> ToolCallContext {
         let state = self.machine.call(id);
         ToolCallContext {
             call_id: id.to_string(),
@@ -250,7 +248,9 @@ impl Driver {
             activity_sink: sink.map(|sink| sink as Arc<dyn crate::contract::event_sink::EventSink>),
             cancellation: self.slot.cancel.clone(),
             resume: state.and_then(|c| c.decision().cloned()),
+            agreed: state.map(agreed_files).unwrap_or_default(),
             attempt: state.map_or(1, |c| c.attempt),
+            start_before: None,
         }
     }
 
@@ -301,16 +301,24 @@ impl Driver {
         AttemptId { run_id: self.record.id.clone(), call_id: id.clone(), attempt }
     }
 
-    /// Starts the tool; the result comes back as [`Done::Executed`].
-    pub(super) fn execute(&mut self, id: &CallId) {
+    /// Starts the tool; the result comes back as [`Done::Executed`]. The process may have been stopped for any time
+    /// since the intent was written, so it first makes sure that the thread is still its own.
+    pub(super) async fn execute(&mut self, id: &CallId) -> Result<(), RuntimeError> {
+        let start_before = self.lease.confirm().await?;
         let attempt = self.machine.call(id).map_or(1, |c| c.attempt);
-        let sink =
-            CallSink::new(Arc::clone(&self.sink), self.shared.store.clone(), self.attempt(id, attempt));
+        let sink = CallSink::new(
+            Arc::clone(&self.sink),
+            self.shared.store.clone(),
+            self.fence.clone(),
+            self.attempt(id, attempt),
+        );
         let sink = Arc::new(sink);
         self.outputs.insert(id.clone(), Arc::clone(&sink));
         let prepared = self.effective_call(id).ok().and_then(|call| {
             let tool = self.agent.tools.get(&call.name).cloned()?;
-            Some((tool, self.call_context(id, &call.name, Some(sink)), call.arguments))
+            let mut ctx = self.call_context(id, &call.name, Some(sink));
+            ctx.start_before = Some(start_before);
+            Some((tool, ctx, call.arguments))
         });
         let id = id.clone();
         self.in_flight.push(Box::pin(async move {
@@ -324,6 +332,7 @@ impl Driver {
             };
             Done::Executed { call: id, output }
         }));
+        Ok(())
     }
 
     /// Takes a result: the state, the hooks behind it, the outcome row.
@@ -334,6 +343,11 @@ impl Driver {
     ) -> Result<Fact, RuntimeError> {
         let call = self.effective_call(&id)?;
         self.outputs.remove(&id);
+        if let Err(ToolError::Moved(why)) = &output
+            && let Some(fact) = self.moved_under(&id, &call, why).await?
+        {
+            return Ok(fact);
+        }
         let (mut result, command) = match output {
             Ok(output) => (output.result, Some(output.command)),
             Err(error) => (ToolResult::error(&call.name, error.to_string()), None),
@@ -357,6 +371,8 @@ impl Driver {
             // The tool ran: what hooks say of it afterwards does not undo that.
             tracing::error!(run = %self.record.id, call = %id, %error, "hooks failed behind a tool");
         }
+        // Hooks looked at what the tool said; the model reads what the person did besides.
+        result.touched = self.touched(&id, Came::Ran, None);
         let succeeded = result.is_success();
         let outcome = if succeeded { ToolCallOutcome::Succeeded } else { ToolCallOutcome::Failed };
         self.record_result(&id, result, outcome);
@@ -367,7 +383,7 @@ impl Driver {
     }
 
     /// An execution that ended in a question has an outcome too: it asked.
-    fn record_suspended(&mut self, id: &CallId) {
+    pub(super) fn record_suspended(&mut self, id: &CallId) {
         let name = self.tool_call(id).map_or_else(|_| String::new(), |c| c.name.clone());
         self.record_result(id, ToolResult::suspended(name, "it asks"), ToolCallOutcome::Suspended);
         let attempt = self.machine.call(id).map_or(1, |c| c.attempt);
@@ -390,7 +406,7 @@ fn hash(call: &ToolCall, cwd: &std::path::Path) -> String {
     sha256_hex(canonical.to_string())
 }
 
-fn sorted(value: &Value) -> Value {
+pub(super) fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
             let mut keys: Vec<_> = map.iter().collect();

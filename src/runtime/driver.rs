@@ -1,29 +1,30 @@
 //! The driver: does what the machine asks, in order, and reports what happened as the next facts.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 
 use super::Shared;
 use super::document::{CallResult, RunDocument};
 use super::infer::{Inferred, Partial};
 use super::journal::Unsaved;
+use super::lease::Lease;
 use super::live::Slot;
 use super::output::CallSink;
 use super::request::RuntimeError;
 use super::resolve::ResolvedAgent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::identity::{RunIdentity, RunOrigin};
-use crate::contract::ids::{CallId, MessageId};
+use crate::contract::ids::{CallId, MessageId, SuspensionId};
 use crate::contract::inference::{InferenceOverride, StreamResult};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::message::{Message, ToolCall};
-use crate::contract::record::{Fence, RunRecord};
+use crate::contract::record::{Fence, QueueId, RunRecord};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolError, ToolOutput};
 use crate::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress};
@@ -52,11 +53,17 @@ pub(super) struct Loaded {
     recorded: bool,
     message_id: MessageId,
     messages: Vec<Message>,
+    takes: Option<QueueId>,
 }
 
 impl Loaded {
-    /// A new run that begins with these messages.
-    pub(super) fn fresh(record: RunRecord, machine: Run, messages: Vec<Message>) -> Self {
+    /// A new run that begins with these messages, taken from the queue when they have a number there.
+    pub(super) fn fresh(
+        record: RunRecord,
+        machine: Run,
+        messages: Vec<Message>,
+        takes: Option<QueueId>,
+    ) -> Self {
         Self {
             record,
             machine,
@@ -65,13 +72,14 @@ impl Loaded {
             recorded: false,
             message_id: MessageId::fresh(),
             messages,
+            takes,
         }
     }
 
     /// A run from the store.
     pub(super) fn stored(record: RunRecord, document: RunDocument) -> Self {
         let RunDocument { format: _, machine, calls, results, recorded, message_id } = document;
-        Self { record, machine, calls, results, recorded, message_id, messages: Vec::new() }
+        Self { record, machine, calls, results, recorded, message_id, messages: Vec::new(), takes: None }
     }
 }
 
@@ -79,6 +87,7 @@ impl Loaded {
 pub(super) struct Driver {
     pub(super) shared: Arc<Shared>,
     pub(super) fence: Fence,
+    pub(super) lease: Arc<Lease>,
     pub(super) slot: Slot,
     pub(super) sink: Arc<dyn EventSink>,
     pub(super) agent: ResolvedAgent,
@@ -94,6 +103,8 @@ pub(super) struct Driver {
     pub(super) decisions_in_hand: HashMap<CallId, ToolCallResume>,
     /// The question a call asked last, for closing its row and for the card.
     pub(super) tickets: HashMap<CallId, SuspendTicket>,
+    /// Questions whose time ran out while the driver was awake.
+    pub(super) overdue: HashSet<SuspensionId>,
     pub(super) state: StateStore,
     pub(super) phases: PhaseRuntime,
     pub(super) history: Vec<Message>,
@@ -105,6 +116,8 @@ pub(super) struct Driver {
     pub(super) partial: Arc<Partial>,
     pub(super) last_response: Option<StreamResult>,
     pub(super) error_code: Option<String>,
+    /// The questions that were closed as expired.
+    pub(super) expired: Vec<SuspensionId>,
     pub(super) awake_since: u64,
     pub(super) saved_thread_state: BTreeMap<String, Value>,
 }
@@ -112,14 +125,14 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) async fn new(
         shared: Arc<Shared>,
-        fence: Fence,
+        lease: Arc<Lease>,
         slot: Slot,
         sink: Arc<dyn EventSink>,
         agent: ResolvedAgent,
         overrides: InferenceOverride,
         loaded: Loaded,
     ) -> Result<Self, RuntimeError> {
-        let Loaded { record, machine, calls, results, recorded, message_id, messages } = loaded;
+        let Loaded { record, machine, calls, results, recorded, message_id, messages, takes } = loaded;
         let state = StateStore::new();
         let phases = PhaseRuntime::new(state.clone())?;
         phases.install(&agent.env)?;
@@ -152,7 +165,8 @@ impl Driver {
         let awake_since = shared.clock.now_ms();
         let driver = Self {
             shared,
-            fence,
+            fence: lease.fence().clone(),
+            lease,
             slot,
             sink,
             overrides,
@@ -165,17 +179,19 @@ impl Driver {
             recorded,
             decisions_in_hand: HashMap::new(),
             tickets,
+            overdue: HashSet::new(),
             state,
             phases,
             history,
             history_shared: None,
             shape: InferenceShape::default(),
-            unsaved: Unsaved { messages, run: true, ..Unsaved::default() },
+            unsaved: Unsaved { messages, takes, run: true, ..Unsaved::default() },
             in_flight: FuturesUnordered::new(),
             outputs: HashMap::new(),
             partial: Arc::default(),
             last_response: None,
             error_code: None,
+            expired: Vec::new(),
             awake_since,
             saved_thread_state,
             agent,
@@ -195,11 +211,26 @@ impl Driver {
 
     /// Takes a fact that may have been overtaken: a refusal is the machine's right, and nothing changes.
     pub(super) fn try_apply(&mut self, fact: Fact) -> Vec<Directive> {
-        if let Fact::Decided { call, decision, .. } = &fact {
-            self.decisions_in_hand.insert(call.clone(), decision.clone());
-        }
+        let decided = match &fact {
+            Fact::Decided { call, decision, .. } => Some((call.clone(), decision.clone())),
+            Fact::Started
+            | Fact::PhaseDone { .. }
+            | Fact::Inferred { .. }
+            | Fact::Gated { .. }
+            | Fact::Settled { .. }
+            | Fact::Expired { .. }
+            | Fact::CancelRequested { .. }
+            | Fact::Failed { .. }
+            | Fact::Recovered { .. } => None,
+        };
         match self.machine.apply(fact) {
-            Ok(directives) => directives,
+            Ok(directives) => {
+                // One that was known before leads to nothing.
+                if let Some((call, decision)) = decided.filter(|_| !directives.is_empty()) {
+                    self.decisions_in_hand.insert(call, decision);
+                }
+                directives
+            }
             Err(refused) => {
                 tracing::info!(run = %self.record.id, %refused, "late");
                 Vec::new()
@@ -207,8 +238,18 @@ impl Driver {
         }
     }
 
-    /// Drives until the run is over or only answers can move it.
+    /// Drives until the run is over or only answers can move it. One that lost its thread stops what it does, writes
+    /// nothing more, and fails with [`RuntimeError::Fenced`].
     pub(super) async fn drive(&mut self, first: Vec<Directive>) -> Result<(), RuntimeError> {
+        let driven = self.drive_on(first).await;
+        if matches!(driven, Err(RuntimeError::Fenced { .. })) {
+            self.stop_in_flight().await;
+        }
+        driven
+    }
+
+    async fn drive_on(&mut self, first: Vec<Directive>) -> Result<(), RuntimeError> {
+        let lost = self.lease.lost();
         let mut directives = VecDeque::from(first);
         let mut facts = VecDeque::new();
         let mut cancelled = false;
@@ -237,6 +278,9 @@ impl Driver {
                     };
                     directives.extend(self.try_apply(fact));
                 }
+                if self.slot.nudge.notified().now_or_never().is_some() {
+                    directives.extend(self.hear().await?);
+                }
                 if directives.is_empty() {
                     return match self.machine.status() {
                         RunStatus::Done | RunStatus::Waiting => Ok(()),
@@ -247,9 +291,17 @@ impl Driver {
                 }
                 continue;
             }
+            let until_expiry = self.until_expiry();
             tokio::select! {
                 biased;
+                () = lost.cancelled() => {
+                    return Err(RuntimeError::Fenced { thread_id: self.record.thread_id.clone() });
+                }
                 () = self.slot.cancel.cancelled(), if !cancelled => {}
+                () = self.slot.nudge.notified() => directives.extend(self.hear().await?),
+                () = tokio::time::sleep(until_expiry.unwrap_or_default()), if until_expiry.is_some() => {
+                    directives.extend(self.expire().await?);
+                }
                 Some(delivery) = self.slot.deliveries.recv() => {
                     let fact = Fact::Decided {
                         call: delivery.call,
@@ -284,11 +336,12 @@ impl Driver {
                 Ok(None)
             }
             Directive::Execute { call } => {
-                self.execute(&call);
+                self.execute(&call).await?;
                 Ok(None)
             }
             Directive::Record { call, closing } => {
-                self.close(&call, &closing);
+                let by_policy = self.is_declined_by_policy(&call, &closing).await?;
+                self.close(&call, &closing, by_policy);
                 Ok(None)
             }
             Directive::AbortInFlight => {
@@ -369,6 +422,11 @@ impl Driver {
 
     /// Stops what is in flight and keeps what was seen of it.
     async fn abort(&mut self) {
+        self.stop_in_flight().await;
+        self.keep_partial();
+    }
+
+    async fn stop_in_flight(&mut self) {
         self.slot.cancel.cancel();
         let deadline = tokio::time::sleep(ABORT_GRACE);
         tokio::pin!(deadline);
@@ -384,6 +442,5 @@ impl Driver {
             }
         }
         self.in_flight.clear();
-        self.keep_partial();
     }
 }

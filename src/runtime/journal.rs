@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::document::{CallResult, FORMAT, RunDocument, tool_message};
 use super::driver::Driver;
+use super::edited::Came;
 use super::request::RuntimeError;
 use super::words;
 use crate::contract::ids::{CallId, SuspensionId};
@@ -13,7 +14,7 @@ use crate::contract::message::{Message, ToolCall};
 use crate::contract::record::{
     AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, QueueId, RunRecord, SuspensionRecord, SuspensionStatus,
 };
-use crate::contract::suspension::SuspendTicket;
+use crate::contract::suspension::{CHANNEL_POLICY, SuspendTicket, ToolCallResume};
 use crate::contract::tool::ToolResult;
 use crate::run::Closing;
 use crate::state::KeyScope;
@@ -98,21 +99,49 @@ impl Driver {
         });
     }
 
-    /// Gives a call the result that goes with the way it was closed.
-    pub(super) fn close(&mut self, call: &CallId, closing: &Closing) {
+    /// Whether a setting declined the call and no person: its row says so, whichever way the answer came here.
+    pub(super) async fn is_declined_by_policy(
+        &mut self,
+        call: &CallId,
+        closing: &Closing,
+    ) -> Result<bool, RuntimeError> {
+        let (Closing::Declined { .. }, Some(ticket)) = (closing, self.tickets.get(call)) else {
+            return Ok(false);
+        };
+        let row = self.shared.store.suspension(&ticket.suspension.id).await?;
+        Ok(row.and_then(|row| row.decided_by).is_some_and(|by| by.channel == CHANNEL_POLICY))
+    }
+
+    /// Gives a call the result that goes with the way it was closed. `by_policy`: declined, and not by a person.
+    pub(super) fn close(&mut self, call: &CallId, closing: &Closing, by_policy: bool) {
         let tool = self.tool_call(call).map_or_else(|_| String::new(), |c| c.name.clone());
         let ticket = self.tickets.get(call).cloned();
         // The machine hands a decision over with its fact and forgets it with the closing.
         let decision = self.decisions_in_hand.remove(call);
         let output = self.outputs.remove(call).map(|sink| sink.tail()).unwrap_or_default();
         let output = if output.is_empty() { output_of(ticket.as_ref()) } else { output };
-        let (result, outcome) = words::closing_result(&tool, closing, decision.as_ref(), &output);
+        let (mut result, outcome) = match closing {
+            Closing::Declined { reason } if by_policy => words::nobody_to_ask(&tool, reason.as_deref()),
+            _ => words::closing_result(&tool, closing, decision.as_ref(), &output),
+        };
+        let said = decision.as_ref().and_then(ToolCallResume::comment);
+        result.touched = match closing {
+            Closing::Answered => self.touched(call, Came::Answered, said),
+            Closing::SaidDone | Closing::Skipped => self.touched(call, Came::Ran, said),
+            Closing::Interrupted => self.touched(call, Came::Ran, None),
+            // Their words hold what was said.
+            Closing::Declined { .. } | Closing::ChangeWanted { .. } | Closing::BadPayload => None,
+            Closing::Expired | Closing::Superseded | Closing::NotRun | Closing::Blocked { .. } => {
+                self.touched(call, Came::NotRun, None)
+            }
+        };
         self.record_result(call, result, outcome);
         let attempt = self.machine.call(call).map_or(0, |c| c.attempt);
         match closing {
             Closing::Interrupted => self.record_outcome(call, attempt, OutcomeKind::Cancelled),
             Closing::SaidDone | Closing::Skipped => self.record_outcome(call, attempt, OutcomeKind::Unknown),
             Closing::Declined { .. }
+            | Closing::ChangeWanted { .. }
             | Closing::Answered
             | Closing::BadPayload
             | Closing::Expired
@@ -123,6 +152,7 @@ impl Driver {
         if let Some(ticket) = ticket {
             let status = match closing {
                 Closing::Declined { .. }
+                | Closing::ChangeWanted { .. }
                 | Closing::Answered
                 | Closing::BadPayload
                 | Closing::SaidDone
@@ -134,6 +164,9 @@ impl Driver {
                 // It ran, so its decision was spent with the intent.
                 Closing::Interrupted => return,
             };
+            if status == SuspensionStatus::Expired {
+                self.expired.push(ticket.suspension.id.clone());
+            }
             self.unsaved.closed.push((ticket.suspension.id, status));
         }
     }
@@ -218,6 +251,9 @@ impl Driver {
     pub(super) fn store_error(&self, error: &StoreError) -> RuntimeError {
         match error {
             StoreError::Fenced { .. } => RuntimeError::Fenced { thread_id: self.record.thread_id.clone() },
+            StoreError::NotQueued { thread, id } => {
+                RuntimeError::NotQueued { thread_id: thread.clone(), id: *id }
+            }
             other => RuntimeError::Store(other.to_string()),
         }
     }

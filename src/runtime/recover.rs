@@ -5,10 +5,11 @@ use std::path::Path;
 use serde_json::json;
 
 use super::driver::Driver;
+use super::edited::Came;
 use super::request::RuntimeError;
 use super::words;
 use crate::contract::digest::sha256_hex;
-use crate::contract::ids::CallId;
+use crate::contract::ids::{CallId, RunId};
 use crate::contract::lifecycle::{ToolCallOutcome, ToolCallStatus};
 use crate::contract::record::{OpenIntent, OutcomeKind, Owner};
 use crate::contract::suspension::{
@@ -29,6 +30,15 @@ pub enum UnknownPolicy {
     Retry,
     /// End the run.
     Stop,
+}
+
+/// What may still run of a run that was taken over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The process that began it, dead or stopped.
+    pub pid: u32,
+    /// The run.
+    pub run: RunId,
 }
 
 enum Files {
@@ -60,9 +70,8 @@ impl Driver {
             // Nobody is told about a command, and none is begun again, while it still runs.
             if let (Some(open), Some(remains)) = (intent, &self.shared.remains)
                 && open.intent.boot_id == self.shared.owner.boot_id
-                && open.intent.pid != self.shared.owner.pid
             {
-                remains(open.intent.pid).await;
+                remains(Left { pid: open.intent.pid, run: self.record.id.clone() }).await;
             }
             let fate = self.judge_lost(&id, attempt, intent, policy).await?;
             lost.push((id, fate));
@@ -104,7 +113,9 @@ impl Driver {
                     Files::AsAfter => {
                         let name = self.tool_call(id)?.name.clone();
                         let text = "Done. The program was interrupted while it was written down; the file holds the change.";
-                        self.record_result(id, ToolResult::text(name, text), ToolCallOutcome::Succeeded);
+                        let mut result = ToolResult::text(name, text);
+                        result.touched = self.touched(id, Came::Ran, None);
+                        self.record_result(id, result, ToolCallOutcome::Succeeded);
                         self.record_outcome(id, attempt, OutcomeKind::Returned);
                         return Ok(Lost::Ended { succeeded: true });
                     }
@@ -119,7 +130,8 @@ impl Driver {
             UnknownPolicy::Retry => Ok(Lost::Again),
             UnknownPolicy::Report | UnknownPolicy::Stop => {
                 let name = self.tool_call(id)?.name.clone();
-                let result = words::unknown_result(&name, &output);
+                let mut result = words::unknown_result(&name, &output);
+                result.touched = self.touched(id, Came::Ran, None);
                 self.record_result(id, result, ToolCallOutcome::Failed);
                 self.record_outcome(id, attempt, OutcomeKind::Unknown);
                 Ok(Lost::Ended { succeeded: false })
@@ -133,7 +145,8 @@ impl Driver {
     }
 
     fn unknown_ticket(&self, id: &CallId, attempt: u32, output: &str) -> Result<SuspendTicket, RuntimeError> {
-        let call = self.tool_call(id)?;
+        // What ran, when a person had edited it: that is what would run again.
+        let call = self.effective_call(id)?;
         Ok(SuspendTicket {
             suspension: Suspension {
                 id: format!("unknown_{}_{}_{attempt}", self.record.id, id).into(),
@@ -154,11 +167,7 @@ impl Driver {
                 })),
                 expires_at: None,
             },
-            pending: PendingToolCall {
-                id: id.clone(),
-                name: call.name.clone(),
-                arguments: call.arguments.clone(),
-            },
+            pending: PendingToolCall { id: id.clone(), name: call.name, arguments: call.arguments },
             resume_mode: ToolCallResumeMode::ReplayToolCall,
         })
     }

@@ -1,13 +1,16 @@
 //! What a run is asked for, and what comes of it.
 
+use std::panic::AssertUnwindSafe;
+
 use serde_json::Value;
 
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::inference::{InferenceOverride, TokenUsage};
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::message::Message;
-use crate::contract::record::SuspensionRecord;
-use crate::contract::suspension::ToolCallResume;
+use crate::contract::record::{QueueId, QueuedMessage, SuspensionRecord};
+use crate::contract::suspension::{ACTION_PERMISSION, ResumeDecisionAction, ToolCallResume};
+use crate::contract::tool::Tool;
 use crate::state::StateError;
 use crate::store::StoreError;
 
@@ -24,6 +27,8 @@ pub struct RunRequest {
     pub overrides: InferenceOverride,
     /// The run this one continues or serves.
     pub parent_run_id: Option<RunId>,
+    /// The queued message that this run begins with. Such a run closes no questions: see [`RuntimeError::NotFree`].
+    pub takes: Option<QueueId>,
 }
 
 impl RunRequest {
@@ -35,7 +40,13 @@ impl RunRequest {
             agent_id: None,
             overrides: InferenceOverride::default(),
             parent_run_id: None,
+            takes: None,
         }
+    }
+
+    /// Begins with a queued message, which leaves the queue with the run's first commit.
+    pub fn queued(message: QueuedMessage) -> Self {
+        Self { takes: Some(message.id), ..Self::new(message.thread_id, message.messages) }
     }
 
     /// Says who answers.
@@ -72,6 +83,10 @@ pub struct AgentRunResult {
     pub usage: TokenUsage,
     /// The questions that wait.
     pub waiting: Vec<SuspensionRecord>,
+    /// The questions that ended without an answer while the run was driven.
+    pub expired: Vec<SuspensionId>,
+    /// How many messages the conversation had when the run came to this.
+    pub messages: u64,
 }
 
 /// Why a run could not be started, or could not go on.
@@ -106,6 +121,20 @@ pub enum RuntimeError {
         /// The conversation.
         thread_id: ThreadId,
     },
+    /// A queued message cannot begin yet: the thread has an unfinished run.
+    #[error("thread {thread_id} has an unfinished run; the message stays queued behind it")]
+    NotFree {
+        /// The conversation.
+        thread_id: ThreadId,
+    },
+    /// A queued message was taken back, or somebody else began it.
+    #[error("message {id} is not in the queue of thread {thread_id} any more")]
+    NotQueued {
+        /// The conversation.
+        thread_id: ThreadId,
+        /// The message.
+        id: QueueId,
+    },
     /// The stored run cannot be read.
     #[error("run {run_id} cannot be resumed: {message}")]
     Damaged {
@@ -130,7 +159,10 @@ pub enum RuntimeError {
 
 impl From<StoreError> for RuntimeError {
     fn from(error: StoreError) -> Self {
-        Self::Store(error.to_string())
+        match error {
+            StoreError::Fenced { thread } => Self::Fenced { thread_id: thread },
+            other => Self::Store(other.to_string()),
+        }
     }
 }
 
@@ -145,31 +177,98 @@ pub enum DecideError {
         /// What is wrong, with its place.
         message: String,
     },
+    /// The question does not take such an answer.
+    #[error("{id} cannot be answered so: {message}")]
+    Unfit {
+        /// The question.
+        id: SuspensionId,
+        /// Why, and what would be right.
+        message: String,
+    },
+    /// The edited arguments cannot be used.
+    #[error("the edited arguments of {id} cannot be used: {message}")]
+    Arguments {
+        /// The question.
+        id: SuspensionId,
+        /// What is wrong, with its place.
+        message: String,
+    },
     /// The store failed.
     #[error("{0}")]
     Store(#[source] StoreError),
 }
 
-/// Looks at a payload against the schema of its question.
+/// Looks at an answer: whether its question takes one like it, and a yes' payload against the schema of the question.
 ///
 /// # Errors
-/// [`DecideError::Schema`].
+/// [`DecideError::Schema`], [`DecideError::Unfit`].
 pub fn check_payload(suspension: &SuspensionRecord, resume: &ToolCallResume) -> Result<(), DecideError> {
-    let Some(schema) = &suspension.ticket.suspension.response_schema else { return Ok(()) };
+    let asked = &suspension.ticket.suspension;
+    let is_permission = asked.action == ACTION_PERMISSION;
+    let unfit =
+        |message: &str| Err(DecideError::Unfit { id: suspension.id.clone(), message: message.into() });
+    if resume.arguments.is_some() {
+        if resume.action == ResumeDecisionAction::Cancel {
+            return unfit("a no takes no edited arguments; send them with a yes");
+        }
+        if !is_permission {
+            return unfit("only a question whether a call may run takes edited arguments");
+        }
+        // They take the place of whatever the payload would have been.
+        return Ok(());
+    }
+    if resume.action == ResumeDecisionAction::Cancel {
+        return match (resume.is_modify(), is_permission, resume.comment()) {
+            (true, false, _) => unfit("only a question whether a call may run can be sent back for a change"),
+            (true, true, None) => unfit("nothing says what to change; write it as the feedback"),
+            (true, true, Some(_)) | (false, ..) => Ok(()),
+        };
+    }
+    let Some(schema) = &asked.response_schema else { return Ok(()) };
     if resume.result == Value::Null && accepts_null(schema) {
         return Ok(());
     }
-    let fail = |message: String| DecideError::Schema { id: suspension.id.clone(), message };
-    let validator =
-        jsonschema::validator_for(schema).map_err(|e| fail(format!("the schema is broken: {e}")))?;
-    match validator.iter_errors(&resume.result).next() {
-        None => Ok(()),
-        Some(error) => {
-            let path = error.instance_path().to_string();
-            let place = if path.is_empty() { "the payload".to_owned() } else { format!("`{path}`") };
-            Err(fail(format!("{place}: {error}")))
+    first_error(schema, &resume.result, "the payload")
+        .map_or(Ok(()), |message| Err(DecideError::Schema { id: suspension.id.clone(), message }))
+}
+
+/// Looks at edited arguments: an object that the tool takes.
+///
+/// # Errors
+/// [`DecideError::Arguments`].
+pub fn check_arguments(
+    suspension: &SuspensionRecord,
+    tool: Option<&dyn Tool>,
+    arguments: &Value,
+) -> Result<(), DecideError> {
+    let name = &suspension.ticket.pending.name;
+    let message = match (tool, arguments) {
+        (_, Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            Some("they must be a JSON object".to_owned())
         }
-    }
+        (None, Value::Object(_)) => Some(format!("there is no tool `{name}` here that could check them")),
+        (Some(tool), Value::Object(_)) => {
+            let checked = std::panic::catch_unwind(AssertUnwindSafe(|| tool.validate_args(arguments)));
+            match checked {
+                Ok(Ok(())) => first_error(&tool.descriptor().parameters, arguments, "they"),
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(_) => Some(format!("the tool {name} failed on them")),
+            }
+        }
+    };
+    message.map_or(Ok(()), |message| Err(DecideError::Arguments { id: suspension.id.clone(), message }))
+}
+
+/// What is wrong with a value by a schema, with its place; `whole` names the value itself.
+fn first_error(schema: &Value, value: &Value, whole: &str) -> Option<String> {
+    let validator = match jsonschema::validator_for(schema) {
+        Ok(validator) => validator,
+        Err(error) => return Some(format!("the schema is broken: {error}")),
+    };
+    let error = validator.iter_errors(value).next()?;
+    let path = error.instance_path().to_string();
+    let place = if path.is_empty() { whole.to_owned() } else { format!("`{path}`") };
+    Some(format!("{place}: {error}"))
 }
 
 fn accepts_null(schema: &Value) -> bool {

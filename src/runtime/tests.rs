@@ -1,11 +1,14 @@
+mod waking;
+
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::contract::clock::SystemClock;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::VecEventSink;
@@ -14,7 +17,7 @@ use crate::contract::inference::StreamResult;
 use crate::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use crate::contract::message::{Message, Role, ToolCall};
 use crate::contract::suspension::{
-    ACTION_PERMISSION, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
+    ACTION_PERMISSION, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
 };
 use crate::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
@@ -77,18 +80,26 @@ struct Counter {
     name: &'static str,
     class: ToolClass,
     runs: Arc<AtomicU32>,
-    hangs: bool,
+    hangs: Option<Arc<AtomicBool>>,
 }
 
 #[async_trait]
 impl Tool for Counter {
     fn descriptor(&self) -> ToolDescriptor {
-        ToolDescriptor::new(self.name, self.name, "counts").with_class(self.class)
+        let schema = json!({"type": "object", "properties": {"id": {"type": "string"}}});
+        ToolDescriptor::new(self.name, self.name, "counts").with_class(self.class).with_parameters(schema)
+    }
+
+    fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
+        match args.get("forbidden") {
+            Some(_) => Err(ToolError::InvalidArguments("`forbidden` is".into())),
+            None => Ok(()),
+        }
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         self.runs.fetch_add(1, Ordering::SeqCst);
-        if self.hangs {
+        if self.hangs.as_ref().is_some_and(|hangs| hangs.load(Ordering::SeqCst)) {
             ctx.stream_output("half way").await;
             std::future::pending::<()>().await;
         }
@@ -105,7 +116,10 @@ impl PhaseHook for GateHook {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
         let tool = ctx.tool.as_ref().expect("a gate has a call");
-        if tool.call.name.starts_with("deny") {
+        if tool.call.arguments["id"] == "evil" {
+            let result = ToolResult::error(&tool.call.name, "evil is denied");
+            command.schedule_action::<ToolInterceptAction>(ToolInterceptPayload::SetResult(result))?;
+        } else if tool.call.name.starts_with("deny") {
             let result = ToolResult::error(&tool.call.name, "denied by rule deny");
             command.schedule_action::<ToolInterceptAction>(ToolInterceptPayload::SetResult(result))?;
         }
@@ -117,7 +131,11 @@ impl PhaseHook for GateHook {
                     message: "run it?".into(),
                     parameters: json!({}),
                     response_schema: None,
-                    expires_at: None,
+                    expires_at: match tool.call.name.as_str() {
+                        "ask_soon" => Some(SystemClock.now_ms() + 50),
+                        "ask_at_1000" => Some(1000),
+                        _ => None,
+                    },
                 },
                 pending: PendingToolCall {
                     id: tool.call.id.as_str().into(),
@@ -144,18 +162,30 @@ impl Plugin for Gatekeeper {
 struct House {
     store: Store,
     runs: Arc<AtomicU32>,
+    /// Whether the tools that hang do.
+    hangs: Arc<AtomicBool>,
     mode: ToolExecutionMode,
 }
 
 impl House {
     fn new() -> Self {
-        Self { store: Store::in_memory().unwrap(), runs: Arc::default(), mode: ToolExecutionMode::Sequential }
+        Self {
+            store: Store::in_memory().unwrap(),
+            runs: Arc::default(),
+            hangs: Arc::new(AtomicBool::new(true)),
+            mode: ToolExecutionMode::Sequential,
+        }
     }
 
     /// A runtime as a new process would have it.
     fn runtime(&self, script: &Arc<Script>) -> AgentRuntime {
+        self.builder(script).build().unwrap()
+    }
+
+    fn builder(&self, script: &Arc<Script>) -> AgentRuntimeBuilder {
         let script: Arc<Script> = Arc::clone(script);
         let tool = |name, class, hangs| -> Arc<dyn Tool> {
+            let hangs = Some(Arc::clone(&self.hangs)).filter(|_| hangs);
             Arc::new(Counter { name, class, hangs, runs: Arc::clone(&self.runs) })
         };
         AgentRuntimeBuilder::new()
@@ -170,8 +200,11 @@ impl House {
             .with_provider("p", script)
             .with_tool("free", tool("free", ToolClass::Opaque, false))
             .with_tool("ask", tool("ask", ToolClass::Opaque, false))
+            .with_tool("ask_soon", tool("ask_soon", ToolClass::Opaque, false))
+            .with_tool("ask_at_1000", tool("ask_at_1000", ToolClass::Opaque, false))
             .with_tool("deny", tool("deny", ToolClass::Opaque, false))
             .with_tool("hang", tool("hang", ToolClass::Opaque, true))
+            .with_tool("ask_hang", tool("ask_hang", ToolClass::Opaque, true))
             .with_tool("hang_pure", tool("hang_pure", ToolClass::Pure, true))
             .with_plugin("gatekeeper", Arc::new(Gatekeeper))
             .with_owner(Owner {
@@ -181,8 +214,6 @@ impl House {
                 pid: u32::MAX,
                 pid_started: 1,
             })
-            .build()
-            .unwrap()
     }
 
     fn executed(&self) -> u32 {
@@ -337,6 +368,202 @@ async fn no_is_told_to_the_model_with_the_reason_and_the_run_goes_on() {
     let told = script.result_of("c1");
     assert!(told.contains("not run") && told.contains("use make"), "{told}");
     assert_eq!(house.executed(), 0);
+}
+
+fn edited(arguments: Value) -> ToolCallResume {
+    ToolCallResume { arguments: Some(arguments), ..answer(ResumeDecisionAction::Resume) }
+}
+
+#[tokio::test]
+async fn an_edited_call_runs_as_edited_and_everything_says_so() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "ask")]), text("I see.")]);
+    let runtime = house.runtime(&script);
+    let (result, _) = say(&runtime, "go").await;
+    let id = result.waiting[0].id.clone();
+    let yes = ToolCallResume { reason: Some("only the docs".into()), ..edited(json!({"id": "other"})) };
+    assert!(matches!(runtime.decide(&id, yes, actor()).await.unwrap(), DecideOutcome::Accepted(_)));
+
+    // Another process carries it out.
+    let (result, events) = wake(&house.runtime(&script), UnknownPolicy::Ask).await;
+    assert_eq!(house.executed(), 1);
+    let told = script.result_of("c1");
+    assert_eq!(
+        told,
+        "The user changed the call before allowing it. It ran as: {\"id\":\"other\"}\n\
+         They said: only the docs\n{\"ran\":{\"id\":\"other\"}}"
+    );
+    let done = events.iter().find_map(|event| match event {
+        AgentEvent::ToolCallDone { result, .. } => result.touched.clone(),
+        _ => None,
+    });
+    let done = done.expect("a front end is told too");
+    assert_eq!(done.arguments, Some(json!({"id": "other"})));
+    assert_eq!(done.comment.as_deref(), Some("only the docs"));
+
+    let row = house.store.suspension(&id).await.unwrap().unwrap();
+    assert_eq!(row.ticket.pending.arguments, json!({"id": "c1"}), "what was proposed");
+    assert_eq!(row.decision.unwrap().arguments, Some(json!({"id": "other"})), "what was allowed");
+    let intents = house.store.intents(&result.run_id).await.unwrap();
+    assert_eq!(intents[0].0.arguments, json!({"id": "other"}));
+    let audit = house.store.audit(crate::store::AuditFilter::default()).await.unwrap();
+    let body = |kind: &str| &audit.iter().find(|row| row.kind.as_str() == kind).unwrap().body;
+    assert_eq!(body("asked")["arguments"], json!({"id": "c1"}));
+    assert_eq!(body("decided")["arguments"], json!({"id": "other"}));
+    assert_eq!(body("decided")["reason"], "only the docs");
+    assert_eq!(body("began")["arguments"], json!({"id": "other"}));
+}
+
+#[tokio::test]
+async fn edited_arguments_that_do_not_fit_are_refused_and_nothing_changes() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "ask")]), text("ok")]);
+    let runtime = house.runtime(&script);
+    say(&runtime, "go").await;
+    let id: SuspensionId = "perm_c1".into();
+    let no_with = ToolCallResume { action: ResumeDecisionAction::Cancel, ..edited(json!({})) };
+    let silent = ToolCallResume {
+        result: ToolCallResume::modify_payload(),
+        reason: Some("  ".into()),
+        ..answer(ResumeDecisionAction::Cancel)
+    };
+    for (wrong, why) in [
+        (edited(json!("ls")), "must be a JSON object"),
+        (edited(json!([])), "must be a JSON object"),
+        (edited(json!({"id": 7})), "`/id`"),
+        (edited(json!({"forbidden": true})), "forbidden"),
+        (no_with, "a no takes no edited arguments"),
+        (silent, "nothing says what to change"),
+    ] {
+        let error = runtime.decide(&id, wrong, actor()).await.expect_err(why);
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    assert_eq!(house.store.suspension(&id).await.unwrap().unwrap().decision, None);
+    let audit = house.store.audit(crate::store::AuditFilter::default()).await.unwrap();
+    assert!(!audit.iter().any(|row| row.kind.as_str() == "decided"));
+
+    // A question of another kind takes no arguments, and no feedback.
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "hang")]), text("ok")]);
+    kill_at(&house, &script, "tool_call_stream_delta").await;
+    let runtime = house.runtime(&script);
+    let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
+    let id = &result.waiting[0].id;
+    let error = runtime.decide(id, edited(json!({})), actor()).await.expect_err("unknown outcome");
+    assert!(error.to_string().contains("only a question whether a call may run"), "{error}");
+    let modify = ToolCallResume {
+        result: ToolCallResume::modify_payload(),
+        reason: Some("x".into()),
+        ..answer(ResumeDecisionAction::Cancel)
+    };
+    let error = runtime.decide(id, modify, actor()).await.expect_err("unknown outcome");
+    assert!(error.to_string().contains("sent back"), "{error}");
+}
+
+#[tokio::test]
+async fn the_rules_judge_the_edited_version() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "ask")]), text("ok")]);
+    let runtime = house.runtime(&script);
+    say(&runtime, "go").await;
+    runtime.decide(&"perm_c1".into(), edited(json!({"id": "evil"})), actor()).await.unwrap();
+    wake(&runtime, UnknownPolicy::Ask).await;
+    assert_eq!(house.executed(), 0);
+    let told = script.result_of("c1");
+    assert!(told.contains("The user changed the call to: ") && told.contains("evil is denied"), "{told}");
+    assert!(!told.contains("It ran as"), "{told}");
+}
+
+#[tokio::test]
+async fn an_edited_call_that_is_lost_runs_again_as_edited_only() {
+    for edits in [true, false] {
+        let house = House::new();
+        let script = Script::of([calls(&[("c1", "ask_hang")]), text("ok")]);
+        let runtime = house.runtime(&script);
+        say(&runtime, "go").await;
+        let yes = if edits { edited(json!({"id": "other"})) } else { answer(ResumeDecisionAction::Resume) };
+        runtime.decide(&"perm_c1".into(), yes, actor()).await.unwrap();
+        kill_at_resume(&house, &script).await;
+
+        let runtime = house.runtime(&script);
+        let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
+        let question = &result.waiting[0];
+        let ran = if edits { json!({"id": "other"}) } else { json!({"id": "c1"}) };
+        assert_eq!(question.ticket.pending.arguments, ran, "the card shows what ran");
+        let again = ToolCallResume {
+            result: json!({"choice": "rerun"}),
+            reason: Some("it should be quick now".into()),
+            ..answer(ResumeDecisionAction::Resume)
+        };
+        house.hangs.store(false, Ordering::SeqCst);
+        runtime.decide(&question.id, again, actor()).await.unwrap();
+        wake(&runtime, UnknownPolicy::Ask).await;
+        assert_eq!(house.executed(), 2);
+        let told = script.result_of("c1");
+        assert!(told.ends_with(&json!({"ran": ran}).to_string()), "{told}");
+        assert_eq!(told.contains("It ran as: {\"id\":\"other\"}"), edits, "{told}");
+        assert!(told.contains("said: it should be quick now"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn feedback_ends_the_call_with_its_own_words() {
+    let house = House::new();
+    let script = Script::of([calls(&[("c1", "ask")]), text("Fine.")]);
+    let runtime = house.runtime(&script);
+    say(&runtime, "go").await;
+    let modify = ToolCallResume {
+        result: ToolCallResume::modify_payload(),
+        reason: Some("use make instead".into()),
+        ..answer(ResumeDecisionAction::Cancel)
+    };
+    runtime.decide(&"perm_c1".into(), modify, actor()).await.unwrap();
+    let (_, events) = wake(&runtime, UnknownPolicy::Ask).await;
+    assert_eq!(names(&events)[2], "tool_call_done(cancelled)");
+    let told = script.result_of("c1");
+    assert!(told.contains("wants this call changed") && told.contains("use make instead"), "{told}");
+    assert!(!told.contains("declined"), "{told}");
+    assert_eq!(house.executed(), 0);
+    let audit = house.store.audit(crate::store::AuditFilter::default()).await.unwrap();
+    let decided = &audit.iter().find(|row| row.kind.as_str() == "decided").unwrap().body;
+    assert_eq!(
+        (&decided["result"]["decision"], &decided["reason"]),
+        (&json!("modify"), &json!("use make instead"))
+    );
+}
+
+#[tokio::test]
+async fn a_comment_beside_any_answer_reaches_the_model() {
+    for (action, expected) in [
+        (ResumeDecisionAction::Resume, "The user allowed this and said: go easy\n{\"ran\""),
+        (ResumeDecisionAction::Cancel, "declined this call; it was not run. They said: go easy"),
+    ] {
+        let house = House::new();
+        let script = Script::of([calls(&[("c1", "ask")]), text("Fine.")]);
+        let runtime = house.runtime(&script);
+        say(&runtime, "go").await;
+        let decision = ToolCallResume { reason: Some("go easy".into()), ..answer(action) };
+        runtime.decide(&"perm_c1".into(), decision, actor()).await.unwrap();
+        wake(&runtime, UnknownPolicy::Ask).await;
+        let told = script.result_of("c1");
+        assert!(told.contains(expected), "{told}");
+    }
+    for choice in ["done", "skip"] {
+        let house = House::new();
+        let script = Script::of([calls(&[("c1", "hang")]), text("ok")]);
+        kill_at(&house, &script, "tool_call_stream_delta").await;
+        let runtime = house.runtime(&script);
+        let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
+        let decision = ToolCallResume {
+            result: json!({"choice": choice}),
+            reason: Some("I looked".into()),
+            ..answer(ResumeDecisionAction::Resume)
+        };
+        runtime.decide(&result.waiting[0].id, decision, actor()).await.unwrap();
+        wake(&runtime, UnknownPolicy::Ask).await;
+        let told = script.result_of("c1");
+        assert!(told.starts_with("The user said: I looked\n"), "{told}");
+    }
 }
 
 #[tokio::test]

@@ -26,11 +26,18 @@ pub(super) fn closing_result(
             };
             (error("declined", text), ToolCallOutcome::Cancelled)
         }
+        Closing::ChangeWanted { feedback } => {
+            let text = match feedback.as_str() {
+                "" => "The user wants this call changed before anything like it runs; it was not run.".into(),
+                _ => format!(
+                    "The user wants this call changed before anything like it runs; it was not run. What to change: {feedback}"
+                ),
+            };
+            (error("change_wanted", text), ToolCallOutcome::Cancelled)
+        }
         Closing::Answered => {
             let payload = decision.map_or(Value::Null, |d| d.result.clone());
-            let mut result = ToolResult::success(tool, payload);
-            result.message = decision.and_then(|d| d.reason.clone()).filter(|r| !r.trim().is_empty());
-            (result, ToolCallOutcome::Succeeded)
+            (ToolResult::success(tool, payload), ToolCallOutcome::Succeeded)
         }
         Closing::BadPayload => (
             error(
@@ -89,6 +96,19 @@ pub(super) fn closing_result(
             (error("blocked", format!("Blocked; it was not run: {reason}")), ToolCallOutcome::Failed)
         }
     }
+}
+
+/// The result of a call that was declined because nobody is there who could be asked.
+pub(super) fn nobody_to_ask(tool: &str, reason: Option<&str>) -> (ToolResult, ToolCallOutcome) {
+    let mut text =
+        "This call needs a decision by a person, and nobody can be asked in this run; it was not run. \
+                    Do what can be done without it, and say at the end what was left undone."
+            .to_owned();
+    if let Some(reason) = reason.map(str::trim).filter(|reason| !reason.is_empty()) {
+        text.push(' ');
+        text.push_str(reason);
+    }
+    (ToolResult::error_with_code(tool, "nobody_to_ask", text).with_code_only(), ToolCallOutcome::Cancelled)
 }
 
 /// The result of a call that was running when the process died, when nobody is asked.

@@ -65,19 +65,7 @@ impl Store {
     /// [`StoreError::Damaged`] when a row is unreadable.
     pub async fn open_intents(&self, run: &RunId) -> Result<Vec<OpenIntent>, StoreError> {
         let run = run.clone();
-        self.read(move |conn| {
-            let mut statement = conn.prepare_cached(
-                "SELECT thread_id, call_id, body, outcome, n FROM intent \
-                 WHERE run_id = ?1 AND outcome IS NULL ORDER BY n",
-            )?;
-            let mut rows = statement.query((run.as_str(),))?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                found.push(OpenIntent { intent: intent_of(row)?, output: output::read(conn, row.get(4)?)? });
-            }
-            Ok(found)
-        })
-        .await
+        self.read(move |conn| open_of(conn, &run)).await
     }
 
     /// All executions of a run with their outcomes, oldest first.
@@ -102,6 +90,19 @@ impl Store {
         })
         .await
     }
+}
+
+pub(super) fn open_of(conn: &Connection, run: &RunId) -> Result<Vec<OpenIntent>, StoreError> {
+    let mut statement = conn.prepare_cached(
+        "SELECT thread_id, call_id, body, outcome, n FROM intent \
+         WHERE run_id = ?1 AND outcome IS NULL ORDER BY n",
+    )?;
+    let mut rows = statement.query((run.as_str(),))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(OpenIntent { intent: intent_of(row)?, output: output::read(conn, row.get(4)?)? });
+    }
+    Ok(found)
 }
 
 /// Nothing that a person said, decided or was told is done, and nothing that a call did.
@@ -135,7 +136,7 @@ fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), Stor
     }
     for outcome in outcomes {
         write_outcome(tx, &run.thread_id, outcome)?;
-        audit::ended(tx, run, outcome)?;
+        audit::ended(tx, fence, run, outcome)?;
     }
     for (id, status) in closed {
         suspensions::close(tx, run, id, *status)?;

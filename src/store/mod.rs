@@ -11,6 +11,7 @@ mod audit;
 mod bell;
 mod error;
 pub mod failpoint;
+mod glance;
 mod grants;
 mod inbox;
 mod journal;
@@ -40,7 +41,9 @@ use tokio::sync::oneshot;
 pub use audit::AuditFilter;
 pub use bell::{Change, ChangeKind, Watch};
 pub use error::{AcquireError, OpenError, OpenErrorKind, StoreError};
+pub use glance::Glance;
 pub use inbox::InboxFilter;
+pub use leases::Term;
 pub use suspensions::{SuspensionFilter, SuspensionLookup};
 pub use threads::ThreadLookup;
 

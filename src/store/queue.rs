@@ -43,22 +43,7 @@ impl Store {
     /// [`StoreError::Damaged`] when one is unreadable.
     pub async fn queued(&self, thread: &ThreadId) -> Result<Vec<QueuedMessage>, StoreError> {
         let thread = thread.clone();
-        self.read(move |conn| {
-            let mut statement = conn
-                .prepare_cached("SELECT n, created_at, body FROM queued WHERE thread_id = ?1 ORDER BY n")?;
-            let mut rows = statement.query((thread.as_str(),))?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                found.push(QueuedMessage {
-                    id: uint(row.get(0)?),
-                    thread_id: thread.clone(),
-                    created_at: uint(row.get(1)?),
-                    messages: decode(&thread, "a queued message", body(row, 2)?)?,
-                });
-            }
-            Ok(found)
-        })
-        .await
+        self.read(move |conn| of_thread(conn, &thread)).await
     }
 
     /// Takes a message back before its turn came. `false`: it is gone already.
@@ -67,6 +52,22 @@ impl Store {
         let work = move |tx: &Transaction<'_>| Ok(remove(tx, id)? > 0);
         self.write_and_tell(true, ("", ""), work, |gone| gone.then_some(change)).await
     }
+}
+
+pub(super) fn of_thread(conn: &Connection, thread: &ThreadId) -> Result<Vec<QueuedMessage>, StoreError> {
+    let mut statement =
+        conn.prepare_cached("SELECT n, created_at, body FROM queued WHERE thread_id = ?1 ORDER BY n")?;
+    let mut rows = statement.query((thread.as_str(),))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(QueuedMessage {
+            id: uint(row.get(0)?),
+            thread_id: thread.clone(),
+            created_at: uint(row.get(1)?),
+            messages: decode(thread, "a queued message", body(row, 2)?)?,
+        });
+    }
+    Ok(found)
 }
 
 fn remove(conn: &Connection, id: QueueId) -> Result<usize, StoreError> {

@@ -25,11 +25,7 @@ impl Store {
     /// [`StoreError::Damaged`] when its row is unreadable.
     pub async fn latest_run(&self, thread: &ThreadId) -> Result<Option<RunRecord>, StoreError> {
         let thread = thread.clone();
-        self.read(move |conn| {
-            let sql = "SELECT thread_id, id, body FROM run WHERE thread_id = ?1 ORDER BY n DESC LIMIT 1";
-            one(conn, sql, thread.as_str())
-        })
-        .await
+        self.read(move |conn| latest(conn, &thread)).await
     }
 
     /// All runs of a thread, oldest first.
@@ -70,6 +66,11 @@ impl Store {
         })
         .await
     }
+}
+
+pub(super) fn latest(conn: &Connection, thread: &ThreadId) -> Result<Option<RunRecord>, StoreError> {
+    let sql = "SELECT thread_id, id, body FROM run WHERE thread_id = ?1 ORDER BY n DESC LIMIT 1";
+    one(conn, sql, thread.as_str())
 }
 
 fn one(conn: &Connection, sql: &str, key: &str) -> Result<Option<RunRecord>, StoreError> {

@@ -172,28 +172,7 @@ impl Store {
     /// [`StoreError::Damaged`] when a row of the wanted thread or run is unreadable. In a list over all threads such a
     /// row is left out and logged.
     pub async fn suspensions(&self, filter: SuspensionFilter) -> Result<Vec<SuspensionRecord>, StoreError> {
-        self.read(move |conn| {
-            let everywhere = filter.thread.is_none() && filter.run.is_none();
-            let mut statement = conn.prepare_cached(&format!(
-                "SELECT {COLUMNS} FROM suspension WHERE (?1 IS NULL OR thread_id = ?1) \
-                 AND (?2 IS NULL OR run_id = ?2) AND (?3 IS NULL OR status = ?3) ORDER BY n"
-            ))?;
-            let mut rows = statement.query((
-                filter.thread.as_ref().map(ThreadId::as_str),
-                filter.run.as_ref().map(RunId::as_str),
-                filter.status.map(suspension_status),
-            ))?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                match record_of(row) {
-                    Ok(record) => found.push(record),
-                    Err(error @ StoreError::Damaged { .. }) if everywhere => tracing::error!("{error}"),
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(found)
-        })
-        .await
+        self.read(move |conn| listed(conn, &filter)).await
     }
 
     /// Marks every question whose time is over as expired, for good, and gives those that were still open.
@@ -227,6 +206,61 @@ impl Store {
         })
         .await
     }
+
+    /// Ends these questions as expired, whatever their own time, and gives those that were still open: one that was
+    /// answered before stays answered. For somebody who waited as long as they were told to.
+    pub async fn expire(
+        &self,
+        ids: Vec<SuspensionId>,
+        now_ms: u64,
+    ) -> Result<Vec<SuspensionRecord>, StoreError> {
+        let bell = self.bell.clone();
+        self.call(move |conn| {
+            let found = super::transact(conn, "store.expire.before", "store.expire.after", |tx| {
+                let mut update = tx.prepare_cached(
+                    "UPDATE suspension SET status = 'expired' WHERE id = ?1 AND status = 'open' \
+                     RETURNING n, id, thread_id, run_id, call_id",
+                )?;
+                let mut found = Vec::new();
+                for id in &ids {
+                    for id in tell_closed(tx, &mut update, (id.as_str(),), now_ms, AuditKind::Expired)? {
+                        found.extend(get(tx, &id)?);
+                    }
+                }
+                Ok(found)
+            })?;
+            for record in &found {
+                bell.ring(&Change::of(ChangeKind::Decision, &record.thread_id));
+            }
+            Ok(found)
+        })
+        .await
+    }
+}
+
+pub(super) fn listed(
+    conn: &Connection,
+    filter: &SuspensionFilter,
+) -> Result<Vec<SuspensionRecord>, StoreError> {
+    let everywhere = filter.thread.is_none() && filter.run.is_none();
+    let mut statement = conn.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM suspension WHERE (?1 IS NULL OR thread_id = ?1) \
+         AND (?2 IS NULL OR run_id = ?2) AND (?3 IS NULL OR status = ?3) ORDER BY n"
+    ))?;
+    let mut rows = statement.query((
+        filter.thread.as_ref().map(ThreadId::as_str),
+        filter.run.as_ref().map(RunId::as_str),
+        filter.status.map(suspension_status),
+    ))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        match record_of(row) {
+            Ok(record) => found.push(record),
+            Err(error @ StoreError::Damaged { .. }) if everywhere => tracing::error!("{error}"),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
 }
 
 fn expire(conn: &Connection, now_ms: u64) -> Result<Vec<SuspensionId>, StoreError> {

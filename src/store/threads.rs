@@ -57,11 +57,7 @@ impl Store {
     /// The thread, when there is one.
     pub async fn thread(&self, id: &ThreadId) -> Result<Option<ThreadRecord>, StoreError> {
         let id = id.clone();
-        self.read(move |conn| {
-            let sql = "SELECT id, title, cwd, created_at, updated_at FROM thread WHERE id = ?1";
-            Ok(conn.prepare_cached(sql)?.query_row((id.as_str(),), thread_of).optional()?)
-        })
-        .await
+        self.read(move |conn| one(conn, &id)).await
     }
 
     /// All threads, or those of one folder, newest change first, with what a list shows of each.
@@ -226,6 +222,34 @@ impl Store {
     }
 }
 
+pub(super) fn one(conn: &Connection, id: &ThreadId) -> Result<Option<ThreadRecord>, StoreError> {
+    let sql = "SELECT id, title, cwd, created_at, updated_at FROM thread WHERE id = ?1";
+    Ok(conn.prepare_cached(sql)?.query_row((id.as_str(),), thread_of).optional()?)
+}
+
+/// The messages behind a place, in order. What stands before it is not looked at.
+pub(super) fn after(conn: &Connection, id: &ThreadId, seq: u64) -> Result<Vec<StoredMessage>, StoreError> {
+    let mut statement = conn.prepare_cached(
+        "SELECT seq, run_id, created_at, body FROM message WHERE thread_id = ?1 AND seq > ?2 ORDER BY seq",
+    )?;
+    let mut rows = statement.query((id.as_str(), int(seq)))?;
+    let mut messages = Vec::new();
+    while let Some(row) = rows.next()? {
+        messages.push(message_of(id, row)?);
+    }
+    Ok(messages)
+}
+
+fn message_of(id: &ThreadId, row: &Row<'_>) -> Result<StoredMessage, StoreError> {
+    let seq = uint(row.get(0)?);
+    Ok(StoredMessage {
+        seq,
+        run_id: RunId::from(text(row, 1)?),
+        created_at: uint(row.get(2)?),
+        message: decode(id, &format!("message {seq}"), body(row, 3)?)?,
+    })
+}
+
 fn thread_of(row: &Row<'_>) -> rusqlite::Result<ThreadRecord> {
     Ok(ThreadRecord {
         id: ThreadId::from(text(row, 0)?),
@@ -260,7 +284,11 @@ impl Places {
 }
 
 /// Reads the last `n` messages, or all, and checks the places of all.
-fn tail(conn: &Connection, id: &ThreadId, n: Option<usize>) -> Result<(u64, Vec<StoredMessage>), StoreError> {
+pub(super) fn tail(
+    conn: &Connection,
+    id: &ThreadId,
+    n: Option<usize>,
+) -> Result<(u64, Vec<StoredMessage>), StoreError> {
     let damaged = |why| StoreError::Damaged { thread: id.clone(), why };
     let places = conn
         .prepare_cached(
@@ -295,12 +323,7 @@ fn tail(conn: &Connection, id: &ThreadId, n: Option<usize>) -> Result<(u64, Vec<
             return Err(damaged(format!("message {seq} is there twice")));
         }
         next += 1;
-        messages.push(StoredMessage {
-            seq: uint(seq),
-            run_id: RunId::from(text(row, 1)?),
-            created_at: uint(row.get(2)?),
-            message: decode(id, &format!("message {seq}"), body(row, 3)?)?,
-        });
+        messages.push(message_of(id, row)?);
     }
     if let Some(why) = places.damage() {
         return Err(damaged(why));

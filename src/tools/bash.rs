@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +14,11 @@ use serde_json::{Value, json};
 use super::ToolEnv;
 use super::args::{Args, invalid};
 use super::exec::{self, Env, ExecRequest, ExecResult, signal_name};
+use super::words;
 use crate::contract::display::visible_line;
-use crate::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
+use crate::contract::tool::{
+    OnBehalf, Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+};
 
 const NAME: &str = "Bash";
 
@@ -51,7 +54,7 @@ impl Bash {
         Ok(Call { command, timeout })
     }
 
-    fn request(&self, call: &Call<'_>) -> ExecRequest {
+    fn request(&self, call: &Call<'_>, on_behalf: OnBehalf) -> ExecRequest {
         let env = exec::child_env(&self.env.variables, &self.env.secret_variables);
         ExecRequest {
             program: shell(&env).into(),
@@ -61,6 +64,7 @@ impl Bash {
             timeout: call.timeout,
             max_output: self.env.exec.max_output,
             output_dir: Some(self.env.output_dir.clone()),
+            on_behalf,
         }
     }
 }
@@ -103,9 +107,13 @@ impl Tool for Bash {
         self.parse(args).map(|_| ())
     }
 
+    fn touches(&self, args: &Value, _ctx: &ToolCallContext) -> Vec<PathBuf> {
+        self.parse(args).map(|call| words::files(&self.env.workspace, call.command)).unwrap_or_default()
+    }
+
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let call = self.parse(&args)?;
-        let request = self.request(&call);
+        let request = self.request(&call, ctx.on_behalf());
         // Unbounded, because `run` bounds what it hands out by time, and a slow screen must not stop the command.
         let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel::<String>();
         let run = async {

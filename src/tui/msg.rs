@@ -3,14 +3,19 @@
 use std::path::PathBuf;
 
 use crossterm::event::KeyEvent;
+use serde_json::Value;
 
 use super::approval::Answer;
+use super::approval::edit::Draft;
 use super::host::{
-    ExportFormat, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, RuleRow, SkillRow, UserInput,
+    ExportFormat, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, QueuedRow, Review, RuleRow,
+    SkillRow, ThreadSync, UserInput,
 };
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::record::{DecideOutcome, GrantScope, InboxRow, ThreadSummary};
+use crate::contract::record::{
+    DecideOutcome, GrantScope, InboxRow, QueueId, SuspensionRecord, ThreadSummary,
+};
 
 /// Something happened.
 #[derive(Clone, Debug)]
@@ -23,6 +28,14 @@ pub enum Msg {
     Resize(u16, u16),
     /// A run told something.
     Agent(ThreadId, Box<AgentEvent>),
+    /// Other processes did something in the conversation.
+    Synced(Box<ThreadSync>),
+    /// A queued message begins a run of this process.
+    Began(ThreadId, QueuedRow),
+    /// A message was queued instead of begun.
+    Deferred(ThreadId, QueuedRow, UserInput),
+    /// Another process took the conversation over.
+    Lost(ThreadId),
     /// The screen shows the model as it is now.
     Drawn,
     /// The time that [`super::app::App::deadline`] asked for has come.
@@ -31,8 +44,23 @@ pub enum Msg {
     Opened(Result<Box<OpenedThread>, String>),
     /// A message was accepted, or not: then it is handed back.
     Started(Result<(), (String, UserInput)>),
+    /// A message was queued, or not.
+    Enqueued(UserInput, Result<QueuedRow, String>),
+    /// Queued messages that were taken back, and those that were gone already.
+    Unqueued {
+        /// Taken back.
+        back: Vec<QueueId>,
+        /// Gone.
+        gone: Vec<QueueId>,
+    },
+    /// A question that is not open any more.
+    Closed(Box<SuspensionRecord>),
     /// An answer was stored, or not.
     Decided(SuspensionId, Result<DecideOutcome, String>),
+    /// What the rules and the tool say of these edited arguments of a question.
+    Reviewed(SuspensionId, Value, Result<Review, String>),
+    /// The person's editor was closed: the question, the argument that was edited, the text.
+    EditorClosed(SuspensionId, Option<&'static str>, Result<String, String>),
     /// The list of conversations.
     Threads(Result<Vec<ThreadSummary>, String>),
     /// Something may wait, or wait no more, in some conversation.
@@ -74,10 +102,20 @@ pub enum Cmd {
     Open(Option<ThreadId>),
     /// Say something.
     Start(ThreadId, UserInput),
+    /// Put a message behind what the conversation does.
+    Enqueue(ThreadId, UserInput),
+    /// Take queued messages back.
+    Unqueue(Vec<QueueId>),
+    /// Ask what became of a question.
+    WhoAnswered(SuspensionId),
     /// Store an answer.
     Decide(SuspensionId, Answer),
     /// Store a rule, then the answer.
     Grant(SuspensionId, String, GrantScope),
+    /// Ask what the rules and the tool say of edited arguments.
+    Review(SuspensionId, Value),
+    /// Open a text in the person's editor.
+    Editor(SuspensionId, Draft),
     /// Stop what runs or waits.
     Cancel(ThreadId),
     /// Ask for the list of conversations.

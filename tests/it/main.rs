@@ -4,12 +4,16 @@ mod book;
 mod commands;
 #[cfg(feature = "failpoints")]
 mod crash;
+mod edited;
 mod exec;
 mod headless;
 mod hostile;
 mod inbox;
 mod kills;
 mod layers;
+mod stale;
 mod support;
 mod terminal;
+mod viewer;
+mod waiting;
 mod wire;

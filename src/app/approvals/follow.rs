@@ -150,13 +150,14 @@ impl Place {
         }
         let there = Foundation::load(&cli, foundation.env.clone()).map_err(not_here)?;
         store.close().await;
+        let on_ask = print::on_ask(&there).map_err(not_here)?;
         print::notice_untrusted(&there);
         let _log = crate::logging::to_file(&there.paths.log_dir());
         let app = App::build(there, &cli).await.map_err(not_here)?;
         for warning in &app.warnings {
             say(&format!("aye: {warning}"));
         }
-        let options = print::options(then.output_format, then.on_unknown);
+        let options = print::options(&app, then.output_format, then.on_unknown, on_ask);
         let code = headless::run(&app.runtime, Job::Answered(self.thread), &options, &app.clock).await;
         app.store.leave().await;
         Ok(code)

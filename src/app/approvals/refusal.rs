@@ -137,6 +137,7 @@ pub(super) fn whence(actor: &Actor) -> String {
 /// What somebody said.
 pub(super) fn said(decision: &ToolCallResume) -> String {
     let mut text = match (decision.action, &decision.arguments, &decision.result) {
+        (ResumeDecisionAction::Cancel, _, _) if decision.is_modify() => "sent back for a change".to_owned(),
         (ResumeDecisionAction::Cancel, _, _) => "denied".to_owned(),
         (ResumeDecisionAction::Resume, Some(arguments), _) => {
             format!("approved with other arguments, {}", quoted(&arguments.to_string()))
@@ -144,7 +145,7 @@ pub(super) fn said(decision: &ToolCallResume) -> String {
         (ResumeDecisionAction::Resume, None, Value::Null) => "approved".to_owned(),
         (ResumeDecisionAction::Resume, None, data) => format!("answered {}", quoted(&data.to_string())),
     };
-    if let Some(reason) = decision.reason.as_deref().filter(|reason| !reason.trim().is_empty()) {
+    if let Some(reason) = decision.comment() {
         let _ = write!(text, ", saying \"{}\"", quoted(reason));
     }
     text
@@ -172,7 +173,10 @@ pub(super) fn unfit(suspension: &SuspensionRecord, answer: &Answer, error: &Deci
             let id = visible_line(suspension.id.as_str());
             format!("{id} ({}) wants more than a yes", summary(suspension))
         }
-        DecideError::Schema { .. } | DecideError::Store(_) => error.to_string(),
+        DecideError::Schema { .. } => error.to_string(),
+        DecideError::Unfit { .. } | DecideError::Arguments { .. } | DecideError::Store(_) => {
+            return Failure::usage(format!("{error}; nothing changed"));
+        }
     };
     Failure::usage(format!("{why}; right would be: {}; nothing changed", right(suspension)))
 }

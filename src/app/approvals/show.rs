@@ -4,13 +4,15 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::refusal::{moment, right, said, whence, who};
+use super::super::edited::difference;
+use super::refusal::{moment, right, whence, who};
 use crate::contract::display::{visible, visible_line};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
+use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::FilePreview;
 
 /// Parameters with a place of their own, or that repeat the call.
-const ELSEWHERE: [&str; 5] = ["tool", "args", "preview", "proposals", "output"];
+const ELSEWHERE: [&str; 7] = ["tool", "args", "preview", "proposals", "output", "original", "stale"];
 /// Lines of a file's change that are shown.
 const DIFF: usize = 200;
 
@@ -61,18 +63,46 @@ pub(super) fn shown(suspension: &SuspensionRecord) -> String {
             let _ = writeln!(out, "  {}", visible_line(pattern));
         }
     }
+    let deltas = parameters.pointer("/stale/deltas").and_then(Value::as_array);
+    for delta in deltas.into_iter().flatten().filter_map(|delta| delta.get("diff")?.as_str()) {
+        let _ = writeln!(out, "\nchanged since it was asked before:\n{}", visible(delta));
+    }
+    // Asked again about an edited call: what the model had proposed is still there.
+    if let Some(original) = parameters.get("original") {
+        let changed = difference(original, arguments);
+        let _ = writeln!(out, "\nedited before it was asked again:\n{}", visible(changed.trim_end()));
+    }
     if let Some(decision) = &suspension.decision {
-        let _ = writeln!(out, "\ndecided {}: {}", moment(decision.updated_at), said(decision));
-        if let Some(by) = &suspension.decided_by {
-            let _ = writeln!(out, "by {}, {}", who(by), whence(by));
-        }
-        if let Some(edited) = &decision.arguments {
-            let _ = writeln!(out, "it runs as:\n{}", visible(&call(edited)));
-        }
+        decided(&mut out, suspension, decision);
     } else if suspension.status == SuspensionStatus::Open {
         let _ = writeln!(out, "\nanswer with: {}", right(suspension));
     }
     out
+}
+
+/// What was decided, by whom, and what they changed and said.
+fn decided(out: &mut String, suspension: &SuspensionRecord, decision: &ToolCallResume) {
+    let what = match decision.action {
+        ResumeDecisionAction::Resume if decision.arguments.is_some() => "allowed as edited",
+        ResumeDecisionAction::Resume => "allowed",
+        ResumeDecisionAction::Cancel if decision.is_modify() => "sent back for a change",
+        ResumeDecisionAction::Cancel => "declined",
+    };
+    let _ = writeln!(out, "\n{what} at {}", moment(decision.updated_at));
+    if !decision.result.is_null() && decision.arguments.is_none() && !decision.is_modify() {
+        let _ = writeln!(out, "with: {}", visible_line(&decision.result.to_string()));
+    }
+    if let Some(arguments) = &decision.arguments {
+        let changed = difference(&suspension.ticket.pending.arguments, arguments);
+        let _ = writeln!(out, "{}", visible(changed.trim_end()));
+        let _ = writeln!(out, "it runs as:\n{}", visible(&call(arguments)));
+    }
+    if let Some(comment) = decision.comment() {
+        let _ = writeln!(out, "they said: {}", visible(comment));
+    }
+    if let Some(by) = &suspension.decided_by {
+        let _ = writeln!(out, "decided by {}, {}", who(by), whence(by));
+    }
 }
 
 fn state(status: SuspensionStatus) -> &'static str {

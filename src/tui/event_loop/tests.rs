@@ -9,12 +9,15 @@ use super::perform::Performer;
 use super::*;
 use crate::contract::ids::SuspensionId;
 use crate::contract::ids::ThreadId;
-use crate::contract::record::{DecideOutcome, GrantScope, InboxRow, ThreadSummary};
-use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use crate::contract::record::{
+    DecideOutcome, GrantScope, InboxRow, QueueId, SuspensionRecord, ThreadSummary,
+};
+use crate::contract::suspension::ToolCallResume;
 use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
 use crate::tui::host::{
-    ExportFormat, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, RuleRow, SkillRow, UserInput,
+    ExportFormat, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, QueuedRow, Review, RuleRow,
+    SkillRow, UserInput,
 };
 use crate::tui::keymap::Keymap;
 use crate::tui::theme::Theme;
@@ -41,6 +44,17 @@ impl Host for FakeHost {
         self.note(format!("start {}", input.text));
         Err("the store is locked".into())
     }
+    async fn enqueue(&self, _: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
+        self.note(format!("enqueue {}", input.text));
+        Ok(QueuedRow { id: 1, text: input.text, images: 0 })
+    }
+    async fn unqueue(&self, id: QueueId) -> Result<bool, String> {
+        self.note(format!("unqueue {id}"));
+        Ok(id == 1)
+    }
+    async fn question(&self, _: &SuspensionId) -> Result<Option<SuspensionRecord>, String> {
+        Ok(None)
+    }
     async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String> {
         assert!(!answer.decision_id.as_str().is_empty() && answer.updated_at > 0);
         self.note(format!("decide {id} {:?}", answer.action));
@@ -49,6 +63,13 @@ impl Host for FakeHost {
     async fn grant(&self, id: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String> {
         self.note(format!("grant {id} {pattern} {scope:?}"));
         if self.refuses_grants { Err("the disk is full".into()) } else { Ok(()) }
+    }
+    async fn review(&self, id: &SuspensionId, arguments: &serde_json::Value) -> Result<Review, String> {
+        self.note(format!("review {id} {arguments}"));
+        Err("no such thing".into())
+    }
+    async fn edit(&self, text: &str, _: &str) -> Result<String, String> {
+        Ok(text.to_owned())
     }
     fn cancel(&self, _: &ThreadId) {
         self.note("cancel");
@@ -63,7 +84,7 @@ impl Host for FakeHost {
         self.note(format!("count all but {here:?}"));
         Ok(2)
     }
-    async fn question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String> {
+    async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String> {
         self.note(format!("question {id}"));
         Ok(None)
     }
@@ -129,12 +150,15 @@ async fn a_grant_is_stored_before_the_yes_and_without_it_there_is_no_yes() {
 
 #[tokio::test]
 async fn requests_are_answered_and_a_refused_message_comes_back() {
-    let no = Answer { action: ResumeDecisionAction::Cancel, result: serde_json::Value::Null, reason: None };
+    let no = Answer::no(None);
     let (asked, msgs) = perform(FakeHost::default(), vec![Cmd::Decide("q".into(), no)]).await;
     assert_eq!((asked, msgs.len()), (vec!["decide q Cancel".to_owned()], 1));
     let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Start("t".into(), UserInput::text("hi"))]).await;
     let [Msg::Started(Err((error, input)))] = &msgs[..] else { panic!("{msgs:?}") };
     assert_eq!((error.as_str(), input.text.as_str()), ("the store is locked", "hi"));
+    let (asked, msgs) = perform(FakeHost::default(), vec![Cmd::Unqueue(vec![1, 2])]).await;
+    assert_eq!(asked, ["unqueue 1", "unqueue 2"]);
+    assert!(matches!(&msgs[..], [Msg::Unqueued { back, gone }] if back == &[1] && gone == &[2]), "{msgs:?}");
     let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Files(3, "ma".into())]).await;
     assert!(matches!(&msgs[..], [Msg::Files(3, paths)] if paths == &["ma.rs"]));
 }

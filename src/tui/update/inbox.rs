@@ -8,7 +8,7 @@ use super::super::picker::{PickRow, PickerKind};
 use super::super::status::short_path;
 use super::super::transcript::Level;
 use crate::contract::ids::SuspensionId;
-use crate::contract::record::{DecideOutcome, InboxRow, SuspensionRecord, SuspensionStatus};
+use crate::contract::record::{DecideOutcome, InboxRow, SuspensionStatus};
 
 impl App {
     /// The chord of the list: opens it, and closes it again.
@@ -115,13 +115,11 @@ impl App {
         };
         let record = opened.record;
         if record.status != SuspensionStatus::Open {
-            let was_shown = self.cards.iter().any(|card| card.id == *id && card.elsewhere.is_some());
-            self.remove_cards(|card| card.id == *id && card.elsewhere.is_some());
-            let over = self.how_it_ended(record);
-            if was_shown {
-                self.transcript.note(Level::Warning, over);
+            if self.cards.iter().any(|card| card.id == *id) {
+                self.question_closed(&record);
             } else {
-                self.say_hint(over);
+                let what = self.what_became_of(&record);
+                self.say_hint(what);
             }
             return;
         }
@@ -138,18 +136,10 @@ impl App {
             let title = if opened.title.is_empty() { "(no title)".to_owned() } else { opened.title };
             card.elsewhere = Some(Elsewhere { title, project: opened.project });
         }
+        // It may have been put away before.
+        self.over.remove(id);
         self.cards.push(card);
         self.focus_question(id);
-    }
-
-    fn how_it_ended(&self, record: SuspensionRecord) -> String {
-        let name = record.ticket.pending.name.clone();
-        match record.status {
-            SuspensionStatus::Decided | SuspensionStatus::Applied => self.who_decided(&record),
-            SuspensionStatus::Superseded => format!("the question about {name} was closed"),
-            SuspensionStatus::Expired => format!("the question about {name} has expired; it did not run"),
-            SuspensionStatus::Open => String::new(),
-        }
     }
 
     /// Brings the card of a question before the person and gives it the keys.

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -160,12 +160,18 @@ impl Aye {
         let stdout = BufReader::new(child.stdout.take().expect("stdout"));
         let mut stderr = child.stderr.take().expect("stderr");
         let (send, errors) = mpsc::channel();
+        let told: Told = Arc::default();
+        let writer = Arc::clone(&told);
         std::thread::spawn(move || {
-            let mut text = Vec::new();
-            let _ = stderr.read_to_end(&mut text);
+            let (mut text, mut bytes) = (Vec::new(), [0; 4096]);
+            while let Ok(read @ 1..) = stderr.read(&mut bytes) {
+                text.extend_from_slice(&bytes[..read]);
+                *writer.0.lock().expect("no panic") = String::from_utf8_lossy(&text).into_owned();
+                writer.1.notify_all();
+            }
             let _ = send.send(String::from_utf8_lossy(&text).into_owned());
         });
-        Running { child, stdout, errors, seen: String::new(), what: self.what }
+        Running { child, stdout, errors, told, seen: String::new(), what: self.what }
     }
 
     /// Runs it to its end.
@@ -174,11 +180,15 @@ impl Aye {
     }
 }
 
+/// What a run has written to stderr so far.
+type Told = Arc<(Mutex<String>, Condvar)>;
+
 /// A run that goes on.
 pub struct Running {
     child: Child,
     stdout: BufReader<ChildStdout>,
     errors: mpsc::Receiver<String>,
+    told: Told,
     seen: String,
     pub what: String,
 }
@@ -195,6 +205,19 @@ impl Running {
                 return;
             }
         }
+    }
+
+    /// Waits until stderr holds the text.
+    #[track_caller]
+    pub fn until_told(&self, text: &str) {
+        let told = self.told.0.lock().expect("no panic");
+        let (told, waited) =
+            self.told.1.wait_timeout_while(told, PATIENCE, |told| !told.contains(text)).expect("no panic");
+        assert!(!waited.timed_out(), "{}: {text:?} is not told: {told}", self.what);
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -238,7 +261,7 @@ impl Running {
 }
 
 /// What came of a run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Out {
     pub what: String,
     pub status: ExitStatus,

@@ -1,0 +1,372 @@
+//! What a headless run does about its questions: leave them, decline them, or wait until somebody answers.
+//!
+//! Waiting is an open socket and nothing else: the store tells of what others commit, and a timer ends it when a time
+//! was given. What is true always stands in the store, so a question that was answered, expired or closed by anybody
+//! moves the run on, and a run that another process went on with is followed to its end.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::question::Question;
+use super::{Job, Options, Printer, note};
+use crate::contract::clock::Clock;
+use crate::contract::display::visible_line;
+use crate::contract::event::AgentEvent;
+use crate::contract::event_sink::EventSink as _;
+use crate::contract::ids::{DecisionId, SuspensionId, ThreadId};
+use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
+use crate::contract::message::Role;
+use crate::contract::record::{RunRecord, SuspensionRecord, SuspensionStatus};
+use crate::contract::suspension::{Actor, CHANNEL_POLICY, ResumeDecisionAction, ToolCallResume};
+use crate::contract::tool::ToolResult;
+use crate::runtime::{AgentRunResult, AgentRuntime, RunDocument, RuntimeError};
+
+/// What happens to questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnAsk {
+    /// The run ends for now; the questions stay in the store.
+    Suspend,
+    /// Each is declined at once, and the run goes on.
+    Deny,
+    /// The process stays until somebody answers, or until this time is over: then they end as expired.
+    Wait(Option<Duration>),
+}
+
+/// Where the work stands when it is broken off.
+#[derive(Debug, Default)]
+pub(super) struct Standing(Mutex<Option<AgentRunResult>>);
+
+impl Standing {
+    fn set(&self, waiting: Option<AgentRunResult>) {
+        *self.0.lock().expect("no panic while the standing is held") = waiting;
+    }
+
+    /// The run that waits, when that is what was broken off.
+    pub(super) fn take(&self) -> Option<AgentRunResult> {
+        self.0.lock().expect("no panic while the standing is held").take()
+    }
+}
+
+/// What came of a job, and what became of its questions on the way.
+pub(super) struct Attended {
+    pub(super) result: AgentRunResult,
+    /// Declined because nobody can be asked.
+    pub(super) denied: Vec<SuspensionId>,
+}
+
+pub(super) struct Desk<'a> {
+    pub(super) runtime: &'a AgentRuntime,
+    pub(super) options: &'a Options,
+    pub(super) printer: &'a Arc<Printer>,
+    pub(super) clock: &'a Arc<dyn Clock>,
+    pub(super) standing: &'a Standing,
+    pub(super) thread: ThreadId,
+    /// The questions that were told, each with the moment at which this process gives up on it.
+    pub(super) told: BTreeMap<SuspensionId, Option<Instant>>,
+}
+
+impl Desk<'_> {
+    /// Does the job, and sees to its questions until it is over or has to be left.
+    pub(super) async fn attend(mut self, job: Job) -> Result<Attended, RuntimeError> {
+        let unknown = self.options.unknown;
+        let mut result = match job {
+            Job::Run(request) | Job::Behind(request) => {
+                self.runtime.run(request, self.printer.clone()).await?
+            }
+            Job::Resume(thread) | Job::Answered(thread) => {
+                let result = self.runtime.resume(&thread, self.printer.clone(), unknown).await?;
+                if self.printer.events() == 0 {
+                    self.tell_again(&result).await?;
+                }
+                result
+            }
+        };
+        let mut expired = std::mem::take(&mut result.expired);
+        let mut denied = Vec::new();
+        while result.termination == TerminationReason::Suspended {
+            let open: Vec<SuspensionId> = result.waiting.iter().map(|question| question.id.clone()).collect();
+            match self.options.on_ask {
+                OnAsk::Suspend => break,
+                OnAsk::Deny => {
+                    // A question that stays although it was declined would be declined for ever.
+                    if open.iter().any(|id| denied.contains(id)) {
+                        break;
+                    }
+                    self.deny(&open).await?;
+                    denied.extend(open);
+                }
+                OnAsk::Wait(limit) => {
+                    self.standing.set(Some(result.clone()));
+                    self.wait(&result, limit).await?;
+                }
+            }
+            result = self.go_on(&result).await?;
+            expired.append(&mut result.expired);
+        }
+        expired.sort_unstable();
+        expired.dedup();
+        result.expired = expired;
+        Ok(Attended { result, denied })
+    }
+
+    /// Events for a run that waited already: without them a reader of the stream would not know what it waits for.
+    async fn tell_again(&self, result: &AgentRunResult) -> Result<(), RuntimeError> {
+        if result.termination != TerminationReason::Suspended {
+            return Ok(());
+        }
+        let run = self.runtime.store().run(&result.run_id).await?;
+        let message_id = run
+            .as_ref()
+            .and_then(|run| RunDocument::from_value(&run.machine).ok())
+            .map(|document| document.message_id.to_string())
+            .unwrap_or_default();
+        self.printer.emit(started(result, run.as_ref())).await;
+        for question in &result.waiting {
+            let ticket = question.ticket.clone();
+            let (name, text) = (ticket.pending.name.clone(), ticket.suspension.message.clone());
+            let event = AgentEvent::ToolCallDone {
+                id: question.call_id.to_string(),
+                message_id: message_id.clone(),
+                result: ToolResult::suspended_with(name, text, ticket),
+                outcome: ToolCallOutcome::Suspended,
+            };
+            self.printer.emit(event).await;
+        }
+        self.printer.emit(finished(result)).await;
+        Ok(())
+    }
+
+    async fn deny(&self, questions: &[SuspensionId]) -> Result<(), RuntimeError> {
+        for id in questions {
+            let resume = ToolCallResume {
+                decision_id: DecisionId::fresh(),
+                action: ResumeDecisionAction::Cancel,
+                result: Value::Null,
+                reason: None,
+                arguments: None,
+                updated_at: self.clock.now_ms(),
+            };
+            let actor = Actor { channel: CHANNEL_POLICY.to_owned(), ..self.options.actor.clone() };
+            // Whoever was faster is right: what the row says is carried out.
+            self.runtime.decide(id, resume, actor).await.map_err(|e| RuntimeError::Store(e.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until one of the questions is not open any more, whoever did it.
+    async fn wait(&mut self, result: &AgentRunResult, limit: Option<Duration>) -> Result<(), RuntimeError> {
+        let store = self.runtime.store();
+        // Heard from before the look on, so that nothing is missed between the two.
+        let mut watch = store.watch()?;
+        self.announce(result, limit);
+        loop {
+            let mut moved = false;
+            for question in &result.waiting {
+                match store.suspension(&question.id).await? {
+                    Some(now) if now.status == SuspensionStatus::Open => {}
+                    Some(now) => {
+                        moved = true;
+                        tell_answer(&now);
+                    }
+                    // The conversation was deleted.
+                    None => moved = true,
+                }
+            }
+            if moved {
+                return Ok(());
+            }
+            let over: Vec<SuspensionId> = result
+                .waiting
+                .iter()
+                .map(|question| &question.id)
+                .filter(|id| self.told.get(id).copied().flatten().is_some_and(|end| end <= Instant::now()))
+                .cloned()
+                .collect();
+            if !over.is_empty() {
+                self.runtime.expire(over).await?;
+                continue;
+            }
+            let own = result.waiting.iter().filter_map(|q| q.ticket.suspension.expires_at);
+            if own.clone().any(|at| at <= self.clock.now_ms()) {
+                // Waking the run ends them.
+                return Ok(());
+            }
+            let now = self.clock.now_ms();
+            // One millisecond more than needed: a timer that comes early would be set again.
+            let own = own.map(|at| Instant::now() + Duration::from_millis(at.saturating_sub(now) + 1));
+            let given_up = result.waiting.iter().filter_map(|q| self.told.get(&q.id).copied().flatten());
+            let end = own.chain(given_up).min();
+            tokio::select! {
+                () = async { while !watch.next().await.concerns(&self.thread) {} } => {}
+                () = self.options.answered.notified() => {}
+                () = until(end) => {}
+            }
+        }
+    }
+
+    /// Says what waits, each question once.
+    fn announce(&mut self, result: &AgentRunResult, limit: Option<Duration>) {
+        let mut any = false;
+        for question in &result.waiting {
+            if self.told.contains_key(&question.id) {
+                continue;
+            }
+            let end = limit.map(|limit| Instant::now() + limit);
+            self.told.insert(question.id.clone(), end);
+            note(&Question::of(question).lines());
+            any = true;
+        }
+        if any {
+            let time = limit.map_or_else(String::new, |limit| format!(" for {} s", limit.as_secs_f64()));
+            let after = if self.options.is_kept {
+                format!("Ctrl-C leaves the question open, to go on with: aye -r {} -p", result.thread_id)
+            } else {
+                "with the end of this process the question is gone".to_owned()
+            };
+            note(&format!("waiting{time} for an answer from another terminal; {after}"));
+        }
+    }
+
+    /// Goes on with the run, or follows it to its end when another process does.
+    async fn go_on(&mut self, before: &AgentRunResult) -> Result<AgentRunResult, RuntimeError> {
+        let store = self.runtime.store();
+        let mut is_told = false;
+        loop {
+            let mut watch = store.watch()?;
+            let gone = || RuntimeError::Store("the conversation was deleted by another process".to_owned());
+            let run = store.run(&before.run_id).await?.ok_or_else(gone)?;
+            if run.status == RunStatus::Done {
+                return self.ended_elsewhere(before, &run).await;
+            }
+            // From here on a signal is the run's matter.
+            self.standing.set(None);
+            let events = self.printer.events();
+            match self.runtime.resume(&self.thread, self.printer.clone(), self.options.unknown).await {
+                Err(RuntimeError::ThreadAlreadyRunning { pid, .. }) => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        note(&format!("process {pid} goes on with this run; waiting for what comes of it"));
+                    }
+                    self.standing.set(Some(AgentRunResult { waiting: Vec::new(), ..before.clone() }));
+                    tokio::select! {
+                        () = async { while !watch.next().await.concerns(&self.thread) {} } => {}
+                        () = until_dead(pid) => {}
+                    }
+                }
+                // It ended between the look and the try.
+                Err(RuntimeError::NothingToResume { .. }) => {}
+                Ok(result) => {
+                    // Others went on with it, and left new questions.
+                    let is_new = result.waiting.iter().any(|question| !self.told.contains_key(&question.id));
+                    if is_new && self.printer.events() == events {
+                        self.tell_again(&result).await?;
+                    }
+                    return Ok(result);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What came of a run that another process drove to its end.
+    async fn ended_elsewhere(
+        &self,
+        before: &AgentRunResult,
+        run: &RunRecord,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        let store = self.runtime.store();
+        let stored = store.messages(&run.thread_id).await?;
+        let response = stored
+            .iter()
+            .rev()
+            .filter(|stored| stored.run_id == run.id)
+            .find(|stored| stored.message.role == Role::Assistant)
+            .map(|stored| stored.message.text());
+        let mut expired = Vec::new();
+        for question in &before.waiting {
+            let now = store.suspension(&question.id).await?;
+            expired.extend(now.filter(|now| now.status == SuspensionStatus::Expired).map(|now| now.id));
+        }
+        let result = AgentRunResult {
+            response: response.unwrap_or_default(),
+            termination: run.termination.clone().unwrap_or(TerminationReason::NaturalEnd),
+            steps: run.steps,
+            usage: run.usage,
+            waiting: Vec::new(),
+            expired,
+            messages: stored.len() as u64,
+            ..before.clone()
+        };
+        note("another process went on with this run to its end; this is what came of it");
+        self.printer.emit(started(&result, Some(run))).await;
+        let messages = stored.iter().map(|stored| json!(stored.message)).collect();
+        self.printer.emit(AgentEvent::MessagesSnapshot { messages }).await;
+        self.printer.emit(finished(&result)).await;
+        Ok(result)
+    }
+}
+
+fn started(result: &AgentRunResult, run: Option<&RunRecord>) -> AgentEvent {
+    AgentEvent::RunStart {
+        thread_id: result.thread_id.to_string(),
+        run_id: result.run_id.to_string(),
+        parent_run_id: run.and_then(|run| run.parent_run_id.as_ref()).map(ToString::to_string),
+    }
+}
+
+fn finished(result: &AgentRunResult) -> AgentEvent {
+    AgentEvent::RunFinish {
+        thread_id: result.thread_id.to_string(),
+        run_id: result.run_id.to_string(),
+        result: Some(json!({"response": result.response})),
+        termination: result.termination.clone(),
+    }
+}
+
+/// Says what became of a question that this process waited for.
+fn tell_answer(question: &SuspensionRecord) {
+    let id = visible_line(question.id.as_str());
+    match (question.status, &question.decision, &question.decided_by) {
+        (SuspensionStatus::Expired, ..) => note(&format!("  {id}: nobody answered in time; it expired")),
+        (SuspensionStatus::Superseded, ..) => note(&format!("  {id}: closed without an answer")),
+        (SuspensionStatus::Decided | SuspensionStatus::Applied, Some(decision), Some(by)) => {
+            let word = match decision.action {
+                ResumeDecisionAction::Resume => "answered",
+                ResumeDecisionAction::Cancel => "declined",
+            };
+            note(&format!("  {id}: {word} by {} ({})", visible_line(&by.user), visible_line(&by.channel)));
+        }
+        (SuspensionStatus::Open | SuspensionStatus::Decided | SuspensionStatus::Applied, ..) => {}
+    }
+}
+
+async fn until(end: Option<Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep_until(end).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a process is gone. Where that cannot be waited for, for ever: then only what it writes is heard.
+#[cfg(target_os = "linux")]
+#[expect(
+    deprecated,
+    reason = "what replaces it is unsafe for types that give their descriptor away; an owned one cannot"
+)]
+async fn until_dead(pid: u32) {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+    match pidfd_open(pid, PidfdFlags::NONBLOCK).map(tokio::io::unix::AsyncFd::new) {
+        Ok(Ok(process)) => drop(process.readable().await),
+        Err(rustix::io::Errno::SRCH) => {}
+        Ok(Err(_)) | Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+async fn until_dead(_pid: u32) {
+    std::future::pending().await
+}

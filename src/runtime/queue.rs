@@ -1,0 +1,68 @@
+//! Messages that wait until their thread is free. A queued message leaves the queue in the transaction that begins its
+//! run, so it begins exactly once, whoever begins it.
+
+use std::sync::Arc;
+
+use super::request::{AgentRunResult, RunRequest, RuntimeError};
+use super::{AgentRuntime, StoreError};
+use crate::contract::event_sink::EventSink;
+use crate::contract::ids::ThreadId;
+use crate::contract::message::Message;
+use crate::contract::record::{QueueId, QueuedMessage};
+
+impl AgentRuntime {
+    /// Puts what is said behind what the thread does now, or waits for. It is durable when this returns. Whoever is
+    /// awake on the thread takes it when its run is over; when nobody is, the caller begins it with
+    /// [`AgentRuntime::run_queued`].
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`].
+    pub async fn enqueue(
+        &self,
+        thread_id: &ThreadId,
+        messages: Vec<Message>,
+    ) -> Result<QueuedMessage, RuntimeError> {
+        self.ensure_thread(thread_id, &messages).await?;
+        let shared = &self.inner.shared;
+        Ok(shared.store.enqueue(thread_id, messages, shared.clock.now_ms()).await?)
+    }
+
+    /// The process that is awake on a thread, when it is another one.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn driver_elsewhere(&self, thread_id: &ThreadId) -> Result<Option<u32>, StoreError> {
+        let owner = self.inner.shared.store.owner(thread_id).await?;
+        Ok(owner.filter(|owner| self.is_driven_by(owner)).map(|owner| owner.pid))
+    }
+
+    /// What is queued for a thread, first in first.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn queued(&self, thread_id: &ThreadId) -> Result<Vec<QueuedMessage>, StoreError> {
+        self.inner.shared.store.queued(thread_id).await
+    }
+
+    /// Takes a message back. `false`: it is gone already, most likely begun.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn unqueue(&self, id: QueueId) -> Result<bool, StoreError> {
+        self.inner.shared.store.unqueue(id).await
+    }
+
+    /// Begins a queued message and stays with its run, as [`AgentRuntime::run`] does; but it waits for a run of this
+    /// process instead of cancelling it, and closes no questions.
+    ///
+    /// # Errors
+    /// [`RuntimeError`]; [`RuntimeError::NotFree`] behind an unfinished run, and [`RuntimeError::NotQueued`] when it
+    /// was begun elsewhere or taken back.
+    pub async fn run_queued(
+        &self,
+        message: QueuedMessage,
+        sink: Arc<dyn EventSink>,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        self.run(RunRequest::queued(message), sink).await
+    }
+}
