@@ -11,6 +11,7 @@ mod exec;
 mod granting;
 mod headless;
 mod hostile;
+mod inbox;
 mod kills;
 mod layers;
 mod lease;
