@@ -144,7 +144,10 @@ impl Host for TerminalHost {
         let message = self.message_of(&input)?;
         let queued = self.app.runtime.enqueue(thread, vec![message]).await.map_err(|e| e.to_string())?;
         // Whoever was awake when it was said may have looked at the queue for the last time.
-        self.viewer.begin_queued(thread);
+        let run = self.app.store.latest_run(thread).await.map_err(|e| e.to_string())?;
+        if run.is_none_or(|run| run.status == RunStatus::Done) {
+            self.viewer.begin_queued(thread);
+        }
         Ok(row_of(&queued))
     }
 

@@ -26,7 +26,7 @@ use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::message::Message;
 use crate::contract::record::QueuedMessage;
 use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
-use crate::store::{Change, ChangeKind, Glance};
+use crate::store::{Change, ChangeKind, Glance, StoreError};
 use crate::tui::host::{Driver, HostEvent, QueuedRow, ThreadSync, UserInput};
 
 /// So many changes are taken together before one look at the store.
@@ -262,10 +262,14 @@ impl Viewer {
                 self.told_up_to(thread, result.messages);
                 went_well(&result.termination)
             }
-            // Another process was quicker: this one looks on. Or there is nothing to do.
+            // Another process was quicker: this one looks on, and tries again should that one do nothing.
+            Err(RuntimeError::ThreadAlreadyRunning { .. }) => {
+                self.state(|state| state.tried = None);
+                false
+            }
+            // There is nothing to do.
             Err(
-                RuntimeError::ThreadAlreadyRunning { .. }
-                | RuntimeError::NothingToResume { .. }
+                RuntimeError::NothingToResume { .. }
                 | RuntimeError::NotFree { .. }
                 | RuntimeError::NotQueued { .. },
             ) => false,
@@ -368,6 +372,8 @@ impl Viewer {
         let after = if mark.is_driving { NOTHING } else { mark.seen };
         let glance = match self.app.store.glance(&mark.thread, Some(after)).await {
             Ok(glance) => glance?,
+            // The program ends.
+            Err(StoreError::Closed) => return None,
             Err(error) => {
                 tracing::error!(thread = %mark.thread, %error, "the conversation cannot be looked at");
                 return guard;

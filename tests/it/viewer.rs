@@ -108,7 +108,8 @@ fn the_later_answer_is_told_who_was_first() {
     tty.send("n");
     tty.shows("why not?");
     home.ok(&["approvals", "approve", &home.question()]);
-    tty.card("already allowed by tester through cli");
+    tty.card("this answer comes too late");
+    tty.shows("was allowed by tester through cli");
     tty.send("use make");
     tty.card("use make");
     tty.send("\r");

@@ -93,7 +93,7 @@ impl App {
         }
         if card.is_written_on() {
             // It is not thrown away under the hands; it comes too late all the same.
-            card.problem = Some(what);
+            card.problem = Some(format!("{what}: this answer comes too late"));
             self.over.insert(record.id.clone());
         } else {
             self.remove_cards(|card| card.id == record.id);
