@@ -75,7 +75,7 @@ struct Mark {
 struct Cause {
     run: Option<(RunId, u64)>,
     decided: usize,
-    owner: Option<String>,
+    owner: Option<(String, u64)>,
     queued: Option<u64>,
 }
 
@@ -151,8 +151,8 @@ impl Viewer {
         if self.app.runtime.is_awake(&glance.thread.id) {
             return Driver::Own;
         }
-        match &glance.owner {
-            Some(owner) if self.app.runtime.is_driven_by(owner) => Driver::Other(owner.pid),
+        match &glance.lease {
+            Some(lease) if self.app.runtime.is_kept_out_by(lease) => Driver::Other(lease.owner.pid),
             Some(_) | None => Driver::Nobody,
         }
     }
@@ -344,7 +344,7 @@ impl Viewer {
                     }
                 }
                 () = self.shown.poke.notified() => {}
-                () = Guard::falls(&mut guard) => guard = None,
+                () = Guard::falls(&mut guard) => {}
             }
             guard = self.look(guard).await;
         }
@@ -383,8 +383,8 @@ impl Viewer {
         if !self.tell(&mark, &glance, driver) || mark.is_driving {
             return None;
         }
-        if let (Driver::Other(_), Some(owner)) = (driver, &glance.owner) {
-            return Some(Guard::of(guard, owner, |owner| self.app.runtime.is_driven_by(owner)));
+        if let (Driver::Other(_), Some(lease)) = (driver, &glance.lease) {
+            return Some(Guard::of(guard, lease, &self.app.runtime));
         }
         self.act(&mark, &glance);
         None
@@ -428,12 +428,12 @@ impl Viewer {
         let cause = Cause {
             run: glance.run.as_ref().map(|run| (run.id.clone(), run.updated_at)),
             decided: glance.decided,
-            owner: glance.owner.as_ref().map(|owner| owner.token.clone()),
+            owner: glance.lease.as_ref().map(|lease| (lease.owner.token.clone(), lease.epoch)),
             queued: glance.queued.first().map(|message| message.id),
         };
         let is_over = glance.run.as_ref().is_none_or(|run| run.status == RunStatus::Done);
         let ended_well = glance.run.as_ref().is_none_or(|run| run.termination.as_ref().is_none_or(went_well));
-        let wakes = !is_over && (glance.owner.is_some() || glance.decided > 0);
+        let wakes = !is_over && (glance.lease.is_some() || glance.decided > 0);
         let begins = is_over && ended_well && !glance.queued.is_empty();
         if !wakes && !begins {
             return;

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::home::{Home, id_of};
@@ -223,6 +224,42 @@ fn the_owner_is_killed_and_the_other_terminal_takes_over() {
     two.send("d");
     two.shows("It is done.");
     assert_eq!(home.read("log.txt"), "begun\n");
+    two.quit();
+}
+
+/// A process that is stopped keeps its terminal, but not its lease.
+#[test]
+fn the_owner_is_stopped_and_the_other_terminal_takes_over_when_its_lease_is_over() {
+    let llm = asks_to_run("echo begun >> log.txt; cat pipe");
+    let home = Home::with(&llm);
+    fifo(&home, "pipe");
+    let lease = ["--config", "lease=1s"];
+    let mut one = terminal(&home, &lease);
+    one.say("do it");
+    one.card("cat pipe");
+    one.send("y");
+    until("the command", || home.works("cat pipe") && home.read("log.txt") == "begun\n");
+    let mut two = terminal(&home, &[&["-c"][..], &lease].concat());
+    two.wait("who drives", |view| view.has("driven by process"));
+    // As long as it lives and renews its lease, it drives.
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(two.look(|view| view.has("driven by process")));
+    one.signal(Signal::STOP);
+    two.card("cat pipe");
+    two.shows("nobody knows whether it ran to its end");
+    assert_eq!(home.read("log.txt"), "begun\n", "it is not repeated");
+    // It goes on, sees that it lost the conversation, and looks on.
+    one.signal(Signal::CONT);
+    one.shows("another process took this conversation over");
+    one.card("cat pipe");
+    one.send("d");
+    for tty in [&one, &two] {
+        tty.shows("It is done.");
+        has_no_card(tty);
+    }
+    assert_eq!(home.read("log.txt"), "begun\n");
+    assert_eq!(llm.asked().len(), 2);
+    one.quit();
     two.quit();
 }
 
