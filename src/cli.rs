@@ -141,6 +141,8 @@ pub enum OnUnknown {
     /// Tell the model that the call may have run
     #[default]
     Report,
+    /// Leave it as a question: run it again, it is done, or skip it
+    Ask,
     /// End the run
     Stop,
     /// Run the call again
@@ -156,12 +158,17 @@ pub enum Command {
     /// Questions that wait for a decision, and decide them
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
+    /// What was allowed at questions from now on, and take it back
+    #[command(subcommand)]
+    Grants(GrantsCommand),
     /// Skills: which there are, and whether their files are right
     #[command(subcommand)]
     Skills(SkillsCommand),
     /// Permission rules
     #[command(subcommand)]
     Permissions(PermissionsCommand),
+    /// What was proposed, judged, asked, decided and done, call by call; and whether the record is whole
+    Audit(AuditArgs),
     /// Models that can be used, and why the others cannot
     Models(JsonFlag),
     /// Settings
@@ -313,6 +320,35 @@ pub struct DenyArgs {
     pub thread: Option<String>,
 }
 
+/// `aye grants ...`
+#[derive(Clone, Debug, Subcommand)]
+#[command(after_help = "Example:\n  aye grants list && aye grants revoke 0198c")]
+pub enum GrantsCommand {
+    /// List the grants that hold
+    List {
+        /// List those too that ended, are used up or were taken back
+        #[arg(long)]
+        all: bool,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one grant: what it allows, how far, until when, who gave it
+    Show {
+        /// Id of the grant, or the beginning of it
+        id: String,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take grants back; what runs now stops using them at once
+    Revoke {
+        /// Ids of grants, or the beginnings of them
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+}
+
 /// `aye skills ...`
 #[derive(Clone, Debug, Subcommand)]
 pub enum SkillsCommand {
@@ -340,6 +376,68 @@ pub enum PermissionsCommand {
         #[arg(long, value_name = "FILE")]
         rules: Option<PathBuf>,
     },
+    /// Say what rules would have done with the calls of the past, and where that goes against what you decided
+    ///
+    /// The file stands in the place of your rules and the project's; the shipped ones hold besides it. Every call of
+    /// the audit is judged as it first met the rules, in its own folder, in mode `ask`. Folders and links are looked
+    /// at as they are today; in a folder that is gone, paths are judged by their letters alone. The exit status is 1
+    /// when a call that you declined would be allowed.
+    Simulate {
+        /// The rules to try
+        #[arg(long, value_name = "FILE")]
+        rules: PathBuf,
+        /// Calls since then only: 2h, 3d, 2026-11-21 or an RFC 3339 time
+        #[arg(long, value_name = "WHEN")]
+        since: Option<String>,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Suggest the fewest rules that would have answered what you always answered in the same way
+    ///
+    /// None of them would have allowed a call that you declined or changed, none is broader than what a question offers
+    /// to grant, and each would have saved at least two questions. The output is a file of rules. Nothing is stored.
+    #[command(
+        after_help = "Example:\n  aye permissions suggest --since 2w > new.yaml && aye permissions simulate --rules new.yaml"
+    )]
+    Suggest {
+        /// Calls since then only: 2h, 3d, 2026-11-21 or an RFC 3339 time
+        #[arg(long, value_name = "WHEN")]
+        since: Option<String>,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `aye audit`
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Whoever can write the file can write the whole chain anew: keep the last hash of `aye audit --rows` \
+                  elsewhere to find that too.\n\nExamples:\n  aye audit --since 1d --tool Bash\n  aye audit --verify"
+)]
+pub struct AuditArgs {
+    /// Calls of which something was written since then: 2h, 3d, 2026-11-21 or an RFC 3339 time
+    #[arg(long, value_name = "WHEN")]
+    pub since: Option<String>,
+    /// Of this conversation, by id or the beginning of it; it may be deleted
+    #[arg(long, value_name = "ID")]
+    pub thread: Option<String>,
+    /// Of this tool
+    #[arg(long, value_name = "NAME")]
+    pub tool: Option<String>,
+    /// Show every rule that was tried, not only those that matched
+    #[arg(long)]
+    pub rules: bool,
+    /// Write one JSON object for each call, a line each
+    #[arg(long)]
+    pub json: bool,
+    /// Write the rows as they are in the chain, as JSON, a line each
+    #[arg(long, conflicts_with_all = ["rules", "json"])]
+    pub rows: bool,
+    /// Look whether every row is there and as it was written, and whether the tables agree; exit status 1 if not
+    #[arg(long, conflicts_with_all = ["since", "thread", "tool", "rules", "rows"])]
+    pub verify: bool,
 }
 
 /// `aye config ...`
@@ -667,11 +765,20 @@ mod tests {
             "approvals deny --rest",
             "approvals modify a --feedback b",
             "approvals answer a {}",
+            "grants list --all --json",
+            "grants show a --json",
+            "grants revoke a b",
             "skills list",
             "skills check",
             "skills check dir --json",
             "permissions check",
             "permissions check --rules f",
+            "permissions simulate --rules f --since 2h --json",
+            "permissions suggest --since 2026-11-21",
+            "audit",
+            "audit --since 2h --thread a --tool Bash --rules --json",
+            "audit --rows",
+            "audit --verify --json",
             "models",
             "models --json",
             "config show",
@@ -698,6 +805,8 @@ mod tests {
             &["--on-ask", "deny", "x"],
             &["-p", "x", "threads", "list"],
             &["--on-unknown", "hope"],
+            &["permissions", "simulate"],
+            &["audit", "--verify", "--since", "2h"],
             &["-c", "models"],
             &["approvals", "approve"],
             &["approvals", "approve", "a", "--all-reads"],

@@ -72,6 +72,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         },
         unknown: match cli.on_unknown {
             OnUnknown::Report => UnknownPolicy::Report,
+            OnUnknown::Ask => UnknownPolicy::Ask,
             OnUnknown::Stop => UnknownPolicy::Stop,
             OnUnknown::Retry => UnknownPolicy::Retry,
         },
@@ -83,6 +84,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         clean: std::io::stdout().is_terminal(),
     };
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
+    app.notifier.finish().await;
     app.store.leave().await;
     Ok(code)
 }

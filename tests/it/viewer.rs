@@ -408,3 +408,37 @@ fn a_message_waits_behind_a_card_or_withdraws_it() {
     assert_eq!(home.open().len(), 1, "the question stays");
     tty.quit();
 }
+
+/// Looking on at nothing costs nothing: no timer, no polling.
+#[test]
+fn nothing_is_woken_while_nobody_is_awake() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    let mut one = terminal(&home, &[]);
+    one.say("do it");
+    one.card(TOUCH);
+    let mut two = terminal(&home, &["-c"]);
+    two.card(TOUCH);
+    let wakes = || -> u64 { [one.pid(), two.pid()].into_iter().map(wake_ups).sum() };
+    // What was begun at the start may come to its end first.
+    until("two seconds without a wake-up", || {
+        let before = wakes();
+        std::thread::sleep(Duration::from_secs(2));
+        wakes() == before
+    });
+    two.send("y");
+    one.shows("It is done.");
+    one.quit();
+    two.quit();
+}
+
+/// How often the threads of a process went to sleep by themselves, and so were woken.
+fn wake_ups(pid: u32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").flatten();
+    let of_one = |task: std::fs::DirEntry| -> u64 {
+        let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+    };
+    tasks.map(of_one).sum()
+}
