@@ -113,6 +113,7 @@ fn the_later_answer_is_told_who_was_first() {
     tty.shows("was allowed by tester through cli");
     tty.send("use make");
     tty.card("use make");
+    tty.card("this answer comes too late");
     tty.send("\r");
     has_no_card(&tty);
     tty.shows("It is done.");

@@ -99,6 +99,8 @@ fn what_is_being_written_on_a_card_stays() {
     assert!(is_shown(&test, "a"));
     assert!(test.live().contains("was allowed by ann"), "{}", test.live());
     assert!(test.live().contains("use make"), "{}", test.live());
+    test.keys(" then");
+    assert!(test.live().contains("this answer comes too late"), "{}", test.live());
     test.cmds.clear();
     test.keys("<enter>");
     assert_eq!(test.decisions().len(), 1, "the store says who was first");
