@@ -190,7 +190,7 @@ impl Host for TerminalHost {
             .ok_or_else(|| format!("there is no thread {id}"))?;
         let driver = self.viewer.driver_of(&glance);
         self.viewer.show(&id, glance.messages.last().map_or(0, |stored| stored.seq));
-        let Glance { thread, messages, run, waiting, running, queued, owner: _, decided: _ } = glance;
+        let Glance { thread, messages, run, waiting, running, queued, lease: _, decided: _ } = glance;
         let messages = with_open_results(messages, run.as_ref());
         // While somebody is awake its calls run; else nobody knows what became of them.
         let interrupted = if driver == Driver::Nobody { running } else { Vec::new() };
@@ -222,7 +222,10 @@ impl Host for TerminalHost {
         let message = self.message_of(&input)?;
         let queued = self.app.runtime.enqueue(thread, vec![message]).await.map_err(|e| e.to_string())?;
         // Whoever was awake when it was said may have looked at the queue for the last time.
-        self.viewer.begin_queued(thread);
+        let run = self.app.store.latest_run(thread).await.map_err(|e| e.to_string())?;
+        if run.is_none_or(|run| run.status == RunStatus::Done) {
+            self.viewer.begin_queued(thread);
+        }
         Ok(row_of(&queued))
     }
 

@@ -1,6 +1,6 @@
 //! The model: everything the screen shows, and nothing else. It changes in [`App::update`] only.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use super::approval::{Batch, Card, QUIET_MS};
 use super::composer::Composer;
@@ -164,8 +164,9 @@ pub struct App {
     pub(super) chosen_question: Option<SuspensionId>,
     /// What was queued here, as it was written.
     pub(super) own_queued: HashMap<QueueId, UserInput>,
-    /// Questions of the conversation that are over: a look at the store from before that does not bring them back.
-    pub(super) over: HashSet<SuspensionId>,
+    /// Questions of the conversation that are over, with what became of them as far as it is known: a look at the store
+    /// from before that does not bring them back.
+    pub(super) over: HashMap<SuspensionId, String>,
     /// The place of the last message that the transcript has from the store.
     pub(super) seen: u64,
     /// The last run whose end was told.
@@ -222,7 +223,7 @@ impl App {
             resumes_by_list: false,
             chosen_question: None,
             own_queued: HashMap::new(),
-            over: HashSet::new(),
+            over: HashMap::new(),
             seen: 0,
             ended: None,
             has_focus: true,
@@ -309,8 +310,7 @@ impl App {
         if self.quit_armed.is_some_and(|armed| self.now.since(armed) >= QUIT_MS) {
             self.quit_armed = None;
         }
-        // A card that stayed only for what was being written on it goes when that was given up.
-        self.remove_cards_that_are_over();
+        self.see_to_late_cards();
         self.card = self.card.min(self.cards.len().saturating_sub(1));
         if self.cards.is_empty() {
             self.batch = None;

@@ -82,7 +82,7 @@ macro_rules! actions {
 
 actions! {
     Send = "send", "send the message";
-    SendBehind = "send-behind", "send it behind the open questions, which stay";
+    SendBehind = "queue", "send it behind the open questions, which stay";
     Newline = "newline", "begin a new line (also \\ and Enter)";
     Interrupt = "interrupt", "stop what runs";
     FocusCard = "focus-card", "go to the open question";

@@ -112,7 +112,7 @@ impl App {
     fn put_away_cards(&mut self, which: impl Fn(&Card) -> bool, cmds: &mut Vec<Cmd>) {
         let stay = !matches!(self.run, RunState::Starting(_));
         for card in self.cards.iter().filter(|card| stay && which(card) && card.is_written_on()) {
-            self.over.insert(card.id.clone());
+            self.over.entry(card.id.clone()).or_default();
             cmds.push(Cmd::WhoAnswered(card.id.clone()));
         }
         self.remove_cards(|card| which(card) && !(stay && card.is_written_on()));
@@ -121,7 +121,9 @@ impl App {
     pub(super) fn remove_cards(&mut self, which: impl Fn(&Card) -> bool) {
         let before = self.cards.iter().take(self.card).filter(|card| which(card)).count();
         let is_current = self.current_card().is_some_and(&which);
-        self.over.extend(self.cards.iter().filter(|card| which(card)).map(|card| card.id.clone()));
+        for card in self.cards.iter().filter(|card| which(card)) {
+            self.over.entry(card.id.clone()).or_default();
+        }
         self.cards.retain(|card| !which(card));
         if let Some((_, ids)) = &self.batch
             && !self.cards.iter().any(|card| ids.contains(&card.id))

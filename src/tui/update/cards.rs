@@ -247,7 +247,7 @@ impl App {
                 return;
             }
             Ok(DecideOutcome::Accepted(_) | DecideOutcome::Repeated(_)) => None,
-            Ok(DecideOutcome::AlreadyDecided(record)) => Some(self.who_decided(&record)),
+            Ok(DecideOutcome::AlreadyDecided(record)) => Some(self.who_decided(&record, "already ")),
             Ok(DecideOutcome::Closed(record)) => Some(format!(
                 "the question about {} was closed before your answer",
                 record.ticket.pending.name
@@ -276,12 +276,12 @@ impl App {
             SuspensionStatus::Superseded => format!("the question about {tool} was closed"),
             SuspensionStatus::Expired => format!("the question about {tool} expired; it did not run"),
             SuspensionStatus::Open | SuspensionStatus::Decided | SuspensionStatus::Applied => {
-                self.who_decided(record)
+                self.who_decided(record, "")
             }
         }
     }
 
-    pub(super) fn who_decided(&self, record: &SuspensionRecord) -> String {
+    pub(super) fn who_decided(&self, record: &SuspensionRecord, already: &str) -> String {
         let what = match record.decision.as_ref().map(|decision| decision.action) {
             Some(ResumeDecisionAction::Resume) => "allowed",
             Some(ResumeDecisionAction::Cancel) => "declined",
@@ -293,6 +293,6 @@ impl App {
         let when = record.decision.as_ref().map_or_else(String::new, |decision| {
             format!(" at {}", self.clock.hour_and_minute(decision.updated_at))
         });
-        format!("{} was already {what}{who}{when}", record.ticket.pending.name)
+        format!("{} was {already}{what}{who}{when}", record.ticket.pending.name)
     }
 }
