@@ -15,8 +15,10 @@ mod grants;
 mod host;
 mod models;
 mod notify;
+mod owner;
 mod print;
 mod prompt;
+mod viewer;
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -60,7 +60,8 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             } else {
                 text
             };
-            Job::Run(RunRequest::new(thread, vec![Message::user(text)]))
+            let request = RunRequest::new(thread, vec![Message::user(text)]);
+            if cli.keep_waiting { Job::Behind(request) } else { Job::Run(request) }
         }
     };
     let options = Options {

@@ -1,9 +1,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::catalog::Catalog;
 use super::resolve::resolve;
-use super::{AgentRuntime, Asked, Parts, Remains};
+use super::{AgentRuntime, Asked, Parts, Remains, lease};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::executor::LlmExecutor;
 use crate::contract::record::Owner;
@@ -56,6 +57,7 @@ pub struct AgentRuntimeBuilder {
     remains: Option<Remains>,
     asked: Option<Asked>,
     question_terms: Terms,
+    lease: Option<Duration>,
 }
 
 impl AgentRuntimeBuilder {
@@ -64,8 +66,8 @@ impl AgentRuntimeBuilder {
         Self::default()
     }
 
-    /// How to wait until nothing runs any more of what a dead process had started; it is given that process. Without
-    /// it, tools are taken to die with their process.
+    /// How to see to it that nothing runs any more of what a lost process had started. Without it, tools are taken to
+    /// die with their process.
     #[must_use]
     pub fn with_remains(mut self, remains: Remains) -> Self {
         self.remains = Some(remains);
@@ -84,6 +86,13 @@ impl AgentRuntimeBuilder {
     #[must_use]
     pub fn with_question_terms(mut self, terms: Terms) -> Self {
         self.question_terms = terms;
+        self
+    }
+
+    /// How long a driver may be silent until another process may take its thread over; 10 s without it.
+    #[must_use]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
         self
     }
 
@@ -226,6 +235,7 @@ impl AgentRuntimeBuilder {
             remains: self.remains,
             asked: self.asked,
             question_terms: self.question_terms,
+            lease: self.lease.unwrap_or(lease::LENGTH),
         }))
     }
 }

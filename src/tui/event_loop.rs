@@ -103,6 +103,7 @@ pub(super) async fn run(
     let mut screen = Screen { terminal: live, feed: Feed::default(), look, desktop: options.desktop };
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
     app.rings = options.rings;
+    app.keeps_waiting = options.keep_waiting;
     screen.append(view::banner(&app.info, size.0, &screen.look.theme));
     let mut waits = Loop { keys, events, answers, colours, started: Instant::now() };
     let mut performer = Performer::new(host, answers_in);
@@ -223,6 +224,8 @@ fn asks(event: &HostEvent) -> bool {
             matches!(event, AgentEvent::ToolCallDone { outcome: ToolCallOutcome::Suspended, .. })
         }
         HostEvent::Warned(_) => false,
+        HostEvent::Synced(sync) => !sync.waiting.is_empty(),
+        HostEvent::Began(..) | HostEvent::Deferred(..) | HostEvent::Lost(_) => false,
     }
 }
 
@@ -230,6 +233,10 @@ fn of_host(event: HostEvent) -> Msg {
     match event {
         HostEvent::Agent(thread, event) => Msg::Agent(thread, Box::new(event)),
         HostEvent::Warned(text) => Msg::Failed(text),
+        HostEvent::Synced(sync) => Msg::Synced(sync),
+        HostEvent::Began(thread, row) => Msg::Began(thread, row),
+        HostEvent::Deferred(thread, row, input) => Msg::Deferred(thread, row, input),
+        HostEvent::Lost(thread) => Msg::Lost(thread),
     }
 }
 
