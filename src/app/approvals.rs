@@ -12,7 +12,7 @@ use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{visible, visible_line};
 use crate::contract::ids::DecisionId;
 use crate::contract::record::{DecideOutcome, Decision, SuspensionRecord, SuspensionStatus};
-use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use crate::contract::suspension::{ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, ToolCallResume};
 use crate::runtime::check_payload;
 use crate::store::{Store, SuspensionFilter, SuspensionLookup};
 
@@ -93,6 +93,9 @@ fn shown(suspension: &SuspensionRecord) -> String {
         suspension.status,
         visible_line(&ticket.pending.name)
     );
+    if let Some(end) = ticket.suspension.expires_at {
+        let _ = writeln!(out, "expires  {}", when(end));
+    }
     for key in ["rule", "why", "cwd"] {
         if let Some(text) = ticket.suspension.parameters.get(key).and_then(Value::as_str) {
             let _ = writeln!(out, "{key:<8} {}", visible_line(text));
@@ -103,6 +106,9 @@ fn shown(suspension: &SuspensionRecord) -> String {
     let call = command
         .unwrap_or_else(|| serde_json::to_string_pretty(&ticket.pending.arguments).unwrap_or_default());
     let _ = writeln!(out, "\n{}", visible(&call));
+    if ticket.suspension.action == ACTION_UNKNOWN_OUTCOME {
+        out.push_str(&unknown(suspension));
+    }
     let deltas = ticket.suspension.parameters.pointer("/stale/deltas").and_then(Value::as_array);
     for delta in deltas.into_iter().flatten().filter_map(|delta| delta.get("diff")?.as_str()) {
         let _ = writeln!(out, "\nchanged since it was asked before:\n{}", visible(delta));
@@ -130,6 +136,28 @@ fn shown(suspension: &SuspensionRecord) -> String {
     }
     if let Some(by) = &suspension.decided_by {
         let _ = writeln!(out, "decided by {} ({})", visible_line(&by.user), visible_line(&by.channel));
+    }
+    out
+}
+
+/// What is known of a call whose outcome nobody knows, and what can be said about it.
+fn unknown(suspension: &SuspensionRecord) -> String {
+    let parameters = &suspension.ticket.suspension.parameters;
+    let mut out = String::new();
+    if let Some(started) = parameters.get("started_at").and_then(Value::as_u64) {
+        let _ = writeln!(out, "\nbegan    {}", when(started));
+    }
+    match parameters.get("output").and_then(Value::as_str).map(str::trim_end) {
+        Some(output) if !output.is_empty() => {
+            let _ = writeln!(out, "\nit had printed:\n{}", visible(output));
+        }
+        Some(_) | None => out.push_str("\nnothing that it printed was kept\n"),
+    }
+    if suspension.status == SuspensionStatus::Open {
+        let id = visible_line(suspension.id.as_str());
+        for (choice, what) in [("rerun", "run it again"), ("done", "it is done"), ("skip", "leave it")] {
+            let _ = writeln!(out, "\n{what}: aye approvals answer {id} '{{\"choice\": \"{choice}\"}}'");
+        }
     }
     out
 }

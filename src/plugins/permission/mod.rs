@@ -22,6 +22,8 @@ mod judgement_tests;
 #[cfg(test)]
 mod plugin_tests;
 #[cfg(test)]
+mod terms_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_more;
