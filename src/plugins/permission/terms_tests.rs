@@ -3,7 +3,6 @@
 use super::plugin_tests::{World, world};
 use super::*;
 use crate::contract::terms::{Notify, Terms};
-use crate::contract::tool_intercept::ToolInterceptPayload;
 use serde_json::json;
 
 fn read(text: &str, layer: Layer) -> Result<RuleSet, String> {
@@ -63,10 +62,7 @@ fn wrong_terms_are_refused_with_their_line() {
 }
 
 async fn asked(world: &World, command: &str) -> crate::contract::suspension::Suspension {
-    match world.gate(World::info(command)).await.intercept {
-        Some(ToolInterceptPayload::Suspend(ticket)) => ticket.suspension,
-        other => panic!("{other:?}"),
-    }
+    world.asks(command).await.suspension
 }
 
 #[tokio::test]
