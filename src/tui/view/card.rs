@@ -17,6 +17,7 @@ mod edit;
 mod foot;
 mod grant;
 mod stale;
+mod unknown;
 
 use call::call;
 use foot::{foot, short_foot};
@@ -269,8 +270,11 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>>
             lines.extend(call(card, app, inner, theme));
             lines.extend(stale::deltas(card, inner, theme));
             let said = card.ticket.suspension.message.trim();
-            if card.kind == CardKind::Unknown && !said.is_empty() {
-                lines.extend(Wrap::words(inner).text(&visible(said), theme.style(Role::Dim)));
+            if card.kind == CardKind::Unknown {
+                if !said.is_empty() {
+                    lines.extend(Wrap::words(inner).text(&visible(said), theme.style(Role::Dim)));
+                }
+                lines.extend(unknown::known(card, app, inner, theme));
             }
         }
     }
