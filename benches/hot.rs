@@ -17,7 +17,7 @@ use aye::contract::identity::{RunIdentity, RunOrigin};
 use aye::contract::ids::ThreadId;
 use aye::contract::lifecycle::RunStatus;
 use aye::contract::record::{Checkpoint, RunRecord};
-use aye::plugins::permission::{Question, evaluate, shipped_rules};
+use aye::plugins::permission::{Prepared, Question, evaluate, shipped_rules};
 use aye::run::{Directive, Fact, Gate, Run, Settled};
 use aye::store::Store;
 use aye::tui::app::{App, WallClock};
@@ -172,6 +172,22 @@ fn rules(c: &mut Criterion) {
     let rules = shipped_rules();
     c.bench_function("rules/200 commands", |b| {
         b.iter(|| args.iter().map(|args| judge(&rules, args)).collect::<Vec<_>>());
+    });
+    c.bench_function("rules/200 commands with every rule that was tried", |b| {
+        b.iter(|| {
+            let tried = |args| {
+                let question = Question {
+                    tool: "Bash",
+                    args,
+                    cwd: &place,
+                    workspace: &place,
+                    home: Some(Path::new("/home/user")),
+                    primary: Some("command"),
+                };
+                Prepared::of(&question).map(|call| (call.verdict(&rules), call.tried(&rules)))
+            };
+            args.iter().map(tried).collect::<Vec<_>>()
+        });
     });
 }
 

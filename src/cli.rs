@@ -237,18 +237,20 @@ pub enum ApprovalsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Let the call run
-    Approve {
-        /// Id of the question, or the beginning of it
-        id: String,
-    },
+    /// Let the call run, as it is or changed
+    #[command(
+        after_help = "Examples:\n  aye approvals approve 0198c --edit\n  aye approvals approve 0198c --args '{\"command\": \"ls\"}' -m \"look first\"\n  aye approvals approve --all-reads"
+    )]
+    Approve(ApproveArgs),
     /// Tell the model no
-    Deny {
+    Deny(DenyArgs),
+    /// Do not run the call, and tell the model what to change
+    Modify {
         /// Id of the question, or the beginning of it
         id: String,
-        /// What the model is told about it
-        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-        reason: Option<String>,
+        /// What to change
+        #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
+        feedback: String,
     },
     /// Answer a question with data
     #[command(after_help = "Example:\n  aye approvals answer 0198c '{\"answer\": \"the second one\"}'")]
@@ -258,7 +260,50 @@ pub enum ApprovalsCommand {
         /// The answer as JSON
         #[arg(value_name = "JSON", allow_negative_numbers = true)]
         answer: String,
+        /// What the model is told besides
+        #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
+        comment: Option<String>,
     },
+}
+
+/// `aye approvals approve`.
+#[derive(Args, Clone, Debug)]
+pub struct ApproveArgs {
+    /// Id of the question, or the beginning of it
+    #[arg(required_unless_present = "all_reads", conflicts_with = "all_reads")]
+    pub id: Option<String>,
+    /// Change the arguments in $VISUAL or $EDITOR first
+    #[arg(long, conflicts_with_all = ["args", "all_reads"])]
+    pub edit: bool,
+    /// Run it with these arguments instead, as JSON
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true, conflicts_with = "all_reads")]
+    pub args: Option<String>,
+    /// What the model is told besides the result
+    #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub comment: Option<String>,
+    /// All calls that only read, instead of one
+    #[arg(long)]
+    pub all_reads: bool,
+    /// Only those of this conversation
+    #[arg(long, value_name = "ID", requires = "all_reads")]
+    pub thread: Option<String>,
+}
+
+/// `aye approvals deny`.
+#[derive(Args, Clone, Debug)]
+pub struct DenyArgs {
+    /// Id of the question, or the beginning of it
+    #[arg(required_unless_present = "rest", conflicts_with = "rest")]
+    pub id: Option<String>,
+    /// What the model is told about it
+    #[arg(short = 'm', long, visible_alias = "comment", value_name = "TEXT", allow_hyphen_values = true)]
+    pub reason: Option<String>,
+    /// All calls that do more than read, instead of one
+    #[arg(long)]
+    pub rest: bool,
+    /// Only those of this conversation
+    #[arg(long, value_name = "ID", requires = "rest")]
+    pub thread: Option<String>,
 }
 
 /// `aye skills ...`
@@ -532,7 +577,7 @@ mod tests {
         assert_eq!(parse(&["--prompt=--settings=/tmp/evil"]).expect_err("unknown").exit_code(), 2);
         let cli = ok(&["approvals", "deny", "id", "--reason", "--trust me"]);
         assert!(!cli.global.trust);
-        let Some(Command::Approvals(ApprovalsCommand::Deny { reason, .. })) = cli.command else {
+        let Some(Command::Approvals(ApprovalsCommand::Deny(DenyArgs { reason, .. }))) = cli.command else {
             panic!("deny")
         };
         assert_eq!(reason.as_deref(), Some("--trust me"));
@@ -599,7 +644,13 @@ mod tests {
             "approvals list --json",
             "approvals show a --json",
             "approvals approve a",
+            "approvals approve a --edit -m b",
+            "approvals approve a --args {}",
+            "approvals approve --all-reads --thread t",
             "approvals deny a",
+            "approvals deny a --comment b",
+            "approvals deny --rest",
+            "approvals modify a --feedback b",
             "approvals answer a {}",
             "skills list",
             "skills check",
@@ -633,6 +684,12 @@ mod tests {
             &["-p", "x", "threads", "list"],
             &["--on-unknown", "hope"],
             &["-c", "models"],
+            &["approvals", "approve"],
+            &["approvals", "approve", "a", "--all-reads"],
+            &["approvals", "approve", "a", "--edit", "--args", "{}"],
+            &["approvals", "approve", "a", "--thread", "t"],
+            &["approvals", "deny"],
+            &["approvals", "modify", "a"],
         ] {
             assert_eq!(parse(args).expect_err("refused").exit_code(), 2, "{args:?}");
         }

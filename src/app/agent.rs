@@ -216,7 +216,7 @@ fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
     conditions
 }
 
-fn tool_env(foundation: &Foundation) -> ToolEnv {
+pub(super) fn tool_env(foundation: &Foundation) -> ToolEnv {
     let settings = &foundation.loaded.settings;
     let secret_variables =
         settings.providers.values().filter_map(|provider| provider.api_key_env.clone()).collect();

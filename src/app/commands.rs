@@ -23,7 +23,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
     let mut foundation = super::foundation(cli, env)?;
     match command {
         Command::Threads(command) => threads(command, &foundation).await,
-        Command::Approvals(command) => approvals::run(command, &foundation).await,
+        Command::Approvals(command) => approvals::run(command, &foundation, cli).await,
         Command::Skills(command) => skills(command, &foundation),
         Command::Permissions(PermissionsCommand::Check { rules }) => {
             permissions(rules.as_deref(), &mut foundation, cli)

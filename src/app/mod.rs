@@ -6,6 +6,8 @@ mod approvals;
 mod chat;
 mod commands;
 mod doctor;
+mod edited;
+mod editor;
 mod export;
 mod files;
 mod foundation;

@@ -93,6 +93,9 @@ pub struct Judgement {
     /// The id of the grant that allowed it, when one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<String>,
+    /// Other grants that it needed as well: a line of several commands can take one for each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_grants: Vec<String>,
     /// How much was asked then.
     pub mode: Mode,
     /// What the call can do.

@@ -265,6 +265,9 @@ pub enum ToolError {
     /// What it needs is not there.
     #[error("not found: {0}")]
     NotFound(String),
+    /// What a person agreed to is not what would happen now; nothing was done. The person is asked again.
+    #[error("{0}")]
+    Moved(String),
     /// A fault of ours.
     #[error("internal error: {0}")]
     Internal(String),
@@ -309,6 +312,15 @@ pub struct FilePreview {
     pub new_text: Option<String>,
 }
 
+/// A file as it was when a person agreed to a call that changes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgreedFile {
+    /// The file, absolute, links resolved.
+    pub path: PathBuf,
+    /// SHA-256 of its bytes, hex; `None` when it was not there.
+    pub before: Option<String>,
+}
+
 /// What a tool knows about the call it executes.
 #[derive(Clone)]
 pub struct ToolCallContext {
@@ -328,6 +340,9 @@ pub struct ToolCallContext {
     pub cancellation: CancellationToken,
     /// The decision that let this call run, if one was needed.
     pub resume: Option<ToolCallResume>,
+    /// The files as they were when the person agreed; empty when nobody was asked or no file was shown. A tool that
+    /// finds one of them otherwise while it is about to change it answers [`ToolError::Moved`].
+    pub agreed: Vec<AgreedFile>,
     /// 1 is the first time this call is executed.
     pub attempt: u32,
 }
@@ -351,6 +366,7 @@ impl ToolCallContext {
             activity_sink: None,
             cancellation: CancellationToken::new(),
             resume: None,
+            agreed: Vec::new(),
             attempt: 1,
         }
     }
@@ -431,6 +447,9 @@ impl ToolCallContext {
     }
 }
 
+/// How many files of [`Tool::touches`] count.
+pub const MAX_TOUCHED: usize = 32;
+
 /// A capability offered to the model. A tool never knows whether it was permitted.
 #[async_trait]
 pub trait Tool: Send + Sync {
@@ -451,6 +470,13 @@ pub trait Tool: Send + Sync {
     /// What `execute` would say before it changed anything.
     async fn preview(&self, _args: &Value, _ctx: &ToolCallContext) -> Result<Vec<FilePreview>, ToolError> {
         Ok(Vec::new())
+    }
+
+    /// The files that the call depends on besides those of its preview, such as a script that it would start: an
+    /// answer counts only as long as they stay as they are. A script that is not there yet belongs to them. Only looks
+    /// at names and types; at most [`MAX_TOUCHED`] of them are taken.
+    fn touches(&self, _args: &Value, _ctx: &ToolCallContext) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     /// Does it. Dropping the future cancels it and leaves nothing running.

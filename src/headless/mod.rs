@@ -294,6 +294,10 @@ fn finish(printer: &Printer, Attended { result, denied }: &Attended, options: &O
     if code == exit::WAITING {
         for question in &result.waiting {
             note(&Question::of(question).lines());
+            let moved = question.ticket.suspension.parameters.pointer("/stale/moved");
+            for words in moved.and_then(serde_json::Value::as_array).into_iter().flatten() {
+                note(&format!("  asked again: {}", visible_line(words.as_str().unwrap_or_default())));
+            }
         }
         note(&format!("then go on with: aye -r {} -p", result.thread_id));
     } else if let TerminationReason::Stopped(reason) = &result.termination {

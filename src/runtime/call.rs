@@ -7,9 +7,10 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 
 use super::driver::{Done, Driver};
-use super::edited::{self, Came};
+use super::edited::Came;
 use super::output::CallSink;
 use super::request::RuntimeError;
+use super::world::agreed_files;
 use crate::contract::digest::sha256_hex;
 use crate::contract::ids::{CallId, SuspensionId};
 use crate::contract::judgement::JudgedCall;
@@ -71,12 +72,10 @@ impl Driver {
         match report.intercept {
             Some(ToolInterceptPayload::Block { reason }) => Ok(Gate::Block { reason }),
             Some(ToolInterceptPayload::SetResult(result)) => Ok(self.refuse(id, result)),
-            Some(ToolInterceptPayload::Suspend(ticket)) => {
-                self.ask(id, &call, tool.as_ref(), ticket, None).await
-            }
+            Some(ToolInterceptPayload::Suspend(ticket)) => self.ask(id, &call, &tool, ticket, None).await,
             None => match ticket.filter(|_| resume.is_some()) {
                 None => Ok(Gate::Proceed),
-                Some(ticket) => self.still_true(id, &call, tool.as_ref(), ticket).await,
+                Some(ticket) => self.still_true(id, &call, &tool, ticket).await,
             },
         }
     }
@@ -97,11 +96,15 @@ impl Driver {
             };
             let Some(judgement) = report.judgement.take() else { return Ok(Ok(report)) };
             let now = self.shared.clock.now_ms();
-            if let (None, Some(grant)) = (&report.intercept, &judgement.grant)
-                && !self.shared.store.spend_grant(grant, now).await?
-            {
-                if !info.spent_grants.contains(grant) {
-                    info.spent_grants.push(grant.clone());
+            let grants: Vec<String> =
+                judgement.grant.iter().chain(&judgement.other_grants).cloned().collect();
+            let over = match &report.intercept {
+                None if !grants.is_empty() => self.shared.store.spend_grants(grants, now).await?,
+                None | Some(_) => None,
+            };
+            if let Some(grant) = over {
+                if !info.spent_grants.contains(&grant) {
+                    info.spent_grants.push(grant);
                     continue;
                 }
                 let text = "not run: the grant that allowed it does not hold any more";
@@ -143,7 +146,7 @@ impl Driver {
     }
 
     /// A result that was made without the tool.
-    fn refuse(&mut self, id: &CallId, mut result: ToolResult) -> Gate {
+    pub(super) fn refuse(&mut self, id: &CallId, mut result: ToolResult) -> Gate {
         result.touched = self.touched(id, Came::NotRun, None);
         let succeeded = result.is_success();
         let outcome = if succeeded { ToolCallOutcome::Succeeded } else { ToolCallOutcome::Failed };
@@ -156,41 +159,52 @@ impl Driver {
     }
 
     /// Completes a question with what the card shows, and opens it.
-    async fn ask(
+    pub(super) async fn ask(
         &mut self,
         id: &CallId,
         call: &ToolCall,
-        tool: &dyn Tool,
+        tool: &Arc<dyn Tool>,
         mut ticket: SuspendTicket,
         files: Option<Vec<FilePreview>>,
     ) -> Result<Gate, RuntimeError> {
         let files = match files {
             Some(files) => files,
-            None => match self.preview(id, call, tool).await {
+            None => match self.preview(id, call, tool.as_ref()).await {
                 Ok(files) => files,
                 // A change that cannot be made is not worth a question.
                 Err(error) => return Ok(self.refuse(id, ToolResult::error(&call.name, error.to_string()))),
             },
         };
+        if let Some(answered) = self.machine.call(id).and_then(|c| c.ticket()) {
+            let id = answered.suspension.id.clone();
+            self.close_question(id);
+        }
+        self.complete(id, call, tool, &mut ticket, &files).await?;
+        self.open(id, &ticket);
+        Ok(Gate::Suspend(ticket))
+    }
+
+    /// Gives a question what its card shows, what its answer will be held against, and an id of its own.
+    pub(super) async fn complete(
+        &mut self,
+        id: &CallId,
+        call: &ToolCall,
+        tool: &Arc<dyn Tool>,
+        ticket: &mut SuspendTicket,
+        files: &[FilePreview],
+    ) -> Result<(), RuntimeError> {
+        self.pin(id, call, tool, ticket, files).await;
         let original = &self.tool_call(id)?.arguments;
-        if (!files.is_empty() || call.arguments != *original) && !ticket.suspension.parameters.is_object() {
-            ticket.suspension.parameters = json!({});
-        }
-        if !files.is_empty() {
-            ticket.suspension.parameters["preview"] = serde_json::to_value(&files).unwrap_or(Value::Null);
-        }
         if call.arguments != *original {
             // Asked again about an edited call: the card shows what would run now, and that it was edited.
             ticket.suspension.parameters["original"] = original.clone();
             ticket.pending.arguments = call.arguments.clone();
         }
-        if let Some(answered) = self.machine.call(id).and_then(|c| c.ticket()) {
-            let id = answered.suspension.id.clone();
-            self.close_question(id);
+        if !files.is_empty() {
+            ticket.suspension.parameters["preview"] = serde_json::to_value(files).unwrap_or(Value::Null);
         }
-        ticket.suspension.id = self.free_id(ticket.suspension.id).await?;
-        self.open(id, &ticket);
-        Ok(Gate::Suspend(ticket))
+        ticket.suspension.id = self.free_id(ticket.suspension.id.clone()).await?;
+        Ok(())
     }
 
     /// Question ids are unique over all threads; a model's call ids need not be.
@@ -202,52 +216,7 @@ impl Driver {
         Ok(SuspensionId::from(format!("{wanted}_{}", &tail[tail.len() - 8..])))
     }
 
-    /// An answer counts for what was shown. When the files moved since, the question is asked again.
-    async fn still_true(
-        &mut self,
-        id: &CallId,
-        call: &ToolCall,
-        tool: &dyn Tool,
-        ticket: SuspendTicket,
-    ) -> Result<Gate, RuntimeError> {
-        let Some(shown) = ticket.suspension.parameters.get("preview") else { return Ok(Gate::Proceed) };
-        let shown: Vec<FilePreview> = serde_json::from_value(shown.clone()).unwrap_or_default();
-        let files = match self.preview(id, call, tool).await {
-            Ok(files) => files,
-            Err(error) => {
-                let text = format!("not run: the file changed since the user was asked: {error}");
-                return Ok(self.refuse(id, ToolResult::error(&call.name, text)));
-            }
-        };
-        let decision = self.machine.call(id).and_then(|c| c.decision());
-        let same = match decision.filter(|decision| decision.arguments.is_some()) {
-            Some(decision) => edited::files_as_shown(decision, &shown, &files),
-            None => {
-                shown.len() == files.len()
-                    && shown
-                        .iter()
-                        .zip(&files)
-                        .all(|(a, b)| a.path == b.path && a.before == b.before && a.after == b.after)
-            }
-        };
-        if same {
-            return Ok(Gate::Proceed);
-        }
-        let mut again = ticket;
-        if call.arguments != again.pending.arguments
-            && let Some(parameters) = again.suspension.parameters.as_object_mut()
-        {
-            // They were proposed for the version before.
-            parameters.remove("proposals");
-            parameters.insert("args".to_owned(), call.arguments.clone());
-        }
-        again.suspension.message =
-            format!("The file changed since you were asked. {}", again.suspension.message);
-        again.suspension.parameters["stale"] = Value::Bool(true);
-        self.ask(id, call, tool, again, Some(files)).await
-    }
-
-    async fn preview(
+    pub(super) async fn preview(
         &mut self,
         id: &CallId,
         call: &ToolCall,
@@ -263,7 +232,12 @@ impl Driver {
             .unwrap_or_else(|_| Err(ToolError::Internal(format!("the tool {} failed", call.name))))
     }
 
-    fn call_context(&self, id: &CallId, tool: &str, sink: Option<Arc<CallSink>>) -> ToolCallContext {
+    pub(super) fn call_context(
+        &self,
+        id: &CallId,
+        tool: &str,
+        sink: Option<Arc<CallSink>>,
+    ) -> ToolCallContext {
         let state = self.machine.call(id);
         ToolCallContext {
             call_id: id.to_string(),
@@ -274,6 +248,7 @@ impl Driver {
             activity_sink: sink.map(|sink| sink as Arc<dyn crate::contract::event_sink::EventSink>),
             cancellation: self.slot.cancel.clone(),
             resume: state.and_then(|c| c.decision().cloned()),
+            agreed: state.map(agreed_files).unwrap_or_default(),
             attempt: state.map_or(1, |c| c.attempt),
         }
     }
@@ -358,6 +333,11 @@ impl Driver {
     ) -> Result<Fact, RuntimeError> {
         let call = self.effective_call(&id)?;
         self.outputs.remove(&id);
+        if let Err(ToolError::Moved(why)) = &output
+            && let Some(fact) = self.moved_under(&id, &call, why).await?
+        {
+            return Ok(fact);
+        }
         let (mut result, command) = match output {
             Ok(output) => (output.result, Some(output.command)),
             Err(error) => (ToolResult::error(&call.name, error.to_string()), None),
@@ -393,7 +373,7 @@ impl Driver {
     }
 
     /// An execution that ended in a question has an outcome too: it asked.
-    fn record_suspended(&mut self, id: &CallId) {
+    pub(super) fn record_suspended(&mut self, id: &CallId) {
         let name = self.tool_call(id).map_or_else(|_| String::new(), |c| c.name.clone());
         self.record_result(id, ToolResult::suspended(name, "it asks"), ToolCallOutcome::Suspended);
         let attempt = self.machine.call(id).map_or(1, |c| c.attempt);
@@ -416,7 +396,7 @@ fn hash(call: &ToolCall, cwd: &std::path::Path) -> String {
     sha256_hex(canonical.to_string())
 }
 
-fn sorted(value: &Value) -> Value {
+pub(super) fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
             let mut keys: Vec<_> = map.iter().collect();

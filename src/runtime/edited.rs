@@ -9,7 +9,7 @@ use similar::TextDiff;
 use super::driver::Driver;
 use crate::contract::ids::CallId;
 use crate::contract::suspension::ToolCallResume;
-use crate::contract::tool::{FilePreview, Touched};
+use crate::contract::tool::{AgreedFile, FilePreview, Touched};
 
 /// A value with more characters than this is told as its difference.
 const LONG: usize = 600;
@@ -77,15 +77,11 @@ impl Driver {
     }
 }
 
-/// Whether the files are as they were when the person looked at the edited version: as its review says, else as the card
-/// of the proposed version showed them. A file that neither showed was not looked at.
-pub(super) fn files_as_shown(decision: &ToolCallResume, card: &[FilePreview], now: &[FilePreview]) -> bool {
-    let reviewed: Option<Vec<Shown>> =
-        decision.result.get("shown").and_then(|shown| serde_json::from_value(shown.clone()).ok());
-    let shown = reviewed.unwrap_or_else(|| {
-        card.iter().map(|file| Shown { path: file.path.clone(), before: file.before.clone() }).collect()
-    });
-    now.iter().all(|file| shown.iter().any(|seen| seen.path == file.path && seen.before == file.before))
+/// The files as they were when the person looked at the edited version; `None` when there was no review of it.
+pub(super) fn reviewed_files(decision: &ToolCallResume) -> Option<Vec<AgreedFile>> {
+    decision.arguments.as_ref()?;
+    let shown: Vec<Shown> = serde_json::from_value(decision.result.get("shown")?.clone()).ok()?;
+    Some(shown.into_iter().map(|file| AgreedFile { path: file.path, before: file.before }).collect())
 }
 
 /// The payload beside edited arguments: the files as the review of them found them.

@@ -11,6 +11,7 @@ mod catalog;
 mod document;
 mod driver;
 mod edited;
+mod git;
 mod infer;
 mod journal;
 mod live;
@@ -22,6 +23,7 @@ mod resolve;
 #[cfg(test)]
 mod tests;
 mod words;
+mod world;
 
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};

@@ -84,17 +84,26 @@ impl Store {
         self.write_and_tell(true, ("", ""), work, |revoked| revoked.then_some(CHANGED)).await
     }
 
-    /// Counts one use of a grant. `false`: it does not hold any more, so it allows nothing. Counting before the call
-    /// begins means that a crash can lose a use, but never give one twice.
+    /// Counts one use of each of these grants, or of none: then it names the first that does not hold any more, so that
+    /// the call is not allowed by it. Counting before the call begins means that a crash can lose a use, but never give
+    /// one twice.
     ///
-    /// It does not wait for the disk by itself: the intent of the call that it allows does.
-    pub async fn spend_grant(&self, id: &str, now_ms: u64) -> Result<bool, StoreError> {
-        let id = id.to_owned();
+    /// It does not wait for the disk by itself: the intent of the call that they allow does.
+    pub async fn spend_grants(&self, ids: Vec<String>, now_ms: u64) -> Result<Option<String>, StoreError> {
         self.write_relaxed(move |tx| {
-            let sql = "UPDATE grant_row SET uses = uses + 1 \
-                       WHERE id = ?1 AND over = 0 AND revoked_at IS NULL \
-                         AND (expires_at IS NULL OR expires_at > ?2) AND (max_uses IS NULL OR uses < max_uses)";
-            Ok(tx.prepare_cached(sql)?.execute((id, int(now_ms)))? > 0)
+            let holds = "SELECT count(*) FROM grant_row \
+                         WHERE id = ?1 AND over = 0 AND revoked_at IS NULL \
+                           AND (expires_at IS NULL OR expires_at > ?2) AND (max_uses IS NULL OR uses < max_uses)";
+            for id in &ids {
+                let held: i64 = tx.prepare_cached(holds)?.query_row((id, int(now_ms)), |row| row.get(0))?;
+                if held == 0 {
+                    return Ok(Some(id.clone()));
+                }
+            }
+            for id in &ids {
+                tx.prepare_cached("UPDATE grant_row SET uses = uses + 1 WHERE id = ?1")?.execute((id,))?;
+            }
+            Ok(None)
         })
         .await
     }

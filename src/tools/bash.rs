@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::ToolEnv;
 use super::args::{Args, invalid};
 use super::exec::{self, Env, ExecRequest, ExecResult, signal_name};
+use super::words;
 use crate::contract::display::visible_line;
 use crate::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
 
@@ -101,6 +102,10 @@ impl Tool for Bash {
 
     fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
         self.parse(args).map(|_| ())
+    }
+
+    fn touches(&self, args: &Value, _ctx: &ToolCallContext) -> Vec<PathBuf> {
+        self.parse(args).map(|call| words::files(&self.env.workspace, call.command)).unwrap_or_default()
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {

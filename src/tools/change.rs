@@ -79,6 +79,21 @@ pub(super) fn is_decided(ctx: &ToolCallContext) -> bool {
     ctx.resume.is_some() || ctx.attempt > 1
 }
 
+/// What a person was shown is what may be changed: a file that is another one now is asked about again. Called under
+/// the ledger's lock, so that no other call of this process comes between.
+pub(super) fn still_agreed(change: &Change, ctx: &ToolCallContext) -> Result<(), ToolError> {
+    if ctx.agreed.is_empty() {
+        return Ok(());
+    }
+    let name = &change.subject.name;
+    let agreed = ctx.agreed.iter().find(|file| file.path == change.subject.real);
+    match agreed {
+        Some(file) if file.before == change.subject.before.as_deref().map(hash) => Ok(()),
+        Some(_) => Err(ToolError::Moved(format!("{name} changed since the user was asked"))),
+        None => Err(ToolError::Moved(format!("{name} leads to another file since the user was asked"))),
+    }
+}
+
 /// A change that can be made.
 pub(super) struct Change {
     pub(super) subject: Subject,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::ToolEnv;
 use super::args::{Args, invalid};
-use super::change::{Change, Subject, is_decided};
+use super::change::{Change, Subject, is_decided, still_agreed};
 use super::hint;
 use super::ledger::Seen;
 use super::text::{LineEnding, TextFile, to_crlf};
@@ -60,7 +60,8 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<Change, To
         return Err(ToolError::NotFound(format!("{name} is not there; Write makes a file")));
     };
     let seen = subject.seen(env, ctx);
-    if seen == Seen::Stale {
+    // Who decided saw the difference to the file as it is, and is asked again when it changes once more.
+    if seen == Seen::Stale && !is_decided(ctx) {
         return Err(failed(format!("{name} changed since it was read; Read it again")));
     }
     let Some(file) = TextFile::decode(bytes) else {
@@ -166,6 +167,7 @@ impl Tool for Edit {
         super::blocking(ctx, move |cancel| {
             let _changing = env.ledger.changing();
             let change = plan(&env, &args, &call)?;
+            still_agreed(&change, &call)?;
             Ok(change.apply(NAME, &env, &call, || cancel.is_cancelled())?.into())
         })
         .await

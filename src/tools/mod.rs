@@ -28,6 +28,7 @@ mod walk;
 mod web_fetch;
 mod web_net;
 mod web_page;
+mod words;
 mod write;
 
 use std::path::PathBuf;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::ToolEnv;
 use super::args::Args;
-use super::change::{Change, Subject, is_decided};
+use super::change::{Change, Subject, is_decided, still_agreed};
 use super::ledger::Seen;
 use super::text::{LineEnding, TextFile, to_crlf};
 use crate::contract::tool::{
@@ -34,7 +34,8 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<Change, To
         None => content.as_bytes().to_vec(),
         Some(bytes) => {
             match subject.seen(env, ctx) {
-                Seen::Stale => {
+                // Who decided saw the difference to the file as it is, and is asked again when it changes once more.
+                Seen::Stale if !is_decided(ctx) => {
                     let message =
                         format!("{name} changed since it was read; Read it again before writing over it");
                     return Err(ToolError::ExecutionFailed(message));
@@ -43,7 +44,7 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<Change, To
                     let message = format!("{name} exists; Read it first, then write over it, or Edit it");
                     return Err(ToolError::ExecutionFailed(message));
                 }
-                Seen::Unknown | Seen::Current => {}
+                Seen::Stale | Seen::Unknown | Seen::Current => {}
             }
             let Some(old) = TextFile::decode(bytes) else {
                 let message =
@@ -88,6 +89,7 @@ impl Tool for Write {
         super::blocking(ctx, move |cancel| {
             let _changing = env.ledger.changing();
             let change = plan(&env, &args, &call)?;
+            still_agreed(&change, &call)?;
             Ok(change.apply(NAME, &env, &call, || cancel.is_cancelled())?.into())
         })
         .await

@@ -193,6 +193,18 @@ impl Card {
         self.ticket.pending.arguments.get("command").and_then(Value::as_str)
     }
 
+    /// What moved since the question was asked before, one sentence each; empty for a question asked once.
+    pub fn moved(&self) -> Vec<&str> {
+        let moved = self.ticket.suspension.parameters.pointer("/stale/moved").and_then(Value::as_array);
+        moved.into_iter().flatten().filter_map(Value::as_str).collect()
+    }
+
+    /// How files changed meanwhile, as the difference of each.
+    pub fn deltas(&self) -> Vec<&str> {
+        let deltas = self.ticket.suspension.parameters.pointer("/stale/deltas").and_then(Value::as_array);
+        deltas.into_iter().flatten().filter_map(|delta| delta.get("diff")?.as_str()).collect()
+    }
+
     /// What the call would do to files.
     pub fn previews(&self) -> Vec<FilePreview> {
         let preview = self.ticket.suspension.parameters.get("preview");

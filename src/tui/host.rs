@@ -8,12 +8,14 @@ use async_trait::async_trait;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{SuspensionId, ThreadId};
+use crate::contract::judgement::Ruling;
 pub use crate::contract::mode::Mode;
 use crate::contract::record::{
     DecideOutcome, GrantScope, OpenIntent, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
 };
 use crate::contract::suspension::ToolCallResume;
+use crate::contract::tool::FilePreview;
 
 /// What a person says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -154,6 +156,17 @@ impl ExportFormat {
             _ => None,
         }
     }
+}
+
+/// What the rules and the tool say of an edited call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Review {
+    /// The verdict of the rules.
+    pub ruling: Ruling,
+    /// The same in words.
+    pub words: String,
+    /// What it would do to files.
+    pub files: Vec<FilePreview>,
 }
 
 /// The program behind the terminal. Errors are sentences for the person.

@@ -4,11 +4,13 @@ mod book;
 mod commands;
 #[cfg(feature = "failpoints")]
 mod crash;
+mod edited;
 mod exec;
 mod headless;
 mod hostile;
 mod kills;
 mod layers;
+mod stale;
 mod support;
 mod terminal;
 mod waiting;

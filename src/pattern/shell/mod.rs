@@ -7,6 +7,7 @@
 //! and what cannot be decided is said in [`Analysis::undecided`].
 
 mod chars;
+mod effect;
 mod git;
 mod lexer;
 mod risk;
@@ -15,9 +16,12 @@ mod walk;
 mod words;
 
 #[cfg(test)]
+mod effect_tests;
+#[cfg(test)]
 mod tests;
 
 pub use chars::{suspicious, visible};
+pub use effect::effect;
 pub use risk::{Risk, globs_are_harmless, only_reads, risks};
 pub use unwrap::is_transparent;
 
@@ -127,6 +131,8 @@ pub struct Analysis {
     pub unreadable: Option<String>,
     /// Why it is not certain what would run. It asks when any deny rule exists.
     pub undecided: Option<String>,
+    /// Some redirect in it replaces what a file holds.
+    pub overwrites: bool,
 }
 
 impl Analysis {

@@ -238,6 +238,7 @@ fn read_text(word: &Word, depth: usize, out: &mut Analysis) {
         command.is_inner = true;
         out.commands.push(command);
     }
+    out.overwrites |= inside.overwrites;
     if let Some(why) = inside.unreadable.or(inside.undecided) {
         out.undecide(why);
     }

@@ -12,6 +12,7 @@ pub(super) fn read(command: &str, inner: bool, out: &mut Analysis) {
         let mut broad = Analysis::default();
         read_text(&joined, true, &mut broad);
         out.commands.append(&mut broad.commands);
+        out.overwrites |= broad.overwrites;
     }
 }
 
@@ -399,6 +400,8 @@ impl<'a> Walker<'a> {
             };
         if !harmless {
             out.bar(format!("a redirect (`{}`)", self.text(node).trim()));
+            let is_stream = operator == ">&" && target.text.chars().all(|c| c.is_ascii_digit() || c == '-');
+            out.overwrites |= matches!(operator, ">" | ">|" | "&>" | ">&") && !is_stream;
         }
         if let Some(owner) = owner {
             owner.words.extend(rest);

@@ -1,7 +1,7 @@
 //! The verdict over one call: deny > ask > allow > default.
 
 use super::path::{self, Places, Seen};
-use super::rules::{Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
+use super::rules::{GrantMark, Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use super::shell::{self, Hit};
 use crate::pattern::shell::{Analysis, analyse, visible};
 use crate::pattern::{Looked, Matcher, Quantifier};
@@ -84,11 +84,18 @@ pub struct Verdict {
     pub origin: Option<String>,
     /// The reason, for a person and for the model.
     pub why: String,
+    /// The grants that it needed to be allowed.
+    pub grants: Vec<GrantMark>,
 }
 
 impl Verdict {
     fn new(decision: Decision, why: impl Into<String>) -> Verdict {
-        Verdict { decision, rule: None, origin: None, why: why.into() }
+        Verdict { decision, rule: None, origin: None, why: why.into(), grants: Vec::new() }
+    }
+
+    /// The call makes no sense.
+    pub(super) fn error(why: &str) -> Verdict {
+        Verdict::new(Decision::Error, why)
     }
 
     fn by(decision: Decision, rule: &Rule) -> Verdict {
@@ -98,7 +105,33 @@ impl Verdict {
             rule: Some(rule.pattern.to_string()),
             origin: Some(rule.origin.to_string()),
             why: format!("{word} by rule `{}` ({})", rule.pattern, rule.origin),
+            grants: Vec::new(),
         }
+    }
+}
+
+/// What let a call through.
+pub(super) struct Allowed<'r> {
+    /// The rule that is told.
+    pub(super) rule: &'r Rule,
+    /// The grants among all rules that were needed.
+    pub(super) grants: Vec<GrantMark>,
+}
+
+impl<'r> Allowed<'r> {
+    /// By these rules together. A grant is told before a rule that allows everybody the same.
+    pub(super) fn by(used: &[&'r Rule]) -> Option<Allowed<'r>> {
+        let first = *used.first()?;
+        let rule = used
+            .iter()
+            .fold(first, |best, rule| if rule.origin.tier() > best.origin.tier() { rule } else { best });
+        let mut grants: Vec<GrantMark> = Vec::new();
+        for mark in used.iter().filter_map(|rule| rule.origin.grant.as_ref()) {
+            if !grants.contains(mark) {
+                grants.push(mark.clone());
+            }
+        }
+        Some(Allowed { rule, grants })
     }
 }
 
@@ -127,21 +160,50 @@ fn path_argument(tool: &str) -> Option<(&'static str, bool)> {
 }
 
 /// What the call is about.
-enum Subject {
+pub(super) enum Subject {
     Shell(Analysis),
     File { key: &'static str, seen: Seen },
     Other,
 }
 
+/// A call that was looked at once, to be held against several sets of rules.
+pub struct Prepared<'a> {
+    pub(super) question: Question<'a>,
+    pub(super) primary: Option<&'a str>,
+    pub(super) subject: Subject,
+}
+
+impl<'a> Prepared<'a> {
+    /// Looks at a call.
+    ///
+    /// # Errors
+    /// Why the call makes no sense.
+    pub fn of(question: &Question<'a>) -> Result<Prepared<'a>, String> {
+        let primary = question.primary.or_else(|| known_primary(question.tool));
+        Ok(Prepared { question: *question, primary, subject: subject(question, primary)? })
+    }
+
+    /// Judges it by the rules.
+    pub fn verdict(&self, rules: &RuleSet) -> Verdict {
+        self.judge(rules, None).verdict()
+    }
+
+    /// Judges it by the rules and one more.
+    pub fn verdict_with(&self, rules: &RuleSet, extra: &Rule) -> Verdict {
+        self.judge(rules, Some(extra)).verdict()
+    }
+
+    pub(super) fn judge<'r>(&'r self, rules: &'r RuleSet, extra: Option<&'r Rule>) -> Judge<'r> {
+        Judge { rules, extra, question: &self.question, primary: self.primary, subject: &self.subject }
+    }
+}
+
 /// Judges a call by the rules.
 pub fn evaluate(rules: &RuleSet, question: &Question<'_>) -> Verdict {
-    let primary = question.primary.or_else(|| known_primary(question.tool));
-    let subject = match subject(question, primary) {
-        Ok(subject) => subject,
-        Err(why) => return Verdict::new(Decision::Error, why),
-    };
-    let judge = Judge { rules, question, primary, subject: &subject };
-    judge.verdict()
+    match Prepared::of(question) {
+        Ok(call) => call.verdict(rules),
+        Err(why) => Verdict::error(&why),
+    }
 }
 
 fn subject(question: &Question<'_>, primary: Option<&str>) -> Result<Subject, String> {
@@ -204,14 +266,21 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-struct Judge<'a> {
+pub(super) struct Judge<'a> {
     rules: &'a RuleSet,
-    question: &'a Question<'a>,
+    /// A rule besides them.
+    extra: Option<&'a Rule>,
+    pub(super) question: &'a Question<'a>,
     primary: Option<&'a str>,
-    subject: &'a Subject,
+    pub(super) subject: &'a Subject,
 }
 
-impl Judge<'_> {
+impl<'a> Judge<'a> {
+    /// All rules, in order.
+    pub(super) fn all(&self) -> impl Iterator<Item = &'a Rule> + use<'a> {
+        self.rules.rules().iter().chain(self.extra)
+    }
+
     fn verdict(&self) -> Verdict {
         let (denied, maybe_denied) = self.strictest(Behavior::Deny);
         if let Some(rule) = denied {
@@ -242,8 +311,8 @@ impl Judge<'_> {
             return verdict;
         }
         match self.allowed() {
-            Ok(rule) => {
-                return Verdict::by(Decision::Allow, rule);
+            Ok(Allowed { rule, grants }) => {
+                return Verdict { grants, ..Verdict::by(Decision::Allow, rule) };
             }
             Err(Some(ask)) if default != Behavior::Allow => return ask,
             Err(_) => {}
@@ -292,7 +361,7 @@ impl Judge<'_> {
                     self.rules.has(Behavior::Deny, SHELL_TOOL) || self.rules.has(Behavior::Ask, SHELL_TOOL);
                 let why = analysis.undecided.as_ref().filter(|_| strict)?;
                 // A rule that names the command word by word knows what it allows.
-                if self.allowed().is_ok_and(|rule| !rule.pattern.is_unconditional()) {
+                if self.allowed().is_ok_and(|by| !by.rule.pattern.is_unconditional()) {
                     return None;
                 }
                 let why = format!("{why}, and there are rules that it might break");
@@ -309,9 +378,9 @@ impl Judge<'_> {
     }
 
     /// The strictest-looking rule of a behaviour that matches for certain, and one that may match.
-    fn strictest(&self, behavior: Behavior) -> (Option<&Rule>, Option<&Rule>) {
-        let (mut sure, mut maybe): (Option<&Rule>, Option<&Rule>) = (None, None);
-        for rule in self.rules.rules().iter().filter(|rule| rule.behavior == behavior) {
+    fn strictest(&self, behavior: Behavior) -> (Option<&'a Rule>, Option<&'a Rule>) {
+        let (mut sure, mut maybe): (Option<&'a Rule>, Option<&'a Rule>) = (None, None);
+        for rule in self.all().filter(|rule| rule.behavior == behavior) {
             let slot = match self.restricts(rule) {
                 Hit::Yes => &mut sure,
                 Hit::Maybe => &mut maybe,
@@ -325,7 +394,7 @@ impl Judge<'_> {
     }
 
     /// Whether a deny or ask rule matches.
-    fn restricts(&self, rule: &Rule) -> Hit {
+    pub(super) fn restricts(&self, rule: &Rule) -> Hit {
         let question = self.question;
         let mut maybe = false;
         let hit = rule.pattern.matches_by(
@@ -393,15 +462,34 @@ impl Judge<'_> {
         (relative || absolute || home) != looked.negated
     }
 
-    /// The allow rule that lets the call through, or what to ask when one nearly does.
-    fn allowed(&self) -> Result<&Rule, Option<Verdict>> {
-        let rules: Vec<&Rule> =
-            self.rules.rules().iter().filter(|rule| rule.behavior == Behavior::Allow).collect();
+    /// What lets the call through, or what to ask when something nearly does. Grants are used only when the rules
+    /// would not do, and those whose uses are counted only when nothing else would.
+    fn allowed(&self) -> Result<Allowed<'a>, Option<Verdict>> {
+        let is_mine =
+            |rule: &&Rule| rule.behavior == Behavior::Allow && rule.pattern.matches_tool(self.question.tool);
+        let mut rules: Vec<&'a Rule> = self.all().filter(is_mine).collect();
+        rules.sort_by_key(|rule| rule.origin.tier());
+        let mut refused = None;
+        for tier in 0..=2 {
+            if tier > 0 && !rules.iter().any(|rule| rule.origin.tier() == tier) {
+                continue;
+            }
+            let these: Vec<&'a Rule> =
+                rules.iter().copied().filter(|rule| rule.origin.tier() <= tier).collect();
+            match self.allowed_by(&these) {
+                Ok(by) => return Ok(by),
+                Err(why) => refused = why,
+            }
+        }
+        Err(refused)
+    }
+
+    fn allowed_by(&self, rules: &[&'a Rule]) -> Result<Allowed<'a>, Option<Verdict>> {
         if let Subject::Shell(analysis) = self.subject {
-            return shell::allowed(&rules, analysis, self.question, self.rules)
+            return shell::allowed(rules, analysis, self.question, self.rules)
                 .map_err(|why| Some(Verdict::new(Decision::Ask(AskKind::Default), why)));
         }
-        let mut best: Option<&Rule> = None;
+        let mut best: Option<&'a Rule> = None;
         let mut doubt = None;
         for rule in rules {
             if !self.permits(rule) {
@@ -417,10 +505,10 @@ impl Judge<'_> {
                 best = Some(rule);
             }
         }
-        best.ok_or(doubt)
+        best.and_then(|rule| Allowed::by(&[rule])).ok_or(doubt)
     }
 
-    fn permits(&self, rule: &Rule) -> bool {
+    pub(super) fn permits(&self, rule: &Rule) -> bool {
         let question = self.question;
         if rule.origin.layer == Layer::Shipped
             && let Subject::File { seen, .. } = self.subject

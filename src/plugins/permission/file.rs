@@ -207,7 +207,7 @@ impl RuleSet {
         }
         for rule in raw.rules.unwrap_or_default() {
             let line = rule.tool.referenced.line();
-            let origin = Origin { layer, file: Some(file.to_owned()), line: Some(line) };
+            let origin = Origin { layer, file: Some(file.to_owned()), line: Some(line), grant: None };
             let rule = build(&rule.tool.value.0, rule.behavior, &rule.matches, &rule.not_match, origin)
                 .map_err(|message| RulesFileError::Invalid { file: file.to_owned(), line, message })?;
             set.push(rule);

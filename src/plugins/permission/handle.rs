@@ -1,7 +1,7 @@
 //! What the composition root and a front end hold of the permissions of a program.
 
-use super::evaluate::{Question, Verdict};
-use super::mode::{Mode, evaluate_in};
+use super::evaluate::Question;
+use super::mode::Mode;
 use super::rules::RuleSet;
 use crate::contract::clock::Clock;
 use crate::contract::ids::{RunId, ThreadId};
@@ -109,20 +109,23 @@ impl Permissions {
         self.read(|now| now.grants.clone())
     }
 
-    /// The rules and the grants that hold for a run, as one set.
-    pub fn rules_for(&self, thread: &ThreadId, run: &RunId) -> RuleSet {
+    /// The rules and the grants that hold for a run, as one set; `spent` are ids of grants that do not hold any more.
+    pub fn rules_for(&self, thread: &ThreadId, run: &RunId, spent: &[String]) -> RuleSet {
         let now_ms = self.shared.clock.now_ms();
         self.read(|now| {
             let mut rules = RuleSet::clone(&now.rules);
             for grant in &now.grants {
-                let is_over = grant.revoked_at.is_some() || grant.expires_at.is_some_and(|end| end <= now_ms);
+                let is_over = grant.revoked_at.is_some()
+                    || grant.expires_at.is_some_and(|end| end <= now_ms)
+                    || grant.max_uses.is_some_and(|most| grant.uses >= most);
                 let reaches = match &grant.scope {
                     GrantScope::Run(id) => id == run,
                     GrantScope::Thread(id) => id == thread,
                     GrantScope::Project(root) => *root == self.shared.workspace.root,
                     GrantScope::Everywhere => true,
                 };
-                if !is_over && reaches && rules.grant(&grant.pattern).is_err() {
+                let holds = !is_over && reaches && !spent.contains(&grant.id);
+                if holds && rules.grant_of(grant).is_err() {
                     // An older version wrote what this one cannot read: it grants nothing.
                     tracing::warn!(grant = %grant.id, "a grant's pattern cannot be read");
                 }
@@ -147,11 +150,6 @@ impl Permissions {
         let place = &self.shared.workspace;
         let home = (!place.home.as_os_str().is_empty()).then_some(place.home.as_path());
         Question { tool, args, cwd: &place.cwd, workspace: &place.root, home, primary }
-    }
-
-    /// Judges a call by the given rules, in the mode that holds now.
-    pub fn judge(&self, rules: &RuleSet, question: &Question<'_>) -> Verdict {
-        evaluate_in(rules, question, self.mode())
     }
 
     /// The folder calls run in.

@@ -15,7 +15,10 @@ mod path;
 mod plugin;
 mod rules;
 mod shell;
+mod tried;
 
+#[cfg(test)]
+mod judgement_tests;
 #[cfg(test)]
 mod plugin_tests;
 #[cfg(test)]
@@ -24,7 +27,7 @@ mod tests;
 mod tests_more;
 
 pub use check::{CheckContext, check_line};
-pub use evaluate::{AskKind, Decision, Question, Verdict, evaluate, is_file_edit, known_primary};
+pub use evaluate::{AskKind, Decision, Prepared, Question, Verdict, evaluate, is_file_edit, known_primary};
 pub use file::{
     Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError, SHIPPED_RULES, shipped_rules,
 };
@@ -32,4 +35,4 @@ pub use grant::{GrantProposal, propose_grants};
 pub use handle::Permissions;
 pub use mode::{Mode, evaluate_in};
 pub use plugin::{GrantedPatterns, PERMISSION_PLUGIN, PermissionPlugin, PermissionSection};
-pub use rules::{Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
+pub use rules::{GrantMark, Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};

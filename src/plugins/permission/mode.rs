@@ -1,6 +1,6 @@
 //! What the permission mode of a run makes of a verdict.
 
-use super::evaluate::{AskKind, Decision, Question, SHELL_TOOL, Verdict, edits_inside, evaluate};
+use super::evaluate::{AskKind, Decision, Prepared, Question, SHELL_TOOL, Verdict, edits_inside, evaluate};
 use super::rules::{RuleSet, ToolPermissionBehavior as Behavior};
 pub use crate::contract::mode::Mode;
 
@@ -8,14 +8,39 @@ pub use crate::contract::mode::Mode;
 const READ_ONLY: &[&str] =
     &["Read", "List", "Glob", "Grep", "TodoWrite", "AskUser", "skill", "load_skill_resource"];
 
+/// True for the tools that only look, or only talk with the person.
+pub(super) fn is_read_only(tool: &str) -> bool {
+    READ_ONLY.contains(&tool)
+}
+
 /// Judges a call by the rules, in a mode.
 pub fn evaluate_in(rules: &RuleSet, question: &Question<'_>, mode: Mode) -> Verdict {
-    let verdict = evaluate(rules, question);
+    bend(rules, question, mode, evaluate(rules, question))
+}
+
+/// Judges a call that was looked at by the rules, in a mode.
+pub(super) fn judge_in(rules: &RuleSet, call: &Prepared<'_>, mode: Mode) -> Verdict {
+    let verdict = bend(rules, &call.question, mode, call.verdict(rules));
+    if verdict.grants.iter().all(|grant| !grant.is_limited) || mode == Mode::Ask {
+        return verdict;
+    }
+    // A use that is counted is not taken for what the mode allows anyway.
+    let uncounted = rules.without_limited();
+    let without = bend(&uncounted, &call.question, mode, call.verdict(&uncounted));
+    if without.decision == Decision::Allow { without } else { verdict }
+}
+
+fn bend(rules: &RuleSet, question: &Question<'_>, mode: Mode, verdict: Verdict) -> Verdict {
     let Decision::Ask(kind) = verdict.decision else {
         return if mode == Mode::Plan { in_plan(question, verdict) } else { verdict };
     };
-    let allow =
-        |why: &str| Verdict { decision: Decision::Allow, rule: None, origin: None, why: why.to_owned() };
+    let allow = |why: &str| Verdict {
+        decision: Decision::Allow,
+        rule: None,
+        origin: None,
+        why: why.to_owned(),
+        grants: Vec::new(),
+    };
     match mode {
         Mode::Ask => verdict,
         Mode::Plan => in_plan(question, verdict),
@@ -38,7 +63,7 @@ pub fn evaluate_in(rules: &RuleSet, question: &Question<'_>, mode: Mode) -> Verd
 }
 
 fn in_plan(question: &Question<'_>, verdict: Verdict) -> Verdict {
-    if READ_ONLY.contains(&question.tool) || matches!(verdict.decision, Decision::Deny | Decision::Error) {
+    if is_read_only(question.tool) || matches!(verdict.decision, Decision::Deny | Decision::Error) {
         return verdict;
     }
     Verdict {
@@ -49,5 +74,6 @@ fn in_plan(question: &Question<'_>, verdict: Verdict) -> Verdict {
             "plan mode: {} is not a read-only tool; propose the change instead of making it",
             question.tool
         ),
+        grants: Vec::new(),
     }
 }

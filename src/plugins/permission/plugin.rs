@@ -1,10 +1,13 @@
 //! The plugin: the verdict at the gate of each call, and denied tools kept from the model.
 
-use super::evaluate::{AskKind, Decision, Question, Verdict, evaluate};
+use super::evaluate::{AskKind, Decision, Prepared, Verdict};
 use super::file::PermissionRulesConfig;
 use super::grant::propose_grants;
 use super::handle::Permissions;
-use super::rules::RuleSet;
+use super::mode::judge_in;
+use super::rules::{Rule, RuleSet};
+use super::tried::judgement;
+use crate::contract::judgement::{Judgement, JudgementAction, Risk};
 use crate::contract::spec::PluginConfigKey;
 use crate::contract::suspension::{
     ACTION_PERMISSION, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
@@ -58,7 +61,8 @@ impl PermissionPlugin {
     /// All rules that hold at this moment of a run. What cannot be read grants nothing and makes everything ask.
     fn rules(&self, ctx: &PhaseContext) -> RuleSet {
         let run = &ctx.run_identity;
-        let mut rules = self.permissions.rules_for(&run.thread_id, &run.run_id);
+        let spent = ctx.tool.as_ref().map_or(&[][..], |info| &info.spent_grants);
+        let mut rules = self.permissions.rules_for(&run.thread_id, &run.run_id, spent);
         if let Some(section) = ctx.agent_spec.sections.get(PermissionSection::KEY) {
             match read_section(section) {
                 Ok(own) => rules.join(own),
@@ -75,26 +79,41 @@ impl PermissionPlugin {
         rules
     }
 
-    /// What to do instead of running the call; nothing when it may run.
-    fn gate(&self, ctx: &PhaseContext, info: &ToolCallInfo) -> Option<ToolInterceptPayload> {
+    /// What was made of the call, and what to do instead of running it; nothing when it may run.
+    fn gate(&self, ctx: &PhaseContext, info: &ToolCallInfo) -> (Judgement, Option<ToolInterceptPayload>) {
         let call = &info.call;
-        let rules = self.rules(ctx);
-        let primary = info.descriptor.as_ref().and_then(|tool| tool.primary_argument.as_deref());
-        let question = self.permissions.question(&call.name, &call.arguments, primary);
-        let verdict = self.permissions.judge(&rules, &question);
         let is_answered =
             info.resume.as_ref().is_some_and(|resume| resume.action == ResumeDecisionAction::Resume);
-        match verdict.decision {
-            Decision::Allow => None,
+        let mut rules = self.rules(ctx);
+        if is_answered {
+            // The person's yes is for this call: it takes no use of a grant that was given for the next ones.
+            rules = rules.without_limited();
+        }
+        let descriptor = info.descriptor.as_ref();
+        let primary = descriptor.and_then(|tool| tool.primary_argument.as_deref());
+        let question = self.permissions.question(&call.name, &call.arguments, primary);
+        let mode = self.permissions.mode();
+        let prepared = Prepared::of(&question);
+        let verdict = match &prepared {
+            Ok(prepared) => judge_in(&rules, prepared, mode),
+            Err(why) => Verdict::error(why),
+        };
+        let class = descriptor.map(|tool| tool.class);
+        let judgement = judgement(&question, prepared.as_ref().ok(), &rules, &verdict, mode, class);
+        let intercept = match (verdict.decision, &prepared) {
+            (Decision::Allow, _) => None,
             // Asked once a call: the person said yes. Denials were judged again above.
-            Decision::Ask(_) if is_answered => None,
-            Decision::Ask(kind) => {
-                let ticket = ticket(&question, info, &verdict, kind, &rules);
+            (Decision::Ask(_), _) if is_answered => None,
+            (Decision::Ask(kind), Ok(prepared)) => {
+                let ticket = ticket(prepared, info, &verdict, kind, &rules, judgement.risk);
                 Some(ToolInterceptPayload::Suspend(ticket))
             }
-            Decision::Deny => Some(refusal(&call.name, "permission_denied", &verdict, "denied")),
-            Decision::Error => Some(refusal(&call.name, "invalid_arguments", &verdict, "not run")),
-        }
+            (Decision::Deny, _) => Some(refusal(&call.name, "permission_denied", &verdict, "denied")),
+            (Decision::Error | Decision::Ask(_), _) => {
+                Some(refusal(&call.name, "invalid_arguments", &verdict, "not run"))
+            }
+        };
+        (judgement, intercept)
     }
 }
 
@@ -114,13 +133,14 @@ fn refusal(tool: &str, code: &str, verdict: &Verdict, word: &str) -> ToolInterce
 }
 
 fn ticket(
-    question: &Question<'_>,
+    prepared: &Prepared<'_>,
     info: &ToolCallInfo,
     verdict: &Verdict,
     kind: AskKind,
     rules: &RuleSet,
+    risk: Risk,
 ) -> SuspendTicket {
-    let call = &info.call;
+    let (call, question) = (&info.call, &prepared.question);
     let message = format!("{} wants to run: {}", visible(&call.name), visible(&verdict.why));
     SuspendTicket {
         suspension: Suspension {
@@ -134,7 +154,8 @@ fn ticket(
                 "origin": verdict.origin,
                 "why": verdict.why,
                 "cwd": question.cwd.to_string_lossy(),
-                "proposals": proposals(question, kind, rules),
+                "risk": risk.as_str(),
+                "proposals": proposals(prepared, kind, rules),
             }),
             response_schema: None,
             expires_at: None,
@@ -149,15 +170,15 @@ fn ticket(
 }
 
 /// The grants that would answer the question for good. None when a rule says to ask: a grant does not beat it.
-fn proposals(question: &Question<'_>, kind: AskKind, rules: &RuleSet) -> Vec<Value> {
+fn proposals(call: &Prepared<'_>, kind: AskKind, rules: &RuleSet) -> Vec<Value> {
     if matches!(kind, AskKind::Rule | AskKind::BrokenRules) {
         return Vec::new();
     }
     let helps = |pattern: &str| {
-        let mut with = rules.clone();
-        with.grant(pattern).is_ok() && evaluate(&with, question).decision == Decision::Allow
+        let rule = Rule::granted(pattern);
+        rule.is_ok_and(|rule| call.verdict_with(rules, &rule).decision == Decision::Allow)
     };
-    propose_grants(question)
+    propose_grants(&call.question)
         .into_iter()
         .filter(|proposal| helps(&proposal.pattern))
         .map(|proposal| json!({ "pattern": proposal.pattern, "text": proposal.text }))
@@ -194,7 +215,9 @@ impl PhaseHook for Gate {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
         let Some(info) = &ctx.tool else { return Ok(command) };
-        if let Some(intercept) = self.0.gate(ctx, info) {
+        let (judgement, intercept) = self.0.gate(ctx, info);
+        command.schedule_action::<JudgementAction>(judgement)?;
+        if let Some(intercept) = intercept {
             command.schedule_action::<ToolInterceptAction>(intercept)?;
         }
         Ok(command)

@@ -10,7 +10,8 @@ use crate::contract::tool::ToolDescriptor;
 use crate::contract::tool_intercept::ToolInterceptPayload;
 use crate::contract::workspace::Workspace;
 use crate::phase::{
-    ExecutionEnv, PhaseContext, PhaseRuntime, Plugin, ToolCallInfo, inference_shape, validate_sections,
+    ExecutionEnv, PhaseContext, PhaseReport, PhaseRuntime, Plugin, ToolCallInfo, inference_shape,
+    validate_sections,
 };
 use crate::state::Phase;
 use serde_json::{Value, json};
@@ -24,16 +25,16 @@ impl Clock for Noon {
     }
 }
 
-struct World {
+pub(super) struct World {
     _dir: tempfile::TempDir,
-    permissions: Permissions,
+    pub(super) permissions: Permissions,
     plugin: Arc<dyn Plugin>,
     runtime: PhaseRuntime,
     env: ExecutionEnv,
     spec: Arc<AgentSpec>,
 }
 
-fn world(allow: &[&str], ask: &[&str], deny: &[&str]) -> World {
+pub(super) fn world(allow: &[&str], ask: &[&str], deny: &[&str]) -> World {
     world_of(allow, ask, deny, AgentSpec::new("agent"))
 }
 
@@ -51,19 +52,23 @@ fn world_of(allow: &[&str], ask: &[&str], deny: &[&str], spec: AgentSpec) -> Wor
 }
 
 impl World {
-    fn info(command: &str) -> ToolCallInfo {
+    pub(super) fn info(command: &str) -> ToolCallInfo {
         let call = ToolCall::new("c1", "Bash", json!({ "command": command }));
         let tool = ToolDescriptor::new("Bash", "Bash", "").with_primary_argument("command");
         ToolCallInfo::new(call, Some(tool))
     }
 
-    async fn gate(&self, info: ToolCallInfo) -> Option<ToolInterceptPayload> {
-        let mut ctx = PhaseContext::test_default().with_phase(Phase::BeforeToolExecute).with_tool(info);
-        ctx.agent_spec = Arc::clone(&self.spec);
-        self.runtime.run_phase(&self.env, ctx).await.unwrap().intercept
+    pub(super) async fn gate(&self, info: ToolCallInfo) -> Option<ToolInterceptPayload> {
+        self.report(info).await.intercept
     }
 
-    async fn asks(&self, command: &str) -> SuspendTicket {
+    pub(super) async fn report(&self, info: ToolCallInfo) -> PhaseReport {
+        let mut ctx = PhaseContext::test_default().with_phase(Phase::BeforeToolExecute).with_tool(info);
+        ctx.agent_spec = Arc::clone(&self.spec);
+        self.runtime.run_phase(&self.env, ctx).await.unwrap()
+    }
+
+    pub(super) async fn asks(&self, command: &str) -> SuspendTicket {
         match self.gate(World::info(command)).await {
             Some(ToolInterceptPayload::Suspend(ticket)) => ticket,
             other => panic!("{command}: {other:?}"),
@@ -78,7 +83,7 @@ impl World {
     }
 }
 
-fn yes() -> ToolCallResume {
+pub(super) fn yes() -> ToolCallResume {
     let action = ResumeDecisionAction::Resume;
     ToolCallResume {
         decision_id: "d".into(),
@@ -152,7 +157,7 @@ fn engine(plugin: &Arc<dyn Plugin>) -> (PhaseRuntime, ExecutionEnv) {
     (runtime, env)
 }
 
-fn grant(id: &str, scope: GrantScope, expires_at: Option<u64>) -> GrantRecord {
+pub(super) fn grant(id: &str, scope: GrantScope, expires_at: Option<u64>) -> GrantRecord {
     GrantRecord {
         id: id.into(),
         pattern: "Bash(touch *)".into(),

@@ -1,5 +1,6 @@
 //! Rules and where they come from.
 
+use crate::contract::record::GrantRecord;
 use crate::pattern::{Pattern, PatternError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -64,12 +65,32 @@ pub struct Origin {
     pub file: Option<String>,
     /// The line in it, counted from 1.
     pub line: Option<u64>,
+    /// The grant of the ledger it was made from.
+    pub grant: Option<GrantMark>,
+}
+
+/// Which grant a rule was made from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantMark {
+    /// Its id in the ledger.
+    pub id: String,
+    /// Its uses are counted down: it is taken only when nothing else would do.
+    pub is_limited: bool,
 }
 
 impl Origin {
     /// A rule that no file holds.
     pub fn of(layer: Layer) -> Origin {
-        Origin { layer, file: None, line: None }
+        Origin { layer, file: None, line: None, grant: None }
+    }
+
+    /// How gladly a rule is used: files and flags first, then grants, then grants whose uses are counted down.
+    pub(super) fn tier(&self) -> u8 {
+        match &self.grant {
+            Some(grant) if grant.is_limited => 2,
+            Some(_) => 1,
+            None => 0,
+        }
     }
 }
 
@@ -92,6 +113,17 @@ pub struct Rule {
     pub behavior: ToolPermissionBehavior,
     /// Where it was written.
     pub origin: Origin,
+}
+
+impl Rule {
+    /// What a person grants at a prompt.
+    ///
+    /// # Errors
+    /// When the text is not a pattern.
+    pub fn granted(pattern: &str) -> Result<Rule, PatternError> {
+        let pattern = Pattern::parse(pattern)?;
+        Ok(Rule { pattern, behavior: ToolPermissionBehavior::Allow, origin: Origin::of(Layer::Grant) })
+    }
 }
 
 /// All rules that hold, of every layer.
@@ -145,10 +177,27 @@ impl RuleSet {
     /// # Errors
     /// When the text is not a pattern.
     pub fn grant(&mut self, pattern: &str) -> Result<(), PatternError> {
-        let pattern = Pattern::parse(pattern)?;
-        let behavior = ToolPermissionBehavior::Allow;
-        self.push(Rule { pattern, behavior, origin: Origin::of(Layer::Grant) });
+        self.push(Rule::granted(pattern)?);
         Ok(())
+    }
+
+    /// Adds a grant of the ledger; verdicts name it by its id.
+    ///
+    /// # Errors
+    /// When its pattern is none.
+    pub fn grant_of(&mut self, grant: &GrantRecord) -> Result<(), PatternError> {
+        let mut rule = Rule::granted(&grant.pattern)?;
+        rule.origin.grant = Some(GrantMark { id: grant.id.clone(), is_limited: grant.max_uses.is_some() });
+        self.push(rule);
+        Ok(())
+    }
+
+    /// The same rules without the grants whose uses are counted.
+    #[must_use]
+    pub fn without_limited(&self) -> RuleSet {
+        let mut set = self.clone();
+        set.rules.retain(|rule| rule.origin.tier() < 2);
+        set
     }
 
     /// Adds all rules of another set. Of two defaults the stricter one holds.

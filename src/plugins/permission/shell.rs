@@ -1,6 +1,6 @@
 //! Rules against the parts of a shell command.
 
-use super::evaluate::{Question, evaluate};
+use super::evaluate::{Allowed, Question, evaluate};
 use super::path::{self, Places};
 use super::rules::{Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use crate::pattern::shell::{
@@ -132,38 +132,68 @@ fn is_safe_assignment(assignment: &Assignment) -> bool {
     known && assignment.value.is_literal() && !assignment.value.text.contains(['/', '%', '\n', ':'])
 }
 
-/// The rule that lets a command line through.
+/// What lets a command line through. All rules are about the tool.
 pub(super) fn allowed<'r>(
     rules: &[&'r Rule],
     analysis: &Analysis,
     question: &Question<'_>,
     all: &RuleSet,
-) -> Result<&'r Rule, String> {
-    let mine: Vec<&'r Rule> =
-        rules.iter().copied().filter(|rule| rule.pattern.matches_tool(question.tool)).collect();
-    if let Some(rule) =
-        mine.iter().find(|rule| rule.pattern.is_unconditional() && rule.origin.layer != Layer::Shipped)
-    {
-        return Ok(rule);
-    }
+) -> Result<Allowed<'r>, String> {
+    let is_whole = |rule: &&&Rule| rule.pattern.is_unconditional() && rule.origin.layer != Layer::Shipped;
     // The exact text of the whole line was allowed: what was seen is what runs.
-    if let Some(rule) = mine.iter().find(|rule| names_whole_line(rule, question)) {
-        return Ok(rule);
+    let whole =
+        rules.iter().find(is_whole).or_else(|| rules.iter().find(|rule| names_whole_line(rule, question)));
+    if let Some(allowed) = whole.and_then(|rule| Allowed::by(&[rule])) {
+        return Ok(allowed);
     }
     let commands = analysis.plain().map_err(|why| format!("not allowed by itself: {why}"))?;
     if commands.is_empty() {
         return Err("there is no command in it".into());
     }
-    let mut walk = Walk { rules: &mine, question, all, at: question.cwd.to_owned(), moved: false };
-    let mut reported: Option<&'r Rule> = None;
+    let mut walk = Walk { rules, question, all, at: question.cwd.to_owned(), moved: false };
+    let mut used: Vec<&'r Rule> = Vec::new();
     for command in commands {
-        if let Some(rule) = walk.command(command)?
-            && reported.is_none()
-        {
-            reported = Some(rule);
-        }
+        used.extend(walk.command(command)?);
     }
-    reported.ok_or_else(|| "no rule allows it".to_owned())
+    Allowed::by(&used).ok_or_else(|| "no rule allows it".to_owned())
+}
+
+/// Whether an allow rule speaks about a command line or any command in it, whatever it then makes of it.
+pub(super) fn speaks_about(rule: &Rule, question: &Question<'_>, parts: &[Part<'_>]) -> bool {
+    rule.pattern.is_unconditional()
+        || names_whole_line(rule, question)
+        || parts.iter().any(|part| hits(rule, question, part, &mut |_| {}))
+}
+
+/// A command as rules see it.
+pub(super) struct Part<'a> {
+    texts: Vec<&'a str>,
+    canonical: String,
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn of(words: &'a [Word]) -> Part<'a> {
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        Part { canonical: canonical(&texts), texts }
+    }
+
+    /// Every command of a line that is one.
+    pub(super) fn all(analysis: &'a Analysis) -> Vec<Part<'a>> {
+        let commands = analysis.commands.iter().filter(|command| !command.words.is_empty());
+        commands.map(|command| Part::of(&command.words)).collect()
+    }
+}
+
+/// Whether a rule matches a command by its words; `look` is handed what matched.
+fn hits(rule: &Rule, question: &Question<'_>, part: &Part<'_>, look: &mut dyn FnMut(&Looked<'_>)) -> bool {
+    let test = &mut |looked: Looked<'_>| {
+        if looked.key != Some("command") {
+            return looked.holds();
+        }
+        look(&looked);
+        looked.matcher.is_match_words(&part.texts, &part.canonical) != looked.negated
+    };
+    rule.pattern.matches_by(question.tool, question.args, Some("command"), Quantifier::Every, test)
 }
 
 fn names_whole_line(rule: &Rule, question: &Question<'_>) -> bool {
@@ -186,20 +216,20 @@ struct Walk<'w, 'r> {
 }
 
 impl<'r> Walk<'_, 'r> {
-    /// The rule for one command; nothing when it needs none.
-    fn command(&mut self, command: &Simple) -> Result<Option<&'r Rule>, String> {
+    /// The rules for one command; none when it needs none.
+    fn command(&mut self, command: &Simple) -> Result<Vec<&'r Rule>, String> {
         for assignment in &command.assignments {
             if !is_safe_assignment(assignment) {
                 return Err(format!("not allowed by itself: the assignment of `{}`", assignment.name));
             }
         }
-        let Some(first) = command.words.first() else { return Ok(None) };
+        let Some(first) = command.words.first() else { return Ok(Vec::new()) };
         if !first.is_literal() || first.text.is_empty() || first.text.contains(char::is_whitespace) {
             return Err("not allowed by itself: the program's name is not plain".into());
         }
         if first.text == "cd" {
             self.change_folder(command)?;
-            return Ok(None);
+            return Ok(Vec::new());
         }
         if self.moved {
             if first.text.contains('/') && !first.text.starts_with('/') {
@@ -209,7 +239,7 @@ impl<'r> Walk<'_, 'r> {
                 return Err("git reads the settings of another folder after `cd`".into());
             }
         }
-        self.words(&command.words).map(Some)
+        self.words(&command.words)
     }
 
     fn change_folder(&mut self, command: &Simple) -> Result<(), String> {
@@ -232,7 +262,7 @@ impl<'r> Walk<'_, 'r> {
         Ok(())
     }
 
-    fn words(&self, words: &[Word]) -> Result<&'r Rule, String> {
+    fn words(&self, words: &[Word]) -> Result<Vec<&'r Rule>, String> {
         let program = words.first().map(|word| word.text.as_str()).unwrap_or_default();
         for word in words {
             let is_plain_glob = word.is_glob && !word.has_holes && !word.is_odd;
@@ -242,53 +272,43 @@ impl<'r> Walk<'_, 'r> {
                 return Err(format!("not allowed by itself: {what} for `{program}`"));
             }
         }
-        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
-        let text = canonical(&texts);
-        let mut why = format!("no rule allows `{text}`");
-        for rule in self.rules {
+        let part = Part::of(words);
+        let mut why = format!("no rule allows `{}`", part.canonical);
+        for &rule in self.rules {
             let mut spelled: (usize, bool) = (0, false);
-            let hit = rule.pattern.matches_by(
-                self.question.tool,
-                self.question.args,
-                Some("command"),
-                Quantifier::Every,
-                &mut |looked| {
-                    if looked.key != Some("command") {
-                        return looked.holds();
-                    }
-                    if !looked.negated {
-                        let (literal, all) = looked.matcher.literal_words();
-                        spelled = spelled.max((literal.len(), all));
-                    }
-                    looked.matcher.is_match_words(&texts, &text) != looked.negated
-                },
-            );
+            let hit = hits(rule, self.question, &part, &mut |looked| {
+                if !looked.negated {
+                    let (literal, all) = looked.matcher.literal_words();
+                    spelled = spelled.max((literal.len(), all));
+                }
+            });
             if !hit {
                 continue;
             }
-            match self.fits(rule, words, &texts, spelled) {
-                Ok(()) => return Ok(rule),
+            match self.fits(rule, words, &part.texts, spelled) {
+                Ok(inner) => return Ok([vec![rule], inner].concat()),
                 Err(reason) => why = reason,
             }
         }
         Err(why)
     }
 
-    /// Whether a rule that matches the words also means them.
+    /// Whether a rule that matches the words also means them, and the rules for what they wrap.
     fn fits(
         &self,
         rule: &Rule,
         words: &[Word],
         texts: &[&str],
         (spelled, all): (usize, bool),
-    ) -> Result<(), String> {
+    ) -> Result<Vec<&'r Rule>, String> {
+        let mut inner = Vec::new();
         for risk in risks(words) {
             if risk.is_named_by(spelled, all) {
                 continue;
             }
             if is_transparent(texts[0]) && risk.executes && risk.index > 0 && risk.index < words.len() {
                 // The wrapper is allowed; what it wraps needs a rule of its own.
-                self.words(&words[risk.index..])?;
+                inner.extend(self.words(&words[risk.index..])?);
                 continue;
             }
             return Err(format!("`{}` does not cover it: {}", rule.pattern, risk.why));
@@ -306,7 +326,7 @@ impl<'r> Walk<'_, 'r> {
         if rule.origin.layer == Layer::Shipped {
             self.stays_inside(words)?;
         }
-        Ok(())
+        Ok(inner)
     }
 
     /// What comes with aye reads only inside the workspace, and nothing that a rule wants to be asked about.

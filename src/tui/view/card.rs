@@ -14,6 +14,7 @@ use crate::contract::display::{visible, visible_line};
 
 mod call;
 mod foot;
+mod stale;
 
 use call::call;
 use foot::{foot, short_foot};
@@ -214,7 +215,9 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>>
             lines.extend(choices(card, inner, theme));
         }
         CardKind::Permission | CardKind::Unknown => {
+            lines.extend(stale::moved(card, inner, theme));
             lines.extend(call(card, app, inner, theme));
+            lines.extend(stale::deltas(card, inner, theme));
             let said = card.ticket.suspension.message.trim();
             if card.kind == CardKind::Unknown && !said.is_empty() {
                 lines.extend(Wrap::words(inner).text(&visible(said), theme.style(Role::Dim)));
