@@ -16,6 +16,7 @@ mod host;
 mod models;
 mod print;
 mod prompt;
+mod remote;
 
 use std::ffi::OsString;
 use std::io::Write as _;
