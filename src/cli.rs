@@ -49,6 +49,13 @@ pub struct Cli {
     #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub print: Option<String>,
 
+    /// Do not close open questions with a new message: it begins when they are answered
+    ///
+    /// With -p this needs -c or -r. When something waits, the message is queued behind it and the exit status is 3;
+    /// whoever goes on with the conversation begins it, and `aye -r ID -p` does.
+    #[arg(long)]
+    pub keep_waiting: bool,
+
     /// Form of what -p writes to stdout
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Text)]
     pub output_format: OutputFormat,
@@ -390,6 +397,14 @@ impl Cli {
         if cli.is_print() && cli.resume.as_deref() == Some("") {
             return refuse(
                 "-r needs the id of a conversation when -p is given; `aye threads list` shows them",
+            );
+        }
+        if cli.keep_waiting && cli.command.is_some() {
+            return refuse("--keep-waiting is for conversations, not for commands such as `threads`");
+        }
+        if cli.keep_waiting && cli.is_print() && cli.thread() == ThreadChoice::New {
+            return refuse(
+                "--keep-waiting with -p needs the conversation whose questions stay: add -c or -r ID",
             );
         }
         Ok(cli)

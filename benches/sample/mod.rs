@@ -16,7 +16,7 @@ use aye::contract::suspension::{
     ToolCallResume, ToolCallResumeMode,
 };
 use aye::contract::tool::ToolClass;
-use aye::store::Store;
+use aye::store::{Store, Term};
 use aye::tui::host::{HostInfo, Mode, OpenedThread};
 use serde_json::{Value, json};
 
@@ -160,7 +160,7 @@ fn run() -> RunRecord {
 pub async fn begin_thread(store: &Store) -> (Fence, RunRecord) {
     store.create_thread(thread()).await.unwrap();
     let owner = Owner { token: "me".into(), boot_id: "boot".into(), pid: 1, pid_started: 1 };
-    let fence = store.acquire(&ThreadId::from("t"), &owner, |_| true).await.unwrap();
+    let fence = store.acquire(&ThreadId::from("t"), &owner, Term::ENDLESS, |_| true).await.unwrap();
     (fence, run())
 }
 

@@ -166,7 +166,8 @@ fn runtime(
         .with_store(store.clone())
         .with_clock(Arc::clone(clock))
         .with_owner(owner())
-        .with_remains(Arc::new(|pid| Box::pin(tools::exec::until_gone(pid))))
+        .with_lease(settings.lease)
+        .with_remains(Arc::new(|left| Box::pin(tools::exec::end_of_run(left.pid, left.run.to_string()))))
         .with_cwd(foundation.workspace.cwd.clone())
         .with_agent_spec(spec)
         .with_model(selection.full_name(), entry_of(selection))
@@ -269,6 +270,7 @@ impl ScriptRunner for Scripts {
             timeout: request.timeout,
             max_output: request.max_output,
             output_dir: None,
+            on_behalf: request.on_behalf,
         };
         let result =
             tools::exec::run(&self.env.exec, exec, |_| {}, cancel).await.map_err(|e| e.to_string())?;

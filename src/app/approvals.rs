@@ -14,7 +14,7 @@ use crate::contract::ids::DecisionId;
 use crate::contract::record::{DecideOutcome, Decision, SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use crate::runtime::check_payload;
-use crate::store::{Store, SuspensionFilter, SuspensionLookup};
+use crate::store::{InboxFilter, Store, SuspensionFilter, SuspensionLookup};
 
 pub(super) async fn run(
     command: ApprovalsCommand,
@@ -27,16 +27,24 @@ pub(super) async fn run(
             let filter =
                 SuspensionFilter { status: Some(SuspensionStatus::Open), ..SuspensionFilter::default() };
             let open = store.suspensions(filter).await.map_err(Failure::failed)?;
+            let elsewhere = foundation.elsewhere().list(&InboxFilter::default()).await;
             if json {
-                put_json(&json!(open))?;
+                let rows: Vec<Value> =
+                    open.iter().map(|s| json!(s)).chain(elsewhere.iter().map(|row| json!(row))).collect();
+                put_json(&json!(rows))?;
             } else {
                 let line =
                     |s: &SuspensionRecord| format!("{}  {}  {}\n", s.id, when(s.created_at), summary(s));
                 put(&open.iter().map(line).collect::<String>())?;
+                for row in elsewhere {
+                    let (id, at, pid) = (visible_line(row.id.as_str()), when(row.created_at), row.ephemeral);
+                    let held = format!("  (in memory of process {})", pid.unwrap_or_default());
+                    put(&format!("{id}  {at}  {} {}{held}\n", row.tool, row.summary))?;
+                }
             }
         }
         ApprovalsCommand::Show { id, json } => {
-            let suspension = suspension_by_prefix(&store, &id).await?;
+            let suspension = suspension_by_prefix(&store, foundation, &id).await?;
             if json {
                 put_json(&json!(suspension))?;
             } else {
@@ -60,8 +68,16 @@ pub(super) async fn run(
     Ok(0)
 }
 
-pub(super) async fn suspension_by_prefix(store: &Store, id: &str) -> Result<SuspensionRecord, Failure> {
-    match store.find_suspension(id).await.map_err(Failure::failed)? {
+pub(super) async fn suspension_by_prefix(
+    store: &Store,
+    foundation: &Foundation,
+    id: &str,
+) -> Result<SuspensionRecord, Failure> {
+    let local = store.find_suspension(id).await.map_err(Failure::failed)?;
+    if let Some(suspension) = foundation.elsewhere().find(id, &local).await? {
+        return Ok(suspension);
+    }
+    match local {
         SuspensionLookup::One(suspension) => Ok(*suspension),
         SuspensionLookup::None => {
             Err(Failure::usage(format!("there is no question `{id}`; `aye approvals list` shows what waits")))
@@ -164,15 +180,24 @@ pub(super) async fn decide(
     answer: Answer,
     word: &str,
 ) -> Result<(), Failure> {
-    let suspension = suspension_by_prefix(store, id).await?;
+    let suspension = suspension_by_prefix(store, foundation, id).await?;
     let now = SystemClock.now_ms();
     let Answer { action, result, reason, arguments } = answer;
     let decision_id = DecisionId::fresh();
     let resume = ToolCallResume { decision_id, action, result, reason, arguments, updated_at: now };
     check_payload(&suspension, &resume).map_err(Failure::usage)?;
     let actor = super::agent::actor(foundation, "cli");
-    let outcome =
-        store.decide(&suspension.id, Decision { resume, actor }, now).await.map_err(Failure::failed)?;
+    let (decision, elsewhere) = (Decision { resume, actor }, foundation.elsewhere());
+    let outcome = match elsewhere.decide(&suspension.id, &decision).await? {
+        Some(outcome) => outcome,
+        None => store.decide(&suspension.id, decision, now).await.map_err(Failure::failed)?,
+    };
+    if let (DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record), Some(pid)) =
+        (&outcome, elsewhere.holder(&suspension.id))
+    {
+        say(&format!("{word}: {}; it goes on in process {pid}", summary(record)));
+        return Ok(());
+    }
     match outcome {
         DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record) => {
             say(&format!("{word}: {}; go on with: aye -r {} -p", summary(&record), record.thread_id));

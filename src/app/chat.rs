@@ -47,6 +47,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         thread,
         choose_thread: cli.thread() == ThreadChoice::Pick,
         initial_prompt: cli.prompt.clone(),
+        keep_waiting: cli.keep_waiting,
         theme,
         keymap,
         utc_offset: super::zone().to_offset(jiff::Timestamp::now()).seconds(),

@@ -110,7 +110,7 @@ pub(super) async fn approve(
     if !edit && args.is_none() {
         return decide(store, foundation, &id, yes, "approved").await;
     }
-    let suspension = suspension_by_prefix(store, &id).await?;
+    let suspension = suspension_by_prefix(store, foundation, &id).await?;
     let answer = edited(&suspension, args, yes, store, foundation, cli).await?;
     decide(store, foundation, suspension.id.as_str(), answer, "approved as edited").await
 }

@@ -14,9 +14,11 @@ mod foundation;
 mod grants;
 mod host;
 mod models;
+mod owner;
 mod print;
 mod prompt;
 mod remote;
+mod viewer;
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -64,7 +64,8 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             } else {
                 text
             };
-            Job::Run(RunRequest::new(thread, vec![Message::user(text)]))
+            let request = RunRequest::new(thread, vec![Message::user(text)]);
+            if cli.keep_waiting { Job::Behind(request) } else { Job::Run(request) }
         }
     };
     let answered: Arc<Notify> = Arc::default();
@@ -109,24 +110,25 @@ fn on_ask(foundation: &Foundation) -> Result<(OnAsk, Option<Place>), Failure> {
             config::OnAsk::Wait(limit) => (OnAsk::Wait(limit), None),
         });
     }
-    match (wanted, Place::make(&foundation.env)) {
-        (config::OnAsk::Suspend, _) => {
+    let limit = match wanted {
+        config::OnAsk::Suspend => {
             let origin = foundation.loaded.provenance.origin("on_ask").map(ToString::to_string);
-            Err(Failure::usage(format!(
+            return Err(Failure::usage(format!(
                 "{}: `suspend` cannot be with --ephemeral: nothing would be kept to go on with; use wait or deny",
                 origin.unwrap_or_default()
-            )))
+            )));
         }
-        (config::OnAsk::Deny, _) => Ok((OnAsk::Deny, None)),
-        (config::OnAsk::Wait(limit), Ok(place)) => Ok((OnAsk::Wait(limit), Some(place))),
-        (config::OnAsk::Wait(_), Err(why)) => {
-            Err(Failure::failed(format!("nobody could answer from another terminal: {why}")))
-        }
-        (config::OnAsk::Auto, Ok(place)) => Ok((OnAsk::Wait(None), Some(place))),
-        (config::OnAsk::Auto, Err(why)) => {
+        config::OnAsk::Deny => return Ok((OnAsk::Deny, None)),
+        config::OnAsk::Wait(limit) => limit,
+        config::OnAsk::Auto => None,
+    };
+    match Place::make(&foundation.env) {
+        Ok(place) => Ok((OnAsk::Wait(limit), Some(place))),
+        Err(why) if wanted == config::OnAsk::Auto => {
             say(&format!("aye: questions are declined, because no other terminal could answer them: {why}"));
             Ok((OnAsk::Deny, None))
         }
+        Err(why) => Err(Failure::failed(format!("nobody could answer from another terminal: {why}"))),
     }
 }
 

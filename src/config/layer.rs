@@ -229,7 +229,13 @@ impl Layer {
         let Some(leaf) = schema::find_leaf(&key.0) else { return Err(no_such_key(&key)) };
         let wants_text = matches!(
             leaf.kind,
-            Kind::Text | Kind::OneOf(_) | Kind::Duration | Kind::Url | Kind::EnvName | Kind::OnAsk
+            Kind::Text
+                | Kind::OneOf(_)
+                | Kind::Duration
+                | Kind::DurationIn { .. }
+                | Kind::Url
+                | Kind::EnvName
+                | Kind::OnAsk
         );
         let trimmed = raw.trim();
         let is_quoted = trimmed.starts_with(['"', '\'']);
@@ -403,6 +409,14 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
             },
             _ => text(&|text| parse_duration(text).is_some()),
         },
+        Kind::DurationIn { min_ms, max_ms } => {
+            let checked = check(value, Kind::Duration)?;
+            let millis = match &checked {
+                Value::Text(text) => parse_duration(text).map_or(0, |time| time.as_millis()),
+                Value::Count(_) | Value::Number(_) | Value::Flag(_) | Value::List(_) => 0,
+            };
+            if (u128::from(min_ms)..=u128::from(max_ms)).contains(&millis) { Ok(checked) } else { wrong() }
+        }
         Kind::Count { min } => match whole(value) {
             Some(number) if number >= min => Ok(Value::Count(number)),
             _ => wrong(),

@@ -63,6 +63,7 @@ fn defaults_are_valid_and_careful() {
     assert_eq!(settings, Settings::default());
     assert_eq!(settings.permission_mode, PermissionMode::Ask);
     assert_eq!(settings.bash.timeout, Duration::from_mins(2));
+    assert_eq!(settings.lease, Duration::from_secs(10));
     assert_eq!(settings.stop.max_tokens_total, None);
     assert_eq!(settings.max_turns, Some(100));
 }
@@ -117,7 +118,7 @@ fn an_unknown_key_in_any_table_names_file_line_and_the_nearest_key() {
         ),
         (
             "[nothing]\nx = 1",
-            "user.toml:1:2: unknown key `nothing`; known here: model, permission_mode, max_turns, tool_execution, on_ask, theme, screen, providers, models, retry, bash, stop, tui",
+            "user.toml:1:2: unknown key `nothing`; known here: model, permission_mode, max_turns, tool_execution, on_ask, theme, screen, lease, providers, models, retry, bash, stop, tui",
         ),
         (
             "base_url = \"http://x\"",
@@ -151,6 +152,14 @@ fn a_wrong_type_is_named_with_what_would_be_right() {
         (
             "permission_mode = \"auto\"",
             "user.toml:1:19: `permission_mode` must be one of \"plan\", \"ask\", \"accept-edits\", \"yolo\", not the text \"auto\"",
+        ),
+        (
+            "lease = \"11m\"",
+            "user.toml:1:9: `lease` must be a time such as \"10s\", between 100ms and 10m, not the text \"11m\"",
+        ),
+        (
+            "lease = \"99ms\"",
+            "user.toml:1:9: `lease` must be a time such as \"10s\", between 100ms and 10m, not the text \"99ms\"",
         ),
         (
             "[bash]\ntimeout = \"soon\"",
@@ -223,6 +232,7 @@ fn config_flags_take_dotted_keys_with_toml_values() {
             "retry.fallback_models=['a', 'b']",
             "tui.mouse=true",
             "bash.timeout=90s",
+            "lease=100ms",
             "stop.timeout_s=30",
             "model=4",
         ],
@@ -235,6 +245,7 @@ fn config_flags_take_dotted_keys_with_toml_values() {
     assert_eq!(settings.retry.fallback_models, ["a", "b"]);
     assert!(settings.tui.mouse);
     assert_eq!(settings.bash.timeout, Duration::from_secs(90));
+    assert_eq!(settings.lease, Duration::from_millis(100));
     assert_eq!(settings.stop.timeout, Some(Duration::from_secs(30)));
     assert_eq!(settings.model.as_deref(), Some("4"));
 }

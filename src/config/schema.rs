@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     OneOf(&'static [&'static str]),
     /// Seconds as a whole number, or text with a unit: `500ms`, `90s`, `2m`.
     Duration,
+    /// The same, between two bounds in milliseconds.
+    DurationIn { min_ms: u64, max_ms: u64 },
     /// An `http://` or `https://` address without a name or password in it.
     Url,
     /// The name of an environment variable, never its value.
@@ -46,6 +48,9 @@ impl fmt::Display for Kind {
             Self::Duration => {
                 f.write_str("seconds as a whole number, or a text with a unit such as \"90s\" or \"2m\"")
             }
+            Self::DurationIn { min_ms, max_ms } => {
+                write!(f, "a time such as \"10s\", between {} and {}", time(*min_ms), time(*max_ms))
+            }
             Self::Url => f.write_str(
                 "an address such as \"http://127.0.0.1:8080/v1/\", without a name or password in it",
             ),
@@ -54,6 +59,14 @@ impl fmt::Display for Kind {
             ),
             Self::EnvName => f.write_str("the name of an environment variable such as \"OPENAI_API_KEY\""),
         }
+    }
+}
+
+fn time(ms: u64) -> String {
+    match ms {
+        ms if ms % 60_000 == 0 => format!("{}m", ms / 60_000),
+        ms if ms % 1000 == 0 => format!("{}s", ms / 1000),
+        ms => format!("{ms}ms"),
     }
 }
 
@@ -98,7 +111,7 @@ pub(crate) const TOOL_EXECUTIONS: &[&str] = &["sequential", "parallel_batch_appr
 pub(crate) const ADAPTERS: &[&str] = &["openai", "openai_responses", "anthropic", "gemini", "ollama"];
 pub(crate) const SCREENS: &[&str] = &["inline", "full"];
 
-use Kind::{Count, Duration, EnvName, Flag, Number, OnAsk, OneOf, Text, TextList, Url};
+use Kind::{Count, Duration, DurationIn, EnvName, Flag, Number, OnAsk, OneOf, Text, TextList, Url};
 use ProjectMay::{Lower, Never, Set, Tighten};
 
 /// The whole tree.
@@ -110,6 +123,14 @@ pub(crate) const ROOT: Fields = &[
     ("on_ask", leaf(OnAsk, Set, "what happens to a question of a headless run")),
     ("theme", leaf(Text, Set, "name of a theme")),
     ("screen", leaf(OneOf(SCREENS), Set, "draw below the prompt, or on the whole screen")),
+    (
+        "lease",
+        leaf(
+            DurationIn { min_ms: 100, max_ms: 600_000 },
+            Never,
+            "time after which another process may go on with a thread whose process stopped answering",
+        ),
+    ),
     (
         "providers",
         Node::Named(&[
@@ -176,6 +197,7 @@ tool_execution = "parallel_streaming"
 on_ask = "auto"
 theme = "default"
 screen = "inline"
+lease = "10s"
 [retry]
 max_retries = 6
 backoff_base_ms = 500

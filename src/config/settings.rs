@@ -222,6 +222,8 @@ pub struct Settings {
     pub theme: String,
     /// How much of the terminal is used.
     pub screen: Screen,
+    /// How long a process may stay silent until another one may go on with its thread.
+    pub lease: Duration,
     /// Providers by name.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// Models by name.
@@ -268,6 +270,10 @@ impl Settings {
             on_ask: get.word("on_ask").unwrap_or_default(),
             theme: get.text("theme").unwrap_or_default(),
             screen: get.word("screen").unwrap_or_default(),
+            lease: get
+                .text("lease")
+                .and_then(|text| parse_duration(&text))
+                .unwrap_or(Duration::from_secs(10)),
             providers: names("providers")
                 .into_iter()
                 .map(|name| (name.clone(), get.provider(&name)))

@@ -6,6 +6,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub trait Clock: Send + Sync {
     /// Unix milliseconds.
     fn now_ms(&self) -> u64;
+
+    /// Milliseconds of the machine's monotonic clock: the same for all processes of one boot, never put back, and
+    /// standing still while the machine sleeps. For leases.
+    fn uptime_ms(&self) -> u64 {
+        uptime_ms()
+    }
+}
+
+/// What [`Clock::uptime_ms`] is on this machine.
+pub fn uptime_ms() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let ms = now.tv_sec * 1000 + now.tv_nsec / 1_000_000;
+    u64::try_from(ms).unwrap_or(0)
 }
 
 /// The machine's clock.

@@ -253,6 +253,18 @@ pub struct Fence {
     pub token: String,
 }
 
+/// Who drives a thread, and until when nobody else may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRecord {
+    /// The owner.
+    pub owner: Owner,
+    /// Counts up with every change of owner.
+    pub epoch: u64,
+    /// The end, in milliseconds of the owner's boot's monotonic clock, unless it is renewed; `None` is as long as the
+    /// owner's process lives.
+    pub until: Option<u64>,
+}
+
 /// One transaction: what is true after a stage of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checkpoint {

@@ -345,6 +345,18 @@ pub struct ToolCallContext {
     pub agreed: Vec<AgreedFile>,
     /// 1 is the first time this call is executed.
     pub attempt: u32,
+    /// A program is to be started before this moment of [`Clock::uptime_ms`](super::clock::Clock::uptime_ms) or not at
+    /// all: from then on another process may go on with the run.
+    pub start_before: Option<u64>,
+}
+
+/// For whom a program is started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OnBehalf {
+    /// The run; empty when it is nobody's.
+    pub run: String,
+    /// See [`ToolCallContext::start_before`].
+    pub start_before: Option<u64>,
 }
 
 impl ToolCallContext {
@@ -368,7 +380,13 @@ impl ToolCallContext {
             resume: None,
             agreed: Vec::new(),
             attempt: 1,
+            start_before: None,
         }
+    }
+
+    /// For whom a program of this call is started.
+    pub fn on_behalf(&self) -> OnBehalf {
+        OnBehalf { run: self.run_identity.run_id.to_string(), start_before: self.start_before }
     }
 
     /// The value of `K`, or `None` when it was never written.

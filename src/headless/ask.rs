@@ -74,7 +74,9 @@ impl Desk<'_> {
     pub(super) async fn attend(mut self, job: Job) -> Result<Attended, RuntimeError> {
         let unknown = self.options.unknown;
         let mut result = match job {
-            Job::Run(request) => self.runtime.run(request, self.printer.clone()).await?,
+            Job::Run(request) | Job::Behind(request) => {
+                self.runtime.run(request, self.printer.clone()).await?
+            }
             Job::Resume(thread) => {
                 let result = self.runtime.resume(&thread, self.printer.clone(), unknown).await?;
                 if self.printer.events() == 0 {
@@ -249,9 +251,12 @@ impl Desk<'_> {
                         note(&format!("process {pid} goes on with this run; waiting for what comes of it"));
                     }
                     self.standing.set(Some(AgentRunResult { waiting: Vec::new(), ..before.clone() }));
+                    // A process that is stopped says nothing and does not die: its right to go on ends all the same.
+                    let term = self.runtime.driven_elsewhere(&self.thread).await?.unwrap_or_default();
                     tokio::select! {
                         () = async { while !watch.next().await.concerns(&self.thread) {} } => {}
                         () = until_dead(pid) => {}
+                        () = tokio::time::sleep(term) => {}
                     }
                 }
                 // It ended between the look and the try.

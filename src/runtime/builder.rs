@@ -1,9 +1,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::catalog::Catalog;
 use super::resolve::resolve;
-use super::{AgentRuntime, Parts, Remains};
+use super::{AgentRuntime, Parts, Remains, lease};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::executor::LlmExecutor;
 use crate::contract::record::Owner;
@@ -53,6 +54,7 @@ pub struct AgentRuntimeBuilder {
     cwd: Option<PathBuf>,
     keys: Vec<KeyRegistration>,
     remains: Option<Remains>,
+    lease: Option<Duration>,
 }
 
 impl AgentRuntimeBuilder {
@@ -61,11 +63,18 @@ impl AgentRuntimeBuilder {
         Self::default()
     }
 
-    /// How to wait until nothing runs any more of what a dead process had started; it is given that process. Without
-    /// it, tools are taken to die with their process.
+    /// How to see to it that nothing runs any more of what a lost process had started. Without it, tools are taken to
+    /// die with their process.
     #[must_use]
     pub fn with_remains(mut self, remains: Remains) -> Self {
         self.remains = Some(remains);
+        self
+    }
+
+    /// How long a driver may be silent until another process may take its thread over; 10 s without it.
+    #[must_use]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
         self
     }
 
@@ -206,6 +215,7 @@ impl AgentRuntimeBuilder {
             cwd: self.cwd.unwrap_or_default(),
             keys: self.keys,
             remains: self.remains,
+            lease: self.lease.unwrap_or(lease::LENGTH),
         }))
     }
 }

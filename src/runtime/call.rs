@@ -250,6 +250,7 @@ impl Driver {
             resume: state.and_then(|c| c.decision().cloned()),
             agreed: state.map(agreed_files).unwrap_or_default(),
             attempt: state.map_or(1, |c| c.attempt),
+            start_before: None,
         }
     }
 
@@ -300,16 +301,24 @@ impl Driver {
         AttemptId { run_id: self.record.id.clone(), call_id: id.clone(), attempt }
     }
 
-    /// Starts the tool; the result comes back as [`Done::Executed`].
-    pub(super) fn execute(&mut self, id: &CallId) {
+    /// Starts the tool; the result comes back as [`Done::Executed`]. The process may have been stopped for any time
+    /// since the intent was written, so it first makes sure that the thread is still its own.
+    pub(super) async fn execute(&mut self, id: &CallId) -> Result<(), RuntimeError> {
+        let start_before = self.lease.confirm().await?;
         let attempt = self.machine.call(id).map_or(1, |c| c.attempt);
-        let sink =
-            CallSink::new(Arc::clone(&self.sink), self.shared.store.clone(), self.attempt(id, attempt));
+        let sink = CallSink::new(
+            Arc::clone(&self.sink),
+            self.shared.store.clone(),
+            self.fence.clone(),
+            self.attempt(id, attempt),
+        );
         let sink = Arc::new(sink);
         self.outputs.insert(id.clone(), Arc::clone(&sink));
         let prepared = self.effective_call(id).ok().and_then(|call| {
             let tool = self.agent.tools.get(&call.name).cloned()?;
-            Some((tool, self.call_context(id, &call.name, Some(sink)), call.arguments))
+            let mut ctx = self.call_context(id, &call.name, Some(sink));
+            ctx.start_before = Some(start_before);
+            Some((tool, ctx, call.arguments))
         });
         let id = id.clone();
         self.in_flight.push(Box::pin(async move {
@@ -323,6 +332,7 @@ impl Driver {
             };
             Done::Executed { call: id, output }
         }));
+        Ok(())
     }
 
     /// Takes a result: the state, the hooks behind it, the outcome row.

@@ -1,18 +1,19 @@
 //! The driver: does what the machine asks, in order, and reports what happened as the next facts.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 
 use super::Shared;
 use super::document::{CallResult, RunDocument};
 use super::infer::{Inferred, Partial};
 use super::journal::Unsaved;
+use super::lease::Lease;
 use super::live::Slot;
 use super::output::CallSink;
 use super::request::RuntimeError;
@@ -86,6 +87,7 @@ impl Loaded {
 pub(super) struct Driver {
     pub(super) shared: Arc<Shared>,
     pub(super) fence: Fence,
+    pub(super) lease: Arc<Lease>,
     pub(super) slot: Slot,
     pub(super) sink: Arc<dyn EventSink>,
     pub(super) agent: ResolvedAgent,
@@ -101,6 +103,8 @@ pub(super) struct Driver {
     pub(super) decisions_in_hand: HashMap<CallId, ToolCallResume>,
     /// The question a call asked last, for closing its row and for the card.
     pub(super) tickets: HashMap<CallId, SuspendTicket>,
+    /// Questions whose time ran out while the driver was awake.
+    pub(super) overdue: HashSet<SuspensionId>,
     pub(super) state: StateStore,
     pub(super) phases: PhaseRuntime,
     pub(super) history: Vec<Message>,
@@ -121,7 +125,7 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) async fn new(
         shared: Arc<Shared>,
-        fence: Fence,
+        lease: Arc<Lease>,
         slot: Slot,
         sink: Arc<dyn EventSink>,
         agent: ResolvedAgent,
@@ -161,7 +165,8 @@ impl Driver {
         let awake_since = shared.clock.now_ms();
         let driver = Self {
             shared,
-            fence,
+            fence: lease.fence().clone(),
+            lease,
             slot,
             sink,
             overrides,
@@ -174,6 +179,7 @@ impl Driver {
             recorded,
             decisions_in_hand: HashMap::new(),
             tickets,
+            overdue: HashSet::new(),
             state,
             phases,
             history,
@@ -203,20 +209,28 @@ impl Driver {
         self.machine.apply(fact).map_err(|e| RuntimeError::Internal(format!("run {}: {e}", self.record.id)))
     }
 
-    /// Whether the call waits for an answer to this very question.
-    pub(super) fn asks(&self, call: &CallId, suspension: &SuspensionId) -> bool {
-        self.machine
-            .call(call)
-            .is_some_and(|call| call.ticket().is_some_and(|ticket| ticket.suspension.id == *suspension))
-    }
-
     /// Takes a fact that may have been overtaken: a refusal is the machine's right, and nothing changes.
     pub(super) fn try_apply(&mut self, fact: Fact) -> Vec<Directive> {
-        if let Fact::Decided { call, decision, .. } = &fact {
-            self.decisions_in_hand.insert(call.clone(), decision.clone());
-        }
+        let decided = match &fact {
+            Fact::Decided { call, decision, .. } => Some((call.clone(), decision.clone())),
+            Fact::Started
+            | Fact::PhaseDone { .. }
+            | Fact::Inferred { .. }
+            | Fact::Gated { .. }
+            | Fact::Settled { .. }
+            | Fact::Expired { .. }
+            | Fact::CancelRequested { .. }
+            | Fact::Failed { .. }
+            | Fact::Recovered { .. } => None,
+        };
         match self.machine.apply(fact) {
-            Ok(directives) => directives,
+            Ok(directives) => {
+                // One that was known before leads to nothing.
+                if let Some((call, decision)) = decided.filter(|_| !directives.is_empty()) {
+                    self.decisions_in_hand.insert(call, decision);
+                }
+                directives
+            }
             Err(refused) => {
                 tracing::info!(run = %self.record.id, %refused, "late");
                 Vec::new()
@@ -224,8 +238,18 @@ impl Driver {
         }
     }
 
-    /// Drives until the run is over or only answers can move it.
+    /// Drives until the run is over or only answers can move it. One that lost its thread stops what it does, writes
+    /// nothing more, and fails with [`RuntimeError::Fenced`].
     pub(super) async fn drive(&mut self, first: Vec<Directive>) -> Result<(), RuntimeError> {
+        let driven = self.drive_on(first).await;
+        if matches!(driven, Err(RuntimeError::Fenced { .. })) {
+            self.stop_in_flight().await;
+        }
+        driven
+    }
+
+    async fn drive_on(&mut self, first: Vec<Directive>) -> Result<(), RuntimeError> {
+        let lost = self.lease.lost();
         let mut directives = VecDeque::from(first);
         let mut facts = VecDeque::new();
         let mut cancelled = false;
@@ -254,6 +278,9 @@ impl Driver {
                     };
                     directives.extend(self.try_apply(fact));
                 }
+                if self.slot.nudge.notified().now_or_never().is_some() {
+                    directives.extend(self.hear().await?);
+                }
                 if directives.is_empty() {
                     return match self.machine.status() {
                         RunStatus::Done | RunStatus::Waiting => Ok(()),
@@ -264,9 +291,17 @@ impl Driver {
                 }
                 continue;
             }
+            let until_expiry = self.until_expiry();
             tokio::select! {
                 biased;
+                () = lost.cancelled() => {
+                    return Err(RuntimeError::Fenced { thread_id: self.record.thread_id.clone() });
+                }
                 () = self.slot.cancel.cancelled(), if !cancelled => {}
+                () = self.slot.nudge.notified() => directives.extend(self.hear().await?),
+                () = tokio::time::sleep(until_expiry.unwrap_or_default()), if until_expiry.is_some() => {
+                    directives.extend(self.expire().await?);
+                }
                 Some(delivery) = self.slot.deliveries.recv() => {
                     let fact = Fact::Decided {
                         call: delivery.call,
@@ -301,7 +336,7 @@ impl Driver {
                 Ok(None)
             }
             Directive::Execute { call } => {
-                self.execute(&call);
+                self.execute(&call).await?;
                 Ok(None)
             }
             Directive::Record { call, closing } => {
@@ -387,6 +422,11 @@ impl Driver {
 
     /// Stops what is in flight and keeps what was seen of it.
     async fn abort(&mut self) {
+        self.stop_in_flight().await;
+        self.keep_partial();
+    }
+
+    async fn stop_in_flight(&mut self) {
         self.slot.cancel.cancel();
         let deadline = tokio::time::sleep(ABORT_GRACE);
         tokio::pin!(deadline);
@@ -402,6 +442,5 @@ impl Driver {
             }
         }
         self.in_flight.clear();
-        self.keep_partial();
     }
 }

@@ -1,13 +1,15 @@
 //! The drivers that are awake in this process, one a thread at most.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
-use tokio::sync::{OwnedMutexGuard, mpsc};
+use tokio::sync::{Notify, OwnedMutexGuard, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use super::ears::Ears;
 use crate::contract::ids::{CallId, SuspensionId, ThreadId};
 use crate::contract::suspension::ToolCallResume;
+use crate::store::Store;
 
 /// A stored decision on its way to the driver that is awake.
 #[derive(Clone, Debug)]
@@ -21,6 +23,7 @@ pub(super) struct Delivery {
 struct Handle {
     cancel: CancellationToken,
     deliveries: mpsc::UnboundedSender<Delivery>,
+    nudge: Arc<Notify>,
 }
 
 /// See the module's text.
@@ -28,6 +31,8 @@ struct Handle {
 pub(super) struct Live {
     handles: Mutex<HashMap<ThreadId, Handle>>,
     slots: Mutex<HashMap<ThreadId, Arc<tokio::sync::Mutex<()>>>>,
+    /// The ears of the drivers that are awake, which hold them.
+    ears: Mutex<Weak<Ears>>,
 }
 
 /// The right of one driver to be awake on its thread; given back when dropped.
@@ -36,12 +41,15 @@ pub(super) struct Slot {
     thread_id: ThreadId,
     pub(super) cancel: CancellationToken,
     pub(super) deliveries: mpsc::UnboundedReceiver<Delivery>,
+    /// Somebody else wrote something about a question: look at the rows.
+    pub(super) nudge: Arc<Notify>,
     _guard: OwnedMutexGuard<()>,
+    _ears: Option<Arc<Ears>>,
 }
 
 impl Live {
     /// Waits until no driver of this process is awake on the thread, then takes its place.
-    pub(super) async fn enter(self: &Arc<Self>, thread_id: &ThreadId) -> Slot {
+    pub(super) async fn enter(self: &Arc<Self>, thread_id: &ThreadId, store: &Store) -> Slot {
         let slot = {
             let mut slots = self.slots.lock().expect("no panic while slots are held");
             // A slot nobody holds or waits for is only known to the map.
@@ -49,16 +57,42 @@ impl Live {
             Arc::clone(slots.entry(thread_id.clone()).or_default())
         };
         let guard = slot.lock_owned().await;
-        let (cancel, deliveries) = self.announce(thread_id);
-        Slot { live: Arc::clone(self), thread_id: thread_id.clone(), cancel, deliveries, _guard: guard }
+        let (handle, deliveries) = self.announce(thread_id);
+        Slot {
+            live: Arc::clone(self),
+            thread_id: thread_id.clone(),
+            cancel: handle.cancel,
+            deliveries,
+            nudge: handle.nudge,
+            _guard: guard,
+            // Before anything is read, so that what is written after the reading is heard.
+            _ears: self.listen(store),
+        }
     }
 
-    fn announce(&self, thread_id: &ThreadId) -> (CancellationToken, mpsc::UnboundedReceiver<Delivery>) {
-        let cancel = CancellationToken::new();
+    fn announce(&self, thread_id: &ThreadId) -> (Handle, mpsc::UnboundedReceiver<Delivery>) {
         let (sender, deliveries) = mpsc::unbounded_channel();
-        let handle = Handle { cancel: cancel.clone(), deliveries: sender };
-        self.handles.lock().expect("no panic while handles are held").insert(thread_id.clone(), handle);
-        (cancel, deliveries)
+        let handle =
+            Handle { cancel: CancellationToken::new(), deliveries: sender, nudge: Arc::new(Notify::new()) };
+        let mut handles = self.handles.lock().expect("no panic while handles are held");
+        handles.insert(thread_id.clone(), handle.clone());
+        (handle, deliveries)
+    }
+
+    fn listen(self: &Arc<Self>, store: &Store) -> Option<Arc<Ears>> {
+        let mut ears = self.ears.lock().expect("no panic while ears are held");
+        if let Some(open) = ears.upgrade() {
+            return Some(open);
+        }
+        let opened = Arc::new(Ears::open(store, self)?);
+        *ears = Arc::downgrade(&opened);
+        Some(opened)
+    }
+
+    /// Lets the drivers of these threads look at the rows of their questions.
+    pub(super) fn nudge(&self, of: impl Fn(&ThreadId) -> bool) {
+        let handles = self.handles.lock().expect("no panic while handles are held");
+        handles.iter().filter(|(thread, _)| of(thread)).for_each(|(_, handle)| handle.nudge.notify_one());
     }
 
     /// Hands a stored decision to the driver that is awake; `false` when none is.
@@ -85,7 +119,8 @@ impl Live {
 impl Slot {
     /// Makes the slot ready for the thread's next run: what was asked of the last one is not asked of it.
     pub(super) fn renew(mut self) -> Self {
-        (self.cancel, self.deliveries) = self.live.announce(&self.thread_id);
+        let (handle, deliveries) = self.live.announce(&self.thread_id);
+        (self.cancel, self.nudge, self.deliveries) = (handle.cancel, handle.nudge, deliveries);
         self
     }
 }

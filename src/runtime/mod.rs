@@ -5,15 +5,18 @@
 //! process or in any other.
 
 mod announce;
+mod answers;
 mod builder;
 mod call;
 mod catalog;
 mod document;
 mod driver;
+mod ears;
 mod edited;
 mod git;
 mod infer;
 mod journal;
+mod lease;
 mod live;
 mod output;
 mod queue;
@@ -27,6 +30,7 @@ mod world;
 
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use crate::contract::clock::Clock;
 use crate::contract::event_sink::EventSink;
@@ -35,7 +39,7 @@ use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Message;
 use crate::contract::record::{
-    DecideOutcome, Decision, Fence, Owner, RunRecord, SuspensionRecord, SuspensionStatus, ThreadRecord,
+    DecideOutcome, Decision, Owner, RunRecord, SuspensionRecord, SuspensionStatus, ThreadRecord,
 };
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::{Actor, ToolCallResume};
@@ -48,15 +52,16 @@ pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;
 pub use document::{CallResult, DocumentError, RunDocument, tool_message};
 pub use edited::{change_words, shown_payload};
-pub use recover::{UnknownPolicy, is_alive};
+pub use recover::{Left, UnknownPolicy, is_alive};
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
 pub use resolve::{ResolveError, ResolvedAgent};
 
 use driver::{Driver, Loaded};
+use lease::{Lease, Tenure};
 use live::{Delivery, Live, Slot};
 
-/// Waits until nothing is left of what a dead process, given by its number, had started.
-pub type Remains = Arc<dyn Fn(u32) -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
+/// Sees to it that nothing is left of what a lost process had started for a run.
+pub type Remains = Arc<dyn Fn(Left) -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
 
 /// What every driver shares.
 pub(crate) struct Parts {
@@ -67,6 +72,7 @@ pub(crate) struct Parts {
     pub(crate) cwd: PathBuf,
     pub(crate) keys: Vec<KeyRegistration>,
     pub(crate) remains: Option<Remains>,
+    pub(crate) lease: Duration,
 }
 
 struct Inner {
@@ -84,6 +90,7 @@ pub(crate) struct Shared {
     pub(crate) cwd: PathBuf,
     pub(crate) keys: Vec<KeyRegistration>,
     pub(crate) remains: Option<Remains>,
+    pub(crate) lease: Duration,
 }
 
 /// Runs agents over threads. Clones share everything.
@@ -94,8 +101,8 @@ pub struct AgentRuntime {
 
 impl AgentRuntime {
     pub(crate) fn from_parts(parts: Parts) -> Self {
-        let Parts { catalog, store, clock, owner, cwd, keys, remains } = parts;
-        let shared = Arc::new(Shared { store, clock, owner, cwd, keys, remains });
+        let Parts { catalog, store, clock, owner, cwd, keys, remains, lease } = parts;
+        let shared = Arc::new(Shared { store, clock, owner, cwd, keys, remains, lease });
         Self {
             inner: Arc::new(Inner {
                 catalog: RwLock::new(catalog),
@@ -156,13 +163,13 @@ impl AgentRuntime {
         if request.takes.is_none() {
             self.inner.live.cancel(&request.thread_id);
         }
-        let slot = self.inner.live.enter(&request.thread_id).await;
+        let slot = self.enter(&request.thread_id).await;
         self.ensure_thread(&request.thread_id, &request.messages).await?;
-        let fence = self.acquire(&request.thread_id).await?;
+        let tenure = self.acquire(&request.thread_id).await?;
         sink.acquired().await;
         // On the heap, because a driver's future is large and callers put theirs on a stack.
-        let result = Box::pin(self.run_fenced(request, agent_id, agent, slot, &fence, sink)).await;
-        self.release(&fence).await;
+        let result = Box::pin(self.run_fenced(request, agent_id, agent, slot, &tenure.lease, sink)).await;
+        self.release(tenure).await;
         result
     }
 
@@ -172,7 +179,7 @@ impl AgentRuntime {
         agent_id: String,
         agent: ResolvedAgent,
         slot: Slot,
-        fence: &Fence,
+        lease: &Arc<Lease>,
         sink: Arc<dyn EventSink>,
     ) -> Result<AgentRunResult, RuntimeError> {
         let mut slot = slot;
@@ -184,7 +191,7 @@ impl AgentRuntime {
             parent_run_id = Some(old.id.clone());
             let agent =
                 self.resolve(&old.agent_id, Some(&old.model)).or_else(|_| self.resolve(&agent_id, None))?;
-            let mut driver = self.load(old, agent, slot, fence, &sink).await?;
+            let mut driver = self.load(old, agent, slot, lease, &sink).await?;
             let directives = driver.bury(true).await?;
             driver.drive(directives).await?;
             slot = driver.into_slot();
@@ -211,7 +218,7 @@ impl AgentRuntime {
         let loaded = Loaded::fresh(record, machine, request.messages, request.takes);
         let mut driver = Driver::new(
             Arc::clone(shared),
-            fence.clone(),
+            Arc::clone(lease),
             slot,
             Arc::clone(&sink),
             agent,
@@ -236,11 +243,11 @@ impl AgentRuntime {
         sink: Arc<dyn EventSink>,
         unknown: UnknownPolicy,
     ) -> Result<AgentRunResult, RuntimeError> {
-        let slot = self.inner.live.enter(thread_id).await;
-        let fence = self.acquire(thread_id).await?;
+        let slot = self.enter(thread_id).await;
+        let tenure = self.acquire(thread_id).await?;
         sink.acquired().await;
-        let result = Box::pin(self.resume_fenced(thread_id, slot, &fence, sink, unknown)).await;
-        self.release(&fence).await;
+        let result = Box::pin(self.resume_fenced(thread_id, slot, &tenure.lease, sink, unknown)).await;
+        self.release(tenure).await;
         result
     }
 
@@ -248,45 +255,19 @@ impl AgentRuntime {
         &self,
         thread_id: &ThreadId,
         slot: Slot,
-        fence: &Fence,
+        lease: &Arc<Lease>,
         sink: Arc<dyn EventSink>,
         unknown: UnknownPolicy,
     ) -> Result<AgentRunResult, RuntimeError> {
         let Some(record) = self.unfinished(thread_id).await? else {
             return Err(RuntimeError::NothingToResume { thread_id: thread_id.clone() });
         };
-        let shared = &self.inner.shared;
-        let run_id = record.id.clone();
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))?;
-        let mut driver = self.load(record, agent, slot, fence, &sink).await?;
+        let mut driver = self.load(record, agent, slot, lease, &sink).await?;
         let mut directives = driver.recover(unknown).await?;
-        shared.store.expire_due(shared.clock.now_ms()).await?;
-        // Whoever marked them, now or while nobody was awake.
-        let filter = SuspensionFilter {
-            run: Some(run_id.clone()),
-            status: Some(SuspensionStatus::Expired),
-            ..SuspensionFilter::default()
-        };
-        for suspension in shared.store.suspensions(filter).await? {
-            if driver.asks(&suspension.call_id, &suspension.id) {
-                directives.extend(
-                    driver.try_apply(Fact::Expired { call: suspension.call_id, suspension: suspension.id }),
-                );
-            }
-        }
-        let filter = SuspensionFilter {
-            run: Some(run_id),
-            status: Some(SuspensionStatus::Decided),
-            ..SuspensionFilter::default()
-        };
-        for suspension in shared.store.suspensions(filter).await? {
-            if let Some(decision) = suspension.decision {
-                let fact = Fact::Decided { call: suspension.call_id, suspension: suspension.id, decision };
-                directives.extend(driver.try_apply(fact));
-            }
-        }
+        directives.extend(driver.expire().await?);
         driver.drive(directives).await?;
         driver.result().await
     }
@@ -296,7 +277,7 @@ impl AgentRuntime {
         record: RunRecord,
         agent: ResolvedAgent,
         slot: Slot,
-        fence: &Fence,
+        lease: &Arc<Lease>,
         sink: &Arc<dyn EventSink>,
     ) -> Result<Driver, RuntimeError> {
         let document = RunDocument::from_value(&record.machine)
@@ -304,7 +285,7 @@ impl AgentRuntime {
         let loaded = Loaded::stored(record, document);
         Driver::new(
             Arc::clone(&self.inner.shared),
-            fence.clone(),
+            Arc::clone(lease),
             slot,
             Arc::clone(sink),
             agent,
@@ -354,13 +335,19 @@ impl AgentRuntime {
         Ok(())
     }
 
-    async fn acquire(&self, thread_id: &ThreadId) -> Result<Fence, RuntimeError> {
+    async fn enter(&self, thread_id: &ThreadId) -> Slot {
+        self.inner.live.enter(thread_id, &self.inner.shared.store).await
+    }
+
+    async fn acquire(&self, thread_id: &ThreadId) -> Result<Tenure, RuntimeError> {
         let shared = &self.inner.shared;
         let own = shared.owner.clone();
+        let term = lease::term(shared);
         shared
             .store
-            .acquire(thread_id, &shared.owner, move |other| recover::is_alive(&own, other))
+            .acquire(thread_id, &shared.owner, term, move |other| recover::is_alive(&own, other))
             .await
+            .map(|fence| Tenure::new(Arc::clone(shared), fence, term))
             .map_err(|e| match e {
                 AcquireError::Busy { owner } => {
                     RuntimeError::ThreadAlreadyRunning { thread_id: thread_id.clone(), pid: owner.pid }
@@ -369,10 +356,12 @@ impl AgentRuntime {
             })
     }
 
-    async fn release(&self, fence: &Fence) {
-        // A lease that cannot be given back is taken over when this process is gone.
-        if let Err(error) = self.inner.shared.store.release(fence).await {
-            tracing::warn!(thread = %fence.thread_id, %error, "the lease could not be released");
+    async fn release(&self, tenure: Tenure) {
+        let lease = Arc::clone(&tenure.lease);
+        drop(tenure);
+        // A lease that cannot be given back is taken over when its time is over.
+        if let Err(error) = self.inner.shared.store.release(lease.fence()).await {
+            tracing::warn!(thread = %lease.thread_id(), %error, "the lease could not be released");
         }
     }
 
@@ -405,9 +394,18 @@ impl AgentRuntime {
         let decision = Decision { resume: resume.clone(), actor };
         let outcome =
             shared.store.decide(id, decision, shared.clock.now_ms()).await.map_err(DecideError::Store)?;
-        if let DecideOutcome::Accepted(record) = &outcome {
-            let delivery = Delivery { call: record.call_id.clone(), suspension: record.id.clone(), resume };
-            self.inner.live.deliver(&record.thread_id, delivery);
+        match &outcome {
+            DecideOutcome::Accepted(record) => {
+                let delivery =
+                    Delivery { call: record.call_id.clone(), suspension: record.id.clone(), resume };
+                self.inner.live.deliver(&record.thread_id, delivery);
+            }
+            // It may be this very call that marked it.
+            DecideOutcome::Expired(record) => self.inner.live.nudge(|thread| *thread == record.thread_id),
+            DecideOutcome::Repeated(_)
+            | DecideOutcome::AlreadyDecided(_)
+            | DecideOutcome::Closed(_)
+            | DecideOutcome::NotFound => {}
         }
         Ok(outcome)
     }
@@ -429,11 +427,11 @@ impl AgentRuntime {
         if self.cancel(thread_id) {
             return Ok(true);
         }
-        let slot = self.inner.live.enter(thread_id).await;
-        let fence = self.acquire(thread_id).await?;
+        let slot = self.enter(thread_id).await;
+        let tenure = self.acquire(thread_id).await?;
         sink.acquired().await;
-        let result = Box::pin(self.cancel_fenced(thread_id, slot, &fence, sink)).await;
-        self.release(&fence).await;
+        let result = Box::pin(self.cancel_fenced(thread_id, slot, &tenure.lease, sink)).await;
+        self.release(tenure).await;
         result
     }
 
@@ -441,17 +439,23 @@ impl AgentRuntime {
         &self,
         thread_id: &ThreadId,
         slot: Slot,
-        fence: &Fence,
+        lease: &Arc<Lease>,
         sink: Arc<dyn EventSink>,
     ) -> Result<bool, RuntimeError> {
         let Some(record) = self.unfinished(thread_id).await? else { return Ok(false) };
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))?;
-        let mut driver = self.load(record, agent, slot, fence, &sink).await?;
+        let mut driver = self.load(record, agent, slot, lease, &sink).await?;
         let directives = driver.bury(false).await?;
         driver.drive(directives).await?;
         Ok(true)
+    }
+
+    /// Whether the owner of a lease is another process that lives: then that one drives the thread.
+    pub fn is_driven_by(&self, owner: &Owner) -> bool {
+        let own = &self.inner.shared.owner;
+        owner.token != own.token && is_alive(own, owner)
     }
 
     /// Whether a driver is awake on the thread in this process.
@@ -466,7 +470,9 @@ impl AgentRuntime {
     /// [`StoreError`].
     pub async fn expire(&self, ids: Vec<SuspensionId>) -> Result<Vec<SuspensionRecord>, StoreError> {
         let shared = &self.inner.shared;
-        shared.store.expire(ids, shared.clock.now_ms()).await
+        let expired = shared.store.expire(ids, shared.clock.now_ms()).await?;
+        self.inner.live.nudge(|thread| expired.iter().any(|question| question.thread_id == *thread));
+        Ok(expired)
     }
 
     /// The open questions of a thread, oldest first.
@@ -480,6 +486,35 @@ impl AgentRuntime {
             ..SuspensionFilter::default()
         };
         self.inner.shared.store.suspensions(filter).await
+    }
+
+    /// When the next open question of a thread ends by itself, in Unix milliseconds; `None` when none does. For those
+    /// who wait for a thread that nobody drives: at that moment [`AgentRuntime::resume`] tells the model.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn next_expiry(&self, thread_id: &ThreadId) -> Result<Option<u64>, StoreError> {
+        let waiting = self.waiting(thread_id).await?;
+        Ok(waiting.iter().filter_map(|question| question.ticket.suspension.expires_at).min())
+    }
+
+    /// How long the process that drives a thread, when it is another one that lives, may go on doing so before it has to
+    /// say so again: when that time is over, look again. `None` when a run can be started or resumed here at once.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn driven_elsewhere(&self, thread_id: &ThreadId) -> Result<Option<Duration>, StoreError> {
+        let shared = &self.inner.shared;
+        let Some(lease) = shared.store.lease(thread_id).await? else { return Ok(None) };
+        if lease.owner.token == shared.owner.token || !recover::is_alive(&shared.owner, &lease.owner) {
+            return Ok(None);
+        }
+        let now = shared.clock.uptime_ms();
+        Ok(match lease.until {
+            Some(until) if until <= now => None,
+            Some(until) => Some(Duration::from_millis(until - now)),
+            None => Some(Duration::MAX),
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
-use crate::contract::record::AttemptId;
+use crate::contract::record::{AttemptId, Fence};
 use crate::store::Store;
 
 /// How long output may wait before it is written.
@@ -26,13 +26,14 @@ struct Buffer {
 pub(super) struct CallSink {
     next: Arc<dyn EventSink>,
     store: Store,
+    fence: Fence,
     attempt: AttemptId,
     buffer: Arc<Mutex<Buffer>>,
 }
 
 impl CallSink {
-    pub(super) fn new(next: Arc<dyn EventSink>, store: Store, attempt: AttemptId) -> Self {
-        Self { next, store, attempt, buffer: Arc::default() }
+    pub(super) fn new(next: Arc<dyn EventSink>, store: Store, fence: Fence, attempt: AttemptId) -> Self {
+        Self { next, store, fence, attempt, buffer: Arc::default() }
     }
 
     /// The end of what the call has printed.
@@ -54,8 +55,8 @@ impl CallSink {
         if !buffer.flushing {
             buffer.flushing = true;
             // The task ends with the first flush; a crash before it loses at most what came in that time.
-            let (store, attempt, shared) =
-                (self.store.clone(), self.attempt.clone(), Arc::clone(&self.buffer));
+            let (store, fence, attempt) = (self.store.clone(), self.fence.clone(), self.attempt.clone());
+            let shared = Arc::clone(&self.buffer);
             tokio::spawn(async move {
                 tokio::time::sleep(FLUSH).await;
                 let chunk = {
@@ -63,7 +64,7 @@ impl CallSink {
                     buffer.flushing = false;
                     std::mem::take(&mut buffer.unwritten)
                 };
-                if let Err(error) = store.append_output(&attempt, chunk).await {
+                if let Err(error) = store.append_output(&fence, &attempt, chunk).await {
                     tracing::warn!(%error, "output of a running call could not be kept");
                 }
             });

@@ -9,7 +9,7 @@ use super::edited::Came;
 use super::request::RuntimeError;
 use super::words;
 use crate::contract::digest::sha256_hex;
-use crate::contract::ids::CallId;
+use crate::contract::ids::{CallId, RunId};
 use crate::contract::lifecycle::{ToolCallOutcome, ToolCallStatus};
 use crate::contract::record::{OpenIntent, OutcomeKind, Owner};
 use crate::contract::suspension::{
@@ -30,6 +30,15 @@ pub enum UnknownPolicy {
     Retry,
     /// End the run.
     Stop,
+}
+
+/// What may still run of a run that was taken over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The process that began it, dead or stopped.
+    pub pid: u32,
+    /// The run.
+    pub run: RunId,
 }
 
 enum Files {
@@ -61,9 +70,8 @@ impl Driver {
             // Nobody is told about a command, and none is begun again, while it still runs.
             if let (Some(open), Some(remains)) = (intent, &self.shared.remains)
                 && open.intent.boot_id == self.shared.owner.boot_id
-                && open.intent.pid != self.shared.owner.pid
             {
-                remains(open.intent.pid).await;
+                remains(Left { pid: open.intent.pid, run: self.record.id.clone() }).await;
             }
             let fate = self.judge_lost(&id, attempt, intent, policy).await?;
             lost.push((id, fate));

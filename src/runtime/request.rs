@@ -159,7 +159,10 @@ pub enum RuntimeError {
 
 impl From<StoreError> for RuntimeError {
     fn from(error: StoreError) -> Self {
-        Self::Store(error.to_string())
+        match error {
+            StoreError::Fenced { thread } => Self::Fenced { thread_id: thread },
+            other => Self::Store(other.to_string()),
+        }
     }
 }
 

@@ -1,3 +1,5 @@
+mod waking;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,6 +8,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::contract::clock::SystemClock;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::VecEventSink;
@@ -128,7 +131,11 @@ impl PhaseHook for GateHook {
                     message: "run it?".into(),
                     parameters: json!({}),
                     response_schema: None,
-                    expires_at: None,
+                    expires_at: match tool.call.name.as_str() {
+                        "ask_soon" => Some(SystemClock.now_ms() + 50),
+                        "ask_at_1000" => Some(1000),
+                        _ => None,
+                    },
                 },
                 pending: PendingToolCall {
                     id: tool.call.id.as_str().into(),
@@ -172,6 +179,10 @@ impl House {
 
     /// A runtime as a new process would have it.
     fn runtime(&self, script: &Arc<Script>) -> AgentRuntime {
+        self.builder(script).build().unwrap()
+    }
+
+    fn builder(&self, script: &Arc<Script>) -> AgentRuntimeBuilder {
         let script: Arc<Script> = Arc::clone(script);
         let tool = |name, class, hangs| -> Arc<dyn Tool> {
             let hangs = Some(Arc::clone(&self.hangs)).filter(|_| hangs);
@@ -189,6 +200,8 @@ impl House {
             .with_provider("p", script)
             .with_tool("free", tool("free", ToolClass::Opaque, false))
             .with_tool("ask", tool("ask", ToolClass::Opaque, false))
+            .with_tool("ask_soon", tool("ask_soon", ToolClass::Opaque, false))
+            .with_tool("ask_at_1000", tool("ask_at_1000", ToolClass::Opaque, false))
             .with_tool("deny", tool("deny", ToolClass::Opaque, false))
             .with_tool("hang", tool("hang", ToolClass::Opaque, true))
             .with_tool("ask_hang", tool("ask_hang", ToolClass::Opaque, true))
@@ -201,8 +214,6 @@ impl House {
                 pid: u32::MAX,
                 pid_started: 1,
             })
-            .build()
-            .unwrap()
     }
 
     fn executed(&self) -> u32 {

@@ -12,7 +12,7 @@ use crate::contract::audit::{AuditKind, AuditRow};
 use crate::contract::digest::sha256_hex;
 use crate::contract::ids::{CallId, RunId, ThreadId};
 use crate::contract::judgement::{JudgedCall, TriedRule};
-use crate::contract::record::{Begin, OutcomeRecord, RunRecord};
+use crate::contract::record::{Begin, Fence, OutcomeRecord, RunRecord};
 
 const COLUMNS: &str = "n, at, kind, thread_id, run_id, call_id, body, hash";
 /// Characters of a result that its row keeps.
@@ -154,7 +154,7 @@ pub(super) fn judged(conn: &Connection, run: &RunRecord, call: &JudgedCall) -> R
 
 /// Adds that a tool is about to start.
 pub(super) fn began(conn: &Connection, begin: &Begin) -> Result<(), StoreError> {
-    let Begin { run, intent, spends, .. } = begin;
+    let Begin { fence, run, intent, spends, .. } = begin;
     let body = json!({
         "attempt": intent.id.attempt,
         "tool": intent.tool,
@@ -162,6 +162,7 @@ pub(super) fn began(conn: &Connection, begin: &Begin) -> Result<(), StoreError> 
         "hash": intent.hash,
         "class": intent.class,
         "pid": intent.pid,
+        "epoch": fence.epoch,
         "suspension": spends.as_ref().map(|(id, _)| id),
         "decision": spends.as_ref().map(|(_, id)| id),
     });
@@ -169,10 +170,16 @@ pub(super) fn began(conn: &Connection, begin: &Begin) -> Result<(), StoreError> 
 }
 
 /// Adds that an execution ended.
-pub(super) fn ended(conn: &Connection, run: &RunRecord, outcome: &OutcomeRecord) -> Result<(), StoreError> {
+pub(super) fn ended(
+    conn: &Connection,
+    fence: &Fence,
+    run: &RunRecord,
+    outcome: &OutcomeRecord,
+) -> Result<(), StoreError> {
     let line = outcome.result.message.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
     let body = json!({
         "attempt": outcome.id.attempt,
+        "epoch": fence.epoch,
         "kind": outcome.kind,
         "outcome": outcome.outcome,
         "summary": line.chars().take(SUMMARY).collect::<String>(),

@@ -1,4 +1,5 @@
-//! Places where a test build dies as if the power of the process were cut.
+//! Places where a test build dies as if the power of the process were cut, or stops as if the machine had no time for
+//! it.
 //!
 //! Without the feature `failpoints` a place is an empty inline function. With it, the composition root arms one
 //! place once at start; nothing here reads the environment.
@@ -16,30 +17,40 @@ mod armed {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use rustix::process::Signal;
+
     struct Armed {
         name: String,
+        signal: Signal,
         left: AtomicU32,
     }
 
     static ARMED: OnceLock<Armed> = OnceLock::new();
 
-    /// Arms one place: `name` for the first time it is reached, `name:3` for the third. Only the first call counts.
+    /// Arms one place: `name` for the first time it is reached, `name:3` for the third; `stop:name` stops there until
+    /// somebody lets it go on. Only the first call counts.
     pub fn arm(place: String) {
+        let (place, signal) = match place.strip_prefix("stop:") {
+            Some(place) => (place.to_owned(), Signal::STOP),
+            None => (place, Signal::KILL),
+        };
         let (name, times) = match place.rsplit_once(':') {
             Some((name, times)) if times.parse::<u32>().is_ok_and(|n| n > 0) => {
                 (name.to_owned(), times.parse().unwrap_or(1))
             }
             _ => (place, 1),
         };
-        let _ = ARMED.set(Armed { name, left: AtomicU32::new(times) });
+        let _ = ARMED.set(Armed { name, signal, left: AtomicU32::new(times) });
     }
 
-    /// Kills this process without any goodbye when the place is the armed one.
+    /// Kills this process without any goodbye, or stops it, when the place is the armed one.
     pub fn failpoint(name: &str) {
         let Some(armed) = ARMED.get() else { return };
         if armed.name == name && armed.left.fetch_sub(1, Ordering::SeqCst) == 1 {
-            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-            std::process::abort();
+            let _ = rustix::process::kill_process(rustix::process::getpid(), armed.signal);
+            if armed.signal == Signal::KILL {
+                std::process::abort();
+            }
         }
     }
 }

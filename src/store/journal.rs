@@ -136,7 +136,7 @@ fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), Stor
     }
     for outcome in outcomes {
         write_outcome(tx, &run.thread_id, outcome)?;
-        audit::ended(tx, run, outcome)?;
+        audit::ended(tx, fence, run, outcome)?;
     }
     for (id, status) in closed {
         suspensions::close(tx, run, id, *status)?;

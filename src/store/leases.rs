@@ -2,16 +2,31 @@
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
-use super::rows::{body_or_null, decode, encode, int, uint};
+use super::rows::{body, decode, encode, int, uint};
 use super::{AcquireError, Change, ChangeKind, Store, StoreError};
 use crate::contract::ids::ThreadId;
-use crate::contract::record::{Fence, Owner};
+use crate::contract::record::{Fence, LeaseRecord, Owner};
+
+/// How long a lease holds, in milliseconds of the boot's monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// Now.
+    pub now: u64,
+    /// Until when; `None` is as long as its process lives.
+    pub until: Option<u64>,
+}
+
+impl Term {
+    /// As long as its process lives.
+    pub const ENDLESS: Term = Term { now: 0, until: None };
+}
 
 impl Store {
     /// Takes the right to write to a thread.
     ///
-    /// It is given when nobody has it, when it was released, when the one who has it is not alive by `alive`, or is
-    /// the same program start. Every taking counts the epoch up, so an older fence of the same program fails too.
+    /// It is given when nobody has it, when it was released, when its time is over, when the one who has it is not
+    /// alive by `alive`, or is the same program start. Every taking counts the epoch up, so an older fence of the same
+    /// program fails too.
     ///
     /// It does not wait for the disk: a power cut that takes the lease away takes its owner away too, and what the
     /// owner writes under it is durable only together with it.
@@ -22,16 +37,18 @@ impl Store {
         &self,
         thread: &ThreadId,
         owner: &Owner,
+        term: Term,
         alive: impl Fn(&Owner) -> bool + Send + 'static,
     ) -> Result<Fence, AcquireError> {
         let (thread, me) = (thread.clone(), owner.clone());
         let change = Change::of(ChangeKind::Owner, &thread);
         let work = move |tx: &Transaction<'_>| {
-            if let Some(owner) = owner_of(tx, &thread)?
-                && owner.token != me.token
-                && alive(&owner)
+            if let Some(lease) = lease_of(tx, &thread)?
+                && lease.owner.token != me.token
+                && lease.until.is_none_or(|until| term.now < until)
+                && alive(&lease.owner)
             {
-                return Ok(Err(owner));
+                return Ok(Err(lease.owner));
             }
             let known: Option<i64> = tx
                 .prepare_cached("SELECT 1 FROM thread WHERE id = ?1")?
@@ -41,17 +58,36 @@ impl Store {
                 return Err(StoreError::NoThread(thread));
             }
             let epoch = tx
-                    .prepare_cached(
-                        "INSERT INTO lease (thread_id, epoch, token, owner) VALUES (?1, 1, ?2, ?3) \
+                .prepare_cached(
+                    "INSERT INTO lease (thread_id, epoch, token, owner, until) VALUES (?1, 1, ?2, ?3, ?4) \
                          ON CONFLICT (thread_id) DO UPDATE \
-                         SET epoch = epoch + 1, token = excluded.token, owner = excluded.owner RETURNING epoch",
-                    )?
-                    .query_row((thread.as_str(), &me.token, encode("the owner", &me)?), |row| row.get(0))?;
+                         SET epoch = epoch + 1, token = excluded.token, owner = excluded.owner, \
+                             until = excluded.until RETURNING epoch",
+                )?
+                .query_row(
+                    (thread.as_str(), &me.token, encode("the owner", &me)?, term.until.map(int)),
+                    |row| row.get(0),
+                )?;
             Ok(Ok(Fence { thread_id: thread, epoch: uint(epoch), token: me.token }))
         };
         let taken =
             self.write_and_tell(false, ("", ""), work, |taken| taken.is_ok().then_some(change)).await?;
         taken.map_err(|owner| AcquireError::Busy { owner })
+    }
+
+    /// Makes the right to write last until then, never less long than before. `false` when it was lost. Nobody is told:
+    /// who waits for its end looks again when that should have come.
+    pub async fn renew(&self, fence: &Fence, until: u64) -> Result<bool, StoreError> {
+        let fence = fence.clone();
+        self.write_relaxed(move |tx| {
+            let renewed = tx
+                .prepare_cached(
+                    "UPDATE lease SET until = max(until, ?4) WHERE thread_id = ?1 AND epoch = ?2 AND token = ?3",
+                )?
+                .execute((fence.thread_id.as_str(), int(fence.epoch), &fence.token, int(until)))?;
+            Ok(renewed > 0)
+        })
+        .await
     }
 
     /// Gives the right to write back. One that was lost meanwhile is no error.
@@ -60,7 +96,8 @@ impl Store {
         let change = Change::of(ChangeKind::Owner, &fence.thread_id);
         let work = move |tx: &Transaction<'_>| {
             tx.prepare_cached(
-                "UPDATE lease SET token = NULL, owner = NULL WHERE thread_id = ?1 AND epoch = ?2 AND token = ?3",
+                "UPDATE lease SET token = NULL, owner = NULL, until = NULL \
+                 WHERE thread_id = ?1 AND epoch = ?2 AND token = ?3",
             )?
             .execute((fence.thread_id.as_str(), int(fence.epoch), &fence.token))?;
             Ok(())
@@ -73,16 +110,29 @@ impl Store {
         let thread = thread.clone();
         self.read(move |conn| owner_of(conn, &thread)).await
     }
+
+    /// Who has the right to write to a thread, alive or not, and until when.
+    pub async fn lease(&self, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
+        let thread = thread.clone();
+        self.read(move |conn| lease_of(conn, &thread)).await
+    }
 }
 
 pub(super) fn owner_of(conn: &Connection, thread: &ThreadId) -> Result<Option<Owner>, StoreError> {
-    let sql = "SELECT owner FROM lease WHERE thread_id = ?1 AND token IS NOT NULL";
-    let body: Option<Vec<u8>> = conn
+    Ok(lease_of(conn, thread)?.map(|lease| lease.owner))
+}
+
+fn lease_of(conn: &Connection, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
+    let sql = "SELECT owner, epoch, until FROM lease WHERE thread_id = ?1 AND token IS NOT NULL AND owner IS NOT NULL";
+    let row: Option<(Vec<u8>, i64, Option<i64>)> = conn
         .prepare_cached(sql)?
-        .query_row((thread.as_str(),), |row| Ok(body_or_null(row, 0)?.map(<[u8]>::to_vec)))
-        .optional()?
-        .flatten();
-    body.map(|body| decode(thread, "its owner", &body)).transpose()
+        .query_row((thread.as_str(),), |row| Ok((body(row, 0)?.to_vec(), row.get(1)?, row.get(2)?)))
+        .optional()?;
+    row.map(|(owner, epoch, until)| {
+        let owner = decode(thread, "its owner", &owner)?;
+        Ok(LeaseRecord { owner, epoch: uint(epoch), until: until.map(uint) })
+    })
+    .transpose()
 }
 
 /// Refuses a writer that lost its thread. It must be called inside the transaction that writes.

@@ -43,6 +43,7 @@ pub use bell::{Change, ChangeKind, Watch};
 pub use error::{AcquireError, OpenError, OpenErrorKind, StoreError};
 pub use glance::Glance;
 pub use inbox::InboxFilter;
+pub use leases::Term;
 pub use suspensions::{SuspensionFilter, SuspensionLookup};
 pub use threads::ThreadLookup;
 

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use super::rows::body;
-use super::{Store, StoreError};
-use crate::contract::record::AttemptId;
+use super::{Store, StoreError, leases};
+use crate::contract::record::{AttemptId, Fence};
 
 /// Bytes that are kept of the beginning, and as many of the end.
 const HALF: usize = 128 * 1024;
@@ -20,12 +20,20 @@ impl Store {
     /// would only make decisions and outcomes wait behind it.
     ///
     /// # Errors
-    /// [`StoreError::NotStarted`] when there is no intent.
-    pub async fn append_output(&self, id: &AttemptId, chunk: String) -> Result<(), StoreError> {
-        let id = id.clone();
-        self.write_relaxed(move |tx| match intent_of(tx, &id)? {
-            Some(intent) => append(tx, intent, &chunk),
-            None => Err(StoreError::NotStarted { id }),
+    /// [`StoreError::NotStarted`] when there is no intent; [`StoreError::Fenced`] when another owner took over.
+    pub async fn append_output(
+        &self,
+        fence: &Fence,
+        id: &AttemptId,
+        chunk: String,
+    ) -> Result<(), StoreError> {
+        let (fence, id) = (fence.clone(), id.clone());
+        self.write_relaxed(move |tx| {
+            leases::check(tx, &fence)?;
+            match intent_of(tx, &id)? {
+                Some(intent) => append(tx, intent, &chunk),
+                None => Err(StoreError::NotStarted { id }),
+            }
         })
         .await
     }

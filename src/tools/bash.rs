@@ -16,7 +16,9 @@ use super::args::{Args, invalid};
 use super::exec::{self, Env, ExecRequest, ExecResult, signal_name};
 use super::words;
 use crate::contract::display::visible_line;
-use crate::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
+use crate::contract::tool::{
+    OnBehalf, Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+};
 
 const NAME: &str = "Bash";
 
@@ -52,7 +54,7 @@ impl Bash {
         Ok(Call { command, timeout })
     }
 
-    fn request(&self, call: &Call<'_>) -> ExecRequest {
+    fn request(&self, call: &Call<'_>, on_behalf: OnBehalf) -> ExecRequest {
         let env = exec::child_env(&self.env.variables, &self.env.secret_variables);
         ExecRequest {
             program: shell(&env).into(),
@@ -62,6 +64,7 @@ impl Bash {
             timeout: call.timeout,
             max_output: self.env.exec.max_output,
             output_dir: Some(self.env.output_dir.clone()),
+            on_behalf,
         }
     }
 }
@@ -110,7 +113,7 @@ impl Tool for Bash {
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let call = self.parse(&args)?;
-        let request = self.request(&call);
+        let request = self.request(&call, ctx.on_behalf());
         // Unbounded, because `run` bounds what it hands out by time, and a slow screen must not stop the command.
         let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel::<String>();
         let run = async {

@@ -1,17 +1,17 @@
 //! The model: everything the screen shows, and nothing else. It changes in [`App::update`] only.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::approval::{Card, QUIET_MS};
 use super::composer::Composer;
-use super::host::{HostInfo, SkillRow, UserInput};
+use super::host::{Driver, HostInfo, QueuedRow, SkillRow, UserInput};
 use super::keymap::Keymap;
+use super::msg::Msg;
 use super::palette::Palette;
 use super::picker::Picker;
 use super::transcript::{Moment, Transcript};
-use crate::contract::event::AgentEvent;
-use crate::contract::ids::{RunId, ThreadId};
-use crate::contract::record::ThreadRecord;
+use crate::contract::ids::{RunId, SuspensionId, ThreadId};
+use crate::contract::record::{QueueId, ThreadRecord};
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -111,8 +111,14 @@ pub struct App {
     pub run: RunState,
     /// The latest run.
     pub run_id: Option<RunId>,
-    /// What will be said when the run is over.
+    /// Who is awake on the conversation, when it is another process.
+    pub driver: Driver,
+    /// What will be said when the conversation is open.
     pub queue: VecDeque<UserInput>,
+    /// What the store keeps to be said when the conversation is free.
+    pub queued: Vec<QueuedRow>,
+    /// Messages do not close open questions: they begin behind them.
+    pub keeps_waiting: bool,
     /// Open questions, oldest first.
     pub cards: Vec<Card>,
     /// The card that is shown whole.
@@ -144,9 +150,17 @@ pub struct App {
     /// The last entry that was shown whole.
     pub(super) unfolded: Option<u64>,
     pub(super) resumes_by_list: bool,
-    /// How many conversations are being opened, and events that may belong to them.
+    /// What was queued here, as it was written.
+    pub(super) own_queued: HashMap<QueueId, UserInput>,
+    /// Questions of the conversation that are over: a look at the store from before that does not bring them back.
+    pub(super) over: HashSet<SuspensionId>,
+    /// The place of the last message that the transcript has from the store.
+    pub(super) seen: u64,
+    /// The last run whose end was told.
+    pub(super) ended: Option<RunId>,
+    /// How many conversations are being opened, and what was told that may belong to them.
     pub(super) opening: usize,
-    pub(super) early: Vec<(ThreadId, AgentEvent)>,
+    pub(super) early: Vec<(ThreadId, Msg)>,
 }
 
 impl App {
@@ -163,7 +177,10 @@ impl App {
             transcript: Transcript::default(),
             run: RunState::Idle,
             run_id: None,
+            driver: Driver::Nobody,
             queue: VecDeque::new(),
+            queued: Vec::new(),
+            keeps_waiting: false,
             cards: Vec::new(),
             card: 0,
             focus: Focus::Composer,
@@ -181,6 +198,10 @@ impl App {
             files_asked: 0,
             unfolded: None,
             resumes_by_list: false,
+            own_queued: HashMap::new(),
+            over: HashSet::new(),
+            seen: 0,
+            ended: None,
             opening: 0,
             early: Vec::new(),
         };
@@ -247,6 +268,8 @@ impl App {
         if self.quit_armed.is_some_and(|armed| self.now.since(armed) >= QUIT_MS) {
             self.quit_armed = None;
         }
+        // A card that stayed only for what was being written on it goes when that was given up.
+        self.remove_cards_that_are_over();
         self.card = self.card.min(self.cards.len().saturating_sub(1));
         if self.cards.is_empty() {
             self.focus = Focus::Composer;

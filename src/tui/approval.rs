@@ -228,6 +228,11 @@ impl Card {
         matches!(self.stage, Stage::Deciding(_))
     }
 
+    /// Whether the person is in the middle of an answer.
+    pub fn is_written_on(&self) -> bool {
+        self.line().is_some() || matches!(self.stage, Stage::Grant { .. })
+    }
+
     /// Whether it was on the screen long enough to take a key.
     pub fn was_seen(&self, now: Moment) -> bool {
         self.seen.is_some_and(|seen| now.since(seen) >= SEEN_MS)

@@ -101,6 +101,7 @@ pub(super) async fn run(
     let live = LiveTerminal::new(TtyOut, size.0, size.1, options.reflow).with_restore(&restore);
     let mut screen = Screen { terminal: live, feed: Feed::default(), look };
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
+    app.keeps_waiting = options.keep_waiting;
     screen.append(view::banner(&app.info, size.0, &screen.look.theme));
     let mut waits = Loop { keys, events, answers, colours, started: Instant::now() };
     let mut performer = Performer::new(host, answers_in);
@@ -219,12 +220,18 @@ fn asks(event: &HostEvent) -> bool {
         HostEvent::Agent(_, event) => {
             matches!(event, AgentEvent::ToolCallDone { outcome: ToolCallOutcome::Suspended, .. })
         }
+        HostEvent::Synced(sync) => !sync.waiting.is_empty(),
+        HostEvent::Began(..) | HostEvent::Deferred(..) | HostEvent::Lost(_) => false,
     }
 }
 
 fn of_host(event: HostEvent) -> Msg {
     match event {
         HostEvent::Agent(thread, event) => Msg::Agent(thread, Box::new(event)),
+        HostEvent::Synced(sync) => Msg::Synced(sync),
+        HostEvent::Began(thread, row) => Msg::Began(thread, row),
+        HostEvent::Deferred(thread, row, input) => Msg::Deferred(thread, row, input),
+        HostEvent::Lost(thread) => Msg::Lost(thread),
     }
 }
 

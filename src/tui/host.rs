@@ -11,7 +11,7 @@ use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::judgement::Ruling;
 pub use crate::contract::mode::Mode;
 use crate::contract::record::{
-    DecideOutcome, GrantScope, OpenIntent, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
+    DecideOutcome, GrantScope, OpenIntent, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
 };
 use crate::contract::suspension::ToolCallResume;
@@ -56,6 +56,56 @@ pub struct OpenedThread {
     pub waiting: Vec<SuspensionRecord>,
     /// Calls that were started and whose outcome nobody knows, with what they had printed.
     pub interrupted: Vec<OpenIntent>,
+    /// Who is awake on it.
+    pub driver: Driver,
+    /// What begins when it is free.
+    pub queued: Vec<QueuedRow>,
+}
+
+/// Who is awake on a conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Driver {
+    /// Nobody.
+    #[default]
+    Nobody,
+    /// This process: its events tell what happens.
+    Own,
+    /// Another process, by its number.
+    Other(u32),
+}
+
+/// A message that begins when its conversation is free.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueuedRow {
+    /// Its number.
+    pub id: QueueId,
+    /// The words.
+    pub text: String,
+    /// How many pictures came with them.
+    pub images: usize,
+}
+
+/// What became of a conversation that is shown, by the store. Whatever it tells was committed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadSync {
+    /// The conversation.
+    pub thread: ThreadRecord,
+    /// Who is awake on it.
+    pub driver: Driver,
+    /// Whether the events of this process tell the rest: then only `waiting` and `queued` count.
+    pub is_part: bool,
+    /// Messages that were not told before, in order.
+    pub messages: Vec<StoredMessage>,
+    /// Results of the open step, which are no messages yet.
+    pub results: Vec<StoredMessage>,
+    /// Its latest run.
+    pub run: Option<RunRecord>,
+    /// Questions that are open, oldest first.
+    pub waiting: Vec<SuspensionRecord>,
+    /// Calls that were started and have no outcome yet.
+    pub running: Vec<OpenIntent>,
+    /// What begins when it is free.
+    pub queued: Vec<QueuedRow>,
 }
 
 /// Something happened behind the terminal without being asked for.
@@ -63,6 +113,14 @@ pub struct OpenedThread {
 pub enum HostEvent {
     /// A run of this process told something.
     Agent(ThreadId, AgentEvent),
+    /// Other processes did something in the conversation that is shown.
+    Synced(Box<ThreadSync>),
+    /// A queued message begins a run of this process.
+    Began(ThreadId, QueuedRow),
+    /// A message could not begin, because another process had just become awake: it is queued instead.
+    Deferred(ThreadId, QueuedRow, UserInput),
+    /// Another process took the conversation over from this one: what is shown may not be what is stored.
+    Lost(ThreadId),
 }
 
 /// What a million tokens cost, in the currency of the settings.
@@ -179,6 +237,16 @@ pub trait Host: Send + Sync + 'static {
     /// Says something in a conversation; open questions of it are superseded. Returns when the message was accepted;
     /// what follows comes as events.
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String>;
+
+    /// Puts a message behind what the conversation does now, or waits for. It is durable when this returns; it begins
+    /// by itself, in whichever process is awake then.
+    async fn enqueue(&self, thread: &ThreadId, input: UserInput) -> Result<QueuedRow, String>;
+
+    /// Takes a queued message back. `false`: it is gone already.
+    async fn unqueue(&self, id: QueueId) -> Result<bool, String>;
+
+    /// A question, whatever became of it.
+    async fn question(&self, id: &SuspensionId) -> Result<Option<SuspensionRecord>, String>;
 
     /// Stores an answer; the run then goes on by itself, and its events arrive.
     async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String>;

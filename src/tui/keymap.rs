@@ -82,6 +82,7 @@ macro_rules! actions {
 
 actions! {
     Send = "send", "send the message";
+    SendBehind = "send-behind", "send it behind the open questions, which stay";
     Newline = "newline", "begin a new line (also \\ and Enter)";
     Interrupt = "interrupt", "stop what runs";
     FocusCard = "focus-card", "go to the open question";
@@ -141,9 +142,14 @@ impl Action {
         use Action as A;
         match self {
             A::CancelOrQuit | A::Redraw | A::Suspend | A::Expand | A::CycleMode | A::Help => true,
-            A::Send | A::Newline | A::Interrupt | A::FocusCard | A::DeleteOrQuit | A::Left | A::Right => {
-                place == Place::Composer
-            }
+            A::Send
+            | A::SendBehind
+            | A::Newline
+            | A::Interrupt
+            | A::FocusCard
+            | A::DeleteOrQuit
+            | A::Left
+            | A::Right => place == Place::Composer,
             A::WordLeft | A::WordRight | A::LineStart | A::LineEnd | A::TextStart | A::TextEnd => {
                 place == Place::Composer
             }

@@ -42,6 +42,8 @@ pub struct TuiOptions {
     pub choose_thread: bool,
     /// Said as soon as the conversation is open.
     pub initial_prompt: Option<String>,
+    /// Messages do not close open questions: they begin behind them.
+    pub keep_waiting: bool,
     /// Colours.
     pub theme: theme::Theme,
     /// Keys.

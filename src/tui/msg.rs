@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use crossterm::event::KeyEvent;
 
 use super::approval::Answer;
-use super::host::{ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, RuleRow, SkillRow, UserInput};
+use super::host::{
+    ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, RuleRow, SkillRow, ThreadSync, UserInput,
+};
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::record::{DecideOutcome, GrantScope, ThreadSummary};
+use crate::contract::record::{DecideOutcome, GrantScope, QueueId, SuspensionRecord, ThreadSummary};
 
 /// Something happened.
 #[derive(Clone, Debug)]
@@ -21,6 +23,14 @@ pub enum Msg {
     Resize(u16, u16),
     /// A run told something.
     Agent(ThreadId, Box<AgentEvent>),
+    /// Other processes did something in the conversation.
+    Synced(Box<ThreadSync>),
+    /// A queued message begins a run of this process.
+    Began(ThreadId, QueuedRow),
+    /// A message was queued instead of begun.
+    Deferred(ThreadId, QueuedRow, UserInput),
+    /// Another process took the conversation over.
+    Lost(ThreadId),
     /// The screen shows the model as it is now.
     Drawn,
     /// The time that [`super::app::App::deadline`] asked for has come.
@@ -29,6 +39,17 @@ pub enum Msg {
     Opened(Result<Box<OpenedThread>, String>),
     /// A message was accepted, or not: then it is handed back.
     Started(Result<(), (String, UserInput)>),
+    /// A message was queued, or not.
+    Enqueued(UserInput, Result<QueuedRow, String>),
+    /// Queued messages that were taken back, and those that were gone already.
+    Unqueued {
+        /// Taken back.
+        back: Vec<QueueId>,
+        /// Gone.
+        gone: Vec<QueueId>,
+    },
+    /// A question that is not open any more.
+    Closed(Box<SuspensionRecord>),
     /// An answer was stored, or not.
     Decided(SuspensionId, Result<DecideOutcome, String>),
     /// The list of conversations.
@@ -62,6 +83,12 @@ pub enum Cmd {
     Open(Option<ThreadId>),
     /// Say something.
     Start(ThreadId, UserInput),
+    /// Put a message behind what the conversation does.
+    Enqueue(ThreadId, UserInput),
+    /// Take queued messages back.
+    Unqueue(Vec<QueueId>),
+    /// Ask what became of a question.
+    WhoAnswered(SuspensionId),
     /// Store an answer.
     Decide(SuspensionId, Answer),
     /// Store a rule, then the answer.

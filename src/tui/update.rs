@@ -3,6 +3,7 @@
 use super::app::{App, RunState};
 use super::approval::{CardKind, Stage};
 use super::composer::Composer;
+use super::host::Driver;
 use super::keymap::Action;
 use super::msg::{Cmd, Msg};
 use super::picker::{PickRow, PickerKind};
@@ -12,6 +13,8 @@ mod agent;
 mod cards;
 mod commands;
 mod keys;
+mod queue;
+mod sync;
 
 impl App {
     /// Takes in what happened at that time, and says what is to be done.
@@ -23,6 +26,13 @@ impl App {
             Msg::Paste(text) => self.paste(&text, &mut cmds),
             Msg::Resize(width, height) => self.resize(width, height),
             Msg::Agent(thread, event) => self.agent(&thread, &event, &mut cmds),
+            Msg::Synced(sync) => self.synced(sync, &mut cmds),
+            Msg::Began(thread, row) => self.began(&thread, row),
+            Msg::Deferred(thread, row, input) => self.deferred(&thread, row, input),
+            Msg::Lost(thread) => self.lost(&thread, &mut cmds),
+            Msg::Enqueued(input, row) => self.enqueued(input, row),
+            Msg::Unqueued { back, gone } => self.unqueued(&back, &gone),
+            Msg::Closed(record) => self.question_closed(&record),
             Msg::Drawn => self.drawn(),
             Msg::Tick => {}
             Msg::Opened(opened) => {
@@ -37,6 +47,7 @@ impl App {
             }
             Msg::Started(Ok(())) => {}
             Msg::Started(Err((error, input))) => {
+                self.transcript.unsay();
                 self.transcript.note(Level::Error, error);
                 if matches!(self.run, RunState::Starting(_) | RunState::Stopping(_)) {
                     self.run = RunState::Idle;
@@ -139,6 +150,7 @@ impl App {
     /// Leaves. What runs is stopped first; what waits keeps waiting.
     fn quit(&mut self, cmds: &mut Vec<Cmd>) {
         if self.is_awake()
+            && self.driver == Driver::Nobody
             && let Some(thread) = self.thread_id()
         {
             cmds.push(Cmd::Cancel(thread.clone()));

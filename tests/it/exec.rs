@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use aye::contract::event::AgentEvent;
 use aye::contract::event_sink::VecEventSink;
-use aye::contract::tool::{ToolCallContext, ToolResult};
+use aye::contract::tool::{OnBehalf, ToolCallContext, ToolResult};
 use aye::contract::workspace::Workspace;
 use aye::tools::exec::{ExecConfig, ExecRequest, ExecResult, run};
 use aye::tools::{ToolEnv, builtin};
@@ -30,6 +30,7 @@ fn request(dir: &Path, command: &str) -> ExecRequest {
         timeout: Duration::from_secs(20),
         max_output: 1000,
         output_dir: None,
+        on_behalf: OnBehalf::default(),
     }
 }
 

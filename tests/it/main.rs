@@ -13,5 +13,6 @@ mod layers;
 mod stale;
 mod support;
 mod terminal;
+mod viewer;
 mod waiting;
 mod wire;

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::home::{Home, Out, Running};
+use crate::support::home::{Home, Out, Running, id_of};
 use crate::support::llm::{Answer, Gate, MockLlm, PATIENCE, Part};
+use crate::support::pty::Pty;
 
 const TOUCH: &str = "echo ran >> log.txt";
 
@@ -412,6 +413,12 @@ fn a_conversation_in_memory_serves_its_questions_while_they_wait() {
     assert_eq!(mode(&sockets_now[0]), 0o600);
     assert_eq!(mode(&home.root().join("aye/run")), 0o700);
 
+    // What looks at the store only takes a while and disturbs nobody.
+    home.ok(&["threads", "list"]);
+    let before = switches(run.pid());
+    home.ok(&["threads", "list"]);
+    assert_eq!(switches(run.pid()), before, "it waits without looking");
+
     let mut caller = Caller::call(&home);
     let rows = caller.ask(r#"{"list":{}}"#);
     assert_eq!(rows["rows"][0]["summary"], TOUCH, "{rows:#}");
@@ -426,10 +433,6 @@ fn a_conversation_in_memory_serves_its_questions_while_they_wait() {
     assert_eq!(caller.ask(&decision("perm_c2", "resume")), json!({"outcome": "not_found"}));
     // Somebody who says nothing keeps nobody else from it.
     let silent = UnixStream::connect(&sockets_now[0]).expect("somebody listens");
-
-    let before = switches(run.pid());
-    home.open();
-    assert_eq!(switches(run.pid()), before, "it waits without looking");
 
     let taken = caller.ask(&decision("perm_c1", "resume"));
     assert_eq!(taken["outcome"]["accepted"]["decided_by"]["user"], "tester", "{taken:#}");
@@ -478,4 +481,71 @@ fn a_signal_ends_a_conversation_in_memory_with_its_questions() {
     assert_eq!(out.json()["waiting"][0]["id"], "perm_c1");
     out.says("nothing was kept");
     assert_eq!(sockets(&home), [] as [PathBuf; 0]);
+}
+
+/// The commands of other terminals find it as they find what is stored.
+#[test]
+fn a_conversation_in_memory_is_answered_with_the_usual_commands() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    home.aye(&["-p", "do it"]).run().exits(3);
+    home.ok(&["approvals", "deny", "perm_c1"]);
+    home.ok(&["-c", "-p"]);
+
+    let llm = MockLlm::answers([
+        Answer::new().bash("c2", TOUCH).call("q1", "AskUser", json!({"question": "Which?"})),
+        Answer::say("It is done."),
+    ]);
+    let point = |home: &Home| {
+        home.config(&format!(
+            "model = \"mock/m1\"\n[providers.mock]\nadapter = \"openai\"\nbase_url = \"{}\"\n\
+             api_key_env = \"MOCK_KEY\"\n[retry]\nmax_retries = 0\n",
+            llm.url
+        ));
+    };
+    point(&home);
+    let run = home.aye(&["-p", "do it", "--ephemeral"]).spawn();
+    run.until_told("for an answer from another terminal");
+    // What a process that was killed left is cleaned up by whoever looks.
+    let dead = home.root().join("aye/run/1-dead.sock");
+    drop(std::os::unix::net::UnixListener::bind(&dead).expect("bound"));
+    let open = home.open();
+    assert!(!dead.exists());
+    assert_eq!(open.len(), 2, "{open:#?}");
+    assert!(open.iter().all(|row| row["ephemeral"] == run.pid()), "{open:#?}");
+    let list = home.ok(&["approvals", "list"]).stdout;
+    assert!(list.contains(TOUCH) && list.contains("perm_c2"), "{list}");
+    assert!(home.ok(&["approvals", "show", "perm_c2"]).stdout.contains(TOUCH));
+
+    // The beginning of several, here and there.
+    home.aye(&["approvals", "approve", "perm_"]).run().exits(2).says("perm_c2");
+    home.aye(&["approvals", "approve", "perm_c2@1"]).run().exits(2);
+    let question = open.iter().map(id_of).find(|id| id != "perm_c2").expect("the other one");
+    home.aye(&["approvals", "answer", &question, "{\"wrong\": 1}"]).run().exits(2);
+    home.ok(&["approvals", "answer", &question, "{\"answer\": \"the second\"}"]);
+    run.until_told(&format!("{question}: answered by tester (cli)"));
+    let named = format!("perm_c2@{}", run.pid());
+    home.ok(&["approvals", "approve", &named]).says(&format!("process {}", run.pid()));
+    run.end().exits(0);
+    assert_eq!(home.read("log.txt"), "ran\n");
+    assert!(llm.last().result("q1").contains("the second"));
+    home.aye(&["approvals", "approve", "perm_c2"]).run().exits(2).says("perm_c2");
+}
+
+/// A terminal answers its own cards, and others may be faster.
+#[test]
+fn a_terminal_in_memory_is_answered_from_another_one() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    let mut terminal = Pty::start(&home, &["--ephemeral"], 100, 30);
+    terminal.ready();
+    terminal.say("do it");
+    terminal.card(TOUCH);
+    assert_eq!(home.question(), "perm_c1");
+    home.ok(&["approvals", "approve", "perm_c1"]);
+    terminal.shows("It is done.");
+    terminal.wait("no card", |view| !view.screen().lines().any(|line| line.starts_with('┃')));
+    assert_eq!(home.read("log.txt"), "ran\n");
+    assert_eq!(sockets(&home), [] as [PathBuf; 0]);
+    terminal.quit();
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
+use crate::contract::tool::OnBehalf;
+
 /// Time that a script may take.
 pub const SCRIPT_TIMEOUT: Duration = Duration::from_mins(1);
 /// Bytes of its output that are kept.
@@ -26,6 +28,8 @@ pub struct ScriptRequest {
     pub timeout: Duration,
     /// Bytes of each stream, or of both together, that are kept.
     pub max_output: usize,
+    /// For whom.
+    pub on_behalf: OnBehalf,
 }
 
 /// How a script ended.

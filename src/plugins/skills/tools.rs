@@ -416,6 +416,7 @@ impl Tool for SkillScriptTool {
             env,
             timeout: SCRIPT_TIMEOUT,
             max_output: SCRIPT_MAX_OUTPUT,
+            on_behalf: ctx.on_behalf(),
         };
         let done = self.runner.run(request, &ctx.cancellation).await.map_err(ToolError::ExecutionFailed)?;
         let how = match (&done.ended, done.exit_code) {

@@ -32,13 +32,13 @@ async fn what_was_acknowledged_is_there_after_a_crash() {
 
     let begun = begin(&fence, &run, "c1", 1, Some(("q1", "d1")));
     store.begin(begun.clone()).await.unwrap();
-    store.append_output(&begun.intent.id, "half".into()).await.unwrap();
+    store.append_output(&fence, &begun.intent.id, "half".into()).await.unwrap();
     let crashed = home.copy();
     let copy = crashed.open();
     let open = copy.open_intents(&"r1".into()).await.unwrap();
     assert_eq!(open, [OpenIntent { intent: begun.intent.clone(), output: "half".into() }]);
     // The dead owner's lease is taken over, and the spent decision starts nothing again.
-    let fence2 = copy.acquire(&"t1".into(), &owner("next"), |_| false).await.unwrap();
+    let fence2 = copy.acquire(&"t1".into(), &owner("next"), Term::ENDLESS, |_| false).await.unwrap();
     let again = copy.begin(begin(&fence2, &run, "c1", 2, Some(("q1", "d1")))).await.unwrap_err();
     assert!(matches!(again, StoreError::NotDecided { .. }), "{again}");
 
@@ -89,7 +89,7 @@ async fn half_a_transaction_is_nothing() {
     let copy = copy.open();
     assert_eq!(copy.messages(&"t1".into()).await.unwrap().len(), 1);
     assert_eq!(status(&copy, "q1").await, SuspensionStatus::Decided);
-    let fence = copy.acquire(&"t1".into(), &owner("next"), |_| false).await.unwrap();
+    let fence = copy.acquire(&"t1".into(), &owner("next"), Term::ENDLESS, |_| false).await.unwrap();
     copy.begin(Begin { fence, ..begun }).await.unwrap();
 }
 
@@ -147,8 +147,10 @@ async fn child() {
         return;
     }
     let store = Store::open(Path::new(CHILD)).unwrap();
-    let fence =
-        store.acquire(&"t1".into(), &owner(&format!("{}", std::process::id())), |_| false).await.unwrap();
+    let fence = store
+        .acquire(&"t1".into(), &owner(&format!("{}", std::process::id())), Term::ENDLESS, |_| false)
+        .await
+        .unwrap();
     let run = run("r1", "t1", RunStatus::Waiting);
     let start = store.message_count(&"t1".into()).await.unwrap();
     for n in start.. {
@@ -220,7 +222,7 @@ async fn failing_child() {
     let Ok(place) = std::fs::read_to_string(PLACE) else { return };
     let store = Store::open(Path::new(CHILD)).unwrap();
     crate::store::failpoint::arm(place);
-    let fence = store.acquire(&"t1".into(), &owner("child"), |_| false).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("child"), Term::ENDLESS, |_| false).await.unwrap();
     let run = run("r1", "t1", RunStatus::Waiting);
     let messages = vec![Message::user("again")];
     store.checkpoint(Checkpoint { messages, ..checkpoint(&fence, &run) }).await.unwrap();

@@ -89,7 +89,7 @@ async fn lists_are_oldest_first_and_filtered() {
     let opened = vec![question("q0", &run1, "c2", None)];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&fence, &run1) }).await.unwrap();
     store.create_thread(thread("t2")).await.unwrap();
-    let fence2 = store.acquire(&"t2".into(), &owner("me"), |_| true).await.unwrap();
+    let fence2 = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
     let run2 = run("r2", "t2", RunStatus::Waiting);
     let opened = vec![question("z", &run2, "c1", None)];
     store.checkpoint(Checkpoint { opened, ..checkpoint(&fence2, &run2) }).await.unwrap();

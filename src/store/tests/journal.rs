@@ -62,7 +62,7 @@ async fn writers_of_two_processes_wait_for_each_other() {
         on_connection(&store, |conn| conn.execute_batch("PRAGMA synchronous = OFF").unwrap()).await;
         writers.push(tokio::spawn(async move {
             store.create_thread(thread(who)).await.unwrap();
-            let fence = store.acquire(&who.into(), &owner(who), |_| true).await.unwrap();
+            let fence = store.acquire(&who.into(), &owner(who), Term::ENDLESS, |_| true).await.unwrap();
             let run = run(who, who, RunStatus::Running);
             for n in 0..300 {
                 let messages = vec![Message::user(format!("{n}"))];
@@ -136,8 +136,8 @@ async fn intents_stay_open_until_their_outcome() {
     ));
     let begun = begin(&fence, &run, "c2", 1, None);
     store.begin(begun.clone()).await.unwrap();
-    store.append_output(&id, "no".into()).await.unwrap();
-    store.append_output(&id, "on".into()).await.unwrap();
+    store.append_output(&fence, &id, "no".into()).await.unwrap();
+    store.append_output(&fence, &id, "on".into()).await.unwrap();
     let open = store.open_intents(&"r1".into()).await.unwrap();
     assert_eq!(open, [OpenIntent { intent: begun.intent.clone(), output: "noon".into() }]);
     store.checkpoint(ends(OutcomeKind::Unknown)).await.unwrap();
@@ -156,7 +156,7 @@ async fn what_belongs_elsewhere_is_refused() {
     let store = Store::in_memory().unwrap();
     let (fence, mine) = waiting(&store, None).await;
     store.create_thread(thread("t2")).await.unwrap();
-    let fence2 = store.acquire(&"t2".into(), &owner("me"), |_| true).await.unwrap();
+    let fence2 = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
     let theirs = run("r2", "t2", RunStatus::Running);
     let misplaced = [
         store.checkpoint(checkpoint(&fence, &theirs)).await,
@@ -182,9 +182,10 @@ async fn what_belongs_elsewhere_is_refused() {
 async fn a_paused_owner_writes_nothing_any_more() {
     let store = Store::in_memory().unwrap();
     let (old, run) = waiting(&store, None).await;
-    let busy = store.acquire(&"t1".into(), &owner("you"), |_| true).await.unwrap_err();
+    let busy = store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS, |_| true).await.unwrap_err();
     assert!(matches!(&busy, AcquireError::Busy { owner } if owner.token == "me"), "{busy}");
-    let new = store.acquire(&"t1".into(), &owner("you"), |them| them.token != "me").await.unwrap();
+    let new =
+        store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS, |them| them.token != "me").await.unwrap();
     assert!(new.epoch > old.epoch);
     assert_eq!(store.owner(&"t1".into()).await.unwrap(), Some(owner("you")));
     let late = Checkpoint { messages: vec![Message::user("late")], ..checkpoint(&old, &run) };
@@ -196,11 +197,11 @@ async fn a_paused_owner_writes_nothing_any_more() {
 
     store.release(&new).await.unwrap();
     assert!(matches!(store.checkpoint(checkpoint(&new, &run)).await, Err(StoreError::Fenced { .. })));
-    let third = store.acquire(&"t1".into(), &owner("me"), |_| true).await.unwrap();
-    let fourth = store.acquire(&"t1".into(), &owner("me"), |_| true).await.unwrap();
+    let third = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
+    let fourth = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
     assert!(fourth.epoch > third.epoch && third.epoch > new.epoch);
     assert!(matches!(store.checkpoint(checkpoint(&third, &run)).await, Err(StoreError::Fenced { .. })));
-    let none = store.acquire(&"t9".into(), &owner("me"), |_| true).await.unwrap_err();
+    let none = store.acquire(&"t9".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap_err();
     assert!(matches!(none, AcquireError::Store(StoreError::NoThread(_))), "{none}");
 }
 
@@ -208,9 +209,10 @@ async fn a_paused_owner_writes_nothing_any_more() {
 async fn a_panicking_predicate_takes_only_its_own_request_down() {
     let store = Store::in_memory().unwrap();
     waiting(&store, None).await;
-    let error = store.acquire(&"t1".into(), &owner("you"), |_| panic!("no /proc")).await.unwrap_err();
+    let error =
+        store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS, |_| panic!("no /proc")).await.unwrap_err();
     assert!(matches!(error, AcquireError::Store(StoreError::Closed)), "{error}");
-    store.acquire(&"t1".into(), &owner("you"), |_| false).await.unwrap();
+    store.acquire(&"t1".into(), &owner("you"), Term::ENDLESS, |_| false).await.unwrap();
 }
 
 #[tokio::test]
@@ -218,7 +220,7 @@ async fn long_output_keeps_its_ends() {
     const HALF: usize = 128 * 1024;
     let store = Store::in_memory().unwrap();
     let (fence, run) = waiting(&store, None).await;
-    let missing = store.append_output(&attempt("r1", "c9", 1), "x".into()).await.unwrap_err();
+    let missing = store.append_output(&fence, &attempt("r1", "c9", 1), "x".into()).await.unwrap_err();
     assert!(matches!(missing, StoreError::NotStarted { .. }));
     assert_eq!(store.output(&attempt("r1", "c9", 1)).await.unwrap(), "");
     let synchronous: i64 =
@@ -235,7 +237,7 @@ async fn long_output_keeps_its_ends() {
         for (i, size) in sizes.iter().enumerate() {
             let chunk = char::from_u32(0x4E00 + i as u32).unwrap().to_string().repeat(*size);
             whole.push_str(&chunk);
-            store.append_output(&id, chunk).await.unwrap();
+            store.append_output(&fence, &id, chunk).await.unwrap();
         }
         let kept = store.output(&id).await.unwrap();
         if whole.len() <= 2 * HALF {
@@ -267,4 +269,35 @@ async fn what_could_not_be_read_again_is_not_written() {
         store.messages(&"t1".into()).await.expect("what was written can be read");
     }
     assert!(refused > 5);
+}
+
+#[tokio::test]
+async fn a_lease_that_is_over_is_taken_from_an_owner_that_lives() {
+    let store = Store::in_memory().unwrap();
+    let (_, run) = waiting(&store, None).await;
+    let t1 = || "t1".into();
+    let until = |now, until| Term { now, until: Some(until) };
+    let mine = store.acquire(&t1(), &owner("me"), until(0, 100), |_| true).await.unwrap();
+    store.begin(begin(&mine, &run, "c2", 1, None)).await.unwrap();
+    let busy = store.acquire(&t1(), &owner("you"), until(99, 199), |_| true).await.unwrap_err();
+    assert!(matches!(busy, AcquireError::Busy { .. }), "{busy}");
+    assert!(store.renew(&mine, 200).await.unwrap());
+    assert!(store.renew(&mine, 150).await.unwrap());
+    assert_eq!(store.lease(&t1()).await.unwrap().unwrap().until, Some(200), "it gets no shorter");
+    assert!(store.acquire(&t1(), &owner("you"), until(199, 299), |_| true).await.is_err());
+    let yours = store.acquire(&t1(), &owner("you"), until(200, 300), |_| true).await.unwrap();
+    let held = LeaseRecord { owner: owner("you"), epoch: yours.epoch, until: Some(300) };
+    assert_eq!(store.lease(&t1()).await.unwrap(), Some(held.clone()));
+
+    assert!(!store.renew(&mine, 900).await.unwrap());
+    assert!(matches!(store.checkpoint(checkpoint(&mine, &run)).await, Err(StoreError::Fenced { .. })));
+    let late = store.append_output(&mine, &attempt("r1", "c2", 1), "late".into()).await;
+    assert!(matches!(late, Err(StoreError::Fenced { .. })));
+    assert_eq!(store.lease(&t1()).await.unwrap(), Some(held));
+    // A dead owner's time does not matter, and who says nothing of time keeps it as long as the process lives.
+    let mine = store.acquire(&t1(), &owner("me"), Term::ENDLESS, |_| false).await.unwrap();
+    assert!(store.renew(&mine, 10).await.unwrap());
+    assert!(store.acquire(&t1(), &owner("you"), until(u64::MAX, u64::MAX), |_| true).await.is_err());
+    store.release(&mine).await.unwrap();
+    assert_eq!(store.lease(&t1()).await.unwrap(), None);
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use super::{AcquireError, OpenError, Store, StoreError};
+use super::{AcquireError, OpenError, Store, StoreError, Term};
 use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
@@ -201,7 +201,7 @@ fn outcome(id: AttemptId, kind: OutcomeKind) -> OutcomeRecord {
 /// A thread `t1` with a waiting run `r1` and the question `q1` about its call `c1`.
 async fn waiting(store: &Store, expires_at: Option<u64>) -> (Fence, RunRecord) {
     store.create_thread(thread("t1")).await.unwrap();
-    let fence = store.acquire(&"t1".into(), &owner("me"), |_| true).await.unwrap();
+    let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
     let run = run("r1", "t1", RunStatus::Waiting);
     let opened = vec![question("q1", &run, "c1", expires_at)];
     let messages = vec![Message::user("what time is it?")];

@@ -186,7 +186,9 @@ async fn step(store: &Store, model: &mut Model, op: Op) {
             }
         }
         Op::Acquire { thread, who, alive } => {
-            let got = store.acquire(&name("t", thread).into(), &owner(&name("o", who)), move |_| alive).await;
+            let got = store
+                .acquire(&name("t", thread).into(), &owner(&name("o", who)), Term::ENDLESS, move |_| alive)
+                .await;
             let free = model.threads.get(&thread).is_some_and(|t| t.owner.is_none_or(|o| o == who || !alive));
             assert_eq!(got.is_ok(), free);
             if let Ok(fence) = got {

@@ -60,7 +60,7 @@ async fn the_beginning_of_an_id_is_enough() {
 
 async fn talk(store: &Store, id: &str, n: usize) -> Vec<Message> {
     store.create_thread(thread(id)).await.unwrap();
-    let fence = store.acquire(&id.into(), &owner("me"), |_| true).await.unwrap();
+    let fence = store.acquire(&id.into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
     let messages: Vec<_> = (1..=n).map(|n| Message::user(format!("message {n}"))).collect();
     let run = run(&format!("run-{id}"), id, RunStatus::Running);
     store.checkpoint(Checkpoint { messages: messages.clone(), ..checkpoint(&fence, &run) }).await.unwrap();
@@ -155,7 +155,7 @@ async fn a_thread_is_deleted_with_all_that_is_its() {
     let state = BTreeMap::from([("todo".to_owned(), json!([1]))]);
     store.checkpoint(Checkpoint { thread_state: Some(state), ..checkpoint(&fence, &run) }).await.unwrap();
     store.begin(begin(&fence, &run, "c2", 1, None)).await.unwrap();
-    store.append_output(&attempt("r1", "c2", 1), "out".into()).await.unwrap();
+    store.append_output(&fence, &attempt("r1", "c2", 1), "out".into()).await.unwrap();
 
     let refused = store.delete_thread(&"t1".into(), &owner("you"), |_| true).await.unwrap_err();
     assert!(matches!(refused, StoreError::Owned { .. }), "{refused}");

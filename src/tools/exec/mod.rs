@@ -5,6 +5,7 @@
 //! group that is killed when the future is dropped.
 
 mod capture;
+mod duty;
 mod env;
 mod live;
 mod plain;
@@ -19,9 +20,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::contract::tool::OnBehalf;
+
 pub(crate) use capture::{Spill, private_file};
 pub use env::{Env, child_env, is_secret};
-pub use run::{run, until_gone};
+pub use run::{end_of_run, run};
 #[cfg(target_os = "linux")]
 pub use supervisor::{Report, SUPERVISE_ARG, supervise_main};
 
@@ -70,6 +73,8 @@ pub struct ExecRequest {
     pub max_output: usize,
     /// Where output that is longer goes, as a file of its own; `None` when it is dropped.
     pub output_dir: Option<PathBuf>,
+    /// For whom it runs.
+    pub on_behalf: OnBehalf,
 }
 
 /// How a program ended.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use rustix::process::{Pid, Signal};
 
+use super::duty::Duty;
+
 /// One process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
@@ -32,17 +34,19 @@ pub(super) fn process(pid: i32) -> Option<Process> {
     parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Whether a supervisor lives that works for this process, dead or not.
-pub(super) fn is_supervised_for(owner: u32) -> bool {
-    all().iter().any(|process| {
+/// The supervisors that live and work for this run.
+pub(super) fn supervisors_of(run: &str) -> Vec<i32> {
+    let mut found = all();
+    found.retain(|process| {
         let line = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
         let mut words = line.split(|b| *b == 0).skip(1);
         words.next() == Some(super::SUPERVISE_ARG.as_bytes())
             && words
                 .next()
-                .and_then(|word| std::str::from_utf8(word).ok()?.split(':').nth(1)?.parse().ok())
-                .is_some_and(|pid: u32| pid == owner)
-    })
+                .and_then(|word| std::str::from_utf8(word).ok()?.parse::<Duty>().ok())
+                .is_some_and(|duty| duty.run == run)
+    });
+    found.iter().map(|process| process.pid).collect()
 }
 
 /// All processes that may be seen.

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::capture::{Capture, Decoder, Spill};
+use super::duty::Duty;
 use super::live::Live;
 use super::plain::Plain;
 use super::proc_tree::{self, in_session, signal, signal_group};
@@ -81,7 +82,7 @@ fn start(config: &ExecConfig, request: &ExecRequest) -> Result<(Running, pipe::R
     if supervisor.is_some() {
         command
             .arg(super::SUPERVISE_ARG)
-            .arg(format!("{}:{}", config.grace.as_millis(), std::process::id()))
+            .arg(Duty::of(config.grace, &request.on_behalf).to_string())
             .arg(&request.program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
@@ -104,11 +105,43 @@ fn start(config: &ExecConfig, request: &ExecRequest) -> Result<(Running, pipe::R
     Ok((running, output))
 }
 
-/// Waits until nothing is left of the commands that a process which is dead had started. Their supervisors end them
-/// soon after it; this looks for the supervisors, and no longer than they can take.
-pub async fn until_gone(owner: u32) {
-    let end = Instant::now() + ExecConfig::default().grace + SUPERVISOR_SLACK;
-    while proc_tree::is_supervised_for(owner) && Instant::now() < end {
+/// Sees to it that nothing is left of the commands of a run whose owner lost it. It returns soon after that is so, and
+/// within seconds in any case.
+///
+/// When the owner is dead, their supervisors end them. When it lives (it was stopped, or its machine stood still), they
+/// do not know that anything happened: then TERM goes to the commands from here, and KILL after the grace. Nobody may
+/// start another of the run meanwhile: a supervisor that comes late refuses, see
+/// [`ToolCallContext::start_before`](crate::contract::tool::ToolCallContext::start_before).
+pub async fn end_of_run(owner: u32, run: String) {
+    let grace = ExecConfig::default().grace;
+    let is_dead = i32::try_from(owner).ok().and_then(proc_tree::process).is_none_or(|p| p.state == b'Z');
+    let now = Instant::now();
+    let term_at = if is_dead { now + grace + Duration::from_secs(1) } else { now };
+    let (kill_at, end) = (term_at + grace, term_at + grace + SUPERVISOR_SLACK);
+    let mut told = Vec::new();
+    loop {
+        let supervisors = proc_tree::supervisors_of(&run);
+        let now = Instant::now();
+        if supervisors.is_empty() {
+            return;
+        }
+        if now >= end {
+            tracing::warn!(%run, ?supervisors, "commands of a run that was taken over do not end");
+            return;
+        }
+        for supervisor in supervisors {
+            // A stopped one takes no notice of the end of its command.
+            signal(supervisor, Signal::CONT);
+            for process in proc_tree::descendants(supervisor) {
+                if now >= kill_at {
+                    signal(process.pid, Signal::KILL);
+                } else if now >= term_at && !told.contains(&process.pid) {
+                    told.push(process.pid);
+                    signal(process.pid, Signal::TERM);
+                    signal(process.pid, Signal::CONT);
+                }
+            }
+        }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -20,7 +20,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{PidfdFlags, Signal, WaitOptions, WaitStatus};
 use serde::{Deserialize, Serialize};
 
+use super::duty::Duty;
 use super::proc_tree::{command_line, descendants, signal, signal_group};
+use crate::contract::clock::uptime_ms;
 
 /// The hidden first argument that makes aye a supervisor.
 pub const SUPERVISE_ARG: &str = "__supervise";
@@ -66,19 +68,19 @@ fn report(report: &Report) {
     }
 }
 
-/// Supervises one command: `args` are what stands behind [`SUPERVISE_ARG`], that is the milliseconds between TERM and
-/// KILL (and, behind a colon, the process it works for, see [`super::until_gone`]), the program, and its arguments. The exit status is the command's own, or 128 and the signal.
+/// Supervises one command: `args` are what stands behind [`SUPERVISE_ARG`], that is its [`Duty`], the program, and its
+/// arguments. The exit status is the command's own, or 128 and the signal.
 pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut args = args;
-    let grace =
-        args.next().and_then(|a| a.to_str()?.split(':').next()?.parse().ok()).map(Duration::from_millis);
-    let (Some(grace), Some(program)) = (grace, args.next()) else {
+    let duty = args.next().and_then(|word| word.to_str()?.parse::<Duty>().ok());
+    let (Some(duty), Some(program)) = (duty, args.next()) else {
         report(&Report::NotStarted { error: "a supervisor is started by aye only".into() });
         return ExitCode::from(2);
     };
-    match start(program, args) {
+    match start(&duty, program, args) {
         Ok(child) => {
-            let (code, signal, left) = Supervisor { child, grace, main: None, stop_at: None }.watch();
+            let (code, signal, left) =
+                Supervisor { child, grace: duty.grace, main: None, stop_at: None }.watch();
             report(&Report::Ended { code, signal, left });
             ExitCode::from(u8::try_from(code.unwrap_or(128 + signal.unwrap_or(0))).unwrap_or(1))
         }
@@ -96,7 +98,7 @@ fn is_alone() -> bool {
     matches!(rustix::event::poll(&mut fds, Some(&Timespec::default())), Ok(1..))
 }
 
-fn start(program: OsString, args: impl Iterator<Item = OsString>) -> std::io::Result<i32> {
+fn start(duty: &Duty, program: OsString, args: impl Iterator<Item = OsString>) -> std::io::Result<i32> {
     if is_alone() {
         return Err(std::io::Error::other("the program that wanted it is gone"));
     }
@@ -104,6 +106,10 @@ fn start(program: OsString, args: impl Iterator<Item = OsString>) -> std::io::Re
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let output: OwnedFd = std::io::stderr().as_fd().try_clone_to_owned()?;
+    // The last thing before the start: whoever wanted it may have been stopped, and another process may go on by now.
+    if duty.start_before.is_some_and(|end| uptime_ms() >= end) {
+        return Err(std::io::Error::other("it came too late: another process may go on with the run"));
+    }
     let child = Command::new(&program)
         .args(args)
         .stdin(Stdio::null())

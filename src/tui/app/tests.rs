@@ -17,7 +17,7 @@ use crate::contract::suspension::{
 use crate::contract::tool::ToolResult;
 use crate::tui::approval::Answer;
 use crate::tui::highlight::Highlighter;
-use crate::tui::host::{Mode, OpenedThread};
+use crate::tui::host::{Mode, OpenedThread, QueuedRow};
 use crate::tui::msg::{Cmd, Msg};
 use crate::tui::theme::Theme;
 use crate::tui::view::feed::Feed;
@@ -175,7 +175,7 @@ impl TestApp {
         self.event(E::RunFinish { thread_id: "t".into(), run_id: "r".into(), result: None, termination });
     }
 
-    fn decisions(&self) -> Vec<&Answer> {
+    pub(crate) fn decisions(&self) -> Vec<&Answer> {
         let answers = self.cmds.iter().filter_map(|cmd| match cmd {
             Cmd::Decide(_, answer) => Some(answer),
             _ => None,
@@ -249,10 +249,12 @@ pub(crate) fn opened(messages: Vec<crate::contract::record::StoredMessage>) -> O
         run: None,
         waiting: Vec::new(),
         interrupted: Vec::new(),
+        driver: Driver::Nobody,
+        queued: Vec::new(),
     }
 }
 
-fn record(ticket: SuspendTicket) -> Box<SuspensionRecord> {
+pub(crate) fn record(ticket: SuspendTicket) -> Box<SuspensionRecord> {
     Box::new(SuspensionRecord {
         id: ticket.suspension.id.clone(),
         thread_id: ThreadId::from("t"),
@@ -515,17 +517,32 @@ fn a_message_while_a_run_is_awake_waits_and_is_not_lost() {
     test.start("go");
     test.keys("and then this<enter>");
     assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Start(..))));
+    let input = UserInput::text("and then this");
+    assert_eq!(test.cmds.last(), Some(&Cmd::Enqueue("t".into(), input.clone())));
+    test.send(Msg::Enqueued(input.clone(), Ok(queued(7, "and then this"))));
     assert!(test.live().contains("queued and then this"), "{}", test.live());
     test.keys("<esc>");
     assert!(test.cmds.contains(&Cmd::Cancel("t".into())));
     test.finish(TerminationReason::Cancelled);
+    assert_eq!(test.cmds.last(), Some(&Cmd::Unqueue(vec![7])));
+    test.send(Msg::Unqueued { back: vec![7], gone: Vec::new() });
     assert_eq!(test.app.composer.text(), "and then this");
+    assert!(!test.live().contains("queued and"), "{}", test.live());
 
     let mut test = TestApp::new(100, 30);
     test.start("go");
     test.keys("and then this<enter>");
+    test.send(Msg::Enqueued(input, Ok(queued(8, "and then this"))));
     test.finish(TerminationReason::NaturalEnd);
-    assert!(matches!(test.cmds.last(), Some(Cmd::Start(_, input)) if input.text == "and then this"));
+    assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Unqueue(_) | Cmd::Start(..))), "{:?}", test.cmds);
+    test.send(Msg::Began("t".into(), queued(8, "and then this")));
+    assert!(test.app.is_awake());
+    assert!(!test.live().contains("queued"), "{}", test.live());
+    assert_eq!(test.screen().matches("and then this").count(), 1, "{}", test.screen());
+}
+
+pub(crate) fn queued(id: u64, text: &str) -> QueuedRow {
+    QueuedRow { id, text: text.into(), images: 0 }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::super::approval::Answer;
 use super::super::host::Host;
 use super::super::msg::{Cmd, Msg};
 use crate::contract::ids::DecisionId;
+use crate::contract::record::SuspensionStatus;
 use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 
 /// How long requests may take to end when the program ends.
@@ -70,6 +71,30 @@ impl Performer {
             Cmd::Start(thread, input) => self.spawn(async move {
                 let started = host.start(&thread, input.clone()).await;
                 send(Msg::Started(started.map_err(|error| (error, input))));
+            }),
+            Cmd::Enqueue(thread, input) => self.spawn(async move {
+                let row = host.enqueue(&thread, input.clone()).await;
+                send(Msg::Enqueued(input, row));
+            }),
+            Cmd::Unqueue(ids) => self.spawn(async move {
+                let (mut back, mut gone) = (Vec::new(), Vec::new());
+                for id in ids {
+                    match host.unqueue(id).await {
+                        Ok(true) => back.push(id),
+                        Ok(false) => gone.push(id),
+                        Err(error) => send(Msg::Failed(error)),
+                    }
+                }
+                send(Msg::Unqueued { back, gone });
+            }),
+            Cmd::WhoAnswered(id) => self.spawn(async move {
+                match host.question(&id).await {
+                    Ok(Some(record)) if record.status != SuspensionStatus::Open => {
+                        send(Msg::Closed(Box::new(record)));
+                    }
+                    Ok(_) => {}
+                    Err(error) => send(Msg::Failed(error)),
+                }
             }),
             Cmd::Decide(id, answer) => self.spawn(async move {
                 let outcome = host.decide(&id, resume(answer)).await;

@@ -9,11 +9,13 @@ use super::perform::Performer;
 use super::*;
 use crate::contract::ids::SuspensionId;
 use crate::contract::ids::ThreadId;
-use crate::contract::record::{DecideOutcome, GrantScope, ThreadSummary};
+use crate::contract::record::{DecideOutcome, GrantScope, QueueId, SuspensionRecord, ThreadSummary};
 use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
-use crate::tui::host::{ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, RuleRow, SkillRow, UserInput};
+use crate::tui::host::{
+    ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, RuleRow, SkillRow, UserInput,
+};
 use crate::tui::keymap::Keymap;
 use crate::tui::theme::Theme;
 
@@ -38,6 +40,17 @@ impl Host for FakeHost {
     async fn start(&self, _: &ThreadId, input: UserInput) -> Result<(), String> {
         self.note(format!("start {}", input.text));
         Err("the store is locked".into())
+    }
+    async fn enqueue(&self, _: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
+        self.note(format!("enqueue {}", input.text));
+        Ok(QueuedRow { id: 1, text: input.text, images: 0 })
+    }
+    async fn unqueue(&self, id: QueueId) -> Result<bool, String> {
+        self.note(format!("unqueue {id}"));
+        Ok(id == 1)
+    }
+    async fn question(&self, _: &SuspensionId) -> Result<Option<SuspensionRecord>, String> {
+        Ok(None)
     }
     async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String> {
         assert!(!answer.decision_id.as_str().is_empty() && answer.updated_at > 0);
@@ -122,6 +135,9 @@ async fn requests_are_answered_and_a_refused_message_comes_back() {
     let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Start("t".into(), UserInput::text("hi"))]).await;
     let [Msg::Started(Err((error, input)))] = &msgs[..] else { panic!("{msgs:?}") };
     assert_eq!((error.as_str(), input.text.as_str()), ("the store is locked", "hi"));
+    let (asked, msgs) = perform(FakeHost::default(), vec![Cmd::Unqueue(vec![1, 2])]).await;
+    assert_eq!(asked, ["unqueue 1", "unqueue 2"]);
+    assert!(matches!(&msgs[..], [Msg::Unqueued { back, gone }] if back == &[1] && gone == &[2]), "{msgs:?}");
     let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Files(3, "ma".into())]).await;
     assert!(matches!(&msgs[..], [Msg::Files(3, paths)] if paths == &["ma.rs"]));
 }

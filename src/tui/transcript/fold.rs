@@ -207,7 +207,7 @@ impl Transcript {
         self.step = self.entries.len();
     }
 
-    fn finish(&mut self, termination: &TerminationReason) {
+    pub(super) fn finish(&mut self, termination: &TerminationReason) {
         self.retry = None;
         let cut_off = matches!(termination, TerminationReason::Cancelled | TerminationReason::Error(_));
         self.close_texts(cut_off);

@@ -174,6 +174,12 @@ impl ToolEntry {
         self.result = Some(result.clone());
     }
 
+    /// Whether it shows that this question about it is open.
+    pub(super) fn is_asked(&self, ticket: &SuspendTicket) -> bool {
+        let is_unknown = ticket.suspension.action == ACTION_UNKNOWN_OUTCOME;
+        self.state == if is_unknown { ToolState::Unknown } else { ToolState::Waiting }
+    }
+
     /// Whether nothing about it will change.
     pub fn is_over(&self) -> bool {
         self.state.is_final() || self.result.is_some()

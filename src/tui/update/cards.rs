@@ -8,7 +8,7 @@ use super::super::keymap::typed;
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
 use crate::contract::ids::SuspensionId;
-use crate::contract::record::{DecideOutcome, SuspensionRecord};
+use crate::contract::record::{DecideOutcome, SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::ResumeDecisionAction;
 
 /// A key so soon after one that a card took is meant for the card before, not for the text.
@@ -44,7 +44,9 @@ impl App {
                 self.go_to_open_card();
             }
             Reply::Stop => {
-                if let Some(thread) = self.thread_id() {
+                if self.is_driven_elsewhere() {
+                    self.say_who_drives();
+                } else if let Some(thread) = self.thread_id() {
                     cmds.push(Cmd::Cancel(thread.clone()));
                 }
             }
@@ -113,6 +115,18 @@ impl App {
         self.remove_cards(|card| card.id == *id);
         if let Some(note) = note {
             self.transcript.note(Level::Warning, note);
+        }
+    }
+
+    /// What became of a question that was open here, told without being asked.
+    pub(super) fn what_became_of(&self, record: &SuspensionRecord) -> String {
+        let tool = &record.ticket.pending.name;
+        match record.status {
+            SuspensionStatus::Superseded => format!("the question about {tool} was closed"),
+            SuspensionStatus::Expired => format!("the question about {tool} expired; it did not run"),
+            SuspensionStatus::Open | SuspensionStatus::Decided | SuspensionStatus::Applied => {
+                self.who_decided(record)
+            }
         }
     }
 

@@ -22,7 +22,7 @@ impl App {
     /// Says something as if it had been written.
     pub fn say(&mut self, text: &str) -> Vec<Cmd> {
         let mut cmds = Vec::new();
-        self.submit(UserInput::text(text), &mut cmds);
+        self.submit(UserInput::text(text), self.keeps_waiting, &mut cmds);
         cmds
     }
 
@@ -32,8 +32,8 @@ impl App {
         }
     }
 
-    /// Enter: a command, a skill, or a message.
-    pub(super) fn send(&mut self, cmds: &mut Vec<Cmd>) {
+    /// Enter: a command, a skill, or a message; `behind`: one that closes no questions.
+    pub(super) fn send(&mut self, behind: bool, cmds: &mut Vec<Cmd>) {
         let written = self.composer.text().trim().to_owned();
         if written.is_empty() {
             return;
@@ -51,7 +51,7 @@ impl App {
                     let words =
                         text.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words.trim());
                     let input = UserInput { text: words.to_owned(), images: Vec::new(), skill: Some(name) };
-                    self.submit(input, cmds);
+                    self.submit(input, behind, cmds);
                     return;
                 }
                 if self.command(&name, &words, cmds) {
@@ -63,7 +63,7 @@ impl App {
             }
         }
         let text = self.take_text(cmds);
-        self.submit(UserInput::text(text.trim()), cmds);
+        self.submit(UserInput::text(text.trim()), behind, cmds);
     }
 
     /// The text, remembered.
@@ -120,7 +120,7 @@ impl App {
 
     /// Opens another conversation. What runs in this one goes on; what waits keeps waiting.
     fn open(&mut self, thread: Option<ThreadId>, cmds: &mut Vec<Cmd>) {
-        if self.is_awake() {
+        if self.is_awake() && !self.is_driven_elsewhere() {
             self.transcript.note(Level::Info, "the run of this conversation goes on in the background");
         }
         self.opening += 1;

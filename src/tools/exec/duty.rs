@@ -1,0 +1,66 @@
+//! What a supervisor is told about its work: one word of its command line, so that others can read it too.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::contract::tool::OnBehalf;
+
+/// See the module's text. As text: `grace:start_before:run`, the second empty when there is no end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Duty {
+    /// Between TERM and KILL.
+    pub(super) grace: Duration,
+    /// When it is too late to start, in milliseconds of the monotonic clock.
+    pub(super) start_before: Option<u64>,
+    /// The run it works for.
+    pub(super) run: String,
+}
+
+impl Duty {
+    pub(super) fn of(grace: Duration, on_behalf: &OnBehalf) -> Duty {
+        Duty { grace, start_before: on_behalf.start_before, run: on_behalf.run.clone() }
+    }
+}
+
+impl fmt::Display for Duty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.grace.as_millis())?;
+        if let Some(end) = self.start_before {
+            write!(f, "{end}")?;
+        }
+        write!(f, ":{}", self.run)
+    }
+}
+
+impl FromStr for Duty {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Duty, ()> {
+        let mut parts = text.splitn(3, ':');
+        let grace = parts.next().and_then(|part| part.parse().ok()).map(Duration::from_millis).ok_or(())?;
+        let start_before = match parts.next() {
+            None | Some("") => None,
+            // An end that cannot be read is no leave to start at any time.
+            Some(part) => Some(part.parse().map_err(|_| ())?),
+        };
+        Ok(Duty { grace, start_before, run: parts.next().unwrap_or_default().to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_read_back() {
+        for (start_before, run) in [(None, ""), (Some(17), "r:1"), (None, "run"), (Some(0), "")] {
+            let duty = Duty { grace: Duration::from_millis(200), start_before, run: run.into() };
+            assert_eq!(duty.to_string().parse(), Ok(duty));
+        }
+        assert_eq!("2000".parse().map(|duty: Duty| duty.start_before), Ok(None));
+        for wrong in ["", "x", "2000:soon:r", "-1::"] {
+            assert_eq!(wrong.parse::<Duty>(), Err(()), "{wrong}");
+        }
+    }
+}
