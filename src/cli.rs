@@ -292,7 +292,7 @@ pub struct ApproveArgs {
     #[arg(long)]
     pub all_reads: bool,
     /// Only those of this conversation
-    #[arg(long, value_name = "ID", requires = "all_reads")]
+    #[arg(long, value_name = "ID", requires = "all_reads", conflicts_with = "id")]
     pub thread: Option<String>,
 }
 
@@ -309,7 +309,7 @@ pub struct DenyArgs {
     #[arg(long)]
     pub rest: bool,
     /// Only those of this conversation
-    #[arg(long, value_name = "ID", requires = "rest")]
+    #[arg(long, value_name = "ID", requires = "rest", conflicts_with = "id")]
     pub thread: Option<String>,
 }
 

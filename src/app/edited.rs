@@ -59,7 +59,8 @@ pub(super) async fn review(
     } else {
         Vec::new()
     };
-    Ok(Review { ruling, words, files })
+    let payload = shown_payload(&files);
+    Ok(Review { ruling, words, files, payload })
 }
 
 /// A call as it would be when the person had said yes.
@@ -90,6 +91,7 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
         }),
         attempt: 1,
         agreed: Vec::new(),
+        start_before: None,
     }
 }
 
@@ -239,8 +241,7 @@ async fn edited(
             return Err(refuse("the edited call would not run".to_owned(), draft));
         }
     }
-    let payload = shown_payload(&review.files);
-    Ok(Answer { result: payload, arguments: Some(arguments), ..yes })
+    Ok(Answer { result: review.payload, arguments: Some(arguments), ..yes })
 }
 
 /// Reviews in the folder of the conversation, with the rules and tools that hold there.

@@ -58,6 +58,7 @@ pub(super) async fn edit(env: &Env, text: &str, name: &str) -> Result<Draft, Str
     let status = tokio::process::Command::new("sh")
         .args(["-c", &format!("{editor} \"$@\""), "sh"])
         .arg(&file)
+        .kill_on_drop(true)
         .status()
         .await
         .map_err(|error| format!("the editor `{editor}` could not be started: {error}"))?;

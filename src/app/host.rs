@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::agent::App;
-use super::export;
 use super::files::Files;
 use super::viewer::{Viewer, row_of};
+use super::{edited, editor, export};
 use crate::config::{list_models, write_private};
 use crate::contract::content::ContentBlock;
 use crate::contract::ids::{SuspensionId, ThreadId};
@@ -24,8 +25,8 @@ use crate::plugins::skills::{invocation, list_rows};
 use crate::runtime::{RunDocument, RunRequest, RuntimeError};
 use crate::store::Glance;
 use crate::tui::host::{
-    Driver, ExportFormat, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedThread, Price, QueuedRow, RuleRow,
-    SkillRow, UserInput,
+    Driver, ExportFormat, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedThread, Price, QueuedRow, Review,
+    RuleRow, SkillRow, UserInput,
 };
 
 /// Where the terminal's events come from.
@@ -170,6 +171,18 @@ impl Host for TerminalHost {
 
     async fn grant(&self, suspension: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String> {
         self.app.add_grant(suspension, pattern, scope, "tui").await
+    }
+
+    async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, String> {
+        let found = self.app.store.suspension(suspension).await.map_err(|e| e.to_string())?;
+        let found = found.ok_or("the question is not known any more")?;
+        self.app.load_grants().await;
+        let tool = self.app.runtime.catalog().tools.get(&found.ticket.pending.name).cloned();
+        edited::review(&self.app.permission, tool, &found, arguments).await
+    }
+
+    async fn edit(&self, text: &str, name: &str) -> Result<String, String> {
+        Ok(editor::edit(&self.app.foundation.env, text, name).await?.text)
     }
 
     fn cancel(&self, thread: &ThreadId) {

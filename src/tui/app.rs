@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::approval::{Card, QUIET_MS};
+use super::approval::{Batch, Card, QUIET_MS};
 use super::composer::Composer;
 use super::host::{Driver, HostInfo, QueuedRow, SkillRow, UserInput};
 use super::keymap::Keymap;
@@ -13,6 +13,8 @@ use super::transcript::{Moment, Transcript};
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::record::{QueueId, ThreadRecord};
 
+#[cfg(test)]
+mod edited_tests;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -123,6 +125,8 @@ pub struct App {
     pub cards: Vec<Card>,
     /// The card that is shown whole.
     pub card: usize,
+    /// Several cards that are about to get one answer.
+    pub batch: Option<(Batch, Vec<SuspensionId>)>,
     /// Where keys go.
     pub focus: Focus,
     /// The text that is written.
@@ -183,6 +187,7 @@ impl App {
             keeps_waiting: false,
             cards: Vec::new(),
             card: 0,
+            batch: None,
             focus: Focus::Composer,
             composer: Composer::default(),
             palette: None,
@@ -272,6 +277,7 @@ impl App {
         self.remove_cards_that_are_over();
         self.card = self.card.min(self.cards.len().saturating_sub(1));
         if self.cards.is_empty() {
+            self.batch = None;
             self.focus = Focus::Composer;
             self.stays = false;
         } else if self.wants_focus() && self.is_quiet() {

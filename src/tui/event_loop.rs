@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::app::{App, WallClock};
+use super::approval::edit::Draft;
 use super::highlight::Highlighter;
 use super::host::{Host, HostEvent};
 use super::input::{Input, TerminalEvent};
@@ -186,6 +187,10 @@ async fn turn(
                     Cmd::Quit => return Ok(cause),
                     Cmd::Redraw => screen.terminal.redraw(),
                     Cmd::Suspend => suspend(app, screen, guard, input)?,
+                    Cmd::Editor(id, draft) => {
+                        let edited = lend(&draft, screen, waits, performer, guard, input).await?;
+                        performer.tell(Msg::EditorClosed(id, draft.argument, edited));
+                    }
                     Cmd::ShowWhole(entries) => {
                         for entry in entries {
                             let lines = Feed::whole(app, &screen.look, entry);
@@ -287,6 +292,46 @@ fn suspend(
         app.say_hint("this process cannot be stopped here");
     }
     Ok(())
+}
+
+/// Lends the terminal to the person's editor. What happens meanwhile is told afterwards; the end of the program ends the
+/// editor too.
+async fn lend(
+    draft: &Draft,
+    screen: &mut Screen<TtyOut>,
+    waits: &mut Loop,
+    performer: &Performer,
+    guard: &TerminalGuard,
+    input: &Input,
+) -> Result<Result<String, String>, TuiError> {
+    input.pause();
+    screen.terminal.finish(false).map_err(TuiError::Write)?;
+    guard.pause();
+    let host = performer.host();
+    let mut later = Vec::new();
+    let edited = {
+        let editing = host.edit(&draft.text, &draft.name);
+        tokio::pin!(editing);
+        loop {
+            tokio::select! {
+                edited = &mut editing => break edited,
+                Some(answer) = waits.answers.recv() => {
+                    let is_end = matches!(answer, Msg::Hangup | Msg::Terminate);
+                    later.push(answer);
+                    if is_end {
+                        break Err("the editor was closed".to_owned());
+                    }
+                }
+            }
+        }
+    };
+    guard.resume().map_err(TuiError::NoTerminal)?;
+    input.resume();
+    screen.terminal.redraw();
+    for msg in later {
+        performer.tell(msg);
+    }
+    Ok(edited)
 }
 
 /// Puts text on the clipboard through the terminal (OSC 52), also over a remote shell.

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use async_trait::async_trait;
+use serde_json::Value;
 
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
@@ -225,6 +226,8 @@ pub struct Review {
     pub words: String,
     /// What it would do to files.
     pub files: Vec<FilePreview>,
+    /// What goes beside the yes, so that it counts for the files as they were shown.
+    pub payload: Value,
 }
 
 /// The program behind the terminal. Errors are sentences for the person.
@@ -253,6 +256,13 @@ pub trait Host: Send + Sync + 'static {
 
     /// Stores an allow rule that was given at a question. The question itself stays open.
     async fn grant(&self, suspension: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String>;
+
+    /// What the rules and the tool say of an edited call. Nothing is decided by it.
+    async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, String>;
+
+    /// Opens a text in the person's editor and gives what it left. The terminal is the editor's meanwhile; dropping the
+    /// future ends it.
+    async fn edit(&self, text: &str, name: &str) -> Result<String, String>;
 
     /// Stops what runs or waits in a conversation.
     fn cancel(&self, thread: &ThreadId);

@@ -96,6 +96,13 @@ actions! {
     Allow = "allow", "allow this once";
     Deny = "deny", "say no, with a reason if you like";
     Grant = "grant", "allow from now on: what and how far is shown first";
+    EditCall = "edit-call", "change the call before it is allowed";
+    Hunks = "hunks", "take a change of a file apart: keep some, drop the rest";
+    Unedit = "unedit", "back to what was proposed";
+    Modify = "modify", "do not run it, say what to change";
+    Comment = "comment", "write something that goes with the answer";
+    AllowReads = "allow-reads", "allow all open calls that only read";
+    DenyRest = "deny-rest", "say no to all other open calls";
     Stop = "stop", "say no and stop the run";
     NextCard = "next-card", "the next question, then back to writing";
     PreviousCard = "previous-card", "the question before";
@@ -159,6 +166,9 @@ impl Action {
             A::Yank | A::Undo => place == Place::Composer,
             A::Up | A::Down | A::DeleteLeft => matches!(place, Place::Composer | Place::List),
             A::Allow | A::Deny | A::Grant | A::Stop | A::NextCard | A::PreviousCard => place == Place::Card,
+            A::EditCall | A::Hunks | A::Unedit | A::Modify | A::Comment | A::AllowReads | A::DenyRest => {
+                place == Place::Card
+            }
             A::RunAgain | A::MarkDone | A::Skip | A::Toggle | A::ScrollUp | A::ScrollDown => {
                 place == Place::Card
             }

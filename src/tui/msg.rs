@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 
 use crossterm::event::KeyEvent;
+use serde_json::Value;
 
 use super::approval::Answer;
+use super::approval::edit::Draft;
 use super::host::{
-    ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, RuleRow, SkillRow, ThreadSync, UserInput,
+    ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, Review, RuleRow, SkillRow, ThreadSync,
+    UserInput,
 };
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{SuspensionId, ThreadId};
@@ -52,6 +55,10 @@ pub enum Msg {
     Closed(Box<SuspensionRecord>),
     /// An answer was stored, or not.
     Decided(SuspensionId, Result<DecideOutcome, String>),
+    /// What the rules and the tool say of these edited arguments of a question.
+    Reviewed(SuspensionId, Value, Result<Review, String>),
+    /// The person's editor was closed: the question, the argument that was edited, the text.
+    EditorClosed(SuspensionId, Option<&'static str>, Result<String, String>),
     /// The list of conversations.
     Threads(Result<Vec<ThreadSummary>, String>),
     /// The list of models.
@@ -93,6 +100,10 @@ pub enum Cmd {
     Decide(SuspensionId, Answer),
     /// Store a rule, then the answer.
     Grant(SuspensionId, String, GrantScope),
+    /// Ask what the rules and the tool say of edited arguments.
+    Review(SuspensionId, Value),
+    /// Open a text in the person's editor.
+    Editor(SuspensionId, Draft),
     /// Stop what runs or waits.
     Cancel(ThreadId),
     /// Ask for the list of conversations.

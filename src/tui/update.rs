@@ -55,6 +55,8 @@ impl App {
                 self.hand_back(&[input]);
             }
             Msg::Decided(id, outcome) => self.decided(&id, outcome),
+            Msg::Reviewed(id, arguments, review) => self.reviewed(&id, &arguments, review),
+            Msg::EditorClosed(id, argument, text) => self.editor_closed(&id, argument, text, &mut cmds),
             Msg::Threads(Ok(threads)) => {
                 let rows = self.thread_rows(&threads);
                 self.fill_picker(PickerKind::Threads, rows);
@@ -129,9 +131,8 @@ impl App {
     fn note_what_was_read(&mut self) {
         let wants = self.picker.is_none()
             && self.current_card().is_some_and(|card| {
-                card.kind == CardKind::Permission
-                    && card.command().is_some()
-                    && (card.read == 0 || card.is_unread)
+                let is_long = card.kind == CardKind::Permission && card.command().is_some();
+                (is_long || self.batch.is_some()) && (card.read == 0 || card.is_unread)
             });
         if !wants {
             return;

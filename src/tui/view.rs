@@ -15,6 +15,7 @@ use super::wrap::{truncate, width};
 use crate::contract::display::visible_line;
 
 mod card;
+pub(super) use card::CARD_TEXT;
 mod composer;
 pub mod entry;
 pub mod feed;

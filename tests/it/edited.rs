@@ -165,7 +165,7 @@ fn a_comment_goes_with_any_answer() {
         chat.result("c2")
     );
 
-    let llm = asks_to("AskUser", json!({"question": "Which?", "options": [{"label": "a"}, {"label": "b"}]}));
+    let llm = asks_to("AskUser", json!({"question": "Which?", "choices": ["a", "b"]}));
     let home = Home::with(&llm);
     home.aye(&["-p", "go"]).run().exits(3);
     let id = home.question();
@@ -178,7 +178,12 @@ fn a_comment_goes_with_any_answer() {
 #[test]
 fn an_edited_file_is_written_only_while_it_is_what_was_looked_at() {
     for moved in [false, true] {
-        let llm = asks_to("Write", json!({"file_path": "a.txt", "content": "theirs\n"}));
+        let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
+            // A file that is there is read before it is written over.
+            0 => Answer::new().call("c0", "Read", json!({"file_path": "a.txt"})),
+            1 => Answer::new().call("c1", "Write", json!({"file_path": "a.txt", "content": "theirs\n"})),
+            _ => Answer::say("End."),
+        });
         let home = Home::with(&llm);
         home.write("a.txt", "before\n");
         home.aye(&["-p", "go"]).run().exits(3);

@@ -292,7 +292,7 @@ fn a_question_is_answered_by_y_and_by_nothing_else() {
     test.app.composer.clear();
     test.wait(500);
     test.keys("y");
-    let yes = Answer { action: ResumeDecisionAction::Resume, result: Value::Null, reason: None };
+    let yes = Answer::yes(Value::Null);
     assert_eq!(test.decisions(), [&yes]);
     assert!(test.live().contains("allowing…"), "{}", test.live());
     test.keys("yyn");

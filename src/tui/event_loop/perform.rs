@@ -12,7 +12,7 @@ use super::super::host::Host;
 use super::super::msg::{Cmd, Msg};
 use crate::contract::ids::DecisionId;
 use crate::contract::record::SuspensionStatus;
-use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use crate::contract::suspension::ToolCallResume;
 
 /// How long requests may take to end when the program ends.
 const LAST_WAIT: Duration = Duration::from_secs(2);
@@ -42,6 +42,15 @@ impl Performer {
         for cmd in cmds {
             self.perform(cmd);
         }
+    }
+
+    pub(super) fn host(&self) -> Arc<dyn Host> {
+        Arc::clone(&self.host)
+    }
+
+    /// Something that the loop did itself, told as an answer.
+    pub(super) fn tell(&self, msg: Msg) {
+        let _ = self.answers.send(msg);
     }
 
     fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
@@ -101,16 +110,16 @@ impl Performer {
                 send(Msg::Decided(id, outcome));
             }),
             Cmd::Grant(id, pattern, scope) => self.spawn(async move {
-                let yes = Answer {
-                    action: ResumeDecisionAction::Resume,
-                    result: serde_json::Value::Null,
-                    reason: None,
-                };
+                let yes = Answer::yes(serde_json::Value::Null);
                 let outcome = match host.grant(&id, &pattern, scope).await {
                     Ok(()) => host.decide(&id, resume(yes)).await,
                     Err(error) => Err(format!("the rule was not stored: {error}")),
                 };
                 send(Msg::Decided(id, outcome));
+            }),
+            Cmd::Review(id, arguments) => self.spawn(async move {
+                let review = host.review(&id, &arguments).await;
+                send(Msg::Reviewed(id, arguments, review));
             }),
             Cmd::Cancel(thread) => host.cancel(&thread),
             Cmd::Threads => self.spawn(async move { send(Msg::Threads(host.threads().await)) }),
@@ -135,7 +144,7 @@ impl Performer {
             }
             Cmd::Remember(prompt) => self.spawn(async move { host.remember(&prompt).await }),
             // The loop does these itself.
-            Cmd::Copy(_) | Cmd::ShowWhole(_) | Cmd::Redraw | Cmd::Suspend | Cmd::Quit => {}
+            Cmd::Copy(_) | Cmd::ShowWhole(_) | Cmd::Redraw | Cmd::Suspend | Cmd::Editor(..) | Cmd::Quit => {}
         }
     }
 }
@@ -148,7 +157,7 @@ fn resume(answer: Answer) -> ToolCallResume {
         action: answer.action,
         result: answer.result,
         reason: answer.reason,
-        arguments: None,
+        arguments: answer.arguments,
         updated_at: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
     }
 }

@@ -10,11 +10,11 @@ use super::*;
 use crate::contract::ids::SuspensionId;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::{DecideOutcome, GrantScope, QueueId, SuspensionRecord, ThreadSummary};
-use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use crate::contract::suspension::ToolCallResume;
 use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
 use crate::tui::host::{
-    ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, RuleRow, SkillRow, UserInput,
+    ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, Review, RuleRow, SkillRow, UserInput,
 };
 use crate::tui::keymap::Keymap;
 use crate::tui::theme::Theme;
@@ -60,6 +60,13 @@ impl Host for FakeHost {
     async fn grant(&self, id: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String> {
         self.note(format!("grant {id} {pattern} {scope:?}"));
         if self.refuses_grants { Err("the disk is full".into()) } else { Ok(()) }
+    }
+    async fn review(&self, id: &SuspensionId, arguments: &serde_json::Value) -> Result<Review, String> {
+        self.note(format!("review {id} {arguments}"));
+        Err("no such thing".into())
+    }
+    async fn edit(&self, text: &str, _: &str) -> Result<String, String> {
+        Ok(text.to_owned())
     }
     fn cancel(&self, _: &ThreadId) {
         self.note("cancel");
@@ -129,7 +136,7 @@ async fn a_grant_is_stored_before_the_yes_and_without_it_there_is_no_yes() {
 
 #[tokio::test]
 async fn requests_are_answered_and_a_refused_message_comes_back() {
-    let no = Answer { action: ResumeDecisionAction::Cancel, result: serde_json::Value::Null, reason: None };
+    let no = Answer::no(None);
     let (asked, msgs) = perform(FakeHost::default(), vec![Cmd::Decide("q".into(), no)]).await;
     assert_eq!((asked, msgs.len()), (vec!["decide q Cancel".to_owned()], 1));
     let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Start("t".into(), UserInput::text("hi"))]).await;

@@ -116,6 +116,11 @@ impl App {
         let before = self.cards.iter().take(self.card).filter(|card| which(card)).count();
         self.over.extend(self.cards.iter().filter(|card| which(card)).map(|card| card.id.clone()));
         self.cards.retain(|card| !which(card));
+        if let Some((_, ids)) = &self.batch
+            && !self.cards.iter().any(|card| ids.contains(&card.id))
+        {
+            self.batch = None;
+        }
         self.card = self.card.saturating_sub(before).min(self.cards.len().saturating_sub(1));
     }
 
@@ -175,6 +180,7 @@ impl App {
             .map(|record| Card::new(record.thread_id.clone(), record.run_id.clone(), record.ticket.clone()))
             .collect();
         self.card = 0;
+        self.batch = None;
         self.focus = Focus::Composer;
         self.stays = false;
         self.run = match opened.run.as_ref().map(|run| run.status) {

@@ -13,6 +13,7 @@ use super::{Picture, spread};
 use crate::contract::display::{visible, visible_line};
 
 mod call;
+mod edit;
 mod foot;
 mod stale;
 
@@ -21,6 +22,8 @@ use foot::{foot, short_foot};
 
 /// Left bar and blank.
 const BAR: u16 = 2;
+/// The columns of a card that a text changed on it cannot have: the bar, the prompt, the caret behind the last one.
+pub(in crate::tui) const CARD_TEXT: u16 = BAR + edit::LEAD + 1;
 /// All open questions in at most so many rows: the current one whole, a line for each other.
 pub(super) fn cards(app: &App, columns: u16, most: usize, theme: &Theme) -> Picture {
     let Some(current) = app.current_card() else { return Picture::default() };
@@ -51,10 +54,14 @@ fn one_line(card: &Card, app: &App) -> String {
             visible_line(question.unwrap_or_default()).into_owned()
         }
         CardKind::Permission | CardKind::Unknown => {
-            super::entry::summary_of(&pending.name, &pending.arguments, &app.info)
+            super::entry::summary_of(&pending.name, card.arguments(), &app.info)
         }
     };
-    let state = if card.is_deciding() { " (deciding…)" } else { "" };
+    let state = match (card.is_deciding(), card.edit.is_some()) {
+        (true, _) => " (deciding…)",
+        (false, true) => " (edited)",
+        (false, false) => "",
+    };
     format!("{}  {what}{state}", visible_line(&pending.name))
 }
 
@@ -68,14 +75,23 @@ fn card(card: &Card, app: &App, columns: u16, most: usize, theme: &Theme) -> Pic
 
     let room = room_for_body(card, app, inner, most, theme, &mut foot, &body, &mut about);
     let is_airy = room > body.len() + 2;
-    scroll(&mut body, card.scroll, room, inner, theme);
+    let writing = match (&card.stage, &app.batch) {
+        (Stage::Edit(text), None) => Some(edit::writing(text, inner, room, theme)),
+        _ => None,
+    };
+    if writing.is_none() {
+        scroll(&mut body, first_row(card, app, inner, theme), room, inner, theme);
+    }
     let has_title = most >= 3;
 
     let mut rows: Picture = if has_title { vec![title].into() } else { Picture::default() };
     if is_airy && !body.is_empty() {
         rows.lines.push(Line::default());
     }
-    rows.lines.extend(body);
+    match writing {
+        Some(writing) => rows.stack(writing),
+        None => rows.lines.extend(body),
+    }
     if is_airy {
         rows.lines.push(Line::default());
     }
@@ -140,7 +156,7 @@ pub(super) fn window(app: &App, columns: u16, most: usize) -> Option<(usize, usi
     let room = room_for_body(card, app, inner, most, theme, &mut foot, &body, &mut about);
     let total = body.len();
     let shown = if total <= room { total } else { room.saturating_sub(1).max(1).min(room) };
-    let from = card.scroll.min(total - shown);
+    let from = first_row(card, app, inner, theme).min(total - shown);
     Some((from, from + shown, total))
 }
 
@@ -154,10 +170,18 @@ fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {
         CardKind::Unknown => "was interrupted: nobody knows whether it ran to its end",
     };
     let name = if card.kind == CardKind::Ask { header(card).unwrap_or(name) } else { name };
-    let left = vec![
+    let mut left = vec![
         Span::styled(name, theme.style(Role::CardTitle)),
         Span::styled(format!(" {what}"), theme.style(Role::Text)),
     ];
+    if card.edit.is_some() {
+        left.push(Span::styled(" · as you edited it", theme.style(Role::Warning)));
+    } else if card.asked_again_as_edited() {
+        left.push(Span::styled(" · as it was edited", theme.style(Role::Warning)));
+    }
+    if app.batch.is_some() {
+        left = vec![Span::styled(edit::batch_title(app), theme.style(Role::CardTitle))];
+    }
     let right = if app.cards.len() > 1 {
         vec![Span::styled(format!("{} of {} ", app.card + 1, app.cards.len()), theme.style(Role::Dim))]
     } else {
@@ -206,6 +230,20 @@ fn scroll(rows: &mut Vec<Line<'static>>, from: usize, room: usize, inner: u16, t
 
 /// What is asked.
 fn body(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    if app.batch.is_some() {
+        return edit::batch(app, inner, theme);
+    }
+    match &card.stage {
+        Stage::Edit(text) => return edit::rows(text, inner, theme),
+        Stage::Hunks(hunks) => return edit::hunks(hunks, inner, theme).0,
+        Stage::Open
+        | Stage::Reason(_)
+        | Stage::Modify(_)
+        | Stage::Comment(_)
+        | Stage::Away
+        | Stage::Grant { .. }
+        | Stage::Deciding(_) => {}
+    }
     let mut lines = Vec::new();
     match card.kind {
         CardKind::Ask => {
@@ -308,15 +346,32 @@ fn grant(
     lines
 }
 
+/// The row of the body that comes first: where the person scrolled to, below the piece that the arrows are at.
+fn first_row(card: &Card, app: &App, inner: u16, theme: &Theme) -> usize {
+    match &card.stage {
+        Stage::Hunks(hunks) if app.batch.is_none() => edit::hunks(hunks, inner, theme).1 + card.scroll,
+        _ => card.scroll,
+    }
+}
+
 /// Who asks, and where it will run.
 fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
-    if card.kind == CardKind::Ask || matches!(card.stage, Stage::Grant { .. }) {
+    let mut lines = edit::comment(card, inner, theme);
+    if app.batch.is_some() {
         return Vec::new();
     }
+    if card.kind == CardKind::Ask || matches!(card.stage, Stage::Grant { .. }) {
+        return lines;
+    }
     let dim = theme.style(Role::Dim);
-    let mut lines = Vec::new();
     let place = card.cwd().map_or(app.info.cwd.as_path(), std::path::Path::new);
     let mut text = format!("in {}", short_path(place, app.info.home.as_deref()));
+    if card.edit.is_some() {
+        // The rule and its reason were about the proposed version.
+        lines.extend(Wrap::words(inner).text(&text, dim));
+        lines.extend(edit::review(card, inner, theme));
+        return lines;
+    }
     if let Some(rule) = card.rule() {
         text.push_str(" · rule: ");
         text.push_str(&visible_line(rule));

@@ -4,7 +4,7 @@ use ratatui::layout::Position;
 use ratatui::text::{Line, Span};
 
 use super::super::super::app::App;
-use super::super::super::approval::{Card, CardKind, Stage};
+use super::super::super::approval::{Batch, Card, CardKind, Stage};
 use super::super::super::composer::Composer;
 use super::super::super::keymap::{Action, Place};
 use super::super::super::theme::{Role, Theme};
@@ -19,7 +19,17 @@ pub(super) fn foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus:
         picture.lines.extend(Wrap::words(inner).text(&visible_line(problem), theme.style(Role::Error)));
     }
     if let Some(line) = card.line() {
-        let asks = if matches!(card.stage, Stage::Reason(_)) { "why not? " } else { "answer: " };
+        let asks = match card.stage {
+            Stage::Reason(_) => "why not? ",
+            Stage::Modify(_) => "what to change: ",
+            Stage::Comment(_) => "comment: ",
+            Stage::Open
+            | Stage::Edit(_)
+            | Stage::Hunks(_)
+            | Stage::Away
+            | Stage::Grant { .. }
+            | Stage::Deciding(_) => "answer: ",
+        };
         picture.stack(written(line, asks, inner, theme));
     }
     let keys = keys(card, app, has_focus);
@@ -65,9 +75,30 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
         (format!("[{}]", app.keymap.chord_of(Place::Composer, Action::Interrupt)), what.to_owned())
     };
     let enter = |what: &str| (format!("[{}]", chord(Action::Accept)), what.to_owned());
+    if let Some((which, ids)) = &app.batch {
+        let yes = match which {
+            Batch::AllowReads => key(Action::AllowReads, &format!("yes, allow these {}", ids.len())),
+            Batch::DenyRest => key(Action::DenyRest, &format!("yes, deny these {}", ids.len())),
+        };
+        return vec![yes, ("[any other key]".into(), "back".into())];
+    }
     let mut keys = match &card.stage {
         Stage::Deciding(word) => return vec![(format!("{word}…"), String::new())],
         Stage::Reason(_) => vec![enter("no, with or without a reason"), esc("back")],
+        Stage::Modify(_) => vec![enter("send it back, nothing runs"), esc("back")],
+        Stage::Comment(_) => vec![enter("keep it for the answer"), esc("back")],
+        Stage::Edit(_) => vec![
+            enter("look at it"),
+            (format!("[{}]", app.keymap.chord_of(Place::Composer, Action::Newline)), "new line".into()),
+            esc("back"),
+        ],
+        Stage::Hunks(_) => vec![
+            key(Action::Toggle, "keep or drop"),
+            ("[↑↓]".into(), "which".into()),
+            enter("take what is kept"),
+            esc("back"),
+        ],
+        Stage::Away => return vec![("in your editor…".into(), String::new())],
         Stage::Grant { .. } => vec![
             enter("store and allow"),
             ("[↑↓]".into(), "rule".into()),
@@ -75,12 +106,28 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
             esc("back"),
         ],
         Stage::Open => match card.kind {
-            CardKind::Permission => vec![
-                key(Action::Allow, "allow once"),
+            CardKind::Permission if card.edit.is_some() => vec![
+                key(Action::Allow, "allow as edited"),
                 key(Action::Deny, "no"),
-                key(Action::Grant, "always…"),
-                key(Action::Stop, "no, and stop"),
+                key(Action::EditCall, "edit"),
+                key(Action::Unedit, "as proposed"),
+                key(Action::Comment, "comment"),
             ],
+            CardKind::Permission => {
+                let mut keys = vec![
+                    key(Action::Allow, "allow once"),
+                    key(Action::Deny, "no"),
+                    key(Action::Grant, "always…"),
+                    key(Action::EditCall, "edit"),
+                ];
+                if !card.previews().is_empty() {
+                    keys.push(key(Action::Hunks, "in pieces"));
+                }
+                keys.push(key(Action::Modify, "send back"));
+                keys.push(key(Action::Comment, "comment"));
+                keys.push(key(Action::Stop, "no, and stop"));
+                keys
+            }
             CardKind::Unknown => vec![
                 key(Action::RunAgain, "run again"),
                 key(Action::MarkDone, "it is done"),
@@ -109,6 +156,14 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
         );
     } else if app.cards.len() > 1 && matches!(card.stage, Stage::Open) {
         keys.push(key(Action::NextCard, "next"));
+        let (reads, rest) = (app.batch_count(Batch::AllowReads), app.batch_count(Batch::DenyRest));
+        if reads > 0 {
+            keys.push(key(Action::AllowReads, &format!("allow {reads} that only read")));
+        }
+        if rest > 0 {
+            let which = if reads > 0 { format!("deny the other {rest}") } else { format!("deny all {rest}") };
+            keys.push(key(Action::DenyRest, &which));
+        }
     }
     keys
 }
