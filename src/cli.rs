@@ -141,6 +141,8 @@ pub enum OnUnknown {
     /// Tell the model that the call may have run
     #[default]
     Report,
+    /// Leave it as a question: run it again, it is done, or skip it
+    Ask,
     /// End the run
     Stop,
     /// Run the call again
@@ -156,6 +158,9 @@ pub enum Command {
     /// Questions that wait for a decision, and decide them
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
+    /// What was allowed at questions from now on, and take it back
+    #[command(subcommand)]
+    Grants(GrantsCommand),
     /// Skills: which there are, and whether their files are right
     #[command(subcommand)]
     Skills(SkillsCommand),
@@ -311,6 +316,35 @@ pub struct DenyArgs {
     /// Only those of this conversation
     #[arg(long, value_name = "ID", requires = "rest", conflicts_with = "id")]
     pub thread: Option<String>,
+}
+
+/// `aye grants ...`
+#[derive(Clone, Debug, Subcommand)]
+#[command(after_help = "Example:\n  aye grants list && aye grants revoke 0198c")]
+pub enum GrantsCommand {
+    /// List the grants that hold
+    List {
+        /// List those too that ended, are used up or were taken back
+        #[arg(long)]
+        all: bool,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one grant: what it allows, how far, until when, who gave it
+    Show {
+        /// Id of the grant, or the beginning of it
+        id: String,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take grants back; what runs now stops using them at once
+    Revoke {
+        /// Ids of grants, or the beginnings of them
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
 }
 
 /// `aye skills ...`
@@ -667,6 +701,9 @@ mod tests {
             "approvals deny --rest",
             "approvals modify a --feedback b",
             "approvals answer a {}",
+            "grants list --all --json",
+            "grants show a --json",
+            "grants revoke a b",
             "skills list",
             "skills check",
             "skills check dir --json",

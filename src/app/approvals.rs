@@ -215,8 +215,13 @@ pub(super) async fn decide(
         DecideOutcome::Closed(_) => {
             Err(Failure::failed("the question is closed: a new message came, or the run is over"))
         }
-        DecideOutcome::Expired(_) => {
-            Err(Failure::failed("the question expired; go on with the thread to be asked again"))
+        DecideOutcome::Expired(record) => {
+            let end = record.ticket.suspension.expires_at;
+            let at = end.map_or_else(String::new, |end| format!(" at {}", when(end)));
+            Err(Failure::failed(format!(
+                "it expired{at}; it did not run. Say so to the agent to be asked again: aye -r {}",
+                record.thread_id
+            )))
         }
         DecideOutcome::NotFound => Err(Failure::usage(format!("there is no question `{id}`"))),
     }

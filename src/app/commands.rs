@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::agent::{mode_of, skills_of};
 use super::foundation::Foundation;
-use super::{Failure, approvals, doctor, export, models, put, say};
+use super::{Failure, approvals, doctor, export, ledger, models, put, say};
 use crate::cli::{
     Cli, Command, ConfigCommand, ExportFormat, JsonFlag, PermissionsCommand, SkillsCommand, ThreadsCommand,
 };
@@ -24,6 +24,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
     match command {
         Command::Threads(command) => threads(command, &foundation).await,
         Command::Approvals(command) => approvals::run(command, &foundation, cli).await,
+        Command::Grants(command) => ledger::run(command, &foundation).await,
         Command::Skills(command) => skills(command, &foundation),
         Command::Permissions(PermissionsCommand::Check { rules }) => {
             permissions(rules.as_deref(), &mut foundation, cli)

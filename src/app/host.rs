@@ -9,10 +9,12 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::agent::App;
 use super::files::Files;
+use super::grants::Pasts;
 use super::viewer::{Viewer, row_of};
-use super::{edited, editor, export};
+use super::{edited, editor, export, ledger};
 use crate::config::{list_models, write_private};
 use crate::contract::content::ContentBlock;
+use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Message;
@@ -25,8 +27,8 @@ use crate::plugins::skills::{invocation, list_rows};
 use crate::runtime::{RunDocument, RunRequest, RuntimeError};
 use crate::store::Glance;
 use crate::tui::host::{
-    Driver, ExportFormat, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedThread, Price, QueuedRow, Review,
-    RuleRow, SkillRow, UserInput,
+    Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedThread, Price,
+    QueuedRow, Review, RuleRow, SkillRow, UserInput,
 };
 
 /// Where the terminal's events come from.
@@ -37,6 +39,7 @@ pub(super) struct TerminalHost {
     app: Arc<App>,
     viewer: Viewer,
     files: Arc<Files>,
+    pasts: Pasts,
 }
 
 impl TerminalHost {
@@ -44,7 +47,7 @@ impl TerminalHost {
     pub(super) fn new(app: Arc<App>, events: Events) -> Self {
         let viewer = Viewer::new(Arc::clone(&app), events);
         tokio::spawn(viewer.clone().watch());
-        Self { app, viewer, files: Arc::default() }
+        Self { app, viewer, files: Arc::default(), pasts: Pasts::default() }
     }
 
     /// What is said, as the model reads it.
@@ -169,8 +172,24 @@ impl Host for TerminalHost {
         Ok(outcome)
     }
 
-    async fn grant(&self, suspension: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String> {
-        self.app.add_grant(suspension, pattern, scope, "tui").await
+    async fn grant(&self, request: GrantRequest) -> Result<(), String> {
+        self.app.add_grant(request, "tui").await
+    }
+
+    async fn preview_grant(&self, suspension: &SuspensionId, pattern: &str) -> Result<GrantPreview, String> {
+        self.app.preview_grant(&self.pasts, suspension, pattern).await
+    }
+
+    async fn grants(&self) -> Result<Vec<GrantRow>, String> {
+        let rows = ledger::rows(&self.app.store, self.app.clock.now_ms(), true).await?;
+        Ok(rows.iter().map(ledger::Row::to_grant_row).collect())
+    }
+
+    async fn revoke_grant(&self, id: &str) -> Result<bool, String> {
+        let now = self.app.clock.now_ms();
+        let revoked = self.app.store.revoke_grant(id, now).await.map_err(|e| e.to_string())?;
+        self.app.load_grants().await;
+        Ok(revoked)
     }
 
     async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, String> {
@@ -191,6 +210,10 @@ impl Host for TerminalHost {
         }
         let (app, own, sink) = (Arc::clone(&self.app), thread.clone(), self.viewer.sink(thread));
         self.viewer.drive(thread, async move { app.runtime.cancel_waiting(&own, sink).await.map(|_| None) });
+    }
+
+    fn expired(&self, thread: &ThreadId) {
+        self.viewer.wake(thread);
     }
 
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {

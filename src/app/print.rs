@@ -81,6 +81,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         },
         unknown: match cli.on_unknown {
             OnUnknown::Report => UnknownPolicy::Report,
+            OnUnknown::Ask => UnknownPolicy::Ask,
             OnUnknown::Stop => UnknownPolicy::Stop,
             OnUnknown::Retry => UnknownPolicy::Retry,
         },
@@ -95,6 +96,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     if let Some(counter) = counter {
         counter.close().await;
     }
+    app.notifier.finish().await;
     app.store.leave().await;
     Ok(code)
 }

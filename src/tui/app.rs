@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::approval::{Batch, Card, QUIET_MS};
 use super::composer::Composer;
-use super::host::{Driver, HostInfo, QueuedRow, SkillRow, UserInput};
+use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, UserInput};
 use super::keymap::Keymap;
 use super::msg::Msg;
 use super::palette::Palette;
@@ -137,6 +137,8 @@ pub struct App {
     pub picker: Option<Picker>,
     /// Skills that can be called.
     pub skills: Vec<SkillRow>,
+    /// The ledger of grants, while it is looked at.
+    pub grants: Vec<GrantRow>,
     /// Whether running tools show more of their output.
     pub expanded: bool,
     /// A line for the person that goes away by itself.
@@ -162,6 +164,12 @@ pub struct App {
     pub(super) seen: u64,
     /// The last run whose end was told.
     pub(super) ended: Option<RunId>,
+    /// Whether the terminal is in front. Until it says otherwise it is.
+    pub(super) has_focus: bool,
+    /// Whether a question rings while the terminal is not in front.
+    pub(super) rings: bool,
+    /// When the host was told that a question has ended.
+    pub(super) expiry_told: Option<Moment>,
     /// How many conversations are being opened, and what was told that may belong to them.
     pub(super) opening: usize,
     pub(super) early: Vec<(ThreadId, Msg)>,
@@ -193,6 +201,7 @@ impl App {
             palette: None,
             picker: None,
             skills: Vec::new(),
+            grants: Vec::new(),
             expanded: false,
             hint: None,
             quit_armed: None,
@@ -207,6 +216,9 @@ impl App {
             over: HashSet::new(),
             seen: 0,
             ended: None,
+            has_focus: true,
+            rings: false,
+            expiry_told: None,
             opening: 0,
             early: Vec::new(),
         };
@@ -218,6 +230,11 @@ impl App {
         self.size = (width, height);
         // The prompt mark and its blank, a column for the caret, one for a blank that hangs over.
         self.composer.set_width(width.saturating_sub(4));
+    }
+
+    /// Unix milliseconds now.
+    pub(super) fn unix_now(&self) -> u64 {
+        self.clock.at_zero + self.now.0
     }
 
     /// The card that is shown whole.
@@ -253,7 +270,7 @@ impl App {
         let focus = self.wants_focus().then(|| self.typed_at.map(|typed| typed.plus(QUIET_MS))).flatten();
         let hint = self.hint.as_ref().map(|(_, until)| *until);
         let quit = self.quit_armed.map(|armed| armed.plus(QUIT_MS));
-        [tick, focus, hint, quit].into_iter().flatten().min()
+        [tick, focus, hint, quit, self.expiry_deadline()].into_iter().flatten().min()
     }
 
     /// Whether a card would take the focus, were the person quiet.

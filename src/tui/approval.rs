@@ -8,7 +8,9 @@ use serde_json::Value;
 use super::composer::Composer;
 use super::diff::hunks::Hunks;
 use super::transcript::Moment;
+use crate::contract::grant::{GrantRequest, MissedGrant};
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
+use crate::contract::judgement::Risk;
 use crate::contract::record::GrantScope;
 use crate::contract::suspension::{
     ACTION_ASK_USER, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, SuspendTicket,
@@ -17,10 +19,12 @@ use crate::contract::tool::FilePreview;
 
 pub mod ask;
 pub mod edit;
+pub mod grant;
 mod keys;
 
 use ask::AskState;
 use edit::{Draft, Edit};
+use grant::GrantForm;
 
 /// A card must have been on the screen for so long before it takes a key: what was typed before it came is not an
 /// answer to it.
@@ -57,18 +61,13 @@ pub enum Stage {
     /// The person's editor has it.
     Away,
     /// A rule is being chosen.
-    Grant {
-        /// The proposal.
-        pattern: usize,
-        /// The scope, by its place in [`SCOPES`].
-        scope: usize,
-    },
+    Grant(Box<GrantForm>),
     /// The answer was sent and is not stored yet.
     Deciding(&'static str),
 }
 
 /// How far a grant can reach, narrowest first.
-pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", "everywhere"];
+pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", "all projects"];
 
 /// An answer, before it gets its id and time.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,12 +113,7 @@ pub enum Reply {
     /// The answer.
     Decide(Answer),
     /// Store a rule, then say yes.
-    Grant {
-        /// The pattern.
-        pattern: String,
-        /// How far.
-        scope: GrantScope,
-    },
+    Grant(GrantRequest),
     /// Look at edited arguments.
     Review(Value),
     /// Open a text in the person's editor.
@@ -229,9 +223,25 @@ impl Card {
         self.parameter("cwd")
     }
 
+    /// What the call can do, as its word.
+    pub fn risk(&self) -> Option<Risk> {
+        self.parameter("risk").and_then(Risk::parse)
+    }
+
+    /// The grant that would have answered the question, and why it did not.
+    pub fn missed_grant(&self) -> Option<MissedGrant> {
+        let value = self.ticket.suspension.parameters.get("grant")?;
+        serde_json::from_value(value.clone()).ok()
+    }
+
     /// The exact command line, for tools that run one.
     pub fn command(&self) -> Option<&str> {
         self.arguments().get("command").and_then(Value::as_str)
+    }
+
+    /// When it ends unanswered, in Unix milliseconds.
+    pub fn expires_at(&self) -> Option<u64> {
+        self.ticket.suspension.expires_at
     }
 
     /// What moved since the question was asked before, one sentence each; empty for a question asked once.
@@ -290,7 +300,8 @@ impl Card {
         match &self.stage {
             Stage::Reason(line) | Stage::Modify(line) | Stage::Comment(line) => Some(line),
             Stage::Open => self.ask.line(),
-            Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Grant { .. } | Stage::Deciding(_) => None,
+            Stage::Grant(form) => form.line(),
+            Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Deciding(_) => None,
         }
     }
 
@@ -313,6 +324,7 @@ impl Card {
 
     /// Text that was pasted while a line of the card is written.
     pub fn paste(&mut self, text: &str) -> bool {
+        let text = crate::contract::display::visible_line(text).replace('⏎', " ");
         let line = match &mut self.stage {
             Stage::Edit(command) => {
                 let text = text.replace("\r\n", "\n").replace('\r', "\n");
@@ -323,10 +335,11 @@ impl Card {
             Stage::Open => self.ask.line_mut(),
             // Nothing is written there: a paste is not an answer, and not a message either.
             Stage::Hunks(_) | Stage::Away => return true,
-            Stage::Grant { .. } | Stage::Deciding(_) => None,
+            Stage::Grant(form) => return form.insert(&text),
+            Stage::Deciding(_) => None,
         };
         let Some(line) = line else { return false };
-        line.insert_text(&crate::contract::display::visible_line(text).replace('⏎', " "));
+        line.insert_text(&text);
         true
     }
 }

@@ -15,7 +15,7 @@ use super::highlight::Highlighter;
 use super::host::{Host, HostEvent};
 use super::input::{Input, TerminalEvent};
 use super::msg::{Cmd, Msg};
-use super::terminal::{self, LiveTerminal, TerminalGuard, TtyOut};
+use super::terminal::{self, Desktop, LiveTerminal, TerminalGuard, TtyOut};
 use super::transcript::Moment;
 use super::view::feed::Feed;
 use super::view::{self, Look};
@@ -39,6 +39,7 @@ struct Screen<W: io::Write> {
     terminal: LiveTerminal<W>,
     feed: Feed,
     look: Look,
+    desktop: Desktop,
 }
 
 impl<W: io::Write> Screen<W> {
@@ -100,9 +101,10 @@ pub(super) async fn run(
         highlighter: Highlighter::in_thread(move || notify.notify_one()),
     };
     let live = LiveTerminal::new(TtyOut, size.0, size.1, options.reflow).with_restore(&restore);
-    let mut screen = Screen { terminal: live, feed: Feed::default(), look };
+    let mut screen = Screen { terminal: live, feed: Feed::default(), look, desktop: options.desktop };
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
     app.keeps_waiting = options.keep_waiting;
+    app.rings = options.rings;
     screen.append(view::banner(&app.info, size.0, &screen.look.theme));
     let mut waits = Loop { keys, events, answers, colours, started: Instant::now() };
     let mut performer = Performer::new(host, answers_in);
@@ -198,6 +200,7 @@ async fn turn(
                         }
                     }
                     Cmd::Copy(text) => copy(screen, &text),
+                    Cmd::Notify { bell, desktop } => tell(screen, bell, desktop.as_deref()),
                     other => performer.perform(other),
                 }
             }
@@ -227,6 +230,7 @@ fn asks(event: &HostEvent) -> bool {
         }
         HostEvent::Synced(sync) => !sync.waiting.is_empty(),
         HostEvent::Began(..) | HostEvent::Deferred(..) | HostEvent::Lost(_) => false,
+        HostEvent::Warned(_) => false,
     }
 }
 
@@ -237,6 +241,7 @@ fn of_host(event: HostEvent) -> Msg {
         HostEvent::Began(thread, row) => Msg::Began(thread, row),
         HostEvent::Deferred(thread, row, input) => Msg::Deferred(thread, row, input),
         HostEvent::Lost(thread) => Msg::Lost(thread),
+        HostEvent::Warned(text) => Msg::Failed(text),
     }
 }
 
@@ -252,7 +257,7 @@ fn of_terminal(event: TerminalEvent) -> Msg {
         TerminalEvent::Key(key) => Msg::Key(key),
         TerminalEvent::Paste(text) => Msg::Paste(text),
         TerminalEvent::Resize(width, height) => Msg::Resize(width, height),
-        TerminalEvent::Focus(_) => Msg::Tick,
+        TerminalEvent::Focus(is_in_front) => Msg::Focus(is_in_front),
         TerminalEvent::Hangup => Msg::Hangup,
     }
 }
@@ -340,6 +345,16 @@ fn copy(screen: &mut Screen<TtyOut>, text: &str) {
     use std::io::Write as _;
     let encoded = base64::engine::general_purpose::STANDARD.encode(text);
     let _ = screen.terminal.out_mut().write_all(format!("\x1b]52;c;{encoded}\x07").as_bytes());
+}
+
+/// Rings, and has the terminal show a notification. Neither moves the cursor or changes the picture.
+fn tell(screen: &mut Screen<TtyOut>, bell: bool, desktop: Option<&str>) {
+    use std::io::Write as _;
+    let mut bytes = desktop.map(|text| screen.desktop.bytes(text)).unwrap_or_default();
+    if bell {
+        bytes.push(0x07);
+    }
+    let _ = screen.terminal.out_mut().write_all(&bytes);
 }
 
 fn wall_clock(offset: i32) -> WallClock {

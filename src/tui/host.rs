@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
+use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::judgement::Ruling;
 pub use crate::contract::mode::Mode;
 use crate::contract::record::{
-    DecideOutcome, GrantScope, OpenIntent, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
+    DecideOutcome, OpenIntent, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
 };
 use crate::contract::suspension::ToolCallResume;
@@ -122,6 +123,8 @@ pub enum HostEvent {
     Deferred(ThreadId, QueuedRow, UserInput),
     /// Another process took the conversation over from this one: what is shown may not be what is stored.
     Lost(ThreadId),
+    /// Something beside a conversation went wrong; a sentence for the person.
+    Warned(String),
 }
 
 /// What a million tokens cost, in the currency of the settings.
@@ -197,6 +200,29 @@ pub struct RuleRow {
     pub origin: String,
 }
 
+/// A grant of the ledger, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrantRow {
+    /// Its id.
+    pub id: String,
+    /// What it allows.
+    pub pattern: String,
+    /// How far.
+    pub scope: String,
+    /// `in force`, or why it is not.
+    pub state: String,
+    /// Whether it can be taken back.
+    pub holds: bool,
+    /// Until when.
+    pub end: String,
+    /// How often it was used.
+    pub uses: String,
+    /// When it was given and by whom.
+    pub given: String,
+    /// The question it was given at.
+    pub question: Option<String>,
+}
+
 /// The form of an exported conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
@@ -255,7 +281,17 @@ pub trait Host: Send + Sync + 'static {
     async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String>;
 
     /// Stores an allow rule that was given at a question. The question itself stays open.
-    async fn grant(&self, suspension: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String>;
+    async fn grant(&self, request: GrantRequest) -> Result<(), String>;
+
+    /// What a pattern would have allowed of what was done in this project, and why it cannot be granted at the
+    /// question when it cannot.
+    async fn preview_grant(&self, suspension: &SuspensionId, pattern: &str) -> Result<GrantPreview, String>;
+
+    /// The ledger of grants, those that hold first.
+    async fn grants(&self) -> Result<Vec<GrantRow>, String>;
+
+    /// Takes a grant back, everywhere at once. `false`: it was taken back before.
+    async fn revoke_grant(&self, id: &str) -> Result<bool, String>;
 
     /// What the rules and the tool say of an edited call. Nothing is decided by it.
     async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, String>;
@@ -266,6 +302,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Stops what runs or waits in a conversation.
     fn cancel(&self, thread: &ThreadId);
+
+    /// A question of a conversation has ended unanswered: what waits for it goes on.
+    fn expired(&self, thread: &ThreadId);
 
     /// All conversations, newest first.
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String>;

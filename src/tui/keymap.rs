@@ -103,6 +103,8 @@ actions! {
     Comment = "comment", "write something that goes with the answer";
     AllowReads = "allow-reads", "allow all open calls that only read";
     DenyRest = "deny-rest", "say no to all other open calls";
+    GrantEnd = "grant-end", "the rule ends: never, in 1 h, today, after 1, 5, 20 calls";
+    GrantUntil = "grant-until", "the rule ends: write a date or a number of calls";
     Stop = "stop", "say no and stop the run";
     NextCard = "next-card", "the next question, then back to writing";
     PreviousCard = "previous-card", "the question before";
@@ -166,9 +168,15 @@ impl Action {
             A::Yank | A::Undo => place == Place::Composer,
             A::Up | A::Down | A::DeleteLeft => matches!(place, Place::Composer | Place::List),
             A::Allow | A::Deny | A::Grant | A::Stop | A::NextCard | A::PreviousCard => place == Place::Card,
-            A::EditCall | A::Hunks | A::Unedit | A::Modify | A::Comment | A::AllowReads | A::DenyRest => {
-                place == Place::Card
-            }
+            A::EditCall
+            | A::Hunks
+            | A::Unedit
+            | A::Modify
+            | A::Comment
+            | A::AllowReads
+            | A::DenyRest
+            | A::GrantEnd
+            | A::GrantUntil => place == Place::Card,
             A::RunAgain | A::MarkDone | A::Skip | A::Toggle | A::ScrollUp | A::ScrollDown => {
                 place == Place::Card
             }

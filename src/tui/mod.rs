@@ -50,6 +50,10 @@ pub struct TuiOptions {
     pub keymap: keymap::Keymap,
     /// Whether the terminal breaks long rows anew when it gets narrower: see [`terminal::reflows`].
     pub reflow: bool,
+    /// Whether a question rings while the terminal is not in front.
+    pub rings: bool,
+    /// In which form the terminal takes notifications.
+    pub desktop: terminal::Desktop,
     /// Seconds that the clock on the wall is ahead of UTC.
     pub utc_offset: i32,
 }

@@ -8,12 +8,13 @@ use serde_json::Value;
 use super::approval::Answer;
 use super::approval::edit::Draft;
 use super::host::{
-    ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, Review, RuleRow, SkillRow, ThreadSync,
-    UserInput,
+    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, Review, RuleRow, SkillRow,
+    ThreadSync, UserInput,
 };
 use crate::contract::event::AgentEvent;
+use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::record::{DecideOutcome, GrantScope, QueueId, SuspensionRecord, ThreadSummary};
+use crate::contract::record::{DecideOutcome, QueueId, SuspensionRecord, ThreadSummary};
 
 /// Something happened.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub enum Msg {
     Paste(String),
     /// The terminal has another size.
     Resize(u16, u16),
+    /// The terminal came to the front, or went behind another.
+    Focus(bool),
     /// A run told something.
     Agent(ThreadId, Box<AgentEvent>),
     /// Other processes did something in the conversation.
@@ -59,6 +62,12 @@ pub enum Msg {
     Reviewed(SuspensionId, Value, Result<Review, String>),
     /// The person's editor was closed: the question, the argument that was edited, the text.
     EditorClosed(SuspensionId, Option<&'static str>, Result<String, String>),
+    /// What a pattern would have matched.
+    GrantPreviewed(SuspensionId, String, Result<GrantPreview, String>),
+    /// The ledger of grants.
+    Grants(Result<Vec<GrantRow>, String>),
+    /// A grant was taken back; `false`: it was before.
+    Revoked(String, Result<bool, String>),
     /// The list of conversations.
     Threads(Result<Vec<ThreadSummary>, String>),
     /// The list of models.
@@ -99,11 +108,17 @@ pub enum Cmd {
     /// Store an answer.
     Decide(SuspensionId, Answer),
     /// Store a rule, then the answer.
-    Grant(SuspensionId, String, GrantScope),
+    Grant(GrantRequest),
     /// Ask what the rules and the tool say of edited arguments.
     Review(SuspensionId, Value),
     /// Open a text in the person's editor.
     Editor(SuspensionId, Draft),
+    /// Find out what a pattern would have matched.
+    PreviewGrant(SuspensionId, String),
+    /// Ask for the ledger of grants.
+    Grants,
+    /// Take a grant back.
+    RevokeGrant(String),
     /// Stop what runs or waits.
     Cancel(ThreadId),
     /// Ask for the list of conversations.
@@ -124,6 +139,15 @@ pub enum Cmd {
     Export(ThreadId, ExportFormat),
     /// Add to the history.
     Remember(String),
+    /// Tell the person that a question waits: ring, and show a notification of the desktop with this text.
+    Notify {
+        /// Ring.
+        bell: bool,
+        /// The text.
+        desktop: Option<String>,
+    },
+    /// A question of the conversation has ended unanswered: see to it.
+    Expire(ThreadId),
     /// Put text on the clipboard.
     Copy(String),
     /// Print these entries once more, whole.

@@ -12,7 +12,9 @@ use super::transcript::{Level, Moment};
 mod agent;
 mod cards;
 mod commands;
+mod grants;
 mod keys;
+mod notify;
 mod queue;
 mod sync;
 
@@ -25,6 +27,7 @@ impl App {
             Msg::Key(key) => self.key(key, &mut cmds),
             Msg::Paste(text) => self.paste(&text, &mut cmds),
             Msg::Resize(width, height) => self.resize(width, height),
+            Msg::Focus(is_in_front) => self.has_focus = is_in_front,
             Msg::Agent(thread, event) => self.agent(&thread, &event, &mut cmds),
             Msg::Synced(sync) => self.synced(sync, &mut cmds),
             Msg::Began(thread, row) => self.began(&thread, row),
@@ -57,6 +60,13 @@ impl App {
             Msg::Decided(id, outcome) => self.decided(&id, outcome),
             Msg::Reviewed(id, arguments, review) => self.reviewed(&id, &arguments, review),
             Msg::EditorClosed(id, argument, text) => self.editor_closed(&id, argument, text, &mut cmds),
+            Msg::GrantPreviewed(id, pattern, preview) => self.previewed(&id, pattern, preview),
+            Msg::Grants(Ok(grants)) => self.list_grants(grants),
+            Msg::Revoked(id, Ok(revoked)) => self.revoked(&id, revoked),
+            Msg::Grants(Err(error)) | Msg::Revoked(_, Err(error)) => {
+                self.picker = None;
+                self.transcript.note(Level::Error, error);
+            }
             Msg::Threads(Ok(threads)) => {
                 let rows = self.thread_rows(&threads);
                 self.fill_picker(PickerKind::Threads, rows);
@@ -105,6 +115,7 @@ impl App {
             Msg::Exported(Err(error)) => self.transcript.note(Level::Error, error),
             Msg::Hangup | Msg::Terminate => self.quit(&mut cmds),
         }
+        self.see_to_expired(&mut cmds);
         self.settle();
         cmds
     }

@@ -6,10 +6,12 @@
 //! gate of each call.
 
 mod check;
+mod editing;
 mod evaluate;
 mod file;
 mod grant;
 mod handle;
+mod missed;
 mod mode;
 mod path;
 mod plugin;
@@ -27,6 +29,7 @@ mod tests;
 mod tests_more;
 
 pub use check::{CheckContext, check_line};
+pub use editing::check_grant;
 pub use evaluate::{AskKind, Decision, Prepared, Question, Verdict, evaluate, is_file_edit, known_primary};
 pub use file::{
     Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError, SHIPPED_RULES, shipped_rules,

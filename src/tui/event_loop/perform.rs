@@ -109,9 +109,10 @@ impl Performer {
                 let outcome = host.decide(&id, resume(answer)).await;
                 send(Msg::Decided(id, outcome));
             }),
-            Cmd::Grant(id, pattern, scope) => self.spawn(async move {
+            Cmd::Grant(request) => self.spawn(async move {
+                let id = request.suspension.clone();
                 let yes = Answer::yes(serde_json::Value::Null);
-                let outcome = match host.grant(&id, &pattern, scope).await {
+                let outcome = match host.grant(request).await {
                     Ok(()) => host.decide(&id, resume(yes)).await,
                     Err(error) => Err(format!("the rule was not stored: {error}")),
                 };
@@ -121,7 +122,17 @@ impl Performer {
                 let review = host.review(&id, &arguments).await;
                 send(Msg::Reviewed(id, arguments, review));
             }),
+            Cmd::PreviewGrant(id, pattern) => self.spawn(async move {
+                let preview = host.preview_grant(&id, &pattern).await;
+                send(Msg::GrantPreviewed(id, pattern, preview));
+            }),
+            Cmd::Grants => self.spawn(async move { send(Msg::Grants(host.grants().await)) }),
+            Cmd::RevokeGrant(id) => self.spawn(async move {
+                let revoked = host.revoke_grant(&id).await;
+                send(Msg::Revoked(id, revoked));
+            }),
             Cmd::Cancel(thread) => host.cancel(&thread),
+            Cmd::Expire(thread) => host.expired(&thread),
             Cmd::Threads => self.spawn(async move { send(Msg::Threads(host.threads().await)) }),
             Cmd::Models => send(Msg::Models(host.models())),
             Cmd::Skills => send(Msg::Skills(host.skills())),
@@ -144,7 +155,13 @@ impl Performer {
             }
             Cmd::Remember(prompt) => self.spawn(async move { host.remember(&prompt).await }),
             // The loop does these itself.
-            Cmd::Copy(_) | Cmd::ShowWhole(_) | Cmd::Redraw | Cmd::Suspend | Cmd::Editor(..) | Cmd::Quit => {}
+            Cmd::Copy(_)
+            | Cmd::Notify { .. }
+            | Cmd::ShowWhole(_)
+            | Cmd::Redraw
+            | Cmd::Suspend
+            | Cmd::Editor(..)
+            | Cmd::Quit => {}
         }
     }
 }

@@ -57,8 +57,19 @@ impl Host for FakeHost {
         self.note(format!("decide {id} {:?}", answer.action));
         Ok(DecideOutcome::NotFound)
     }
-    async fn grant(&self, id: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String> {
-        self.note(format!("grant {id} {pattern} {scope:?}"));
+    async fn preview_grant(&self, _: &SuspensionId, _: &str) -> Result<GrantPreview, String> {
+        Ok(GrantPreview::default())
+    }
+    async fn grants(&self) -> Result<Vec<GrantRow>, String> {
+        Ok(Vec::new())
+    }
+    async fn revoke_grant(&self, id: &str) -> Result<bool, String> {
+        self.note(format!("revoke {id}"));
+        Ok(true)
+    }
+    async fn grant(&self, request: GrantRequest) -> Result<(), String> {
+        let GrantRequest { suspension, pattern, scope, .. } = request;
+        self.note(format!("grant {suspension} {pattern} {scope:?}"));
         if self.refuses_grants { Err("the disk is full".into()) } else { Ok(()) }
     }
     async fn review(&self, id: &SuspensionId, arguments: &serde_json::Value) -> Result<Review, String> {
@@ -70,6 +81,9 @@ impl Host for FakeHost {
     }
     fn cancel(&self, _: &ThreadId) {
         self.note("cancel");
+    }
+    fn expired(&self, thread: &ThreadId) {
+        self.note(format!("expired {thread}"));
     }
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {
         Ok(Vec::new())
@@ -123,7 +137,14 @@ async fn perform(host: FakeHost, cmds: Vec<Cmd>) -> (Vec<String>, Vec<Msg>) {
 
 #[tokio::test]
 async fn a_grant_is_stored_before_the_yes_and_without_it_there_is_no_yes() {
-    let grant = || vec![Cmd::Grant("q".into(), "Bash(ls)".into(), GrantScope::Everywhere)];
+    let grant = || {
+        vec![Cmd::Grant(GrantRequest {
+            suspension: "q".into(),
+            pattern: "Bash(ls)".into(),
+            scope: GrantScope::Everywhere,
+            end: GrantEnd::Never,
+        })]
+    };
     let (asked, msgs) = perform(FakeHost::default(), grant()).await;
     assert_eq!(asked, ["grant q Bash(ls) Everywhere", "decide q Resume"]);
     assert!(matches!(&msgs[..], [Msg::Decided(id, Ok(_))] if id.as_str() == "q"));
@@ -154,7 +175,7 @@ fn a_long_answer_is_in_the_scrollback_once_and_whole() {
     let (width, height) = (50, 12);
     let look = Look { theme: Theme::plain(), highlighter: Highlighter::waiting() };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
-    let mut screen = Screen { terminal, feed: Feed::default(), look };
+    let mut screen = Screen { terminal, feed: Feed::default(), look, desktop: Desktop::default() };
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
     let mut at = 0;
     let mut step = |app: &mut App, screen: &mut Screen<Vec<u8>>, msg: Msg| {

@@ -34,7 +34,9 @@ impl App {
             AgentEvent::ToolCallDone { id, result, outcome, .. } => {
                 if *outcome == ToolCallOutcome::Suspended {
                     if let (Some(ticket), Some(run)) = (&result.suspension, self.run_id.clone()) {
-                        self.ask(Card::new(thread.clone(), run, (**ticket).clone()));
+                        let card = Card::new(thread.clone(), run, (**ticket).clone());
+                        self.born(&card, cmds);
+                        self.ask(card);
                     }
                 } else {
                     self.drop_cards_of(id, cmds);

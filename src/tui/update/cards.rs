@@ -9,6 +9,7 @@ use super::super::host::Review;
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
+use crate::contract::grant::GrantPreview;
 use crate::contract::ids::SuspensionId;
 use crate::contract::record::{DecideOutcome, SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::ResumeDecisionAction;
@@ -38,6 +39,7 @@ impl App {
         let reply = card.key(key, &self.keymap, &self.info.project);
         card.fit(self.size.0.saturating_sub(super::super::view::CARD_TEXT));
         let id = card.id.clone();
+        self.ask_for_preview(cmds);
         if reply != Reply::NotMine {
             self.card_key_at = Some(now);
         }
@@ -48,8 +50,8 @@ impl App {
                 cmds.push(Cmd::Decide(id, answer));
                 self.go_to_open_card();
             }
-            Reply::Grant { pattern, scope } => {
-                cmds.push(Cmd::Grant(id, pattern, scope));
+            Reply::Grant(request) => {
+                cmds.push(Cmd::Grant(request));
                 self.go_to_open_card();
             }
             Reply::Review(arguments) => cmds.push(Cmd::Review(id, arguments)),
@@ -182,6 +184,26 @@ impl App {
         }
     }
 
+    /// Asks what the pattern on the card would have matched, when it is another one than before.
+    pub(super) fn ask_for_preview(&mut self, cmds: &mut Vec<Cmd>) {
+        let Some(card) = self.cards.get_mut(self.card) else { return };
+        if let Some(pattern) = card.wants_preview() {
+            cmds.push(Cmd::PreviewGrant(card.id.clone(), pattern));
+        }
+    }
+
+    pub(super) fn previewed(
+        &mut self,
+        id: &SuspensionId,
+        pattern: String,
+        preview: Result<GrantPreview, String>,
+    ) {
+        let Some(card) = self.cards.iter_mut().find(|card| card.id == *id) else { return };
+        let preview = preview
+            .unwrap_or_else(|problem| GrantPreview { problem: Some(problem), ..GrantPreview::default() });
+        card.previewed(pattern, preview);
+    }
+
     fn show_card(&mut self, card: usize) {
         self.card = card;
         if let Some(card) = self.cards.get_mut(card) {
@@ -227,10 +249,15 @@ impl App {
                 "the question about {} was closed before your answer",
                 record.ticket.pending.name
             )),
-            Ok(DecideOutcome::Expired(record)) => Some(format!(
-                "the question about {} had expired before your answer; it did not run",
-                record.ticket.pending.name
-            )),
+            Ok(DecideOutcome::Expired(record)) => {
+                let end = record.ticket.suspension.expires_at;
+                let at =
+                    end.map_or_else(String::new, |end| format!(" at {}", self.clock.hour_and_minute(end)));
+                Some(format!(
+                    "the question about {} expired{at}; it did not run. Say so to the agent to be asked again",
+                    record.ticket.pending.name
+                ))
+            }
             Ok(DecideOutcome::NotFound) => Some("the question is not known any more".to_owned()),
         };
         self.remove_cards(|card| card.id == *id);

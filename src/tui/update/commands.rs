@@ -84,6 +84,7 @@ impl App {
             "model" if !words.is_empty() => cmds.push(Cmd::SetModel(words.to_owned())),
             "model" => self.fetch(PickerKind::Models, Cmd::Models, cmds),
             "skills" => self.fetch(PickerKind::Skills, Cmd::Skills, cmds),
+            "grants" => self.fetch(PickerKind::Grants, Cmd::Grants, cmds),
             "permissions" => self.fetch(PickerKind::Rules, Cmd::Rules, cmds),
             "mode" if !words.is_empty() => match Mode::parse(words) {
                 Some(mode) => self.set_mode(mode, cmds),
@@ -208,6 +209,8 @@ impl App {
                     self.set_mode(mode, cmds);
                 }
             }
+            PickerKind::Grants => self.open_grant(&row.value),
+            PickerKind::Grant => self.pick_grant(&row.value, cmds),
             PickerKind::Rules | PickerKind::Help => {}
         }
     }

@@ -150,6 +150,7 @@ impl App {
             return;
         }
         if self.focus == Focus::Card && self.cards.get_mut(self.card).is_some_and(|card| card.paste(text)) {
+            self.ask_for_preview(cmds);
             return;
         }
         // A paste is never an answer.
