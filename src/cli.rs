@@ -253,7 +253,7 @@ pub enum ApprovalsCommand {
     },
     /// Let the call run, as it is or changed
     #[command(
-        after_help = "Examples:\n  aye approvals approve 0198c --edit\n  aye approvals approve 0198c --args '{\"command\": \"ls\"}' -m \"look first\"\n  aye approvals approve --all-reads"
+        after_help = "Examples:\n  aye approvals approve 0198c --edit\n  aye approvals approve 0198c --args '{\"command\": \"ls\"}' -m \"look first\"\n  aye approvals approve 0198c --grant 2 --scope project --for today\n  aye approvals approve --all-reads"
     )]
     Approve(ApproveArgs),
     /// Tell the model no
@@ -301,6 +301,23 @@ pub struct ApproveArgs {
     /// Only those of this conversation
     #[arg(long, value_name = "ID", requires = "all_reads", conflicts_with = "id")]
     pub thread: Option<String>,
+    /// The rule that is granted besides.
+    #[command(flatten)]
+    pub granting: GrantFlags,
+}
+
+/// A rule that is granted with an answer.
+#[derive(Args, Clone, Debug, Default)]
+pub struct GrantFlags {
+    /// Allow such calls from now on too: a pattern, or the number of a proposal in `aye approvals show`
+    #[arg(long, value_name = "PATTERN", conflicts_with_all = ["all_reads", "edit", "args"])]
+    pub grant: Option<String>,
+    /// How far it reaches [default: run]
+    #[arg(long, requires = "grant", value_parser = ["run", "thread", "project", "all"])]
+    pub scope: Option<String>,
+    /// Until when: 1h, 7d, today, 2026-12-01, 5uses
+    #[arg(long = "for", value_name = "END", requires = "grant")]
+    pub until: Option<String>,
 }
 
 /// `aye approvals deny`.
@@ -758,6 +775,7 @@ mod tests {
             "approvals show a --json",
             "approvals approve a",
             "approvals approve a --edit -m b",
+            "approvals approve a --grant 2 --scope project --for 5uses",
             "approvals approve a --args {}",
             "approvals approve --all-reads --thread t",
             "approvals deny a",

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::commands::{put_json, when};
 use super::foundation::Foundation;
-use super::{Failure, edited, put, say};
+use super::{Failure, edited, giving, put, say};
 use crate::cli::{ApprovalsCommand, Cli, JsonFlag};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{visible, visible_line};
@@ -93,7 +93,7 @@ fn shown(suspension: &SuspensionRecord) -> String {
         suspension.status,
         visible_line(&ticket.pending.name)
     );
-    for key in ["rule", "why", "cwd"] {
+    for key in ["rule", "why", "cwd", "risk"] {
         if let Some(text) = ticket.suspension.parameters.get(key).and_then(Value::as_str) {
             let _ = writeln!(out, "{key:<8} {}", visible_line(text));
         }
@@ -103,6 +103,9 @@ fn shown(suspension: &SuspensionRecord) -> String {
     let call = command
         .unwrap_or_else(|| serde_json::to_string_pretty(&ticket.pending.arguments).unwrap_or_default());
     let _ = writeln!(out, "\n{}", visible(&call));
+    for (at, pattern) in giving::proposals(suspension).iter().enumerate() {
+        let _ = writeln!(out, "--grant {}: {}", at + 1, visible_line(pattern));
+    }
     let deltas = ticket.suspension.parameters.pointer("/stale/deltas").and_then(Value::as_array);
     for delta in deltas.into_iter().flatten().filter_map(|delta| delta.get("diff")?.as_str()) {
         let _ = writeln!(out, "\nchanged since it was asked before:\n{}", visible(delta));

@@ -10,7 +10,7 @@ use similar::TextDiff;
 use super::approvals::{Answer, decide, suspension_by_prefix};
 use super::commands::thread_by_prefix;
 use super::foundation::Foundation;
-use super::{Failure, editor, put, say};
+use super::{Failure, editor, giving, put, say};
 use crate::cli::{ApproveArgs, Cli, DenyArgs};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::display::visible;
@@ -102,13 +102,14 @@ pub(super) async fn approve(
     foundation: &Foundation,
     cli: &Cli,
 ) -> Result<(), Failure> {
-    let ApproveArgs { id, edit, args, comment, all_reads, thread } = args;
+    let ApproveArgs { id, edit, args, comment, all_reads, thread, granting } = args;
     let yes = Answer::yes(Value::Null).with_comment(comment);
     if all_reads {
         let found = open_permissions(store, thread.as_deref(), true).await?;
         return decide_all(found, &yes, "approved", "that only read", store, foundation).await;
     }
     let id = id.unwrap_or_default();
+    giving::give(granting, &id, store, foundation, cli).await?;
     if !edit && args.is_none() {
         return decide(store, foundation, &id, yes, "approved").await;
     }

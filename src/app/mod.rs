@@ -12,6 +12,7 @@ mod editor;
 mod export;
 mod files;
 mod foundation;
+mod giving;
 mod grants;
 mod history;
 mod host;
