@@ -41,7 +41,12 @@ const ABORT_GRACE: Duration = Duration::from_secs(4);
 )]
 pub(super) enum Done {
     Inferred(Box<Inferred>),
-    Executed { call: CallId, output: Result<ToolOutput, ToolError> },
+    Executed {
+        call: CallId,
+        output: Result<ToolOutput, ToolError>,
+    },
+    /// A tool was not started, because the thread is not surely this driver's any more.
+    Kept(RuntimeError),
 }
 
 /// A run as it is about to be driven.
@@ -332,7 +337,7 @@ impl Driver {
                 Ok(None)
             }
             Directive::Execute { call } => {
-                self.execute(&call).await?;
+                self.execute(&call);
                 Ok(None)
             }
             Directive::Record { call, closing } => {
@@ -355,6 +360,7 @@ impl Driver {
         match done {
             Done::Inferred(inferred) => self.inferred(*inferred).await.map(Some),
             Done::Executed { call, output } => self.executed(call, output).await.map(Some),
+            Done::Kept(error) => Err(error),
         }
     }
 
