@@ -49,6 +49,13 @@ pub struct Cli {
     #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub print: Option<String>,
 
+    /// Do not close open questions with a new message: it begins when they are answered
+    ///
+    /// With -p this needs -c or -r. When something waits, the message is queued behind it and the exit status is 3;
+    /// whoever goes on with the conversation begins it, and `aye -r ID -p` does.
+    #[arg(long)]
+    pub keep_waiting: bool,
+
     /// Form of what -p writes to stdout
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Text)]
     pub output_format: OutputFormat,
@@ -134,6 +141,8 @@ pub enum OnUnknown {
     /// Tell the model that the call may have run
     #[default]
     Report,
+    /// Leave it as a question: run it again, it is done, or skip it
+    Ask,
     /// End the run
     Stop,
     /// Run the call again
@@ -149,12 +158,17 @@ pub enum Command {
     /// Questions that wait for a decision, and decide them
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
+    /// What was allowed at questions from now on, and take it back
+    #[command(subcommand)]
+    Grants(GrantsCommand),
     /// Skills: which there are, and whether their files are right
     #[command(subcommand)]
     Skills(SkillsCommand),
     /// Permission rules
     #[command(subcommand)]
     Permissions(PermissionsCommand),
+    /// What was proposed, judged, asked, decided and done, call by call; and whether the record is whole
+    Audit(AuditArgs),
     /// Models that can be used, and why the others cannot
     Models(JsonFlag),
     /// Settings
@@ -237,18 +251,20 @@ pub enum ApprovalsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Let the call run
-    Approve {
-        /// Id of the question, or the beginning of it
-        id: String,
-    },
+    /// Let the call run, as it is or changed
+    #[command(
+        after_help = "Examples:\n  aye approvals approve 0198c --edit\n  aye approvals approve 0198c --args '{\"command\": \"ls\"}' -m \"look first\"\n  aye approvals approve --all-reads"
+    )]
+    Approve(ApproveArgs),
     /// Tell the model no
-    Deny {
+    Deny(DenyArgs),
+    /// Do not run the call, and tell the model what to change
+    Modify {
         /// Id of the question, or the beginning of it
         id: String,
-        /// What the model is told about it
-        #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-        reason: Option<String>,
+        /// What to change
+        #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
+        feedback: String,
     },
     /// Answer a question with data
     #[command(after_help = "Example:\n  aye approvals answer 0198c '{\"answer\": \"the second one\"}'")]
@@ -258,6 +274,78 @@ pub enum ApprovalsCommand {
         /// The answer as JSON
         #[arg(value_name = "JSON", allow_negative_numbers = true)]
         answer: String,
+        /// What the model is told besides
+        #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
+        comment: Option<String>,
+    },
+}
+
+/// `aye approvals approve`.
+#[derive(Args, Clone, Debug)]
+pub struct ApproveArgs {
+    /// Id of the question, or the beginning of it
+    #[arg(required_unless_present = "all_reads", conflicts_with = "all_reads")]
+    pub id: Option<String>,
+    /// Change the arguments in $VISUAL or $EDITOR first
+    #[arg(long, conflicts_with_all = ["args", "all_reads"])]
+    pub edit: bool,
+    /// Run it with these arguments instead, as JSON
+    #[arg(long, value_name = "JSON", allow_hyphen_values = true, conflicts_with = "all_reads")]
+    pub args: Option<String>,
+    /// What the model is told besides the result
+    #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub comment: Option<String>,
+    /// All calls that only read, instead of one
+    #[arg(long)]
+    pub all_reads: bool,
+    /// Only those of this conversation
+    #[arg(long, value_name = "ID", requires = "all_reads", conflicts_with = "id")]
+    pub thread: Option<String>,
+}
+
+/// `aye approvals deny`.
+#[derive(Args, Clone, Debug)]
+pub struct DenyArgs {
+    /// Id of the question, or the beginning of it
+    #[arg(required_unless_present = "rest", conflicts_with = "rest")]
+    pub id: Option<String>,
+    /// What the model is told about it
+    #[arg(short = 'm', long, visible_alias = "comment", value_name = "TEXT", allow_hyphen_values = true)]
+    pub reason: Option<String>,
+    /// All calls that do more than read, instead of one
+    #[arg(long)]
+    pub rest: bool,
+    /// Only those of this conversation
+    #[arg(long, value_name = "ID", requires = "rest", conflicts_with = "id")]
+    pub thread: Option<String>,
+}
+
+/// `aye grants ...`
+#[derive(Clone, Debug, Subcommand)]
+#[command(after_help = "Example:\n  aye grants list && aye grants revoke 0198c")]
+pub enum GrantsCommand {
+    /// List the grants that hold
+    List {
+        /// List those too that ended, are used up or were taken back
+        #[arg(long)]
+        all: bool,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one grant: what it allows, how far, until when, who gave it
+    Show {
+        /// Id of the grant, or the beginning of it
+        id: String,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take grants back; what runs now stops using them at once
+    Revoke {
+        /// Ids of grants, or the beginnings of them
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
     },
 }
 
@@ -288,6 +376,68 @@ pub enum PermissionsCommand {
         #[arg(long, value_name = "FILE")]
         rules: Option<PathBuf>,
     },
+    /// Say what rules would have done with the calls of the past, and where that goes against what you decided
+    ///
+    /// The file stands in the place of your rules and the project's; the shipped ones hold besides it. Every call of
+    /// the audit is judged as it first met the rules, in its own folder, in mode `ask`. Folders and links are looked
+    /// at as they are today; in a folder that is gone, paths are judged by their letters alone. The exit status is 1
+    /// when a call that you declined would be allowed.
+    Simulate {
+        /// The rules to try
+        #[arg(long, value_name = "FILE")]
+        rules: PathBuf,
+        /// Calls since then only: 2h, 3d, 2026-11-21 or an RFC 3339 time
+        #[arg(long, value_name = "WHEN")]
+        since: Option<String>,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Suggest the fewest rules that would have answered what you always answered in the same way
+    ///
+    /// None of them would have allowed a call that you declined or changed, none is broader than what a question offers
+    /// to grant, and each would have saved at least two questions. The output is a file of rules. Nothing is stored.
+    #[command(
+        after_help = "Example:\n  aye permissions suggest --since 2w > new.yaml && aye permissions simulate --rules new.yaml"
+    )]
+    Suggest {
+        /// Calls since then only: 2h, 3d, 2026-11-21 or an RFC 3339 time
+        #[arg(long, value_name = "WHEN")]
+        since: Option<String>,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `aye audit`
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Whoever can write the file can write the whole chain anew: keep the last hash of `aye audit --rows` \
+                  elsewhere to find that too.\n\nExamples:\n  aye audit --since 1d --tool Bash\n  aye audit --verify"
+)]
+pub struct AuditArgs {
+    /// Calls of which something was written since then: 2h, 3d, 2026-11-21 or an RFC 3339 time
+    #[arg(long, value_name = "WHEN")]
+    pub since: Option<String>,
+    /// Of this conversation, by id or the beginning of it; it may be deleted
+    #[arg(long, value_name = "ID")]
+    pub thread: Option<String>,
+    /// Of this tool
+    #[arg(long, value_name = "NAME")]
+    pub tool: Option<String>,
+    /// Show every rule that was tried, not only those that matched
+    #[arg(long)]
+    pub rules: bool,
+    /// Write one JSON object for each call, a line each
+    #[arg(long)]
+    pub json: bool,
+    /// Write the rows as they are in the chain, as JSON, a line each
+    #[arg(long, conflicts_with_all = ["rules", "json"])]
+    pub rows: bool,
+    /// Look whether every row is there and as it was written, and whether the tables agree; exit status 1 if not
+    #[arg(long, conflicts_with_all = ["since", "thread", "tool", "rules", "rows"])]
+    pub verify: bool,
 }
 
 /// `aye config ...`
@@ -345,6 +495,14 @@ impl Cli {
         if cli.is_print() && cli.resume.as_deref() == Some("") {
             return refuse(
                 "-r needs the id of a conversation when -p is given; `aye threads list` shows them",
+            );
+        }
+        if cli.keep_waiting && cli.command.is_some() {
+            return refuse("--keep-waiting is for conversations, not for commands such as `threads`");
+        }
+        if cli.keep_waiting && cli.is_print() && cli.thread() == ThreadChoice::New {
+            return refuse(
+                "--keep-waiting with -p needs the conversation whose questions stay: add -c or -r ID",
             );
         }
         Ok(cli)
@@ -532,7 +690,7 @@ mod tests {
         assert_eq!(parse(&["--prompt=--settings=/tmp/evil"]).expect_err("unknown").exit_code(), 2);
         let cli = ok(&["approvals", "deny", "id", "--reason", "--trust me"]);
         assert!(!cli.global.trust);
-        let Some(Command::Approvals(ApprovalsCommand::Deny { reason, .. })) = cli.command else {
+        let Some(Command::Approvals(ApprovalsCommand::Deny(DenyArgs { reason, .. }))) = cli.command else {
             panic!("deny")
         };
         assert_eq!(reason.as_deref(), Some("--trust me"));
@@ -599,13 +757,28 @@ mod tests {
             "approvals list --json",
             "approvals show a --json",
             "approvals approve a",
+            "approvals approve a --edit -m b",
+            "approvals approve a --args {}",
+            "approvals approve --all-reads --thread t",
             "approvals deny a",
+            "approvals deny a --comment b",
+            "approvals deny --rest",
+            "approvals modify a --feedback b",
             "approvals answer a {}",
+            "grants list --all --json",
+            "grants show a --json",
+            "grants revoke a b",
             "skills list",
             "skills check",
             "skills check dir --json",
             "permissions check",
             "permissions check --rules f",
+            "permissions simulate --rules f --since 2h --json",
+            "permissions suggest --since 2026-11-21",
+            "audit",
+            "audit --since 2h --thread a --tool Bash --rules --json",
+            "audit --rows",
+            "audit --verify --json",
             "models",
             "models --json",
             "config show",
@@ -632,7 +805,15 @@ mod tests {
             &["--on-ask", "deny", "x"],
             &["-p", "x", "threads", "list"],
             &["--on-unknown", "hope"],
+            &["permissions", "simulate"],
+            &["audit", "--verify", "--since", "2h"],
             &["-c", "models"],
+            &["approvals", "approve"],
+            &["approvals", "approve", "a", "--all-reads"],
+            &["approvals", "approve", "a", "--edit", "--args", "{}"],
+            &["approvals", "approve", "a", "--thread", "t"],
+            &["approvals", "deny"],
+            &["approvals", "modify", "a"],
         ] {
             assert_eq!(parse(args).expect_err("refused").exit_code(), 2, "{args:?}");
         }

@@ -134,6 +134,8 @@ pub fn opened(count: usize) -> OpenedThread {
         run: None,
         waiting: Vec::new(),
         interrupted: Vec::new(),
+        driver: aye::tui::host::Driver::Nobody,
+        queued: Vec::new(),
     }
 }
 

@@ -6,6 +6,8 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use super::foundation::Foundation;
+use super::grants::GrantWatch;
+use super::notify::Notifier;
 use super::{Failure, models, prompt};
 use crate::cli::Cli;
 use crate::config::{Instructions, Selection};
@@ -37,8 +39,10 @@ pub struct App {
     pub(super) instructions: Instructions,
     pub(super) selection: RwLock<Selection>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) notifier: Notifier,
     /// What went wrong at the start and does not stop it.
     pub(super) warnings: Vec<String>,
+    _grants: GrantWatch,
 }
 
 impl App {
@@ -52,12 +56,17 @@ impl App {
         let mode = mode_of(&foundation);
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let permission = Permissions::new(foundation.workspace.clone(), Arc::clone(&clock), rules, mode);
-        let runtime = runtime(&foundation, &store, &permission, &skills, &instructions, &selection, &clock)?;
+        permission.set_terms(foundation.loaded.settings.questions.clone());
+        let notifier = Notifier::new(&foundation);
+        let parts = (&store, &permission, &clock, &notifier);
+        let runtime = runtime(&foundation, parts, &skills, &instructions, &selection)?;
         let catalog = runtime.catalog();
         permission.set_tools(catalog.tools.keys().cloned().collect());
         let mut warnings = std::mem::take(&mut foundation.warnings);
         warnings.extend(skills.issues.iter().map(ToString::to_string));
+        let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
         let app = Self {
+            _grants: grants,
             foundation,
             store,
             runtime,
@@ -66,6 +75,7 @@ impl App {
             instructions,
             selection: RwLock::new(selection),
             clock,
+            notifier,
             warnings,
         };
         app.load_grants().await;
@@ -137,12 +147,10 @@ fn entry_of(selection: &Selection) -> ModelEntry {
 
 fn runtime(
     foundation: &Foundation,
-    store: &Store,
-    permission: &Permissions,
+    (store, permission, clock, notifier): (&Store, &Permissions, &Arc<dyn Clock>, &Notifier),
     skills: &Discovery,
     instructions: &Instructions,
     selection: &Selection,
-    clock: &Arc<dyn Clock>,
 ) -> Result<AgentRuntime, Failure> {
     let settings = &foundation.loaded.settings;
     let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
@@ -169,6 +177,11 @@ fn runtime(
         .with_lease(settings.lease)
         .with_remains(Arc::new(|left| Box::pin(tools::exec::end_of_run(left.pid, left.run.to_string()))))
         .with_cwd(foundation.workspace.cwd.clone())
+        .with_asked({
+            let notifier = notifier.clone();
+            Arc::new(move |question| notifier.asked(question))
+        })
+        .with_question_terms(settings.questions.clone())
         .with_agent_spec(spec)
         .with_model(selection.full_name(), entry_of(selection))
         .with_provider(selection.full_name(), models::executor(selection, &foundation.env));
@@ -217,7 +230,7 @@ fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
     conditions
 }
 
-fn tool_env(foundation: &Foundation) -> ToolEnv {
+pub(super) fn tool_env(foundation: &Foundation) -> ToolEnv {
     let settings = &foundation.loaded.settings;
     let secret_variables =
         settings.providers.values().filter_map(|provider| provider.api_key_env.clone()).collect();

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::commands::{put_json, when};
 use super::foundation::Foundation;
-use super::{Failure, put, say};
-use crate::cli::{ApprovalsCommand, JsonFlag};
+use super::{Failure, edited, put, say};
+use crate::cli::{ApprovalsCommand, Cli, JsonFlag};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{visible, visible_line};
 use crate::contract::ids::DecisionId;
@@ -16,7 +16,11 @@ use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use crate::runtime::check_payload;
 use crate::store::{Store, SuspensionFilter, SuspensionLookup};
 
-pub(super) async fn run(command: ApprovalsCommand, foundation: &Foundation) -> Result<u8, Failure> {
+pub(super) async fn run(
+    command: ApprovalsCommand,
+    foundation: &Foundation,
+    cli: &Cli,
+) -> Result<u8, Failure> {
     let store = foundation.open_store()?;
     match command {
         ApprovalsCommand::List(JsonFlag { json }) => {
@@ -39,18 +43,16 @@ pub(super) async fn run(command: ApprovalsCommand, foundation: &Foundation) -> R
                 put(&shown(&suspension))?;
             }
         }
-        ApprovalsCommand::Approve { id } => {
-            let yes = (ResumeDecisionAction::Resume, Value::Null, None);
-            decide(&store, foundation, &id, yes, "approved").await?;
+        ApprovalsCommand::Approve(args) => edited::approve(args, &store, foundation, cli).await?,
+        ApprovalsCommand::Deny(args) => edited::deny(args, &store, foundation).await?,
+        ApprovalsCommand::Modify { id, feedback } => {
+            let no = Answer { result: ToolCallResume::modify_payload(), ..Answer::no(Some(feedback)) };
+            decide(&store, foundation, &id, no, "sent back").await?;
         }
-        ApprovalsCommand::Deny { id, reason } => {
-            let no = (ResumeDecisionAction::Cancel, Value::Null, reason);
-            decide(&store, foundation, &id, no, "denied").await?;
-        }
-        ApprovalsCommand::Answer { id, answer } => {
+        ApprovalsCommand::Answer { id, answer, comment } => {
             let payload: Value = serde_json::from_str(&answer)
                 .map_err(|e| Failure::usage(format!("the answer is not JSON: {e}")))?;
-            let answer = (ResumeDecisionAction::Resume, payload, None);
+            let answer = Answer::yes(payload).with_comment(comment);
             decide(&store, foundation, &id, answer, "answered").await?;
         }
     }
@@ -58,7 +60,7 @@ pub(super) async fn run(command: ApprovalsCommand, foundation: &Foundation) -> R
     Ok(0)
 }
 
-async fn suspension_by_prefix(store: &Store, id: &str) -> Result<SuspensionRecord, Failure> {
+pub(super) async fn suspension_by_prefix(store: &Store, id: &str) -> Result<SuspensionRecord, Failure> {
     match store.find_suspension(id).await.map_err(Failure::failed)? {
         SuspensionLookup::One(suspension) => Ok(*suspension),
         SuspensionLookup::None => {
@@ -72,7 +74,7 @@ async fn suspension_by_prefix(store: &Store, id: &str) -> Result<SuspensionRecor
 }
 
 /// What the call is about, on one line.
-fn summary(suspension: &SuspensionRecord) -> String {
+pub(super) fn summary(suspension: &SuspensionRecord) -> String {
     let pending = &suspension.ticket.pending;
     let main = ["command", "file_path", "url", "question", "pattern"]
         .iter()
@@ -105,32 +107,69 @@ fn shown(suspension: &SuspensionRecord) -> String {
     for delta in deltas.into_iter().flatten().filter_map(|delta| delta.get("diff")?.as_str()) {
         let _ = writeln!(out, "\nchanged since it was asked before:\n{}", visible(delta));
     }
+    // Asked again about an edited call: what the model had proposed is still there.
+    if let Some(original) = ticket.suspension.parameters.get("original") {
+        let changed = edited::difference(original, &ticket.pending.arguments);
+        let _ = writeln!(out, "\nedited before it was asked again:\n{}", visible(changed.trim_end()));
+    }
+    if let Some(decision) = &suspension.decision {
+        let what = match decision.action {
+            ResumeDecisionAction::Resume if decision.arguments.is_some() => "allowed as edited",
+            ResumeDecisionAction::Resume => "allowed",
+            ResumeDecisionAction::Cancel if decision.is_modify() => "sent back for a change",
+            ResumeDecisionAction::Cancel => "declined",
+        };
+        let _ = writeln!(out, "\n{what} at {}", when(decision.updated_at));
+        if let Some(arguments) = &decision.arguments {
+            let changed = edited::difference(&ticket.pending.arguments, arguments);
+            let _ = writeln!(out, "{}", visible(changed.trim_end()));
+        }
+        if let Some(comment) = decision.comment() {
+            let _ = writeln!(out, "they said: {}", visible(comment));
+        }
+    }
     if let Some(by) = &suspension.decided_by {
-        let _ = writeln!(out, "\ndecided by {} ({})", visible_line(&by.user), visible_line(&by.channel));
+        let _ = writeln!(out, "decided by {} ({})", visible_line(&by.user), visible_line(&by.channel));
     }
     out
 }
 
-async fn decide(
+/// An answer, before it gets its id and time.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) action: ResumeDecisionAction,
+    pub(super) result: Value,
+    pub(super) reason: Option<String>,
+    pub(super) arguments: Option<Value>,
+}
+
+impl Answer {
+    pub(super) fn yes(result: Value) -> Self {
+        Self { action: ResumeDecisionAction::Resume, result, reason: None, arguments: None }
+    }
+
+    pub(super) fn no(reason: Option<String>) -> Self {
+        Self { action: ResumeDecisionAction::Cancel, result: Value::Null, reason, arguments: None }
+    }
+
+    pub(super) fn with_comment(self, reason: Option<String>) -> Self {
+        Self { reason, ..self }
+    }
+}
+
+pub(super) async fn decide(
     store: &Store,
     foundation: &Foundation,
     id: &str,
-    (action, result, reason): (ResumeDecisionAction, Value, Option<String>),
+    answer: Answer,
     word: &str,
 ) -> Result<(), Failure> {
     let suspension = suspension_by_prefix(store, id).await?;
     let now = SystemClock.now_ms();
-    let resume = ToolCallResume {
-        decision_id: DecisionId::fresh(),
-        action,
-        result,
-        reason,
-        arguments: None,
-        updated_at: now,
-    };
-    if action == ResumeDecisionAction::Resume {
-        check_payload(&suspension, &resume).map_err(Failure::usage)?;
-    }
+    let Answer { action, result, reason, arguments } = answer;
+    let decision_id = DecisionId::fresh();
+    let resume = ToolCallResume { decision_id, action, result, reason, arguments, updated_at: now };
+    check_payload(&suspension, &resume).map_err(Failure::usage)?;
     let actor = super::agent::actor(foundation, "cli");
     let outcome =
         store.decide(&suspension.id, Decision { resume, actor }, now).await.map_err(Failure::failed)?;
@@ -151,8 +190,13 @@ async fn decide(
         DecideOutcome::Closed(_) => {
             Err(Failure::failed("the question is closed: a new message came, or the run is over"))
         }
-        DecideOutcome::Expired(_) => {
-            Err(Failure::failed("the question expired; go on with the thread to be asked again"))
+        DecideOutcome::Expired(record) => {
+            let end = record.ticket.suspension.expires_at;
+            let at = end.map_or_else(String::new, |end| format!(" at {}", when(end)));
+            Err(Failure::failed(format!(
+                "it expired{at}; it did not run. Say so to the agent to be asked again: aye -r {}",
+                record.thread_id
+            )))
         }
         DecideOutcome::NotFound => Err(Failure::usage(format!("there is no question `{id}`"))),
     }

@@ -11,10 +11,14 @@ use super::{Failure, commands, say};
 use crate::cli::{Cli, ThreadChoice};
 use crate::config::Env;
 use crate::contract::display::{visible, visible_line};
+use crate::tui::host::HostEvent;
 use crate::tui::keymap::Keymap;
-use crate::tui::terminal::reflows;
+use crate::tui::terminal::{Desktop, reflows};
 use crate::tui::theme::Theme;
 use crate::tui::{self, Cause, TuiOptions};
+
+/// How long programs that were told of a question may go on when the terminal is left.
+const LAST_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
@@ -43,15 +47,21 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         thread,
         choose_thread: cli.thread() == ThreadChoice::Pick,
         initial_prompt: cli.prompt.clone(),
+        keep_waiting: cli.keep_waiting,
         theme,
         keymap,
         utc_offset: super::zone().to_offset(jiff::Timestamp::now()).seconds(),
         reflow: reflows(|name| env.var(name).map(str::to_owned)),
+        rings: app.foundation.loaded.settings.tui.bell,
+        desktop: Desktop::of(|name| env.var(name).map(str::to_owned)),
     };
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();
     let app = Arc::new(app);
+    let told = sender.clone();
+    app.notifier.complain_to(move |text| drop(told.send(HostEvent::Warned(text))));
     let host = Arc::new(TerminalHost::new(Arc::clone(&app), sender));
     let status = tui::run(options, host, events).await;
+    app.notifier.settle(LAST_WAIT).await;
     app.store.close().await;
     let status = status.map_err(|e| {
         let cause = std::error::Error::source(&e).map(|s| format!(": {s}")).unwrap_or_default();

@@ -4,27 +4,31 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::agent::App;
-use super::export;
 use super::files::Files;
+use super::grants::Pasts;
+use super::viewer::{Viewer, row_of};
+use super::{edited, editor, export, ledger};
 use crate::config::{list_models, write_private};
 use crate::contract::content::ContentBlock;
-use crate::contract::event::AgentEvent;
-use crate::contract::event_sink::EventSink;
+use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::lifecycle::{RunStatus, TerminationReason};
+use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Message;
 use crate::contract::record::{
-    DecideOutcome, GrantScope, RunRecord, StoredMessage, ThreadRecord, ThreadSummary,
+    DecideOutcome, GrantScope, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
+    ThreadSummary,
 };
 use crate::contract::suspension::ToolCallResume;
 use crate::plugins::skills::{invocation, list_rows};
-use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
+use crate::runtime::{RunDocument, RunRequest, RuntimeError};
+use crate::store::Glance;
 use crate::tui::host::{
-    ExportFormat, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedThread, Price, RuleRow, SkillRow,
-    UserInput,
+    Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedThread, Price,
+    QueuedRow, Review, RuleRow, SkillRow, UserInput,
 };
 
 /// Where the terminal's events come from.
@@ -33,62 +37,40 @@ pub(super) type Events = UnboundedSender<HostEvent>;
 /// See the module's text.
 pub(super) struct TerminalHost {
     app: Arc<App>,
-    events: Events,
+    viewer: Viewer,
     files: Arc<Files>,
-}
-
-/// Sends the events of one conversation to the terminal.
-struct ThreadSink {
-    thread: ThreadId,
-    events: Events,
-}
-
-#[async_trait]
-impl EventSink for ThreadSink {
-    async fn emit(&self, event: AgentEvent) {
-        // The terminal is gone when the program ends: nobody is left to tell.
-        let _ = self.events.send(HostEvent::Agent(self.thread.clone(), event));
-    }
+    pasts: Pasts,
 }
 
 impl TerminalHost {
+    /// Looks at the conversation that is shown from now on: to be called where tokio runs.
     pub(super) fn new(app: Arc<App>, events: Events) -> Self {
-        Self { app, events, files: Arc::default() }
+        let viewer = Viewer::new(Arc::clone(&app), events);
+        tokio::spawn(viewer.clone().watch());
+        Self { app, viewer, files: Arc::default(), pasts: Pasts::default() }
     }
 
-    fn sink(&self, thread: &ThreadId) -> Arc<ThreadSink> {
-        Arc::new(ThreadSink { thread: thread.clone(), events: self.events.clone() })
-    }
-
-    /// Wakes a conversation's run in the background. Nothing happens to one that only waits.
-    fn wake(&self, thread: &ThreadId) {
-        let (app, sink, thread) = (Arc::clone(&self.app), self.sink(thread), thread.clone());
-        tokio::spawn(async move {
-            app.load_grants().await;
-            let outcome = app.runtime.resume(&thread, sink.clone(), UnknownPolicy::Ask).await;
-            match outcome {
-                Ok(_) | Err(RuntimeError::NothingToResume { .. }) => {}
-                Err(error) => tell_failure(&sink, &thread, &error).await,
+    /// What is said, as the model reads it.
+    fn message_of(&self, input: &UserInput) -> Result<Message, String> {
+        let text = match &input.skill {
+            None => input.text.clone(),
+            Some(name) => {
+                let line = format!("/{name} {}", input.text);
+                invocation(&self.app.skills.registry(), line.trim_end())
+                    .ok_or_else(|| format!("there is no skill `{name}`"))?
             }
-        });
+        };
+        let mut content = vec![ContentBlock::text(text)];
+        content.extend(input.images.iter().cloned());
+        Ok(Message::user_with(content))
     }
-}
-
-/// A run that could not be driven is told in the form of a run that failed.
-async fn tell_failure(sink: &Arc<ThreadSink>, thread: &ThreadId, error: &RuntimeError) {
-    let message = error.to_string();
-    sink.emit(AgentEvent::Error { message: message.clone(), code: Some("runtime".into()) }).await;
-    sink.emit(AgentEvent::RunFinish {
-        thread_id: thread.to_string(),
-        run_id: String::new(),
-        result: None,
-        termination: TerminationReason::Error(message),
-    })
-    .await;
 }
 
 /// The stored messages, and behind them the results of an open step that are not in the conversation yet.
-fn with_open_results(mut messages: Vec<StoredMessage>, run: Option<&RunRecord>) -> Vec<StoredMessage> {
+pub(super) fn with_open_results(
+    mut messages: Vec<StoredMessage>,
+    run: Option<&RunRecord>,
+) -> Vec<StoredMessage> {
     let Some(run) = run.filter(|run| run.status != RunStatus::Done) else { return messages };
     let Ok(document) = RunDocument::from_value(&run.machine) else { return messages };
     if document.recorded {
@@ -113,53 +95,69 @@ impl Host for TerminalHost {
                 created_at: now,
                 updated_at: now,
             };
+            self.viewer.show(&thread.id, 0);
             return Ok(OpenedThread {
                 thread,
                 messages: Vec::new(),
                 run: None,
                 waiting: Vec::new(),
                 interrupted: Vec::new(),
+                driver: Driver::Nobody,
+                queued: Vec::new(),
             });
         };
-        let store = &self.app.store;
         let text = |e: crate::store::StoreError| e.to_string();
-        let thread =
-            store.thread(&id).await.map_err(text)?.ok_or_else(|| format!("there is no thread {id}"))?;
-        let run = store.latest_run(&id).await.map_err(text)?;
-        let messages = with_open_results(store.messages(&id).await.map_err(text)?, run.as_ref());
-        let waiting = self.app.runtime.waiting(&id).await.map_err(text)?;
-        let interrupted = match &run {
-            Some(run) if run.status == RunStatus::Running && !self.app.runtime.is_awake(&id) => {
-                store.open_intents(&run.id).await.map_err(text)?
-            }
-            Some(_) | None => Vec::new(),
-        };
-        if run.as_ref().is_some_and(|run| run.status != RunStatus::Done) {
-            self.wake(&id);
+        let glance = self
+            .app
+            .store
+            .glance(&id, None)
+            .await
+            .map_err(text)?
+            .ok_or_else(|| format!("there is no thread {id}"))?;
+        let driver = self.viewer.driver_of(&glance);
+        self.viewer.show(&id, glance.messages.last().map_or(0, |stored| stored.seq));
+        let Glance { thread, messages, run, waiting, running, queued, owner: _, decided: _ } = glance;
+        let messages = with_open_results(messages, run.as_ref());
+        // While somebody is awake its calls run; else nobody knows what became of them.
+        let interrupted = if driver == Driver::Nobody { running } else { Vec::new() };
+        if driver == Driver::Nobody && run.as_ref().is_some_and(|run| run.status != RunStatus::Done) {
+            self.viewer.wake(&id);
         }
-        Ok(OpenedThread { thread, messages, run, waiting, interrupted })
+        let queued = queued.iter().map(row_of).collect();
+        Ok(OpenedThread { thread, messages, run, waiting, interrupted, driver, queued })
     }
 
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String> {
-        let text = match &input.skill {
-            None => input.text,
-            Some(name) => {
-                let line = format!("/{name} {}", input.text);
-                invocation(&self.app.skills.registry(), line.trim_end())
-                    .ok_or_else(|| format!("there is no skill `{name}`"))?
-            }
-        };
-        let mut content = vec![ContentBlock::text(text)];
-        content.extend(input.images);
-        let request = RunRequest::new(thread.clone(), vec![Message::user_with(content)]);
-        let (app, sink, thread) = (Arc::clone(&self.app), self.sink(thread), thread.clone());
-        tokio::spawn(async move {
+        let message = self.message_of(&input)?;
+        let request = RunRequest::new(thread.clone(), vec![message.clone()]);
+        let (app, viewer, own, sink) =
+            (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
+        self.viewer.drive(thread, async move {
             app.load_grants().await;
-            if let Err(error) = app.runtime.run(request, sink.clone()).await {
-                tell_failure(&sink, &thread, &error).await;
+            let result = app.runtime.run(request, sink).await;
+            if let Err(RuntimeError::ThreadAlreadyRunning { .. }) = &result {
+                // Another process became awake in the same moment. Nothing that was said is lost.
+                viewer.defer(&own, message, input).await?;
             }
+            result.map(Some)
         });
         Ok(())
+    }
+
+    async fn enqueue(&self, thread: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
+        let message = self.message_of(&input)?;
+        let queued = self.app.runtime.enqueue(thread, vec![message]).await.map_err(|e| e.to_string())?;
+        // Whoever was awake when it was said may have looked at the queue for the last time.
+        self.viewer.begin_queued(thread);
+        Ok(row_of(&queued))
+    }
+
+    async fn unqueue(&self, id: QueueId) -> Result<bool, String> {
+        self.app.runtime.unqueue(id).await.map_err(|e| e.to_string())
+    }
+
+    async fn question(&self, id: &SuspensionId) -> Result<Option<SuspensionRecord>, String> {
+        self.app.store.suspension(id).await.map_err(|e| e.to_string())
     }
 
     async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String> {
@@ -168,23 +166,54 @@ impl Host for TerminalHost {
         match &outcome {
             DecideOutcome::Accepted(record)
             | DecideOutcome::Repeated(record)
-            | DecideOutcome::AlreadyDecided(record) => self.wake(&record.thread_id),
+            | DecideOutcome::AlreadyDecided(record) => self.viewer.wake(&record.thread_id),
             DecideOutcome::Closed(_) | DecideOutcome::Expired(_) | DecideOutcome::NotFound => {}
         }
         Ok(outcome)
     }
 
-    async fn grant(&self, suspension: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String> {
-        self.app.add_grant(suspension, pattern, scope, "tui").await
+    async fn grant(&self, request: GrantRequest) -> Result<(), String> {
+        self.app.add_grant(request, "tui").await
+    }
+
+    async fn preview_grant(&self, suspension: &SuspensionId, pattern: &str) -> Result<GrantPreview, String> {
+        self.app.preview_grant(&self.pasts, suspension, pattern).await
+    }
+
+    async fn grants(&self) -> Result<Vec<GrantRow>, String> {
+        let rows = ledger::rows(&self.app.store, self.app.clock.now_ms(), true).await?;
+        Ok(rows.iter().map(ledger::Row::to_grant_row).collect())
+    }
+
+    async fn revoke_grant(&self, id: &str) -> Result<bool, String> {
+        let now = self.app.clock.now_ms();
+        let revoked = self.app.store.revoke_grant(id, now).await.map_err(|e| e.to_string())?;
+        self.app.load_grants().await;
+        Ok(revoked)
+    }
+
+    async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, String> {
+        let found = self.app.store.suspension(suspension).await.map_err(|e| e.to_string())?;
+        let found = found.ok_or("the question is not known any more")?;
+        self.app.load_grants().await;
+        let tool = self.app.runtime.catalog().tools.get(&found.ticket.pending.name).cloned();
+        edited::review(&self.app.permission, tool, &found, arguments).await
+    }
+
+    async fn edit(&self, text: &str, name: &str) -> Result<String, String> {
+        Ok(editor::edit(&self.app.foundation.env, text, name).await?.text)
     }
 
     fn cancel(&self, thread: &ThreadId) {
-        let (app, sink, thread) = (Arc::clone(&self.app), self.sink(thread), thread.clone());
-        tokio::spawn(async move {
-            if let Err(error) = app.runtime.cancel_waiting(&thread, sink.clone()).await {
-                tell_failure(&sink, &thread, &error).await;
-            }
-        });
+        if self.app.runtime.cancel(thread) {
+            return;
+        }
+        let (app, own, sink) = (Arc::clone(&self.app), thread.clone(), self.viewer.sink(thread));
+        self.viewer.drive(thread, async move { app.runtime.cancel_waiting(&own, sink).await.map(|_| None) });
+    }
+
+    fn expired(&self, thread: &ThreadId) {
+        self.viewer.wake(thread);
     }
 
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {

@@ -60,7 +60,8 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             } else {
                 text
             };
-            Job::Run(RunRequest::new(thread, vec![Message::user(text)]))
+            let request = RunRequest::new(thread, vec![Message::user(text)]);
+            if cli.keep_waiting { Job::Behind(request) } else { Job::Run(request) }
         }
     };
     let options = Options {
@@ -71,6 +72,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         },
         unknown: match cli.on_unknown {
             OnUnknown::Report => UnknownPolicy::Report,
+            OnUnknown::Ask => UnknownPolicy::Ask,
             OnUnknown::Stop => UnknownPolicy::Stop,
             OnUnknown::Retry => UnknownPolicy::Retry,
         },
@@ -82,6 +84,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         clean: std::io::stdout().is_terminal(),
     };
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
+    app.notifier.finish().await;
     app.store.leave().await;
     Ok(code)
 }

@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 use super::schema::{self, Fields, Kind, Leaf, Node};
 use super::settings::OnAsk;
 use crate::contract::display::visible_line;
+use crate::contract::terms::{Expiry, Notify};
 
 /// A dotted key as its parts, such as `["models", "gpt-4.1", "price", "input"]`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -236,6 +237,7 @@ impl Layer {
                 | Kind::Url
                 | Kind::EnvName
                 | Kind::OnAsk
+                | Kind::Expiry
         );
         let trimmed = raw.trim();
         let is_quoted = trimmed.starts_with(['"', '\'']);
@@ -392,6 +394,18 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
     match kind {
         Kind::Text => text(&|text| !text.trim().is_empty()),
         Kind::OneOf(words) => text(&|text| words.contains(&text)),
+        Kind::Expiry => text(&|text| text.parse::<Expiry>().is_ok()),
+        Kind::NotifyList => {
+            let list = json_of(value).ok_or_else(|| describe(value))?;
+            let entries =
+                Notify::read_all(&list).map_err(|wanted| format!("this: an entry must be {wanted}"))?;
+            // A word as it is, a command as JSON: the form that is read back.
+            let text = |entry: &Notify| match serde_json::to_value(entry) {
+                Ok(serde_json::Value::String(word)) => word,
+                other => other.map(|value| value.to_string()).unwrap_or_default(),
+            };
+            Ok(Value::List(entries.iter().map(text).collect()))
+        }
         Kind::OnAsk => text(&|text| text.parse::<OnAsk>().is_ok()),
         Kind::Url => {
             // The text may hold a password, so it is not repeated in the message.
@@ -443,6 +457,24 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
             }
             Ok(Value::List(texts))
         }
+    }
+}
+
+/// Texts, lists and tables as JSON; nothing else stands in a list of those who are told.
+fn json_of(value: &DeValue<'_>) -> Option<serde_json::Value> {
+    match value {
+        DeValue::String(text) => Some(text.as_ref().into()),
+        DeValue::Array(items) => {
+            items.iter().map(|item| json_of(item.get_ref())).collect::<Option<Vec<_>>>().map(Into::into)
+        }
+        DeValue::Table(table) => {
+            let entry =
+                |(key, value): (&toml::Spanned<std::borrow::Cow<'_, str>>, &toml::Spanned<DeValue<'_>>)| {
+                    Some((key.get_ref().to_string(), json_of(value.get_ref())?))
+                };
+            table.iter().map(entry).collect::<Option<serde_json::Map<_, _>>>().map(serde_json::Value::Object)
+        }
+        DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => None,
     }
 }
 

@@ -25,6 +25,10 @@ pub(crate) enum Kind {
     Url,
     /// The name of an environment variable, never its value.
     EnvName,
+    /// How long a question stays open: `30m`, `2h`, `never`.
+    Expiry,
+    /// Who is told that a question waits: words, and tables with a command.
+    NotifyList,
     /// What happens to questions when nobody is there; `wait=` takes a duration.
     OnAsk,
 }
@@ -53,6 +57,12 @@ impl fmt::Display for Kind {
             }
             Self::Url => f.write_str(
                 "an address such as \"http://127.0.0.1:8080/v1/\", without a name or password in it",
+            ),
+            Self::Expiry => f.write_str(
+                "a time with a unit such as \"30m\" (s, m, h or d; 1 second to 365 days), or \"never\"",
+            ),
+            Self::NotifyList => f.write_str(
+                "a list such as [\"bell\", \"desktop\", {command = [\"/path/program\", \"argument\"]}]",
             ),
             Self::OnAsk => f.write_str(
                 "one of \"auto\", \"suspend\", \"deny\", \"wait\" or \"wait=TIME\" with seconds or a unit, such as \"wait=90\" or \"wait=2m\"",
@@ -111,7 +121,9 @@ pub(crate) const TOOL_EXECUTIONS: &[&str] = &["sequential", "parallel_batch_appr
 pub(crate) const ADAPTERS: &[&str] = &["openai", "openai_responses", "anthropic", "gemini", "ollama"];
 pub(crate) const SCREENS: &[&str] = &["inline", "full"];
 
-use Kind::{Count, Duration, DurationIn, EnvName, Flag, Number, OnAsk, OneOf, Text, TextList, Url};
+use Kind::{
+    Count, Duration, DurationIn, EnvName, Expiry, Flag, NotifyList, Number, OnAsk, OneOf, Text, TextList, Url,
+};
 use ProjectMay::{Lower, Never, Set, Tighten};
 
 /// The whole tree.
@@ -177,6 +189,16 @@ pub(crate) const ROOT: Fields = &[
             ("max_tokens_total", leaf(Count { min: 0 }, Lower, "tokens of one run; 0 is no limit")),
             ("timeout_s", leaf(Count { min: 0 }, Lower, "seconds of one run; 0 is no limit")),
             ("consecutive_errors", leaf(Count { min: 0 }, Lower, "failed calls in a row; 0 is no limit")),
+        ]),
+    ),
+    (
+        "questions",
+        Node::Table(&[
+            (
+                "expires_in",
+                leaf(Expiry, Set, "time after which a question ends unanswered; never by default"),
+            ),
+            ("notify", leaf(NotifyList, Never, "who is told that a question waits")),
         ]),
     ),
     (

@@ -10,6 +10,7 @@ use super::schema;
 use crate::contract::executor::ToolExecutionMode;
 pub use crate::contract::mode::Mode as PermissionMode;
 use crate::contract::spec::Price;
+use crate::contract::terms::{Notify, Terms};
 
 /// The wire form that a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -234,6 +235,8 @@ pub struct Settings {
     pub bash: BashSettings,
     /// Limits of a run.
     pub stop: StopSettings,
+    /// On which terms questions are asked that no rule has terms for.
+    pub questions: Terms,
     /// The terminal.
     pub tui: TuiSettings,
 }
@@ -298,6 +301,10 @@ impl Settings {
                 timeout: get.limit("stop.timeout_s").map(Duration::from_secs),
                 consecutive_errors: get.limit("stop.consecutive_errors").map(to_u32),
             },
+            questions: Terms {
+                expires_in: get.word("questions.expires_in"),
+                notify: get.notify("questions.notify"),
+            },
             tui: TuiSettings {
                 mouse: get.flag("tui.mouse"),
                 bell: get.flag("tui.bell"),
@@ -343,6 +350,15 @@ impl Getter<'_> {
             Some(Value::List(texts)) => texts.clone(),
             _ => Vec::new(),
         }
+    }
+
+    fn notify(&self, dotted: &str) -> Option<Vec<Notify>> {
+        let Value::List(texts) = self.get(dotted)? else { return None };
+        let entry = |text: &String| {
+            let value = serde_json::from_str(text).unwrap_or_else(|_| text.as_str().into());
+            Notify::read(&value).ok()
+        };
+        Some(texts.iter().filter_map(entry).collect())
     }
 
     fn named(&self, table: &str, name: &str, rest: &[&str]) -> Option<&Value> {

@@ -44,7 +44,7 @@ pub enum AgentEvent {
     ToolCallDone { id: String, message_id: String, result: ToolResult, outcome: ToolCallOutcome },
     /// Output of a running tool.
     ToolCallStreamDelta { id: String, name: String, delta: String },
-    /// A decision arrived for the call; `result` is its payload.
+    /// A decision arrived for the call; `result` is its payload, or `{"edited": arguments}` when it runs with others.
     ToolCallResumed { target_id: String, result: Value },
     /// The whole conversation.
     MessagesSnapshot { messages: Vec<Value> },

@@ -74,7 +74,9 @@ impl Desk<'_> {
     pub(super) async fn attend(mut self, job: Job) -> Result<Attended, RuntimeError> {
         let unknown = self.options.unknown;
         let mut result = match job {
-            Job::Run(request) => self.runtime.run(request, self.printer.clone()).await?,
+            Job::Run(request) | Job::Behind(request) => {
+                self.runtime.run(request, self.printer.clone()).await?
+            }
             Job::Resume(thread) => {
                 let result = self.runtime.resume(&thread, self.printer.clone(), unknown).await?;
                 if self.printer.events() == 0 {

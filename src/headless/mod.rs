@@ -2,6 +2,7 @@
 
 mod ask;
 mod question;
+mod queue;
 mod signals;
 
 use std::collections::BTreeMap;
@@ -66,8 +67,10 @@ pub enum Format {
 pub enum Job {
     /// Say something.
     Run(RunRequest),
-    /// Go on with what waits or was left.
+    /// Go on with what waits or was left, and begin what is queued behind it.
     Resume(ThreadId),
+    /// Say something without closing questions: when some are open it is queued behind them.
+    Behind(RunRequest),
 }
 
 /// How.
@@ -204,11 +207,19 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         problem: Mutex::new(None),
     });
     let thread = match &job {
-        Job::Run(request) => request.thread_id.clone(),
+        Job::Run(request) | Job::Behind(request) => request.thread_id.clone(),
         Job::Resume(thread) => thread.clone(),
     };
+    let job = match job {
+        Job::Behind(request) => match queue::put_behind(runtime, request).await {
+            Ok(Some(behind)) => return queue::tell(&printer, &behind),
+            Ok(None) => Job::Resume(thread.clone()),
+            Err(error) => return refuse(&printer, &error),
+        },
+        other @ (Job::Run(_) | Job::Resume(_)) => other,
+    };
     let standing = Standing::default();
-    let desk = Desk {
+    let desk = || Desk {
         runtime,
         options,
         printer: &printer,
@@ -217,8 +228,9 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         thread: thread.clone(),
         told: BTreeMap::new(),
     };
+    let work = queue::attend(runtime, &thread, job, desk, |before| answer(&printer, &before.result, options));
     // On the heap, because a run's future is large.
-    let (result, signal) = signals::guard(Box::pin(desk.attend(job)), || runtime.cancel(&thread)).await;
+    let (result, signal) = signals::guard(Box::pin(work), || runtime.cancel(&thread)).await;
     let code = match result {
         None => break_off(&printer, standing.take(), options, signal.unwrap_or(exit::INTERRUPTED)),
         Some(Ok(attended)) => finish(&printer, &attended, options),
@@ -281,15 +293,7 @@ fn finish(printer: &Printer, Attended { result, denied }: &Attended, options: &O
             let object = object(result, denied, status, code);
             printer.put(&format!("{}\n", escape_json(&object.to_string())));
         }
-        Format::Text => {
-            // What was said before a run broke off or waits is not its answer.
-            let is_answer = matches!(code, exit::DONE | exit::LIMIT | exit::EXPIRED);
-            let text = result.response.trim_end();
-            if is_answer && !text.is_empty() {
-                let text = if options.clean { visible(text) } else { text.into() };
-                printer.put(&format!("{text}\n"));
-            }
-        }
+        Format::Text => answer(printer, result, options),
     }
     if code == exit::WAITING {
         for question in &result.waiting {
@@ -327,6 +331,16 @@ fn break_off(printer: &Printer, waiting: Option<AgentRunResult>, options: &Optio
         note("nothing was kept: the questions are gone with the conversation");
     }
     code
+}
+
+/// The answer of a run as text. What was said before one broke off or waits is not its answer.
+fn answer(printer: &Printer, result: &AgentRunResult, options: &Options) {
+    let is_answer = matches!(exit_code(result).0, exit::DONE | exit::LIMIT | exit::EXPIRED);
+    let text = result.response.trim_end();
+    if options.format == Format::Text && is_answer && !text.is_empty() {
+        let text = if options.clean { visible(text) } else { text.into() };
+        printer.put(&format!("{text}\n"));
+    }
 }
 
 /// The exit status, and a word for it.

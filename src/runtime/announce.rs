@@ -8,6 +8,7 @@ use crate::contract::event::AgentEvent;
 use crate::contract::ids::{CallId, MessageId};
 use crate::contract::lifecycle::{TerminationReason, ToolCallOutcome, ToolCallStatus};
 use crate::contract::message::{Message, Role};
+use crate::contract::suspension::ToolCallResume;
 use crate::contract::tool::ToolResult;
 use crate::run::{CallState, Notice, Stage};
 
@@ -34,12 +35,13 @@ impl Driver {
             }
             Notice::StepEnd => AgentEvent::StepEnd,
             Notice::CallResumed(call) => {
-                let result = self.machine.call(&call).and_then(|c| c.decision()).map(|d| d.result.clone());
-                let result = result.or_else(|| self.decisions_in_hand.get(&call).map(|d| d.result.clone()));
-                AgentEvent::ToolCallResumed {
-                    target_id: call.to_string(),
-                    result: result.unwrap_or(Value::Null),
-                }
+                let decision = self.machine.call(&call).and_then(|c| c.decision());
+                let result = match decision.or_else(|| self.decisions_in_hand.get(&call)) {
+                    Some(ToolCallResume { arguments: Some(arguments), .. }) => json!({"edited": arguments}),
+                    Some(decision) => decision.result.clone(),
+                    None => Value::Null,
+                };
+                AgentEvent::ToolCallResumed { target_id: call.to_string(), result }
             }
             Notice::CallDone(call, status) => self.call_done(&call, status),
             Notice::RunFinish(termination) => AgentEvent::RunFinish {

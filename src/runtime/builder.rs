@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::catalog::Catalog;
 use super::resolve::resolve;
-use super::{AgentRuntime, Parts, Remains, lease};
+use super::{AgentRuntime, Asked, Parts, Remains, lease};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::executor::LlmExecutor;
 use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
+use crate::contract::terms::Terms;
 use crate::contract::tool::Tool;
 use crate::phase::Plugin;
 use crate::state::{KeyRegistration, StateError};
@@ -55,6 +56,8 @@ pub struct AgentRuntimeBuilder {
     keys: Vec<KeyRegistration>,
     remains: Option<Remains>,
     lease: Option<Duration>,
+    asked: Option<Asked>,
+    question_terms: Terms,
 }
 
 impl AgentRuntimeBuilder {
@@ -75,6 +78,21 @@ impl AgentRuntimeBuilder {
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
+        self
+    }
+
+    /// Who is told of each new question, when its row is there.
+    #[must_use]
+    pub fn with_asked(mut self, asked: Asked) -> Self {
+        self.asked = Some(asked);
+        self
+    }
+
+    /// On which terms a tool's own questions to the person are asked. A question about a call whose outcome nobody knows
+    /// never expires: not answering it would hide that the call may have run.
+    #[must_use]
+    pub fn with_question_terms(mut self, terms: Terms) -> Self {
+        self.question_terms = terms;
         self
     }
 
@@ -216,6 +234,8 @@ impl AgentRuntimeBuilder {
             keys: self.keys,
             remains: self.remains,
             lease: self.lease.unwrap_or(lease::LENGTH),
+            asked: self.asked,
+            question_terms: self.question_terms,
         }))
     }
 }

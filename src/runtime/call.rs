@@ -17,7 +17,7 @@ use crate::contract::judgement::JudgedCall;
 use crate::contract::lifecycle::ToolCallOutcome;
 use crate::contract::message::ToolCall;
 use crate::contract::record::{AttemptId, Begin, IntentRecord, OutcomeKind};
-use crate::contract::suspension::{SuspendTicket, ToolCallResume, ToolCallResumeMode};
+use crate::contract::suspension::{ACTION_ASK_USER, SuspendTicket, ToolCallResume, ToolCallResumeMode};
 use crate::contract::tool::{
     FilePreview, Tool, ToolCallContext, ToolClass, ToolError, ToolOutput, ToolResult,
 };
@@ -287,14 +287,18 @@ impl Driver {
         let fence = self.fence.clone();
         // What led here and the intent are one commit.
         let judged = std::mem::take(&mut self.unsaved.judged);
+        let mut opened = Vec::new();
         let written = if self.has_unsaved_rows() {
             let checkpoint = self.take_checkpoint()?;
+            opened.clone_from(&checkpoint.opened);
             let begin = Begin { fence, run: checkpoint.run.clone(), intent, spends, judged };
             store.checkpoint_and_begin(checkpoint, begin).await
         } else {
             store.begin(Begin { fence, run: self.row()?, intent, spends, judged }).await
         };
-        written.map_err(|e| self.store_error(&e))
+        written.map_err(|e| self.store_error(&e))?;
+        self.tell_asked(&opened);
+        Ok(())
     }
 
     fn attempt(&self, id: &CallId, attempt: u32) -> AttemptId {
@@ -361,6 +365,7 @@ impl Driver {
         }
         if let Some(ticket) = result.suspension.take() {
             let mut ticket = *ticket;
+            self.on_terms(&mut ticket);
             ticket.suspension.id = self.free_id(ticket.suspension.id).await?;
             self.record_suspended(&id);
             self.open(&id, &ticket);
@@ -381,6 +386,20 @@ impl Driver {
         self.record_outcome(&id, attempt, OutcomeKind::Returned);
         let outcome = if succeeded { Settled::Succeeded } else { Settled::Failed };
         Ok(Fact::Settled { call: id, outcome })
+    }
+
+    /// Gives a tool's question to the person the terms of the settings, where it has none of its own.
+    pub(super) fn on_terms(&self, ticket: &mut SuspendTicket) {
+        let terms = &self.shared.question_terms;
+        let question = &mut ticket.suspension;
+        if question.action == ACTION_ASK_USER && question.expires_at.is_none() {
+            question.expires_at = terms.ends_at(self.shared.clock.now_ms());
+        }
+        if let Some(parameters) = question.parameters.as_object_mut() {
+            // What a tool says here is not what the person set: it could name a program to start.
+            parameters.remove("notify");
+            parameters.extend(terms.notify_value().map(|notify| ("notify".to_owned(), notify)));
+        }
     }
 
     /// An execution that ended in a question has an outcome too: it asked.

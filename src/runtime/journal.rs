@@ -122,7 +122,9 @@ impl Driver {
         let output = if output.is_empty() { output_of(ticket.as_ref()) } else { output };
         let (mut result, outcome) = match closing {
             Closing::Declined { reason } if by_policy => words::nobody_to_ask(&tool, reason.as_deref()),
-            _ => words::closing_result(&tool, closing, decision.as_ref(), &output),
+            _ => {
+                words::closing_result(&tool, closing, decision.as_ref(), &output, action_of(ticket.as_ref()))
+            }
         };
         let said = decision.as_ref().and_then(ToolCallResume::comment);
         result.touched = match closing {
@@ -179,7 +181,17 @@ impl Driver {
             return Ok(());
         }
         let checkpoint = self.take_checkpoint()?;
-        self.shared.store.checkpoint(checkpoint).await.map_err(|e| self.store_error(&e))
+        let opened = checkpoint.opened.clone();
+        self.shared.store.checkpoint(checkpoint).await.map_err(|e| self.store_error(&e))?;
+        self.tell_asked(&opened);
+        Ok(())
+    }
+
+    /// Tells whoever wants to know of new questions. They are in the store: whoever is told may answer.
+    pub(super) fn tell_asked(&self, opened: &[SuspensionRecord]) {
+        if let Some(asked) = &self.shared.asked {
+            opened.iter().for_each(|question| asked(question));
+        }
     }
 
     /// Appends the results of a step to the conversation, in call order, once all are there.
@@ -257,6 +269,11 @@ impl Driver {
             other => RuntimeError::Store(other.to_string()),
         }
     }
+}
+
+/// What kind of answer was wanted.
+fn action_of(ticket: Option<&SuspendTicket>) -> &str {
+    ticket.map(|ticket| ticket.suspension.action.as_str()).unwrap_or_default()
 }
 
 /// What a question about an unknown outcome holds of the call's output.

@@ -43,6 +43,7 @@ use crate::contract::record::{
 };
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::{Actor, ToolCallResume};
+use crate::contract::terms::Terms;
 use crate::llm::{CircuitBreaker, CircuitBreakerConfig};
 use crate::run::{Fact, Run};
 use crate::state::KeyRegistration;
@@ -63,6 +64,9 @@ use live::{Delivery, Live, Slot};
 /// Sees to it that nothing is left of what a lost process had started for a run.
 pub type Remains = Arc<dyn Fn(Left) -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
 
+/// Told of each question right after it was committed, once: not of those that are only shown again.
+pub type Asked = Arc<dyn Fn(&SuspensionRecord) + Send + Sync>;
+
 /// What every driver shares.
 pub(crate) struct Parts {
     pub(crate) catalog: Catalog,
@@ -73,6 +77,8 @@ pub(crate) struct Parts {
     pub(crate) keys: Vec<KeyRegistration>,
     pub(crate) remains: Option<Remains>,
     pub(crate) lease: Duration,
+    pub(crate) asked: Option<Asked>,
+    pub(crate) question_terms: Terms,
 }
 
 struct Inner {
@@ -91,6 +97,8 @@ pub(crate) struct Shared {
     pub(crate) keys: Vec<KeyRegistration>,
     pub(crate) remains: Option<Remains>,
     pub(crate) lease: Duration,
+    pub(crate) asked: Option<Asked>,
+    pub(crate) question_terms: Terms,
 }
 
 /// Runs agents over threads. Clones share everything.
@@ -101,8 +109,9 @@ pub struct AgentRuntime {
 
 impl AgentRuntime {
     pub(crate) fn from_parts(parts: Parts) -> Self {
-        let Parts { catalog, store, clock, owner, cwd, keys, remains, lease } = parts;
-        let shared = Arc::new(Shared { store, clock, owner, cwd, keys, remains, lease });
+        let Parts { catalog, store, clock, owner, cwd, keys, remains, lease, asked, question_terms } = parts;
+        let shared =
+            Arc::new(Shared { store, clock, owner, cwd, keys, remains, lease, asked, question_terms });
         Self {
             inner: Arc::new(Inner {
                 catalog: RwLock::new(catalog),
@@ -450,6 +459,12 @@ impl AgentRuntime {
         let directives = driver.bury(false).await?;
         driver.drive(directives).await?;
         Ok(true)
+    }
+
+    /// Whether the owner of a lease is another process that lives: then that one drives the thread.
+    pub fn is_driven_by(&self, owner: &Owner) -> bool {
+        let own = &self.inner.shared.owner;
+        owner.token != own.token && is_alive(own, owner)
     }
 
     /// Whether a driver is awake on the thread in this process.

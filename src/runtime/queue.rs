@@ -27,6 +27,15 @@ impl AgentRuntime {
         Ok(shared.store.enqueue(thread_id, messages, shared.clock.now_ms()).await?)
     }
 
+    /// The process that is awake on a thread, when it is another one.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn driver_elsewhere(&self, thread_id: &ThreadId) -> Result<Option<u32>, StoreError> {
+        let owner = self.inner.shared.store.owner(thread_id).await?;
+        Ok(owner.filter(|owner| self.is_driven_by(owner)).map(|owner| owner.pid))
+    }
+
     /// What is queued for a thread, first in first.
     ///
     /// # Errors

@@ -18,6 +18,9 @@ use crate::contract::suspension::{
 use crate::contract::tool::{FilePreview, ToolClass, ToolResult};
 use crate::run::{Directive, Fact, Lost, Notice, Stage};
 
+/// Bytes of output that a question about an unknown outcome holds.
+const MAX_OUTPUT: usize = 16 << 10;
+
 /// What to do about a call that may have run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnknownPolicy {
@@ -137,14 +140,26 @@ impl Driver {
                 Ok(Lost::Ended { succeeded: false })
             }
             UnknownPolicy::Ask => {
-                let ticket = self.unknown_ticket(id, attempt, &output)?;
+                let started = open.map(|open| open.intent.started_at);
+                let mut ticket = self.unknown_ticket(id, attempt, &output, started)?;
+                self.on_terms(&mut ticket);
+                let call = self.effective_call(id)?;
+                if let Some(tool) = self.agent.tools.get(&call.name).cloned() {
+                    self.pin(id, &call, &tool, &mut ticket, &[]).await;
+                }
                 self.open(id, &ticket);
                 Ok(Lost::Ask(ticket))
             }
         }
     }
 
-    fn unknown_ticket(&self, id: &CallId, attempt: u32, output: &str) -> Result<SuspendTicket, RuntimeError> {
+    fn unknown_ticket(
+        &self,
+        id: &CallId,
+        attempt: u32,
+        output: &str,
+        started: Option<u64>,
+    ) -> Result<SuspendTicket, RuntimeError> {
         // What ran, when a person had edited it: that is what would run again.
         let call = self.effective_call(id)?;
         Ok(SuspendTicket {
@@ -156,7 +171,9 @@ impl Driver {
                     call.name
                 ),
                 parameters: json!({
-                    "output": output,
+                    "output": tail(output),
+                    "started_at": started,
+                    "found_at": self.shared.clock.now_ms(),
                     "attempt": attempt,
                     "cwd": self.shared.cwd.to_string_lossy(),
                 }),
@@ -171,6 +188,16 @@ impl Driver {
             resume_mode: ToolCallResumeMode::ReplayToolCall,
         })
     }
+}
+
+/// The end of what a call had printed, for its question: whole lines when there are any.
+fn tail(output: &str) -> String {
+    let Some(over) = output.len().checked_sub(MAX_OUTPUT).filter(|over| *over > 0) else {
+        return output.to_owned();
+    };
+    let rest = &output[output.ceil_char_boundary(over)..];
+    let rest = rest.split_once('\n').map_or(rest, |(_, lines)| lines);
+    format!("[… {} bytes before this …]\n{rest}", output.len() - rest.len())
 }
 
 /// What is left to do for calls that recovery closed, when the run does not go on.

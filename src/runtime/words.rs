@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use crate::contract::lifecycle::ToolCallOutcome;
-use crate::contract::suspension::ToolCallResume;
+use crate::contract::suspension::{ACTION_ASK_USER, ACTION_UNKNOWN_OUTCOME, ToolCallResume};
 use crate::contract::tool::ToolResult;
 use crate::run::Closing;
 
@@ -16,6 +16,7 @@ pub(super) fn closing_result(
     closing: &Closing,
     decision: Option<&ToolCallResume>,
     output: &str,
+    action: &str,
 ) -> (ToolResult, ToolCallOutcome) {
     let error = |code: &str, text: String| ToolResult::error_with_code(tool, code, text).with_code_only();
     match closing {
@@ -67,13 +68,23 @@ pub(super) fn closing_result(
             ),
             ToolCallOutcome::Failed,
         ),
-        Closing::Expired => (
-            error(
-                "expired",
-                "The question whether to run this call was not answered in time; it was not run.".into(),
-            ),
-            ToolCallOutcome::Failed,
-        ),
+        Closing::Expired => {
+            let text = match action {
+                ACTION_ASK_USER => {
+                    "Nobody answered this question in time; it expired. That is no answer: neither a yes nor a no."
+                        .to_owned()
+                }
+                // Not asking any longer does not make it known.
+                ACTION_UNKNOWN_OUTCOME => with_output(
+                    "The program was interrupted while this call ran; it may have run in part or in whole. Nobody said in time what to do about it. Check before you rely on it.",
+                    output,
+                ),
+                _ => "Nobody answered in time whether to run this call; the question expired and it was not run. This is no refusal: ask again when it is still needed."
+                    .to_owned(),
+            };
+            let code = if action == ACTION_UNKNOWN_OUTCOME { "unknown" } else { "expired" };
+            (error(code, text), ToolCallOutcome::Failed)
+        }
         Closing::Superseded => (
             error(
                 "superseded",

@@ -391,16 +391,23 @@ impl Driver {
         }
         let ctx = self.call_context(id, &call.name, None);
         let now = self.look(call, tool, ctx, previews, &then.files).await;
-        let own = self.written_by_others(id);
+        let own = self.written_by_others(id, previews);
         let shown = previews_of(ticket);
         then.moved(&now, &Compare { is_edited, shown: &shown, now: previews, own: &own })
     }
 
-    /// The files that other calls of the step changed.
-    fn written_by_others(&self, id: &CallId) -> Vec<String> {
+    /// The files that other calls of the step changed: by their results, or because a file is now what their card said
+    /// it would be. A result may be still on its way.
+    fn written_by_others(&self, id: &CallId, now: &[FilePreview]) -> Vec<String> {
         let path = |details: &Value| details.get("path").and_then(Value::as_str).map(str::to_owned);
-        let others = self.results.iter().filter(|result| result.call != *id && result.result.is_success());
-        others.filter_map(|other| other.result.details.as_ref().and_then(path)).collect()
+        let done = self.results.iter().filter(|result| result.call != *id && result.result.is_success());
+        let done = done.filter_map(|other| other.result.details.as_ref().and_then(path));
+        let asked = self.tickets.iter().filter(|(other, _)| *other != id);
+        let as_shown = |file: &FilePreview| {
+            now.iter().any(|now| now.path == file.path && now.before.as_ref() == Some(&file.after))
+        };
+        let asked = asked.flat_map(|(_, ticket)| previews_of(ticket)).filter(as_shown);
+        done.chain(asked.map(|file| name(&file.path))).collect()
     }
 
     /// The same question once more, with what moved.

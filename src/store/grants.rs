@@ -1,6 +1,6 @@
 //! The grant ledger: allow rules that people gave at prompts.
 
-use rusqlite::{Connection, Row, Transaction};
+use rusqlite::{Connection, Row, Rows, Transaction};
 
 use serde_json::json;
 
@@ -53,14 +53,33 @@ impl Store {
                 .query_row((int(active_at),), |row| row.get(0))?;
             if due > 0 {
                 super::transact(conn, "", "", |tx| {
-                    let sql = "UPDATE grant_row SET over = 1 WHERE expires_at IS NOT NULL AND expires_at <= ?1";
-                    tx.prepare_cached(sql)?.execute((int(active_at),))?;
+                    let sql = "UPDATE grant_row SET over = 1 \
+                               WHERE over = 0 AND expires_at IS NOT NULL AND expires_at <= ?1 RETURNING n, id";
+                    let mut statement = tx.prepare_cached(sql)?;
+                    let rows = statement
+                        .query_map((int(active_at),), |row| Ok((row.get::<_, i64>(0)?, text(row, 1)?)))?;
+                    let mut lapsed = rows.collect::<Result<Vec<_>, _>>()?;
+                    lapsed.sort_unstable();
+                    for (_, id) in lapsed {
+                        let told = json!({ "id": id });
+                        audit::append(tx, active_at, AuditKind::Lapsed, About::default(), &told)?;
+                    }
                     Ok(())
                 })?;
             }
             let sql = "SELECT id, revoked_at, body, uses FROM grant_row \
                        WHERE over = 0 AND revoked_at IS NULL AND (max_uses IS NULL OR uses < max_uses) ORDER BY n";
             list(conn, sql)
+        })
+        .await
+    }
+
+    /// The newest grants that do not hold any more, newest first.
+    pub async fn ended_grants(&self, most: u64) -> Result<Vec<GrantRecord>, StoreError> {
+        self.read(move |conn| {
+            let sql = "SELECT id, revoked_at, body, uses FROM grant_row \
+                       WHERE over = 1 OR revoked_at IS NOT NULL OR uses >= max_uses ORDER BY n DESC LIMIT ?1";
+            collect(conn.prepare_cached(sql)?.query((int(most),))?)
         })
         .await
     }
@@ -102,6 +121,7 @@ impl Store {
             }
             for id in &ids {
                 tx.prepare_cached("UPDATE grant_row SET uses = uses + 1 WHERE id = ?1")?.execute((id,))?;
+                audit::append(tx, now_ms, AuditKind::Spent, About::default(), &json!({ "id": id }))?;
             }
             Ok(None)
         })
@@ -110,8 +130,10 @@ impl Store {
 }
 
 fn list(conn: &Connection, sql: &str) -> Result<Vec<GrantRecord>, StoreError> {
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query(())?;
+    collect(conn.prepare_cached(sql)?.query(())?)
+}
+
+fn collect(mut rows: Rows<'_>) -> Result<Vec<GrantRecord>, StoreError> {
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         if let Some(grant) = grant_of(row)? {

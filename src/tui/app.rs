@@ -1,18 +1,20 @@
 //! The model: everything the screen shows, and nothing else. It changes in [`App::update`] only.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::approval::{Card, QUIET_MS};
+use super::approval::{Batch, Card, QUIET_MS};
 use super::composer::Composer;
-use super::host::{HostInfo, SkillRow, UserInput};
+use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, UserInput};
 use super::keymap::Keymap;
+use super::msg::Msg;
 use super::palette::Palette;
 use super::picker::Picker;
 use super::transcript::{Moment, Transcript};
-use crate::contract::event::AgentEvent;
-use crate::contract::ids::{RunId, ThreadId};
-use crate::contract::record::ThreadRecord;
+use crate::contract::ids::{RunId, SuspensionId, ThreadId};
+use crate::contract::record::{QueueId, ThreadRecord};
 
+#[cfg(test)]
+mod edited_tests;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -111,12 +113,20 @@ pub struct App {
     pub run: RunState,
     /// The latest run.
     pub run_id: Option<RunId>,
-    /// What will be said when the run is over.
+    /// Who is awake on the conversation, when it is another process.
+    pub driver: Driver,
+    /// What will be said when the conversation is open.
     pub queue: VecDeque<UserInput>,
+    /// What the store keeps to be said when the conversation is free.
+    pub queued: Vec<QueuedRow>,
+    /// Messages do not close open questions: they begin behind them.
+    pub keeps_waiting: bool,
     /// Open questions, oldest first.
     pub cards: Vec<Card>,
     /// The card that is shown whole.
     pub card: usize,
+    /// Several cards that are about to get one answer.
+    pub batch: Option<(Batch, Vec<SuspensionId>)>,
     /// Where keys go.
     pub focus: Focus,
     /// The text that is written.
@@ -127,6 +137,8 @@ pub struct App {
     pub picker: Option<Picker>,
     /// Skills that can be called.
     pub skills: Vec<SkillRow>,
+    /// The ledger of grants, while it is looked at.
+    pub grants: Vec<GrantRow>,
     /// Whether running tools show more of their output.
     pub expanded: bool,
     /// A line for the person that goes away by itself.
@@ -144,9 +156,23 @@ pub struct App {
     /// The last entry that was shown whole.
     pub(super) unfolded: Option<u64>,
     pub(super) resumes_by_list: bool,
-    /// How many conversations are being opened, and events that may belong to them.
+    /// What was queued here, as it was written.
+    pub(super) own_queued: HashMap<QueueId, UserInput>,
+    /// Questions of the conversation that are over: a look at the store from before that does not bring them back.
+    pub(super) over: HashSet<SuspensionId>,
+    /// The place of the last message that the transcript has from the store.
+    pub(super) seen: u64,
+    /// The last run whose end was told.
+    pub(super) ended: Option<RunId>,
+    /// Whether the terminal is in front. Until it says otherwise it is.
+    pub(super) has_focus: bool,
+    /// Whether a question rings while the terminal is not in front.
+    pub(super) rings: bool,
+    /// When the host was told that a question has ended.
+    pub(super) expiry_told: Option<Moment>,
+    /// How many conversations are being opened, and what was told that may belong to them.
     pub(super) opening: usize,
-    pub(super) early: Vec<(ThreadId, AgentEvent)>,
+    pub(super) early: Vec<(ThreadId, Msg)>,
 }
 
 impl App {
@@ -163,14 +189,19 @@ impl App {
             transcript: Transcript::default(),
             run: RunState::Idle,
             run_id: None,
+            driver: Driver::Nobody,
             queue: VecDeque::new(),
+            queued: Vec::new(),
+            keeps_waiting: false,
             cards: Vec::new(),
             card: 0,
+            batch: None,
             focus: Focus::Composer,
             composer: Composer::default(),
             palette: None,
             picker: None,
             skills: Vec::new(),
+            grants: Vec::new(),
             expanded: false,
             hint: None,
             quit_armed: None,
@@ -181,6 +212,13 @@ impl App {
             files_asked: 0,
             unfolded: None,
             resumes_by_list: false,
+            own_queued: HashMap::new(),
+            over: HashSet::new(),
+            seen: 0,
+            ended: None,
+            has_focus: true,
+            rings: false,
+            expiry_told: None,
             opening: 0,
             early: Vec::new(),
         };
@@ -192,6 +230,11 @@ impl App {
         self.size = (width, height);
         // The prompt mark and its blank, a column for the caret, one for a blank that hangs over.
         self.composer.set_width(width.saturating_sub(4));
+    }
+
+    /// Unix milliseconds now.
+    pub(super) fn unix_now(&self) -> u64 {
+        self.clock.at_zero + self.now.0
     }
 
     /// The card that is shown whole.
@@ -227,7 +270,7 @@ impl App {
         let focus = self.wants_focus().then(|| self.typed_at.map(|typed| typed.plus(QUIET_MS))).flatten();
         let hint = self.hint.as_ref().map(|(_, until)| *until);
         let quit = self.quit_armed.map(|armed| armed.plus(QUIT_MS));
-        [tick, focus, hint, quit].into_iter().flatten().min()
+        [tick, focus, hint, quit, self.expiry_deadline()].into_iter().flatten().min()
     }
 
     /// Whether a card would take the focus, were the person quiet.
@@ -247,8 +290,11 @@ impl App {
         if self.quit_armed.is_some_and(|armed| self.now.since(armed) >= QUIT_MS) {
             self.quit_armed = None;
         }
+        // A card that stayed only for what was being written on it goes when that was given up.
+        self.remove_cards_that_are_over();
         self.card = self.card.min(self.cards.len().saturating_sub(1));
         if self.cards.is_empty() {
+            self.batch = None;
             self.focus = Focus::Composer;
             self.stays = false;
         } else if self.wants_focus() && self.is_quiet() {

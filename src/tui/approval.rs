@@ -6,8 +6,11 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::composer::Composer;
+use super::diff::hunks::Hunks;
 use super::transcript::Moment;
+use crate::contract::grant::{GrantRequest, MissedGrant};
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
+use crate::contract::judgement::Risk;
 use crate::contract::record::GrantScope;
 use crate::contract::suspension::{
     ACTION_ASK_USER, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, SuspendTicket,
@@ -15,9 +18,13 @@ use crate::contract::suspension::{
 use crate::contract::tool::FilePreview;
 
 pub mod ask;
+pub mod edit;
+pub mod grant;
 mod keys;
 
 use ask::AskState;
+use edit::{Draft, Edit};
+use grant::GrantForm;
 
 /// A card must have been on the screen for so long before it takes a key: what was typed before it came is not an
 /// answer to it.
@@ -43,19 +50,24 @@ pub enum Stage {
     Open,
     /// The reason of a no is being written.
     Reason(Box<Composer>),
+    /// What to change is being written.
+    Modify(Box<Composer>),
+    /// What goes with the answer is being written.
+    Comment(Box<Composer>),
+    /// The command is being changed.
+    Edit(Box<Composer>),
+    /// The change is taken apart.
+    Hunks(Box<Hunks>),
+    /// The person's editor has it.
+    Away,
     /// A rule is being chosen.
-    Grant {
-        /// The proposal.
-        pattern: usize,
-        /// The scope, by its place in [`SCOPES`].
-        scope: usize,
-    },
+    Grant(Box<GrantForm>),
     /// The answer was sent and is not stored yet.
     Deciding(&'static str),
 }
 
 /// How far a grant can reach, narrowest first.
-pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", "everywhere"];
+pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", "all projects"];
 
 /// An answer, before it gets its id and time.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,15 +78,19 @@ pub struct Answer {
     pub result: Value,
     /// What the person wrote beside it.
     pub reason: Option<String>,
+    /// The arguments to run with instead.
+    pub arguments: Option<Value>,
 }
 
 impl Answer {
-    fn yes(result: Value) -> Answer {
-        Answer { action: ResumeDecisionAction::Resume, result, reason: None }
+    /// A yes with a payload.
+    pub fn yes(result: Value) -> Answer {
+        Answer { action: ResumeDecisionAction::Resume, result, reason: None, arguments: None }
     }
 
-    fn no(reason: Option<String>) -> Answer {
-        Answer { action: ResumeDecisionAction::Cancel, result: Value::Null, reason }
+    /// A no.
+    pub fn no(reason: Option<String>) -> Answer {
+        Answer { action: ResumeDecisionAction::Cancel, result: Value::Null, reason, arguments: None }
     }
 }
 
@@ -97,18 +113,28 @@ pub enum Reply {
     /// The answer.
     Decide(Answer),
     /// Store a rule, then say yes.
-    Grant {
-        /// The pattern.
-        pattern: String,
-        /// How far.
-        scope: GrantScope,
-    },
+    Grant(GrantRequest),
+    /// Look at edited arguments.
+    Review(Value),
+    /// Open a text in the person's editor.
+    Editor(Draft),
+    /// Answer several cards at once.
+    Batch(Batch),
     /// No, and stop the run.
     Stop,
     /// The next card has the focus.
     Next,
     /// The card before has it.
     Previous,
+}
+
+/// One answer to several cards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batch {
+    /// Yes to all that only read.
+    AllowReads,
+    /// No to all others.
+    DenyRest,
 }
 
 /// A question that waits.
@@ -138,6 +164,12 @@ pub struct Card {
     pub is_unread: bool,
     /// What went wrong with the last answer.
     pub problem: Option<String>,
+    /// The call as the person changed it.
+    pub edit: Option<Edit>,
+    /// What goes with the answer.
+    pub comment: Option<String>,
+    /// A text of the editor that was not right yet.
+    draft: Option<String>,
 }
 
 impl Card {
@@ -166,6 +198,9 @@ impl Card {
             read: 0,
             is_unread: false,
             problem: None,
+            edit: None,
+            comment: None,
+            draft: None,
         }
     }
 
@@ -188,9 +223,25 @@ impl Card {
         self.parameter("cwd")
     }
 
+    /// What the call can do, as its word.
+    pub fn risk(&self) -> Option<Risk> {
+        self.parameter("risk").and_then(Risk::parse)
+    }
+
+    /// The grant that would have answered the question, and why it did not.
+    pub fn missed_grant(&self) -> Option<MissedGrant> {
+        let value = self.ticket.suspension.parameters.get("grant")?;
+        serde_json::from_value(value.clone()).ok()
+    }
+
     /// The exact command line, for tools that run one.
     pub fn command(&self) -> Option<&str> {
-        self.ticket.pending.arguments.get("command").and_then(Value::as_str)
+        self.arguments().get("command").and_then(Value::as_str)
+    }
+
+    /// When it ends unanswered, in Unix milliseconds.
+    pub fn expires_at(&self) -> Option<u64> {
+        self.ticket.suspension.expires_at
     }
 
     /// What moved since the question was asked before, one sentence each; empty for a question asked once.
@@ -207,6 +258,12 @@ impl Card {
 
     /// What the call would do to files.
     pub fn previews(&self) -> Vec<FilePreview> {
+        if let Some(edit) = &self.edit {
+            return match &edit.review {
+                Some(Ok(review)) => review.files.clone(),
+                Some(Err(_)) | None => Vec::new(),
+            };
+        }
         let preview = self.ticket.suspension.parameters.get("preview");
         preview.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default()
     }
@@ -228,6 +285,12 @@ impl Card {
         matches!(self.stage, Stage::Deciding(_))
     }
 
+    /// Whether the person is in the middle of an answer.
+    pub fn is_written_on(&self) -> bool {
+        self.line().is_some()
+            || matches!(self.stage, Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Grant { .. })
+    }
+
     /// Whether it was on the screen long enough to take a key.
     pub fn was_seen(&self, now: Moment) -> bool {
         self.seen.is_some_and(|seen| now.since(seen) >= SEEN_MS)
@@ -236,9 +299,17 @@ impl Card {
     /// The line of text that is being written on the card.
     pub fn line(&self) -> Option<&Composer> {
         match &self.stage {
-            Stage::Reason(line) => Some(line),
+            Stage::Reason(line) | Stage::Modify(line) | Stage::Comment(line) => Some(line),
             Stage::Open => self.ask.line(),
-            Stage::Grant { .. } | Stage::Deciding(_) => None,
+            Stage::Grant(form) => form.line(),
+            Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Deciding(_) => None,
+        }
+    }
+
+    /// The columns there are for a text that is changed on the card.
+    pub fn fit(&mut self, columns: u16) {
+        if let Stage::Edit(text) = &mut self.stage {
+            text.set_width(columns);
         }
     }
 
@@ -254,13 +325,22 @@ impl Card {
 
     /// Text that was pasted while a line of the card is written.
     pub fn paste(&mut self, text: &str) -> bool {
+        let text = crate::contract::display::visible_line(text).replace('⏎', " ");
         let line = match &mut self.stage {
-            Stage::Reason(line) => Some(&mut **line),
+            Stage::Edit(command) => {
+                let text = text.replace("\r\n", "\n").replace('\r', "\n");
+                command.insert_text(&crate::contract::display::visible(&text));
+                return true;
+            }
+            Stage::Reason(line) | Stage::Modify(line) | Stage::Comment(line) => Some(&mut **line),
             Stage::Open => self.ask.line_mut(),
-            Stage::Grant { .. } | Stage::Deciding(_) => None,
+            // Nothing is written there: a paste is not an answer, and not a message either.
+            Stage::Hunks(_) | Stage::Away => return true,
+            Stage::Grant(form) => return form.insert(&text),
+            Stage::Deciding(_) => None,
         };
         let Some(line) = line else { return false };
-        line.insert_text(&crate::contract::display::visible_line(text).replace('⏎', " "));
+        line.insert_text(&text);
         true
     }
 }

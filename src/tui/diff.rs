@@ -7,6 +7,7 @@ use similar::{ChangeTag, DiffOp, TextDiff};
 use super::theme::{Role, Theme};
 use super::wrap::{Wrap, truncate};
 
+pub mod hunks;
 #[cfg(test)]
 mod tests;
 

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::app::{App, WallClock};
+use super::approval::edit::Draft;
 use super::highlight::Highlighter;
 use super::host::{Host, HostEvent};
 use super::input::{Input, TerminalEvent};
 use super::msg::{Cmd, Msg};
-use super::terminal::{self, LiveTerminal, TerminalGuard, TtyOut};
+use super::terminal::{self, Desktop, LiveTerminal, TerminalGuard, TtyOut};
 use super::transcript::Moment;
 use super::view::feed::Feed;
 use super::view::{self, Look};
@@ -38,6 +39,7 @@ struct Screen<W: io::Write> {
     terminal: LiveTerminal<W>,
     feed: Feed,
     look: Look,
+    desktop: Desktop,
 }
 
 impl<W: io::Write> Screen<W> {
@@ -99,8 +101,10 @@ pub(super) async fn run(
         highlighter: Highlighter::in_thread(move || notify.notify_one()),
     };
     let live = LiveTerminal::new(TtyOut, size.0, size.1, options.reflow).with_restore(&restore);
-    let mut screen = Screen { terminal: live, feed: Feed::default(), look };
+    let mut screen = Screen { terminal: live, feed: Feed::default(), look, desktop: options.desktop };
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
+    app.keeps_waiting = options.keep_waiting;
+    app.rings = options.rings;
     screen.append(view::banner(&app.info, size.0, &screen.look.theme));
     let mut waits = Loop { keys, events, answers, colours, started: Instant::now() };
     let mut performer = Performer::new(host, answers_in);
@@ -185,6 +189,10 @@ async fn turn(
                     Cmd::Quit => return Ok(cause),
                     Cmd::Redraw => screen.terminal.redraw(),
                     Cmd::Suspend => suspend(app, screen, guard, input)?,
+                    Cmd::Editor(id, draft) => {
+                        let edited = lend(&draft, screen, waits, performer, guard, input).await?;
+                        performer.tell(Msg::EditorClosed(id, draft.argument, edited));
+                    }
                     Cmd::ShowWhole(entries) => {
                         for entry in entries {
                             let lines = Feed::whole(app, &screen.look, entry);
@@ -192,6 +200,7 @@ async fn turn(
                         }
                     }
                     Cmd::Copy(text) => copy(screen, &text),
+                    Cmd::Notify { bell, desktop } => tell(screen, bell, desktop.as_deref()),
                     other => performer.perform(other),
                 }
             }
@@ -219,12 +228,20 @@ fn asks(event: &HostEvent) -> bool {
         HostEvent::Agent(_, event) => {
             matches!(event, AgentEvent::ToolCallDone { outcome: ToolCallOutcome::Suspended, .. })
         }
+        HostEvent::Synced(sync) => !sync.waiting.is_empty(),
+        HostEvent::Began(..) | HostEvent::Deferred(..) | HostEvent::Lost(_) => false,
+        HostEvent::Warned(_) => false,
     }
 }
 
 fn of_host(event: HostEvent) -> Msg {
     match event {
         HostEvent::Agent(thread, event) => Msg::Agent(thread, Box::new(event)),
+        HostEvent::Synced(sync) => Msg::Synced(sync),
+        HostEvent::Began(thread, row) => Msg::Began(thread, row),
+        HostEvent::Deferred(thread, row, input) => Msg::Deferred(thread, row, input),
+        HostEvent::Lost(thread) => Msg::Lost(thread),
+        HostEvent::Warned(text) => Msg::Failed(text),
     }
 }
 
@@ -240,7 +257,7 @@ fn of_terminal(event: TerminalEvent) -> Msg {
         TerminalEvent::Key(key) => Msg::Key(key),
         TerminalEvent::Paste(text) => Msg::Paste(text),
         TerminalEvent::Resize(width, height) => Msg::Resize(width, height),
-        TerminalEvent::Focus(_) => Msg::Tick,
+        TerminalEvent::Focus(is_in_front) => Msg::Focus(is_in_front),
         TerminalEvent::Hangup => Msg::Hangup,
     }
 }
@@ -282,12 +299,62 @@ fn suspend(
     Ok(())
 }
 
+/// Lends the terminal to the person's editor. What happens meanwhile is told afterwards; the end of the program ends the
+/// editor too.
+async fn lend(
+    draft: &Draft,
+    screen: &mut Screen<TtyOut>,
+    waits: &mut Loop,
+    performer: &Performer,
+    guard: &TerminalGuard,
+    input: &Input,
+) -> Result<Result<String, String>, TuiError> {
+    input.pause();
+    screen.terminal.finish(false).map_err(TuiError::Write)?;
+    guard.pause();
+    let host = performer.host();
+    let mut later = Vec::new();
+    let edited = {
+        let editing = host.edit(&draft.text, &draft.name);
+        tokio::pin!(editing);
+        loop {
+            tokio::select! {
+                edited = &mut editing => break edited,
+                Some(answer) = waits.answers.recv() => {
+                    let is_end = matches!(answer, Msg::Hangup | Msg::Terminate);
+                    later.push(answer);
+                    if is_end {
+                        break Err("the editor was closed".to_owned());
+                    }
+                }
+            }
+        }
+    };
+    guard.resume().map_err(TuiError::NoTerminal)?;
+    input.resume();
+    screen.terminal.redraw();
+    for msg in later {
+        performer.tell(msg);
+    }
+    Ok(edited)
+}
+
 /// Puts text on the clipboard through the terminal (OSC 52), also over a remote shell.
 fn copy(screen: &mut Screen<TtyOut>, text: &str) {
     use base64::Engine as _;
     use std::io::Write as _;
     let encoded = base64::engine::general_purpose::STANDARD.encode(text);
     let _ = screen.terminal.out_mut().write_all(format!("\x1b]52;c;{encoded}\x07").as_bytes());
+}
+
+/// Rings, and has the terminal show a notification. Neither moves the cursor or changes the picture.
+fn tell(screen: &mut Screen<TtyOut>, bell: bool, desktop: Option<&str>) {
+    use std::io::Write as _;
+    let mut bytes = desktop.map(|text| screen.desktop.bytes(text)).unwrap_or_default();
+    if bell {
+        bytes.push(0x07);
+    }
+    let _ = screen.terminal.out_mut().write_all(&bytes);
 }
 
 fn wall_clock(offset: i32) -> WallClock {

@@ -4,16 +4,20 @@
 use std::path::PathBuf;
 
 use async_trait::async_trait;
+use serde_json::Value;
 
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
+use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
+use crate::contract::judgement::Ruling;
 pub use crate::contract::mode::Mode;
 use crate::contract::record::{
-    DecideOutcome, GrantScope, OpenIntent, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
+    DecideOutcome, OpenIntent, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
 };
 use crate::contract::suspension::ToolCallResume;
+use crate::contract::tool::FilePreview;
 
 /// What a person says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,6 +58,56 @@ pub struct OpenedThread {
     pub waiting: Vec<SuspensionRecord>,
     /// Calls that were started and whose outcome nobody knows, with what they had printed.
     pub interrupted: Vec<OpenIntent>,
+    /// Who is awake on it.
+    pub driver: Driver,
+    /// What begins when it is free.
+    pub queued: Vec<QueuedRow>,
+}
+
+/// Who is awake on a conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Driver {
+    /// Nobody.
+    #[default]
+    Nobody,
+    /// This process: its events tell what happens.
+    Own,
+    /// Another process, by its number.
+    Other(u32),
+}
+
+/// A message that begins when its conversation is free.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueuedRow {
+    /// Its number.
+    pub id: QueueId,
+    /// The words.
+    pub text: String,
+    /// How many pictures came with them.
+    pub images: usize,
+}
+
+/// What became of a conversation that is shown, by the store. Whatever it tells was committed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadSync {
+    /// The conversation.
+    pub thread: ThreadRecord,
+    /// Who is awake on it.
+    pub driver: Driver,
+    /// Whether the events of this process tell the rest: then only `waiting` and `queued` count.
+    pub is_part: bool,
+    /// Messages that were not told before, in order.
+    pub messages: Vec<StoredMessage>,
+    /// Results of the open step, which are no messages yet.
+    pub results: Vec<StoredMessage>,
+    /// Its latest run.
+    pub run: Option<RunRecord>,
+    /// Questions that are open, oldest first.
+    pub waiting: Vec<SuspensionRecord>,
+    /// Calls that were started and have no outcome yet.
+    pub running: Vec<OpenIntent>,
+    /// What begins when it is free.
+    pub queued: Vec<QueuedRow>,
 }
 
 /// Something happened behind the terminal without being asked for.
@@ -61,6 +115,16 @@ pub struct OpenedThread {
 pub enum HostEvent {
     /// A run of this process told something.
     Agent(ThreadId, AgentEvent),
+    /// Other processes did something in the conversation that is shown.
+    Synced(Box<ThreadSync>),
+    /// A queued message begins a run of this process.
+    Began(ThreadId, QueuedRow),
+    /// A message could not begin, because another process had just become awake: it is queued instead.
+    Deferred(ThreadId, QueuedRow, UserInput),
+    /// Another process took the conversation over from this one: what is shown may not be what is stored.
+    Lost(ThreadId),
+    /// Something beside a conversation went wrong; a sentence for the person.
+    Warned(String),
 }
 
 /// What a million tokens cost, in the currency of the settings.
@@ -136,6 +200,29 @@ pub struct RuleRow {
     pub origin: String,
 }
 
+/// A grant of the ledger, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrantRow {
+    /// Its id.
+    pub id: String,
+    /// What it allows.
+    pub pattern: String,
+    /// How far.
+    pub scope: String,
+    /// `in force`, or why it is not.
+    pub state: String,
+    /// Whether it can be taken back.
+    pub holds: bool,
+    /// Until when.
+    pub end: String,
+    /// How often it was used.
+    pub uses: String,
+    /// When it was given and by whom.
+    pub given: String,
+    /// The question it was given at.
+    pub question: Option<String>,
+}
+
 /// The form of an exported conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
@@ -156,6 +243,19 @@ impl ExportFormat {
     }
 }
 
+/// What the rules and the tool say of an edited call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Review {
+    /// The verdict of the rules.
+    pub ruling: Ruling,
+    /// The same in words.
+    pub words: String,
+    /// What it would do to files.
+    pub files: Vec<FilePreview>,
+    /// What goes beside the yes, so that it counts for the files as they were shown.
+    pub payload: Value,
+}
+
 /// The program behind the terminal. Errors are sentences for the person.
 #[async_trait]
 pub trait Host: Send + Sync + 'static {
@@ -167,14 +267,44 @@ pub trait Host: Send + Sync + 'static {
     /// what follows comes as events.
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String>;
 
+    /// Puts a message behind what the conversation does now, or waits for. It is durable when this returns; it begins
+    /// by itself, in whichever process is awake then.
+    async fn enqueue(&self, thread: &ThreadId, input: UserInput) -> Result<QueuedRow, String>;
+
+    /// Takes a queued message back. `false`: it is gone already.
+    async fn unqueue(&self, id: QueueId) -> Result<bool, String>;
+
+    /// A question, whatever became of it.
+    async fn question(&self, id: &SuspensionId) -> Result<Option<SuspensionRecord>, String>;
+
     /// Stores an answer; the run then goes on by itself, and its events arrive.
     async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String>;
 
     /// Stores an allow rule that was given at a question. The question itself stays open.
-    async fn grant(&self, suspension: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String>;
+    async fn grant(&self, request: GrantRequest) -> Result<(), String>;
+
+    /// What a pattern would have allowed of what was done in this project, and why it cannot be granted at the
+    /// question when it cannot.
+    async fn preview_grant(&self, suspension: &SuspensionId, pattern: &str) -> Result<GrantPreview, String>;
+
+    /// The ledger of grants, those that hold first.
+    async fn grants(&self) -> Result<Vec<GrantRow>, String>;
+
+    /// Takes a grant back, everywhere at once. `false`: it was taken back before.
+    async fn revoke_grant(&self, id: &str) -> Result<bool, String>;
+
+    /// What the rules and the tool say of an edited call. Nothing is decided by it.
+    async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, String>;
+
+    /// Opens a text in the person's editor and gives what it left. The terminal is the editor's meanwhile; dropping the
+    /// future ends it.
+    async fn edit(&self, text: &str, name: &str) -> Result<String, String>;
 
     /// Stops what runs or waits in a conversation.
     fn cancel(&self, thread: &ThreadId);
+
+    /// A question of a conversation has ended unanswered: what waits for it goes on.
+    fn expired(&self, thread: &ThreadId);
 
     /// All conversations, newest first.
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String>;

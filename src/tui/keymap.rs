@@ -82,6 +82,7 @@ macro_rules! actions {
 
 actions! {
     Send = "send", "send the message";
+    SendBehind = "send-behind", "send it behind the open questions, which stay";
     Newline = "newline", "begin a new line (also \\ and Enter)";
     Interrupt = "interrupt", "stop what runs";
     FocusCard = "focus-card", "go to the open question";
@@ -95,6 +96,15 @@ actions! {
     Allow = "allow", "allow this once";
     Deny = "deny", "say no, with a reason if you like";
     Grant = "grant", "allow from now on: what and how far is shown first";
+    EditCall = "edit-call", "change the call before it is allowed";
+    Hunks = "hunks", "take a change of a file apart: keep some, drop the rest";
+    Unedit = "unedit", "back to what was proposed";
+    Modify = "modify", "do not run it, say what to change";
+    Comment = "comment", "write something that goes with the answer";
+    AllowReads = "allow-reads", "allow all open calls that only read";
+    DenyRest = "deny-rest", "say no to all other open calls";
+    GrantEnd = "grant-end", "the rule ends: never, in 1 h, today, after 1, 5, 20 calls";
+    GrantUntil = "grant-until", "the rule ends: write a date or a number of calls";
     Stop = "stop", "say no and stop the run";
     NextCard = "next-card", "the next question, then back to writing";
     PreviousCard = "previous-card", "the question before";
@@ -141,9 +151,14 @@ impl Action {
         use Action as A;
         match self {
             A::CancelOrQuit | A::Redraw | A::Suspend | A::Expand | A::CycleMode | A::Help => true,
-            A::Send | A::Newline | A::Interrupt | A::FocusCard | A::DeleteOrQuit | A::Left | A::Right => {
-                place == Place::Composer
-            }
+            A::Send
+            | A::SendBehind
+            | A::Newline
+            | A::Interrupt
+            | A::FocusCard
+            | A::DeleteOrQuit
+            | A::Left
+            | A::Right => place == Place::Composer,
             A::WordLeft | A::WordRight | A::LineStart | A::LineEnd | A::TextStart | A::TextEnd => {
                 place == Place::Composer
             }
@@ -153,6 +168,15 @@ impl Action {
             A::Yank | A::Undo => place == Place::Composer,
             A::Up | A::Down | A::DeleteLeft => matches!(place, Place::Composer | Place::List),
             A::Allow | A::Deny | A::Grant | A::Stop | A::NextCard | A::PreviousCard => place == Place::Card,
+            A::EditCall
+            | A::Hunks
+            | A::Unedit
+            | A::Modify
+            | A::Comment
+            | A::AllowReads
+            | A::DenyRest
+            | A::GrantEnd
+            | A::GrantUntil => place == Place::Card,
             A::RunAgain | A::MarkDone | A::Skip | A::Toggle | A::ScrollUp | A::ScrollDown => {
                 place == Place::Card
             }

@@ -42,12 +42,18 @@ pub struct TuiOptions {
     pub choose_thread: bool,
     /// Said as soon as the conversation is open.
     pub initial_prompt: Option<String>,
+    /// Messages do not close open questions: they begin behind them.
+    pub keep_waiting: bool,
     /// Colours.
     pub theme: theme::Theme,
     /// Keys.
     pub keymap: keymap::Keymap,
     /// Whether the terminal breaks long rows anew when it gets narrower: see [`terminal::reflows`].
     pub reflow: bool,
+    /// Whether a question rings while the terminal is not in front.
+    pub rings: bool,
+    /// In which form the terminal takes notifications.
+    pub desktop: terminal::Desktop,
     /// Seconds that the clock on the wall is ahead of UTC.
     pub utc_offset: i32,
 }

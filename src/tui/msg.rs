@@ -3,12 +3,18 @@
 use std::path::PathBuf;
 
 use crossterm::event::KeyEvent;
+use serde_json::Value;
 
 use super::approval::Answer;
-use super::host::{ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, RuleRow, SkillRow, UserInput};
+use super::approval::edit::Draft;
+use super::host::{
+    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, Review, RuleRow, SkillRow,
+    ThreadSync, UserInput,
+};
 use crate::contract::event::AgentEvent;
+use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::record::{DecideOutcome, GrantScope, ThreadSummary};
+use crate::contract::record::{DecideOutcome, QueueId, SuspensionRecord, ThreadSummary};
 
 /// Something happened.
 #[derive(Clone, Debug)]
@@ -19,8 +25,18 @@ pub enum Msg {
     Paste(String),
     /// The terminal has another size.
     Resize(u16, u16),
+    /// The terminal came to the front, or went behind another.
+    Focus(bool),
     /// A run told something.
     Agent(ThreadId, Box<AgentEvent>),
+    /// Other processes did something in the conversation.
+    Synced(Box<ThreadSync>),
+    /// A queued message begins a run of this process.
+    Began(ThreadId, QueuedRow),
+    /// A message was queued instead of begun.
+    Deferred(ThreadId, QueuedRow, UserInput),
+    /// Another process took the conversation over.
+    Lost(ThreadId),
     /// The screen shows the model as it is now.
     Drawn,
     /// The time that [`super::app::App::deadline`] asked for has come.
@@ -29,8 +45,29 @@ pub enum Msg {
     Opened(Result<Box<OpenedThread>, String>),
     /// A message was accepted, or not: then it is handed back.
     Started(Result<(), (String, UserInput)>),
+    /// A message was queued, or not.
+    Enqueued(UserInput, Result<QueuedRow, String>),
+    /// Queued messages that were taken back, and those that were gone already.
+    Unqueued {
+        /// Taken back.
+        back: Vec<QueueId>,
+        /// Gone.
+        gone: Vec<QueueId>,
+    },
+    /// A question that is not open any more.
+    Closed(Box<SuspensionRecord>),
     /// An answer was stored, or not.
     Decided(SuspensionId, Result<DecideOutcome, String>),
+    /// What the rules and the tool say of these edited arguments of a question.
+    Reviewed(SuspensionId, Value, Result<Review, String>),
+    /// The person's editor was closed: the question, the argument that was edited, the text.
+    EditorClosed(SuspensionId, Option<&'static str>, Result<String, String>),
+    /// What a pattern would have matched.
+    GrantPreviewed(SuspensionId, String, Result<GrantPreview, String>),
+    /// The ledger of grants.
+    Grants(Result<Vec<GrantRow>, String>),
+    /// A grant was taken back; `false`: it was before.
+    Revoked(String, Result<bool, String>),
     /// The list of conversations.
     Threads(Result<Vec<ThreadSummary>, String>),
     /// The list of models.
@@ -62,10 +99,26 @@ pub enum Cmd {
     Open(Option<ThreadId>),
     /// Say something.
     Start(ThreadId, UserInput),
+    /// Put a message behind what the conversation does.
+    Enqueue(ThreadId, UserInput),
+    /// Take queued messages back.
+    Unqueue(Vec<QueueId>),
+    /// Ask what became of a question.
+    WhoAnswered(SuspensionId),
     /// Store an answer.
     Decide(SuspensionId, Answer),
     /// Store a rule, then the answer.
-    Grant(SuspensionId, String, GrantScope),
+    Grant(GrantRequest),
+    /// Ask what the rules and the tool say of edited arguments.
+    Review(SuspensionId, Value),
+    /// Open a text in the person's editor.
+    Editor(SuspensionId, Draft),
+    /// Find out what a pattern would have matched.
+    PreviewGrant(SuspensionId, String),
+    /// Ask for the ledger of grants.
+    Grants,
+    /// Take a grant back.
+    RevokeGrant(String),
     /// Stop what runs or waits.
     Cancel(ThreadId),
     /// Ask for the list of conversations.
@@ -86,6 +139,15 @@ pub enum Cmd {
     Export(ThreadId, ExportFormat),
     /// Add to the history.
     Remember(String),
+    /// Tell the person that a question waits: ring, and show a notification of the desktop with this text.
+    Notify {
+        /// Ring.
+        bell: bool,
+        /// The text.
+        desktop: Option<String>,
+    },
+    /// A question of the conversation has ended unanswered: see to it.
+    Expire(ThreadId),
     /// Put text on the clipboard.
     Copy(String),
     /// Print these entries once more, whole.

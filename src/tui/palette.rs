@@ -16,7 +16,7 @@ pub struct Command {
 }
 
 /// The commands, in the order in which they are offered.
-pub const COMMANDS: [Command; 12] = [
+pub const COMMANDS: [Command; 13] = [
     command("help", "", "keys and commands"),
     command("new", "", "begin a new conversation"),
     command("resume", "[ID]", "go on with another conversation"),
@@ -25,6 +25,7 @@ pub const COMMANDS: [Command; 12] = [
     command("mode", "[NAME]", "ask, accept-edits, plan or yolo"),
     command("skills", "", "skills that can be called by name"),
     command("permissions", "", "rules in force"),
+    command("grants", "", "what you allowed from now on, and take it back"),
     command("copy", "", "put the last answer on the clipboard"),
     command("export", "[md|json]", "write this conversation to a file"),
     command("clear", "", "begin a new conversation, as /new"),

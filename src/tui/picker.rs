@@ -11,6 +11,10 @@ pub enum PickerKind {
     Skills,
     /// Rules, to look at.
     Rules,
+    /// The ledger of grants.
+    Grants,
+    /// One grant.
+    Grant,
     /// Chooses how much is asked.
     Modes,
     /// Keys and commands, to look at.
@@ -25,6 +29,8 @@ impl PickerKind {
             PickerKind::Models => "Models",
             PickerKind::Skills => "Skills",
             PickerKind::Rules => "Permission rules in force",
+            PickerKind::Grants => "Grants: what you allowed from now on",
+            PickerKind::Grant => "A grant",
             PickerKind::Modes => "How much is asked",
             PickerKind::Help => "Keys and commands",
         }
@@ -33,7 +39,8 @@ impl PickerKind {
     /// What Enter does.
     pub fn verb(self) -> Option<&'static str> {
         match self {
-            PickerKind::Threads => Some("open"),
+            PickerKind::Threads | PickerKind::Grants => Some("open"),
+            PickerKind::Grant => Some("choose"),
             PickerKind::Models | PickerKind::Modes => Some("use"),
             PickerKind::Skills => Some("write"),
             PickerKind::Rules | PickerKind::Help => None,

@@ -5,6 +5,7 @@ use std::path::Path;
 use ratatui::text::{Line, Span};
 
 use super::app::{App, RunState};
+use super::host::Driver;
 use super::keymap::{Action, Place};
 use super::theme::{Role, Theme};
 use super::wrap::{truncate, width};
@@ -64,8 +65,14 @@ fn pieces(app: &App) -> Vec<Piece> {
         if let Some(retry) = app.transcript.retry() {
             add(visible_line(retry).into_owned(), Role::Warning, 2);
         } else if !matches!(app.run, RunState::Stopping(_)) {
-            add(format!("{stop} stops"), Role::Dim, 9);
+            match app.driver {
+                Driver::Other(_) => {}
+                Driver::Nobody | Driver::Own => add(format!("{stop} stops"), Role::Dim, 9),
+            }
         }
+    }
+    if let Driver::Other(pid) = app.driver {
+        add(format!("driven by process {pid}"), Role::Warning, 1);
     }
     if !app.cards.is_empty() {
         add(format!("{} waiting", app.cards.len()), Role::Warning, 1);

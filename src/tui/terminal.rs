@@ -18,11 +18,13 @@ use ratatui::text::{Line, Span};
 use super::wrap::{Wrap, clean};
 
 mod guard;
+mod notify;
 mod paint;
 #[cfg(test)]
 mod tests;
 
 pub use guard::{Restore, TerminalGuard, TtyOut, reflows, size, stop_process};
+pub use notify::Desktop;
 use paint::Painter;
 
 /// Begins a synchronized update with the cursor hidden.

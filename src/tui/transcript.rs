@@ -5,6 +5,7 @@ use crate::contract::inference::TokenUsage;
 
 mod fold;
 mod stored;
+mod sync;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -132,6 +133,39 @@ impl Transcript {
     /// Adds what the person said.
     pub fn say(&mut self, text: impl Into<String>, images: usize) {
         self.push(EntryKind::User { text: text.into(), images }, true);
+    }
+
+    /// Adds what the person said and is not accepted yet: it can still be taken away.
+    pub fn say_on_trial(&mut self, text: impl Into<String>, images: usize) {
+        self.push(EntryKind::User { text: text.into(), images }, false);
+    }
+
+    /// What was said is accepted.
+    pub fn accept_words(&mut self) {
+        for index in self.settled..self.entries.len() {
+            if matches!(self.entries[index].kind, EntryKind::User { .. }) {
+                self.touch(index, |entry| entry.is_done = true);
+            }
+        }
+    }
+
+    /// Takes away what was said and not accepted.
+    pub fn unsay(&mut self) {
+        self.take_words();
+    }
+
+    fn take_words(&mut self) -> Vec<EntryKind> {
+        let from = self.settled;
+        let mut taken = Vec::new();
+        for index in (from..self.entries.len()).rev() {
+            let entry = &self.entries[index];
+            if matches!(entry.kind, EntryKind::User { .. }) && !entry.is_done {
+                taken.insert(0, self.entries.remove(index).kind);
+                self.step = self.step.min(self.entries.len());
+            }
+        }
+        self.advance();
+        taken
     }
 
     /// Adds a notice.

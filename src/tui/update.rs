@@ -3,6 +3,7 @@
 use super::app::{App, RunState};
 use super::approval::{CardKind, Stage};
 use super::composer::Composer;
+use super::host::Driver;
 use super::keymap::Action;
 use super::msg::{Cmd, Msg};
 use super::picker::{PickRow, PickerKind};
@@ -11,7 +12,11 @@ use super::transcript::{Level, Moment};
 mod agent;
 mod cards;
 mod commands;
+mod grants;
 mod keys;
+mod notify;
+mod queue;
+mod sync;
 
 impl App {
     /// Takes in what happened at that time, and says what is to be done.
@@ -22,7 +27,15 @@ impl App {
             Msg::Key(key) => self.key(key, &mut cmds),
             Msg::Paste(text) => self.paste(&text, &mut cmds),
             Msg::Resize(width, height) => self.resize(width, height),
+            Msg::Focus(is_in_front) => self.has_focus = is_in_front,
             Msg::Agent(thread, event) => self.agent(&thread, &event, &mut cmds),
+            Msg::Synced(sync) => self.synced(sync, &mut cmds),
+            Msg::Began(thread, row) => self.began(&thread, row),
+            Msg::Deferred(thread, row, input) => self.deferred(&thread, row, input),
+            Msg::Lost(thread) => self.lost(&thread, &mut cmds),
+            Msg::Enqueued(input, row) => self.enqueued(input, row),
+            Msg::Unqueued { back, gone } => self.unqueued(&back, &gone),
+            Msg::Closed(record) => self.question_closed(&record),
             Msg::Drawn => self.drawn(),
             Msg::Tick => {}
             Msg::Opened(opened) => {
@@ -37,6 +50,7 @@ impl App {
             }
             Msg::Started(Ok(())) => {}
             Msg::Started(Err((error, input))) => {
+                self.transcript.unsay();
                 self.transcript.note(Level::Error, error);
                 if matches!(self.run, RunState::Starting(_) | RunState::Stopping(_)) {
                     self.run = RunState::Idle;
@@ -44,6 +58,15 @@ impl App {
                 self.hand_back(&[input]);
             }
             Msg::Decided(id, outcome) => self.decided(&id, outcome),
+            Msg::Reviewed(id, arguments, review) => self.reviewed(&id, &arguments, review),
+            Msg::EditorClosed(id, argument, text) => self.editor_closed(&id, argument, text, &mut cmds),
+            Msg::GrantPreviewed(id, pattern, preview) => self.previewed(&id, pattern, preview),
+            Msg::Grants(Ok(grants)) => self.list_grants(grants),
+            Msg::Revoked(id, Ok(revoked)) => self.revoked(&id, revoked),
+            Msg::Grants(Err(error)) | Msg::Revoked(_, Err(error)) => {
+                self.picker = None;
+                self.transcript.note(Level::Error, error);
+            }
             Msg::Threads(Ok(threads)) => {
                 let rows = self.thread_rows(&threads);
                 self.fill_picker(PickerKind::Threads, rows);
@@ -92,6 +115,7 @@ impl App {
             Msg::Exported(Err(error)) => self.transcript.note(Level::Error, error),
             Msg::Hangup | Msg::Terminate => self.quit(&mut cmds),
         }
+        self.see_to_expired(&mut cmds);
         self.settle();
         cmds
     }
@@ -118,9 +142,8 @@ impl App {
     fn note_what_was_read(&mut self) {
         let wants = self.picker.is_none()
             && self.current_card().is_some_and(|card| {
-                card.kind == CardKind::Permission
-                    && card.command().is_some()
-                    && (card.read == 0 || card.is_unread)
+                let is_long = card.kind == CardKind::Permission && card.command().is_some();
+                (is_long || self.batch.is_some()) && (card.read == 0 || card.is_unread)
             });
         if !wants {
             return;
@@ -139,6 +162,7 @@ impl App {
     /// Leaves. What runs is stopped first; what waits keeps waiting.
     fn quit(&mut self, cmds: &mut Vec<Cmd>) {
         if self.is_awake()
+            && self.driver == Driver::Nobody
             && let Some(thread) = self.thread_id()
         {
             cmds.push(Cmd::Cancel(thread.clone()));

@@ -15,6 +15,7 @@ use super::wrap::{truncate, width};
 use crate::contract::display::visible_line;
 
 mod card;
+pub(super) use card::CARD_TEXT;
 mod composer;
 pub mod entry;
 pub mod feed;
@@ -123,17 +124,21 @@ pub(super) fn card_window(app: &App) -> Option<(usize, usize, usize)> {
 /// What will be said when the run is over.
 fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    for input in app.queue.iter().take(most) {
-        let text = input.written();
-        let text = truncate(&visible_line(&text), width.saturating_sub(11));
+    let early = app.queue.iter().map(super::host::UserInput::written);
+    let kept = app.queued.iter().map(|row| {
+        app.own_queued.get(&row.id).map_or_else(|| row.text.clone(), super::host::UserInput::written)
+    });
+    let all: Vec<String> = kept.chain(early).collect();
+    for text in all.iter().take(most) {
+        let text = truncate(&visible_line(text), width.saturating_sub(11));
         lines.push(Line::from(vec![
             Span::styled("  queued ", theme.style(Role::Warning)),
             Span::styled(text, theme.style(Role::Dim)),
         ]));
     }
-    if app.queue.len() > most && most > 0 {
+    if all.len() > most && most > 0 {
         lines.pop();
-        lines.push(Line::styled(format!("  … {} queued", app.queue.len()), theme.style(Role::Dim)));
+        lines.push(Line::styled(format!("  … {} queued", all.len()), theme.style(Role::Dim)));
     }
     lines
 }

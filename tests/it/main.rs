@@ -1,11 +1,14 @@
 //! The one integration binary: the crate and the program as a user meets them.
 
+mod audit;
 mod book;
 mod commands;
 mod contest;
 #[cfg(feature = "failpoints")]
 mod crash;
+mod edited;
 mod exec;
+mod granting;
 mod headless;
 mod hostile;
 mod kills;
@@ -14,5 +17,6 @@ mod lease;
 mod stale;
 mod support;
 mod terminal;
+mod viewer;
 mod waiting;
 mod wire;

@@ -356,20 +356,6 @@ fn nothing_of_a_lost_command_runs_when_its_outcome_is_told() {
 }
 
 #[test]
-fn an_answer_from_elsewhere_is_told() {
-    let llm = asks_to_run(TOUCH);
-    let (home, mut tty) = open(&llm);
-    tty.say("do it");
-    tty.card(TOUCH);
-    home.ok(&["approvals", "approve", &home.question()]);
-    tty.send("n\r");
-    tty.shows("already allowed by tester through cli");
-    tty.shows("It is done.");
-    assert_eq!(home.read("log.txt"), "ran\n");
-    tty.quit();
-}
-
-#[test]
 fn resizes_during_a_stream_tear_nothing() {
     let gates: Vec<Gate> = (0..12).map(|_| Gate::default()).collect();
     let answer = gates.iter().enumerate().fold(Answer::new(), |answer, (n, gate)| {

@@ -2,6 +2,7 @@
 
 use super::evaluate::{Decision, Question, evaluate, known_primary};
 use super::rules::{Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
+use crate::contract::terms::{Expiry, Notify};
 use crate::pattern::Pattern;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
@@ -90,6 +91,12 @@ pub struct PermissionRuleEntry {
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "one_or_many")]
     #[schemars(with = "Value")]
     pub not_match: Vec<Value>,
+    /// When a question of this rule ends unanswered, such as `30m`; only for rules that ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in: Option<Value>,
+    /// Who is told that a question of this rule waits: `bell`, `desktop`, `{command: [program, argument]}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notify: Option<Value>,
 }
 
 /// As in the file, with places.
@@ -111,6 +118,10 @@ struct RawRule {
     matches: Vec<Value>,
     #[serde(default, deserialize_with = "one_or_many")]
     not_match: Vec<Value>,
+    #[serde(default)]
+    expires_in: Option<Spanned<Value>>,
+    #[serde(default)]
+    notify: Option<Spanned<Value>>,
 }
 
 /// A text, and nothing that YAML reads as something else: `no`, `123` and `null` are no names.
@@ -156,6 +167,8 @@ impl PermissionRulesConfig {
             behavior: rule.behavior,
             matches: rule.matches,
             not_match: rule.not_match,
+            expires_in: rule.expires_in.map(|value| value.value),
+            notify: rule.notify.map(|value| value.value),
         });
         Ok(PermissionRulesConfig { default_behavior: raw.default_behavior, rules: rules.collect() })
     }
@@ -171,13 +184,17 @@ impl PermissionRulesConfig {
         }
         for (index, entry) in self.rules.into_iter().enumerate() {
             let origin = Origin::of(Layer::Run);
-            let rule = build(&entry.tool, entry.behavior, &entry.matches, &entry.not_match, origin).map_err(
-                |message| RulesFileError::Invalid {
-                    file: "permission rules, rule".into(),
-                    line: index as u64 + 1,
-                    message,
-                },
-            )?;
+            let invalid = |message| RulesFileError::Invalid {
+                file: "permission rules, rule".into(),
+                line: index as u64 + 1,
+                message,
+            };
+            let mut rule = build(&entry.tool, entry.behavior, &entry.matches, &entry.not_match, origin)
+                .map_err(invalid)?;
+            rule.terms.expires_in =
+                entry.expires_in.map(|value| expiry_of(&value, &rule)).transpose().map_err(invalid)?;
+            rule.terms.notify =
+                entry.notify.map(|value| notify_of(&value, &rule)).transpose().map_err(invalid)?;
             set.push(rule);
         }
         Ok(set)
@@ -208,9 +225,20 @@ impl RuleSet {
         for rule in raw.rules.unwrap_or_default() {
             let line = rule.tool.referenced.line();
             let origin = Origin { layer, file: Some(file.to_owned()), line: Some(line), grant: None };
-            let rule = build(&rule.tool.value.0, rule.behavior, &rule.matches, &rule.not_match, origin)
-                .map_err(|message| RulesFileError::Invalid { file: file.to_owned(), line, message })?;
-            set.push(rule);
+            let invalid = |line, message| RulesFileError::Invalid { file: file.to_owned(), line, message };
+            let mut made = build(&rule.tool.value.0, rule.behavior, &rule.matches, &rule.not_match, origin)
+                .map_err(|message| invalid(line, message))?;
+            if let Some(value) = rule.expires_in {
+                let expiry = expiry_of(&value.value, &made);
+                let line = value.referenced.line();
+                made.terms.expires_in = Some(expiry.map_err(|message| invalid(line, message))?);
+            }
+            if let Some(value) = rule.notify {
+                let notify = notify_of(&value.value, &made);
+                let line = value.referenced.line();
+                made.terms.notify = Some(notify.map_err(|message| invalid(line, message))?);
+            }
+            set.push(made);
         }
         Ok(set)
     }
@@ -247,7 +275,7 @@ fn read_plain(path: &Path) -> std::io::Result<String> {
 pub fn shipped_rules() -> RuleSet {
     let own: Build = |tool, behavior, _, _, origin| {
         let pattern = Pattern::parse_own(tool).map_err(|error| error.to_string())?;
-        Ok(Rule { pattern, behavior, origin })
+        Ok(Rule::new(pattern, behavior, origin))
     };
     RuleSet::read_with(SHIPPED_RULES, Format::Yaml, Layer::Shipped, SHIPPED_NAME, own).unwrap_or_else(
         |error| {
@@ -302,7 +330,7 @@ fn build(
     origin: Origin,
 ) -> Result<Rule, String> {
     let pattern = Pattern::parse(tool).map_err(|error| error.to_string())?;
-    let rule = Rule { pattern, behavior, origin };
+    let rule = Rule::new(pattern, behavior, origin);
     for example in matches {
         if !example_holds(&rule, example)? {
             return Err(format!("rule `{tool}` does not match its example {}", shown(example)));
@@ -314,6 +342,34 @@ fn build(
         }
     }
     Ok(rule)
+}
+
+/// The `expires_in` of a rule.
+fn expiry_of(value: &Value, rule: &Rule) -> Result<Expiry, String> {
+    if rule.behavior != ToolPermissionBehavior::Ask {
+        return Err(format!(
+            "`expires_in` is for rules that ask; rule `{}` is {}",
+            rule.pattern, rule.behavior
+        ));
+    }
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    text.parse().map_err(|wanted| format!("`expires_in` must be {wanted}"))
+}
+
+/// The `notify` of a rule. What a project's file names must not be started.
+fn notify_of(value: &Value, rule: &Rule) -> Result<Vec<Notify>, String> {
+    if rule.behavior != ToolPermissionBehavior::Ask {
+        return Err(format!("`notify` is for rules that ask; rule `{}` is {}", rule.pattern, rule.behavior));
+    }
+    let list = Notify::read_all(value).map_err(|wanted| format!("`notify` must be {wanted}"))?;
+    if rule.origin.layer == Layer::Project && list.iter().any(|notify| matches!(notify, Notify::Command(_))) {
+        return Err(
+            "a project's rules cannot name a `command` to start; put it into your own permissions.yaml, or \
+                    under questions.notify in your own config.toml"
+                .to_owned(),
+        );
+    }
+    Ok(list)
 }
 
 fn shown(example: &Value) -> String {

@@ -6,19 +6,28 @@
 //! gate of each call.
 
 mod check;
+mod editing;
 mod evaluate;
 mod file;
 mod grant;
 mod handle;
+mod missed;
 mod mode;
+mod past;
 mod path;
 mod plugin;
 mod rules;
 mod shell;
+mod simulate;
+mod suggest;
 mod tried;
 
 #[cfg(test)]
+mod granting_tests;
+#[cfg(test)]
 mod judgement_tests;
+#[cfg(test)]
+mod past_tests;
 #[cfg(test)]
 mod plugin_tests;
 #[cfg(test)]
@@ -27,6 +36,7 @@ mod tests;
 mod tests_more;
 
 pub use check::{CheckContext, check_line};
+pub use editing::check_grant;
 pub use evaluate::{AskKind, Decision, Prepared, Question, Verdict, evaluate, is_file_edit, known_primary};
 pub use file::{
     Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError, SHIPPED_RULES, shipped_rules,
@@ -34,5 +44,8 @@ pub use file::{
 pub use grant::{GrantProposal, propose_grants};
 pub use handle::Permissions;
 pub use mode::{Mode, evaluate_in};
+pub use past::{Past, PastFolder, PastMade, PastQuestion};
 pub use plugin::{GrantedPatterns, PERMISSION_PLUGIN, PermissionPlugin, PermissionSection};
 pub use rules::{GrantMark, Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
+pub use simulate::{Difference, Simulation, Tally, simulate};
+pub use suggest::{SuggestedRule, Suggestions, suggest};

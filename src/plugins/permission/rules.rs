@@ -1,6 +1,7 @@
 //! Rules and where they come from.
 
 use crate::contract::record::GrantRecord;
+use crate::contract::terms::Terms;
 use crate::pattern::{Pattern, PatternError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -113,16 +114,23 @@ pub struct Rule {
     pub behavior: ToolPermissionBehavior,
     /// Where it was written.
     pub origin: Origin,
+    /// On which terms it asks.
+    pub terms: Terms,
 }
 
 impl Rule {
+    /// A rule without terms of its own.
+    pub fn new(pattern: Pattern, behavior: ToolPermissionBehavior, origin: Origin) -> Rule {
+        Rule { pattern, behavior, origin, terms: Terms::default() }
+    }
+
     /// What a person grants at a prompt.
     ///
     /// # Errors
     /// When the text is not a pattern.
     pub fn granted(pattern: &str) -> Result<Rule, PatternError> {
         let pattern = Pattern::parse(pattern)?;
-        Ok(Rule { pattern, behavior: ToolPermissionBehavior::Allow, origin: Origin::of(Layer::Grant) })
+        Ok(Rule::new(pattern, ToolPermissionBehavior::Allow, Origin::of(Layer::Grant)))
     }
 }
 
@@ -152,7 +160,7 @@ impl RuleSet {
         let mut set = RuleSet::new();
         for pattern in patterns {
             let pattern = Pattern::parse(pattern.as_ref())?;
-            set.push(Rule { pattern, behavior, origin: Origin::of(layer) });
+            set.push(Rule::new(pattern, behavior, Origin::of(layer)));
         }
         Ok(set)
     }
@@ -192,12 +200,27 @@ impl RuleSet {
         Ok(())
     }
 
-    /// The same rules without the grants whose uses are counted.
+    /// The same rules without the grants of the ledger.
+    #[must_use]
+    pub fn without_grants(&self) -> RuleSet {
+        let mut set = self.clone();
+        set.rules.retain(|rule| rule.origin.grant.is_none());
+        set
+    }
+
+    /// The same rules without the grants whose uses are counted down.
     #[must_use]
     pub fn without_limited(&self) -> RuleSet {
         let mut set = self.clone();
         set.rules.retain(|rule| rule.origin.tier() < 2);
         set
+    }
+
+    /// The rules of one behaviour.
+    #[must_use]
+    pub fn only(&self, behavior: ToolPermissionBehavior) -> RuleSet {
+        let rules = self.rules.iter().filter(|rule| rule.behavior == behavior).cloned().collect();
+        RuleSet { rules, ..RuleSet::default() }
     }
 
     /// Adds all rules of another set. Of two defaults the stricter one holds.

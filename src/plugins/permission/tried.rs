@@ -5,6 +5,7 @@ use super::mode::{Mode, is_read_only};
 use super::rules::{Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use super::shell::{self, Hit, Part};
 use crate::contract::judgement::{Judgement, Risk, Ruling, TriedRule};
+use crate::contract::terms::Terms;
 use crate::contract::tool::ToolClass;
 use crate::pattern::shell::effect;
 
@@ -28,6 +29,17 @@ impl Prepared<'_> {
     pub fn is_matched_by(&self, rule: &Rule) -> bool {
         let none = RuleSet::new();
         rule.pattern.matches_tool(self.question.tool) && speaks(&self.judge(&none, None), rule, &self.parts())
+    }
+
+    /// On which terms the call is asked about: those of all ask rules that match, or may.
+    pub fn terms(&self, rules: &RuleSet) -> Terms {
+        let judge = self.judge(rules, None);
+        let mut terms = Terms::default();
+        let asking = judge.all().filter(|rule| rule.behavior == Behavior::Ask && !rule.terms.is_empty());
+        for rule in asking.filter(|rule| judge.restricts(rule) != Hit::No) {
+            terms.join(&rule.terms);
+        }
+        terms
     }
 
     fn parts(&self) -> Vec<Part<'_>> {

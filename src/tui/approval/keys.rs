@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::super::composer::Composer;
 use super::super::keymap::{Action, Keymap, Place, typed};
 use super::super::update::edit;
-use super::{Answer, Card, CardKind, Reply, SCOPES, Stage, line};
+use super::{Answer, Batch, Card, CardKind, Reply, Stage, line};
+use crate::contract::suspension::ToolCallResume;
 
 impl Card {
     /// What a key does. Enter alone is never a yes.
@@ -29,15 +30,100 @@ impl Card {
                 Edited::Yes => Reply::Taken,
                 Edited::No => Reply::NotMine,
             },
-            Stage::Grant { .. } => self.grant_key(key, keymap, project),
+            Stage::Modify(line) => match edit_line(line, key, keymap) {
+                Edited::Sent => {
+                    let feedback = line.take().trim().to_owned();
+                    if feedback.is_empty() {
+                        self.problem = Some("say what to change; Esc goes back, n is a plain no".to_owned());
+                        return Reply::Taken;
+                    }
+                    let answer =
+                        Answer { result: ToolCallResume::modify_payload(), ..Answer::no(Some(feedback)) };
+                    self.decide(answer, "sending it back")
+                }
+                edited => self.line_reply(&edited),
+            },
+            Stage::Comment(line) => match edit_line(line, key, keymap) {
+                Edited::Sent => {
+                    let comment = line.take().trim().to_owned();
+                    self.comment = Some(comment).filter(|comment| !comment.is_empty());
+                    self.stage = Stage::Open;
+                    Reply::Taken
+                }
+                edited => self.line_reply(&edited),
+            },
+            Stage::Edit(text) => match edit_text(text, key, keymap) {
+                Edited::Sent => self.edited_here(),
+                edited => self.line_reply(&edited),
+            },
+            Stage::Hunks(_) => self.hunks_key(key, keymap),
+            // The editor has the terminal; keys that come now were typed before.
+            Stage::Away => Reply::Taken,
+            Stage::Grant(_) => self.grant_key(key, keymap, project),
             Stage::Open if self.kind == CardKind::Ask => self.ask_key(key, keymap),
             Stage::Open => self.open_key(key, keymap),
         }
     }
 
-    fn decide(&mut self, answer: Answer, word: &'static str) -> Reply {
+    fn decide(&mut self, mut answer: Answer, word: &'static str) -> Reply {
         self.stage = Stage::Deciding(word);
+        answer.reason = answer.reason.or_else(|| self.comment.clone());
         Reply::Decide(answer)
+    }
+
+    /// What a key in a line leads to when it does not send it.
+    fn line_reply(&mut self, edited: &Edited) -> Reply {
+        match edited {
+            Edited::No => Reply::NotMine,
+            Edited::Yes | Edited::Sent => Reply::Taken,
+            Edited::Left => {
+                self.stage = Stage::Open;
+                Reply::Taken
+            }
+        }
+    }
+
+    /// The yes: as it is, or as it was edited.
+    fn allow(&mut self) -> Reply {
+        if let Some(problem) = self.edit_problem() {
+            self.problem = Some(problem);
+            return Reply::Taken;
+        }
+        match &self.edit {
+            None => self.decide(Answer::yes(Value::Null), "allowing"),
+            Some(edit) => {
+                let payload = match &edit.review {
+                    Some(Ok(review)) => review.payload.clone(),
+                    Some(Err(_)) | None => Value::Null,
+                };
+                let answer = Answer { arguments: Some(edit.arguments.clone()), ..Answer::yes(payload) };
+                self.decide(answer, "allowing what was edited")
+            }
+        }
+    }
+
+    fn hunks_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
+        let Stage::Hunks(hunks) = &mut self.stage else { return Reply::NotMine };
+        match keymap.action(Place::Card, key) {
+            Some(Action::ScrollUp) => {
+                hunks.step(-1);
+                self.scroll = 0;
+            }
+            Some(Action::ScrollDown) => {
+                hunks.step(1);
+                self.scroll = 0;
+            }
+            Some(Action::PageUp) => return self.scroll_by(-5),
+            Some(Action::PageDown) => return self.scroll_by(5),
+            Some(Action::Toggle) => hunks.toggle(),
+            Some(Action::Accept) => return self.accept_hunks(),
+            Some(Action::Stop) => {
+                self.stage = Stage::Open;
+                self.scroll = 0;
+            }
+            _ => {}
+        }
+        Reply::Taken
     }
 
     fn open_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
@@ -50,9 +136,30 @@ impl Card {
                     Some("not all of the command was shown yet: ↓ shows the rest, then y".to_owned());
                 Reply::Taken
             }
-            Action::Allow if !is_unknown => self.decide(Answer::yes(Value::Null), "allowing"),
+            Action::Allow if !is_unknown => self.allow(),
             Action::Deny if !is_unknown => {
-                self.stage = Stage::Reason(Box::new(line()));
+                let mut reason = line();
+                reason.insert_text(self.comment.as_deref().unwrap_or_default());
+                self.stage = Stage::Reason(Box::new(reason));
+                Reply::Taken
+            }
+            Action::EditCall if !is_unknown => self.begin_edit(),
+            Action::Hunks if !is_unknown => self.begin_hunks(),
+            Action::Modify if !is_unknown => {
+                let mut feedback = line();
+                feedback.insert_text(self.comment.as_deref().unwrap_or_default());
+                self.stage = Stage::Modify(Box::new(feedback));
+                Reply::Taken
+            }
+            Action::Unedit | Action::Stop if self.edit.is_some() => {
+                self.unedit();
+                Reply::Taken
+            }
+            Action::AllowReads if !is_unknown => Reply::Batch(Batch::AllowReads),
+            Action::DenyRest if !is_unknown => Reply::Batch(Batch::DenyRest),
+            Action::Grant if self.edit.is_some() => {
+                self.problem =
+                    Some("a rule is for the call as it was proposed: u goes back to it".to_owned());
                 Reply::Taken
             }
             Action::Grant if !is_unknown => {
@@ -60,7 +167,8 @@ impl Card {
                     self.problem =
                         Some("there is no rule to propose for this call: y allows it once".to_owned());
                 } else {
-                    self.stage = Stage::Grant { pattern: 0, scope: 0 };
+                    self.scroll = 0;
+                    self.stage = Stage::Grant(Box::default());
                 }
                 Reply::Taken
             }
@@ -82,6 +190,12 @@ impl Card {
                 self.stage = Stage::Deciding("stopping");
                 Reply::Stop
             }
+            Action::Comment => {
+                let mut comment = line();
+                comment.insert_text(self.comment.as_deref().unwrap_or_default());
+                self.stage = Stage::Comment(Box::new(comment));
+                Reply::Taken
+            }
             Action::NextCard => Reply::Next,
             Action::PreviousCard => Reply::Previous,
             Action::ScrollUp => self.scroll_by(-1),
@@ -92,31 +206,8 @@ impl Card {
         }
     }
 
-    fn scroll_by(&mut self, lines: isize) -> Reply {
+    pub(super) fn scroll_by(&mut self, lines: isize) -> Reply {
         self.scroll = self.scroll.saturating_add_signed(lines);
-        Reply::Taken
-    }
-
-    fn grant_key(&mut self, key: KeyEvent, keymap: &Keymap, project: &Path) -> Reply {
-        let proposals = self.proposals();
-        let Stage::Grant { pattern, scope } = &mut self.stage else { return Reply::NotMine };
-        let step =
-            |at: usize, by: isize, of: usize| (at as isize + by).rem_euclid((of as isize).max(1)) as usize;
-        match keymap.action(Place::Card, key) {
-            Some(Action::ScrollUp) => *pattern = step(*pattern, -1, proposals.len()),
-            Some(Action::ScrollDown) => *pattern = step(*pattern, 1, proposals.len()),
-            Some(Action::PreviousCard) => *scope = step(*scope, -1, SCOPES.len()),
-            Some(Action::NextCard) => *scope = step(*scope, 1, SCOPES.len()),
-            Some(Action::Stop) => self.stage = Stage::Open,
-            Some(Action::Accept) => {
-                let (pattern, scope) = (*pattern, *scope);
-                let Some(proposal) = proposals.get(pattern) else { return Reply::Taken };
-                let scope = self.scope(scope, project);
-                self.stage = Stage::Deciding("storing the rule");
-                return Reply::Grant { pattern: proposal.pattern.clone(), scope };
-            }
-            _ => {}
-        }
         Reply::Taken
     }
 
@@ -155,7 +246,7 @@ impl Card {
     }
 }
 
-enum Edited {
+pub(super) enum Edited {
     /// It was an edit.
     Yes,
     /// It means nothing in a line.
@@ -166,8 +257,30 @@ enum Edited {
     Left,
 }
 
+/// A key in a text of several lines. A backslash before Enter stays: in a shell it goes on with the line.
+fn edit_text(text: &mut Composer, key: KeyEvent, keymap: &Keymap) -> Edited {
+    match keymap.action(Place::Composer, key) {
+        Some(Action::Send) if text.text()[..text.caret()].ends_with('\\') => {
+            text.insert('\n');
+            Edited::Yes
+        }
+        Some(Action::Send) => Edited::Sent,
+        Some(Action::Interrupt) => Edited::Left,
+        Some(Action::FocusCard) => Edited::Yes,
+        Some(action) if edit(text, action) => Edited::Yes,
+        Some(_) => Edited::No,
+        None => match typed(key) {
+            Some(c) => {
+                text.insert(c);
+                Edited::Yes
+            }
+            None => Edited::No,
+        },
+    }
+}
+
 /// A key in a line of text. Leaving and sending are the writing keys of the composer.
-fn edit_line(line: &mut Composer, key: KeyEvent, keymap: &Keymap) -> Edited {
+pub(super) fn edit_line(line: &mut Composer, key: KeyEvent, keymap: &Keymap) -> Edited {
     match keymap.action(Place::Composer, key) {
         Some(Action::Send) => Edited::Sent,
         Some(Action::Interrupt) => Edited::Left,

@@ -11,7 +11,8 @@ use super::super::approval::Answer;
 use super::super::host::Host;
 use super::super::msg::{Cmd, Msg};
 use crate::contract::ids::DecisionId;
-use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use crate::contract::record::SuspensionStatus;
+use crate::contract::suspension::ToolCallResume;
 
 /// How long requests may take to end when the program ends.
 const LAST_WAIT: Duration = Duration::from_secs(2);
@@ -43,6 +44,15 @@ impl Performer {
         }
     }
 
+    pub(super) fn host(&self) -> Arc<dyn Host> {
+        Arc::clone(&self.host)
+    }
+
+    /// Something that the loop did itself, told as an answer.
+    pub(super) fn tell(&self, msg: Msg) {
+        let _ = self.answers.send(msg);
+    }
+
     fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         while self.tasks.try_join_next().is_some() {}
         self.tasks.spawn(task);
@@ -71,23 +81,58 @@ impl Performer {
                 let started = host.start(&thread, input.clone()).await;
                 send(Msg::Started(started.map_err(|error| (error, input))));
             }),
+            Cmd::Enqueue(thread, input) => self.spawn(async move {
+                let row = host.enqueue(&thread, input.clone()).await;
+                send(Msg::Enqueued(input, row));
+            }),
+            Cmd::Unqueue(ids) => self.spawn(async move {
+                let (mut back, mut gone) = (Vec::new(), Vec::new());
+                for id in ids {
+                    match host.unqueue(id).await {
+                        Ok(true) => back.push(id),
+                        Ok(false) => gone.push(id),
+                        Err(error) => send(Msg::Failed(error)),
+                    }
+                }
+                send(Msg::Unqueued { back, gone });
+            }),
+            Cmd::WhoAnswered(id) => self.spawn(async move {
+                match host.question(&id).await {
+                    Ok(Some(record)) if record.status != SuspensionStatus::Open => {
+                        send(Msg::Closed(Box::new(record)));
+                    }
+                    Ok(_) => {}
+                    Err(error) => send(Msg::Failed(error)),
+                }
+            }),
             Cmd::Decide(id, answer) => self.spawn(async move {
                 let outcome = host.decide(&id, resume(answer)).await;
                 send(Msg::Decided(id, outcome));
             }),
-            Cmd::Grant(id, pattern, scope) => self.spawn(async move {
-                let yes = Answer {
-                    action: ResumeDecisionAction::Resume,
-                    result: serde_json::Value::Null,
-                    reason: None,
-                };
-                let outcome = match host.grant(&id, &pattern, scope).await {
+            Cmd::Grant(request) => self.spawn(async move {
+                let id = request.suspension.clone();
+                let yes = Answer::yes(serde_json::Value::Null);
+                let outcome = match host.grant(request).await {
                     Ok(()) => host.decide(&id, resume(yes)).await,
                     Err(error) => Err(format!("the rule was not stored: {error}")),
                 };
                 send(Msg::Decided(id, outcome));
             }),
+            Cmd::Review(id, arguments) => self.spawn(async move {
+                let review = host.review(&id, &arguments).await;
+                send(Msg::Reviewed(id, arguments, review));
+            }),
+            Cmd::PreviewGrant(id, pattern) => self.spawn(async move {
+                let preview = host.preview_grant(&id, &pattern).await;
+                send(Msg::GrantPreviewed(id, pattern, preview));
+            }),
+            Cmd::Grants => self.spawn(async move { send(Msg::Grants(host.grants().await)) }),
+            Cmd::RevokeGrant(id) => self.spawn(async move {
+                let revoked = host.revoke_grant(&id).await;
+                send(Msg::Revoked(id, revoked));
+            }),
             Cmd::Cancel(thread) => host.cancel(&thread),
+            Cmd::Expire(thread) => host.expired(&thread),
             Cmd::Threads => self.spawn(async move { send(Msg::Threads(host.threads().await)) }),
             Cmd::Models => send(Msg::Models(host.models())),
             Cmd::Skills => send(Msg::Skills(host.skills())),
@@ -110,7 +155,13 @@ impl Performer {
             }
             Cmd::Remember(prompt) => self.spawn(async move { host.remember(&prompt).await }),
             // The loop does these itself.
-            Cmd::Copy(_) | Cmd::ShowWhole(_) | Cmd::Redraw | Cmd::Suspend | Cmd::Quit => {}
+            Cmd::Copy(_)
+            | Cmd::Notify { .. }
+            | Cmd::ShowWhole(_)
+            | Cmd::Redraw
+            | Cmd::Suspend
+            | Cmd::Editor(..)
+            | Cmd::Quit => {}
         }
     }
 }
@@ -123,7 +174,7 @@ fn resume(answer: Answer) -> ToolCallResume {
         action: answer.action,
         result: answer.result,
         reason: answer.reason,
-        arguments: None,
+        arguments: answer.arguments,
         updated_at: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
     }
 }

@@ -7,13 +7,17 @@ use async_trait::async_trait;
 
 use super::perform::Performer;
 use super::*;
+use crate::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
 use crate::contract::ids::SuspensionId;
 use crate::contract::ids::ThreadId;
-use crate::contract::record::{DecideOutcome, GrantScope, ThreadSummary};
-use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use crate::contract::record::{DecideOutcome, GrantScope, QueueId, SuspensionRecord, ThreadSummary};
+use crate::contract::suspension::ToolCallResume;
 use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
-use crate::tui::host::{ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, RuleRow, SkillRow, UserInput};
+use crate::tui::host::{
+    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, Review, RuleRow, SkillRow,
+    UserInput,
+};
 use crate::tui::keymap::Keymap;
 use crate::tui::theme::Theme;
 
@@ -39,17 +43,49 @@ impl Host for FakeHost {
         self.note(format!("start {}", input.text));
         Err("the store is locked".into())
     }
+    async fn enqueue(&self, _: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
+        self.note(format!("enqueue {}", input.text));
+        Ok(QueuedRow { id: 1, text: input.text, images: 0 })
+    }
+    async fn unqueue(&self, id: QueueId) -> Result<bool, String> {
+        self.note(format!("unqueue {id}"));
+        Ok(id == 1)
+    }
+    async fn question(&self, _: &SuspensionId) -> Result<Option<SuspensionRecord>, String> {
+        Ok(None)
+    }
     async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String> {
         assert!(!answer.decision_id.as_str().is_empty() && answer.updated_at > 0);
         self.note(format!("decide {id} {:?}", answer.action));
         Ok(DecideOutcome::NotFound)
     }
-    async fn grant(&self, id: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String> {
-        self.note(format!("grant {id} {pattern} {scope:?}"));
+    async fn preview_grant(&self, _: &SuspensionId, _: &str) -> Result<GrantPreview, String> {
+        Ok(GrantPreview::default())
+    }
+    async fn grants(&self) -> Result<Vec<GrantRow>, String> {
+        Ok(Vec::new())
+    }
+    async fn revoke_grant(&self, id: &str) -> Result<bool, String> {
+        self.note(format!("revoke {id}"));
+        Ok(true)
+    }
+    async fn grant(&self, request: GrantRequest) -> Result<(), String> {
+        let GrantRequest { suspension, pattern, scope, .. } = request;
+        self.note(format!("grant {suspension} {pattern} {scope:?}"));
         if self.refuses_grants { Err("the disk is full".into()) } else { Ok(()) }
+    }
+    async fn review(&self, id: &SuspensionId, arguments: &serde_json::Value) -> Result<Review, String> {
+        self.note(format!("review {id} {arguments}"));
+        Err("no such thing".into())
+    }
+    async fn edit(&self, text: &str, _: &str) -> Result<String, String> {
+        Ok(text.to_owned())
     }
     fn cancel(&self, _: &ThreadId) {
         self.note("cancel");
+    }
+    fn expired(&self, thread: &ThreadId) {
+        self.note(format!("expired {thread}"));
     }
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {
         Ok(Vec::new())
@@ -103,7 +139,14 @@ async fn perform(host: FakeHost, cmds: Vec<Cmd>) -> (Vec<String>, Vec<Msg>) {
 
 #[tokio::test]
 async fn a_grant_is_stored_before_the_yes_and_without_it_there_is_no_yes() {
-    let grant = || vec![Cmd::Grant("q".into(), "Bash(ls)".into(), GrantScope::Everywhere)];
+    let grant = || {
+        vec![Cmd::Grant(GrantRequest {
+            suspension: "q".into(),
+            pattern: "Bash(ls)".into(),
+            scope: GrantScope::Everywhere,
+            end: GrantEnd::Never,
+        })]
+    };
     let (asked, msgs) = perform(FakeHost::default(), grant()).await;
     assert_eq!(asked, ["grant q Bash(ls) Everywhere", "decide q Resume"]);
     assert!(matches!(&msgs[..], [Msg::Decided(id, Ok(_))] if id.as_str() == "q"));
@@ -116,12 +159,15 @@ async fn a_grant_is_stored_before_the_yes_and_without_it_there_is_no_yes() {
 
 #[tokio::test]
 async fn requests_are_answered_and_a_refused_message_comes_back() {
-    let no = Answer { action: ResumeDecisionAction::Cancel, result: serde_json::Value::Null, reason: None };
+    let no = Answer::no(None);
     let (asked, msgs) = perform(FakeHost::default(), vec![Cmd::Decide("q".into(), no)]).await;
     assert_eq!((asked, msgs.len()), (vec!["decide q Cancel".to_owned()], 1));
     let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Start("t".into(), UserInput::text("hi"))]).await;
     let [Msg::Started(Err((error, input)))] = &msgs[..] else { panic!("{msgs:?}") };
     assert_eq!((error.as_str(), input.text.as_str()), ("the store is locked", "hi"));
+    let (asked, msgs) = perform(FakeHost::default(), vec![Cmd::Unqueue(vec![1, 2])]).await;
+    assert_eq!(asked, ["unqueue 1", "unqueue 2"]);
+    assert!(matches!(&msgs[..], [Msg::Unqueued { back, gone }] if back == &[1] && gone == &[2]), "{msgs:?}");
     let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Files(3, "ma".into())]).await;
     assert!(matches!(&msgs[..], [Msg::Files(3, paths)] if paths == &["ma.rs"]));
 }
@@ -131,7 +177,7 @@ fn a_long_answer_is_in_the_scrollback_once_and_whole() {
     let (width, height) = (50, 12);
     let look = Look { theme: Theme::plain(), highlighter: Highlighter::waiting() };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
-    let mut screen = Screen { terminal, feed: Feed::default(), look };
+    let mut screen = Screen { terminal, feed: Feed::default(), look, desktop: Desktop::default() };
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
     let mut at = 0;
     let mut step = |app: &mut App, screen: &mut Screen<Vec<u8>>, msg: Msg| {

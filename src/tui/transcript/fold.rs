@@ -35,8 +35,11 @@ impl Transcript {
                 tool.run(at);
                 tool.tail.push(delta);
             }),
-            AgentEvent::ToolCallResumed { target_id, .. } => self.change_tool(target_id, |tool| {
+            AgentEvent::ToolCallResumed { target_id, result } => self.change_tool(target_id, |tool| {
                 if tool.result.is_none() {
+                    if let Some(arguments) = result.get("edited") {
+                        tool.edit(arguments);
+                    }
                     // The call goes on at once; what it waited before was the person's time.
                     tool.started = None;
                     tool.run(at);
@@ -207,7 +210,7 @@ impl Transcript {
         self.step = self.entries.len();
     }
 
-    fn finish(&mut self, termination: &TerminationReason) {
+    pub(super) fn finish(&mut self, termination: &TerminationReason) {
         self.retry = None;
         let cut_off = matches!(termination, TerminationReason::Cancelled | TerminationReason::Error(_));
         self.close_texts(cut_off);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::{Moment, ToolState, Transcript};
+use super::{Moment, ToolEntry, ToolState, Transcript};
 use crate::contract::content::ContentBlock;
 use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use crate::contract::message::{Message, Role, Visibility};
@@ -43,7 +43,7 @@ impl Transcript {
         transcript
     }
 
-    fn take_message(&mut self, message: &Message) {
+    pub(super) fn take_message(&mut self, message: &Message) {
         if message.visibility == Visibility::Internal {
             return;
         }
@@ -79,6 +79,10 @@ impl Transcript {
             }
             Role::Tool => {
                 let Some(call_id) = &message.tool_call_id else { return };
+                // A result that was told when it came is told again when its step is written down.
+                if self.tool(call_id).is_some_and(ToolEntry::is_over) {
+                    return;
+                }
                 let told =
                     metadata("tool_result").and_then(|value| serde_json::from_value(value.clone()).ok());
                 let result = told.unwrap_or_else(|| {

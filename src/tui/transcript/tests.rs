@@ -62,6 +62,8 @@ fn stored(messages: Vec<Message>) -> OpenedThread {
         run: None,
         waiting: Vec::new(),
         interrupted: Vec::new(),
+        driver: crate::tui::host::Driver::Nobody,
+        queued: Vec::new(),
     }
 }
 
@@ -221,4 +223,103 @@ fn an_id_of_an_earlier_turn_is_another_call() {
     let transcript = fold(&events);
     assert_eq!(transcript.entries().len(), 3);
     assert_eq!(transcript.tool("a").map(|tool| tool.state), Some(ToolState::Proposed));
+}
+
+fn sync_of(
+    opened: OpenedThread,
+    from: usize,
+    driver: crate::tui::host::Driver,
+) -> crate::tui::host::ThreadSync {
+    crate::tui::host::ThreadSync {
+        thread: opened.thread,
+        driver,
+        is_part: false,
+        messages: opened.messages.into_iter().skip(from).collect(),
+        results: Vec::new(),
+        run: opened.run,
+        waiting: opened.waiting,
+        running: Vec::new(),
+        queued: Vec::new(),
+    }
+}
+
+fn story() -> Vec<Message> {
+    let result = |id: &str| Message {
+        metadata: Some(
+            json!({"tool_result": ToolResult::text("Bash", "src").to_json(), "outcome": "succeeded"}),
+        ),
+        ..Message::tool(id, "src")
+    };
+    let asks = |id: &str| {
+        Message::assistant_with(
+            vec![ContentBlock::text(format!("Call {id}."))],
+            vec![ToolCall::new(id, "Bash", json!({"command": "ls"}))],
+        )
+    };
+    vec![
+        Message::user("hello"),
+        asks("a"),
+        result("a"),
+        Message::assistant("Done."),
+        Message::user("again"),
+        // An id that was used before is another call.
+        asks("a"),
+        result("a"),
+        Message::assistant("Done again."),
+    ]
+}
+
+/// However often somebody looks, and however much is told twice, it comes to the same.
+#[test]
+fn a_conversation_that_is_looked_on_at_is_the_one_that_is_stored() {
+    let driver = crate::tui::host::Driver::Other(7);
+    let whole = Transcript::from_thread(&stored(story()));
+    for step in 1..=story().len() {
+        let mut seen = 0;
+        let mut transcript = Transcript::default();
+        while seen < story().len() {
+            let now = (seen + step).min(story().len());
+            // It begins one message too early: that one is known.
+            let sync = sync_of(stored(story()[..now].to_vec()), seen.saturating_sub(1), driver);
+            transcript.sync(Moment(5), &sync, seen as u64);
+            transcript.sync(Moment(6), &sync, now as u64);
+            seen = now;
+        }
+        assert_eq!(picture(&transcript), picture(&whole), "{step} at a time");
+        assert_eq!(transcript.usage(), whole.usage());
+        assert_eq!(transcript.settled(), transcript.entries().len());
+    }
+}
+
+#[test]
+fn results_of_an_open_step_are_told_once() {
+    let story = story();
+    let mut transcript = Transcript::default();
+    let mut sync = sync_of(stored(story[..2].to_vec()), 0, crate::tui::host::Driver::Other(7));
+    // The result is there before its step is written down, and then as a message.
+    sync.results = stored(story[2..3].to_vec()).messages;
+    transcript.sync(Moment(5), &sync, 0);
+    assert_eq!(transcript.tool("a").map(|tool| tool.state), Some(ToolState::Done));
+    let before = transcript.entries().to_vec();
+    let sync = sync_of(stored(story[..3].to_vec()), 2, crate::tui::host::Driver::Other(7));
+    transcript.sync(Moment(9), &sync, 2);
+    assert_eq!(transcript.entries(), before);
+}
+
+#[test]
+fn words_on_trial_stand_behind_what_others_said_and_can_be_taken_away() {
+    let mut transcript = Transcript::default();
+    transcript.say_on_trial("mine", 0);
+    let sync = sync_of(stored(story()[..4].to_vec()), 0, crate::tui::host::Driver::Own);
+    transcript.sync(Moment(5), &sync, 0);
+    let is_mine = |entry: &Entry| matches!(&entry.kind, EntryKind::User { text, .. } if text == "mine");
+    assert!(transcript.entries().last().is_some_and(is_mine));
+    assert_eq!(transcript.settled(), transcript.entries().len() - 1, "it is not on the screen for good");
+    let mut other = transcript.clone();
+    other.unsay();
+    assert!(!other.entries().iter().any(is_mine));
+    transcript.accept_words();
+    assert_eq!(transcript.settled(), transcript.entries().len());
+    transcript.unsay();
+    assert!(transcript.entries().iter().any(is_mine));
 }

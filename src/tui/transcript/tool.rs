@@ -106,6 +106,8 @@ pub struct ToolEntry {
     pub name: String,
     /// The arguments, `null` until they are complete.
     pub arguments: Value,
+    /// Whether a person changed them before they allowed the call.
+    pub is_edited: bool,
     /// How many bytes of arguments have arrived.
     pub received: usize,
     /// Where it stands.
@@ -129,6 +131,7 @@ impl ToolEntry {
             call_id: call_id.into(),
             name: name.into(),
             arguments: Value::Null,
+            is_edited: false,
             received: 0,
             state: ToolState::Receiving,
             tail: Tail::default(),
@@ -145,6 +148,17 @@ impl ToolEntry {
             self.state = ToolState::Running;
             self.started = Some(at);
         }
+    }
+
+    /// A person changed the call.
+    pub(super) fn edit(&mut self, arguments: &Value) {
+        self.arguments = arguments.clone();
+        self.is_edited = true;
+    }
+
+    /// What was said beside the yes.
+    pub fn comment(&self) -> Option<&str> {
+        self.result.as_ref()?.touched.as_ref()?.comment.as_deref()
     }
 
     /// A question about it is open.
@@ -171,7 +185,16 @@ impl ToolEntry {
             self.tail = Tail::default();
         }
         self.progress = None;
+        if let Some(arguments) = result.touched.as_ref().and_then(|touched| touched.arguments.as_ref()) {
+            self.edit(arguments);
+        }
         self.result = Some(result.clone());
+    }
+
+    /// Whether it shows that this question about it is open.
+    pub(super) fn is_asked(&self, ticket: &SuspendTicket) -> bool {
+        let is_unknown = ticket.suspension.action == ACTION_UNKNOWN_OUTCOME;
+        self.state == if is_unknown { ToolState::Unknown } else { ToolState::Waiting }
     }
 
     /// Whether nothing about it will change.

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::super::app::{App, Focus, RunState};
 use super::super::approval::Card;
-use super::super::host::{OpenedThread, UserInput};
-use super::super::msg::Cmd;
+use super::super::host::{Driver, OpenedThread, UserInput};
+use super::super::msg::{Cmd, Msg};
 use super::super::transcript::{Level, Transcript};
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{RunId, ThreadId};
@@ -17,13 +17,16 @@ impl App {
         if self.thread_id() != Some(thread) {
             // It may belong to the conversation that is being opened.
             if self.opening > 0 {
-                self.early.push((thread.clone(), event.clone()));
+                let msg = Msg::Agent(thread.clone(), Box::new(event.clone()));
+                self.early.push((thread.clone(), msg));
             }
             return;
         }
         match event {
             AgentEvent::RunStart { run_id, .. } => {
                 self.run_id = Some(RunId::from(run_id.as_str()));
+                self.driver = Driver::Nobody;
+                self.transcript.accept_words();
                 if !matches!(self.run, RunState::Running(_) | RunState::Stopping(_)) {
                     self.run = RunState::Running(self.run.awake_since().unwrap_or(self.now));
                 }
@@ -31,13 +34,15 @@ impl App {
             AgentEvent::ToolCallDone { id, result, outcome, .. } => {
                 if *outcome == ToolCallOutcome::Suspended {
                     if let (Some(ticket), Some(run)) = (&result.suspension, self.run_id.clone()) {
-                        self.ask(Card::new(thread.clone(), run, (**ticket).clone()));
+                        let card = Card::new(thread.clone(), run, (**ticket).clone());
+                        self.born(&card, cmds);
+                        self.ask(card);
                     }
                 } else {
-                    self.drop_cards_of(id);
+                    self.drop_cards_of(id, cmds);
                 }
             }
-            AgentEvent::ToolCallResumed { target_id, .. } => self.drop_cards_of(target_id),
+            AgentEvent::ToolCallResumed { target_id, .. } => self.drop_cards_of(target_id, cmds),
             AgentEvent::RunFinish { run_id, termination, .. } => {
                 let is_current = self.run_id.as_ref().is_none_or(|known| known.as_str() == run_id);
                 // A run that could not even be loaded has no id.
@@ -52,9 +57,10 @@ impl App {
                         termination: TerminationReason::BehaviorRequested,
                     };
                     self.transcript.apply(self.now, &quiet);
-                    self.cards.clear();
+                    self.remove_cards(|_| true);
                     return;
                 }
+                self.transcript.accept_words();
                 self.transcript.apply(self.now, event);
                 if is_current {
                     self.run_finished(termination, cmds);
@@ -72,17 +78,9 @@ impl App {
             return;
         }
         self.run = RunState::Idle;
-        self.cards.clear();
-        if matches!(termination, TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested) {
-            if let Some(next) = self.queue.pop_front() {
-                self.start(next, cmds);
-            }
-        } else if !self.queue.is_empty() {
-            // The person should see what happened before more is sent.
-            let queue: Vec<UserInput> = std::mem::take(&mut self.queue).into();
-            self.hand_back(&queue);
-            self.say_hint("what you had queued is back in the text");
-        }
+        self.put_away_cards(|_| true, cmds);
+        self.ended.clone_from(&self.run_id);
+        self.take_back_own(termination, cmds);
     }
 
     /// Puts messages that were not sent back into the text.
@@ -94,39 +92,63 @@ impl App {
         }
     }
 
-    fn ask(&mut self, card: Card) {
+    pub(super) fn ask(&mut self, card: Card) {
         if self.cards.iter().all(|known| known.id != card.id) {
             self.cards.push(card);
             self.stays = false;
         }
     }
 
-    fn drop_cards_of(&mut self, call_id: &str) {
-        self.remove_cards(|card| card.ticket.pending.id.as_str() == call_id);
+    fn drop_cards_of(&mut self, call_id: &str, cmds: &mut Vec<Cmd>) {
+        self.put_away_cards(|card| card.ticket.pending.id.as_str() == call_id, cmds);
+    }
+
+    /// Takes cards away whose questions are over. One that the person is writing on stays until that is given up or
+    /// sent, and says why it comes too late; unless it was the person who went over it.
+    fn put_away_cards(&mut self, which: impl Fn(&Card) -> bool, cmds: &mut Vec<Cmd>) {
+        let stay = !matches!(self.run, RunState::Starting(_));
+        for card in self.cards.iter().filter(|card| stay && which(card) && card.is_written_on()) {
+            self.over.insert(card.id.clone());
+            cmds.push(Cmd::WhoAnswered(card.id.clone()));
+        }
+        self.remove_cards(|card| which(card) && !(stay && card.is_written_on()));
     }
 
     pub(super) fn remove_cards(&mut self, which: impl Fn(&Card) -> bool) {
         let before = self.cards.iter().take(self.card).filter(|card| which(card)).count();
+        self.over.extend(self.cards.iter().filter(|card| which(card)).map(|card| card.id.clone()));
         self.cards.retain(|card| !which(card));
+        if let Some((_, ids)) = &self.batch
+            && !self.cards.iter().any(|card| ids.contains(&card.id))
+        {
+            self.batch = None;
+        }
         self.card = self.card.saturating_sub(before).min(self.cards.len().saturating_sub(1));
     }
 
-    /// Says something, or queues it until the run is over.
-    pub(super) fn submit(&mut self, input: UserInput, cmds: &mut Vec<Cmd>) {
+    /// Says something, or queues it until the run is over; `behind`: also until open questions are answered.
+    pub(super) fn submit(&mut self, input: UserInput, behind: bool, cmds: &mut Vec<Cmd>) {
         self.stays = false;
-        let is_free = matches!(self.run, RunState::Idle | RunState::Waiting);
-        self.queue.push_back(input);
-        if is_free
-            && self.thread.is_some()
-            && let Some(first) = self.queue.pop_front()
-        {
-            self.start(first, cmds);
+        let Some(thread) = self.thread_id().cloned() else {
+            self.queue.push_back(input);
+            return;
+        };
+        let is_free = match self.run {
+            // What was said before goes first.
+            RunState::Idle => self.queued.is_empty() && !behind,
+            RunState::Waiting => !behind,
+            RunState::Starting(_) | RunState::Running(_) | RunState::Stopping(_) => false,
+        };
+        if is_free {
+            self.start(input, cmds);
+        } else {
+            cmds.push(Cmd::Enqueue(thread, input));
         }
     }
 
     pub(super) fn start(&mut self, input: UserInput, cmds: &mut Vec<Cmd>) {
         let Some(thread) = self.thread_id().cloned() else { return };
-        self.transcript.say(input.written(), input.images.len());
+        self.transcript.say_on_trial(input.written(), input.images.len());
         self.run = RunState::Starting(self.now);
         self.hint = None;
         cmds.push(Cmd::Start(thread, input));
@@ -147,6 +169,10 @@ impl App {
             }
         }
         self.epoch += 1;
+        self.over.clear();
+        self.seen = opened.messages.last().map_or(0, |stored| stored.seq);
+        self.driver = opened.driver;
+        self.queued.clone_from(&opened.queued);
         self.thread = Some(opened.thread.clone());
         self.run_id = opened.run.as_ref().map(|run| run.id.clone());
         self.cards = opened
@@ -156,6 +182,7 @@ impl App {
             .map(|record| Card::new(record.thread_id.clone(), record.run_id.clone(), record.ticket.clone()))
             .collect();
         self.card = 0;
+        self.batch = None;
         self.focus = Focus::Composer;
         self.stays = false;
         self.run = match opened.run.as_ref().map(|run| run.status) {
@@ -163,17 +190,24 @@ impl App {
             Some(RunStatus::Waiting) => RunState::Waiting,
             Some(RunStatus::Done) | None => RunState::Idle,
         };
+        let over = opened.run.as_ref().filter(|run| run.status == RunStatus::Done);
+        self.ended = over.map(|run| run.id.clone());
         if let Some(TerminationReason::Error(why)) =
             opened.run.as_ref().and_then(|run| run.termination.as_ref())
         {
             self.transcript.note(Level::Error, why.clone());
         }
         // Events that overtook the answer.
-        for (thread, event) in std::mem::take(&mut self.early) {
-            self.agent(&thread, &event, cmds);
+        for (thread, msg) in std::mem::take(&mut self.early) {
+            match msg {
+                Msg::Agent(_, event) => self.agent(&thread, &event, cmds),
+                Msg::Synced(sync) => self.synced(sync, cmds),
+                Msg::Began(_, row) => self.began(&thread, row),
+                _ => {}
+            }
         }
         for input in earlier {
-            self.submit(input, cmds);
+            self.submit(input, self.keeps_waiting, cmds);
         }
     }
 }

@@ -1,14 +1,17 @@
 //! Answers to questions, and what became of them.
 
 use crossterm::event::KeyEvent;
+use serde_json::Value;
 
 use super::super::app::{App, Focus};
-use super::super::approval::{Reply, Stage};
-use super::super::keymap::typed;
+use super::super::approval::{Answer, Batch, Card, Reply, Stage};
+use super::super::host::Review;
+use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
+use crate::contract::grant::GrantPreview;
 use crate::contract::ids::SuspensionId;
-use crate::contract::record::{DecideOutcome, SuspensionRecord};
+use crate::contract::record::{DecideOutcome, SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::ResumeDecisionAction;
 
 /// A key so soon after one that a card took is meant for the card before, not for the text.
@@ -27,8 +30,16 @@ impl App {
             // Pressed before the card could be read: no answer to it.
             return was_answering;
         }
+        if self.batch.is_some() {
+            self.card_key_at = Some(now);
+            self.batch_key(key, cmds);
+            return true;
+        }
+        card.fit(self.size.0.saturating_sub(super::super::view::CARD_TEXT));
         let reply = card.key(key, &self.keymap, &self.info.project);
+        card.fit(self.size.0.saturating_sub(super::super::view::CARD_TEXT));
         let id = card.id.clone();
+        self.ask_for_preview(cmds);
         if reply != Reply::NotMine {
             self.card_key_at = Some(now);
         }
@@ -39,12 +50,17 @@ impl App {
                 cmds.push(Cmd::Decide(id, answer));
                 self.go_to_open_card();
             }
-            Reply::Grant { pattern, scope } => {
-                cmds.push(Cmd::Grant(id, pattern, scope));
+            Reply::Grant(request) => {
+                cmds.push(Cmd::Grant(request));
                 self.go_to_open_card();
             }
+            Reply::Review(arguments) => cmds.push(Cmd::Review(id, arguments)),
+            Reply::Editor(draft) => cmds.push(Cmd::Editor(id, draft)),
+            Reply::Batch(which) => self.begin_batch(which),
             Reply::Stop => {
-                if let Some(thread) = self.thread_id() {
+                if self.is_driven_elsewhere() {
+                    self.say_who_drives();
+                } else if let Some(thread) = self.thread_id() {
                     cmds.push(Cmd::Cancel(thread.clone()));
                 }
             }
@@ -57,6 +73,135 @@ impl App {
             Reply::Previous => self.show_card(self.card.saturating_sub(1)),
         }
         true
+    }
+
+    fn card_of(&mut self, id: &SuspensionId) -> Option<&mut Card> {
+        self.cards.iter_mut().find(|card| card.id == *id)
+    }
+
+    pub(super) fn reviewed(&mut self, id: &SuspensionId, arguments: &Value, review: Result<Review, String>) {
+        if let Some(card) = self.card_of(id) {
+            card.reviewed(arguments, review);
+        }
+    }
+
+    pub(super) fn editor_closed(
+        &mut self,
+        id: &SuspensionId,
+        argument: Option<&'static str>,
+        text: Result<String, String>,
+        cmds: &mut Vec<Cmd>,
+    ) {
+        let Some(card) = self.card_of(id) else {
+            self.transcript.note(Level::Warning, "the question was closed while you edited the call");
+            return;
+        };
+        // Keys that were typed for the editor are no answer.
+        card.seen = None;
+        if let Reply::Review(arguments) = card.edited_away(argument, text) {
+            cmds.push(Cmd::Review(id.clone(), arguments));
+        }
+    }
+
+    /// How many cards a batch would answer.
+    pub fn batch_count(&self, which: Batch) -> usize {
+        self.batch_of(which).count()
+    }
+
+    fn batch_of(&self, which: Batch) -> impl Iterator<Item = &Card> {
+        self.cards.iter().filter(move |card| {
+            card.takes_batch()
+                && match which {
+                    // One that was edited is allowed on its own card, where the edited version is shown.
+                    Batch::AllowReads => card.only_reads() && card.edit.is_none(),
+                    Batch::DenyRest => !card.only_reads(),
+                }
+        })
+    }
+
+    /// Shows what would be answered; the same key once more does it.
+    fn begin_batch(&mut self, which: Batch) {
+        let ids: Vec<SuspensionId> = self.batch_of(which).map(|card| card.id.clone()).collect();
+        if ids.is_empty() || self.cards.len() < 2 {
+            let text = match which {
+                Batch::AllowReads => "no open call is known to only read",
+                Batch::DenyRest => "there is no other open call",
+            };
+            if let Some(card) = self.cards.get_mut(self.card) {
+                card.problem = Some(text.to_owned());
+            }
+            return;
+        }
+        self.batch = Some((which, ids));
+        self.card_looks_new();
+    }
+
+    fn batch_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
+        let Some((which, ids)) = self.batch.clone() else { return };
+        let Some(card) = self.cards.get_mut(self.card) else { return };
+        card.problem = None;
+        let action = self.keymap.action(Place::Card, key);
+        let again = match which {
+            Batch::AllowReads => Action::AllowReads,
+            Batch::DenyRest => Action::DenyRest,
+        };
+        match action {
+            Some(Action::ScrollUp) => card.scroll = card.scroll.saturating_sub(1),
+            Some(Action::ScrollDown) => card.scroll += 1,
+            Some(Action::PageUp) => card.scroll = card.scroll.saturating_sub(10),
+            Some(Action::PageDown) => card.scroll += 10,
+            Some(action) if action == again => {
+                if which == Batch::AllowReads && card.is_unread {
+                    card.problem = Some("not all of the calls were shown yet: ↓ shows the rest".to_owned());
+                    return;
+                }
+                self.batch = None;
+                let (answer, word) = match which {
+                    Batch::AllowReads => (Answer::yes(Value::Null), "allowing"),
+                    Batch::DenyRest => (Answer::no(None), "saying no"),
+                };
+                for card in self.cards.iter_mut().filter(|card| ids.contains(&card.id)) {
+                    // Each call by itself; one that somebody else answers meanwhile keeps their answer.
+                    if card.takes_batch() {
+                        card.stage = Stage::Deciding(word);
+                        let answer = Answer { reason: card.comment.clone(), ..answer.clone() };
+                        cmds.push(Cmd::Decide(card.id.clone(), answer));
+                    }
+                }
+                self.card_looks_new();
+                self.go_to_open_card();
+            }
+            _ => {
+                self.batch = None;
+                self.card_looks_new();
+            }
+        }
+    }
+
+    fn card_looks_new(&mut self) {
+        if let Some(card) = self.cards.get_mut(self.card) {
+            card.looks_new();
+        }
+    }
+
+    /// Asks what the pattern on the card would have matched, when it is another one than before.
+    pub(super) fn ask_for_preview(&mut self, cmds: &mut Vec<Cmd>) {
+        let Some(card) = self.cards.get_mut(self.card) else { return };
+        if let Some(pattern) = card.wants_preview() {
+            cmds.push(Cmd::PreviewGrant(card.id.clone(), pattern));
+        }
+    }
+
+    pub(super) fn previewed(
+        &mut self,
+        id: &SuspensionId,
+        pattern: String,
+        preview: Result<GrantPreview, String>,
+    ) {
+        let Some(card) = self.cards.iter_mut().find(|card| card.id == *id) else { return };
+        let preview = preview
+            .unwrap_or_else(|problem| GrantPreview { problem: Some(problem), ..GrantPreview::default() });
+        card.previewed(pattern, preview);
     }
 
     fn show_card(&mut self, card: usize) {
@@ -90,7 +235,7 @@ impl App {
     pub(super) fn decided(&mut self, id: &SuspensionId, outcome: Result<DecideOutcome, String>) {
         let note = match outcome {
             Err(error) => {
-                if let Some(card) = self.cards.iter_mut().find(|card| card.id == *id) {
+                if let Some(card) = self.card_of(id) {
                     card.stage = Stage::Open;
                     card.problem = Some(error);
                 } else {
@@ -104,15 +249,32 @@ impl App {
                 "the question about {} was closed before your answer",
                 record.ticket.pending.name
             )),
-            Ok(DecideOutcome::Expired(record)) => Some(format!(
-                "the question about {} had expired before your answer; it did not run",
-                record.ticket.pending.name
-            )),
+            Ok(DecideOutcome::Expired(record)) => {
+                let end = record.ticket.suspension.expires_at;
+                let at =
+                    end.map_or_else(String::new, |end| format!(" at {}", self.clock.hour_and_minute(end)));
+                Some(format!(
+                    "the question about {} expired{at}; it did not run. Say so to the agent to be asked again",
+                    record.ticket.pending.name
+                ))
+            }
             Ok(DecideOutcome::NotFound) => Some("the question is not known any more".to_owned()),
         };
         self.remove_cards(|card| card.id == *id);
         if let Some(note) = note {
             self.transcript.note(Level::Warning, note);
+        }
+    }
+
+    /// What became of a question that was open here, told without being asked.
+    pub(super) fn what_became_of(&self, record: &SuspensionRecord) -> String {
+        let tool = &record.ticket.pending.name;
+        match record.status {
+            SuspensionStatus::Superseded => format!("the question about {tool} was closed"),
+            SuspensionStatus::Expired => format!("the question about {tool} expired; it did not run"),
+            SuspensionStatus::Open | SuspensionStatus::Decided | SuspensionStatus::Applied => {
+                self.who_decided(record)
+            }
         }
     }
 

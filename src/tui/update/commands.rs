@@ -22,7 +22,7 @@ impl App {
     /// Says something as if it had been written.
     pub fn say(&mut self, text: &str) -> Vec<Cmd> {
         let mut cmds = Vec::new();
-        self.submit(UserInput::text(text), &mut cmds);
+        self.submit(UserInput::text(text), self.keeps_waiting, &mut cmds);
         cmds
     }
 
@@ -32,8 +32,8 @@ impl App {
         }
     }
 
-    /// Enter: a command, a skill, or a message.
-    pub(super) fn send(&mut self, cmds: &mut Vec<Cmd>) {
+    /// Enter: a command, a skill, or a message; `behind`: one that closes no questions.
+    pub(super) fn send(&mut self, behind: bool, cmds: &mut Vec<Cmd>) {
         let written = self.composer.text().trim().to_owned();
         if written.is_empty() {
             return;
@@ -51,7 +51,7 @@ impl App {
                     let words =
                         text.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words.trim());
                     let input = UserInput { text: words.to_owned(), images: Vec::new(), skill: Some(name) };
-                    self.submit(input, cmds);
+                    self.submit(input, behind, cmds);
                     return;
                 }
                 if self.command(&name, &words, cmds) {
@@ -63,7 +63,7 @@ impl App {
             }
         }
         let text = self.take_text(cmds);
-        self.submit(UserInput::text(text.trim()), cmds);
+        self.submit(UserInput::text(text.trim()), behind, cmds);
     }
 
     /// The text, remembered.
@@ -84,6 +84,7 @@ impl App {
             "model" if !words.is_empty() => cmds.push(Cmd::SetModel(words.to_owned())),
             "model" => self.fetch(PickerKind::Models, Cmd::Models, cmds),
             "skills" => self.fetch(PickerKind::Skills, Cmd::Skills, cmds),
+            "grants" => self.fetch(PickerKind::Grants, Cmd::Grants, cmds),
             "permissions" => self.fetch(PickerKind::Rules, Cmd::Rules, cmds),
             "mode" if !words.is_empty() => match Mode::parse(words) {
                 Some(mode) => self.set_mode(mode, cmds),
@@ -120,7 +121,7 @@ impl App {
 
     /// Opens another conversation. What runs in this one goes on; what waits keeps waiting.
     fn open(&mut self, thread: Option<ThreadId>, cmds: &mut Vec<Cmd>) {
-        if self.is_awake() {
+        if self.is_awake() && !self.is_driven_elsewhere() {
             self.transcript.note(Level::Info, "the run of this conversation goes on in the background");
         }
         self.opening += 1;
@@ -208,6 +209,8 @@ impl App {
                     self.set_mode(mode, cmds);
                 }
             }
+            PickerKind::Grants => self.open_grant(&row.value),
+            PickerKind::Grant => self.pick_grant(&row.value, cmds),
             PickerKind::Rules | PickerKind::Help => {}
         }
     }

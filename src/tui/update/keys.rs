@@ -3,6 +3,7 @@
 use crossterm::event::KeyEvent;
 
 use super::super::app::{App, Focus};
+use super::super::host::Driver;
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
 use super::super::palette::{self, Offer, Palette, Row};
@@ -68,7 +69,7 @@ impl App {
             self.composer.clear();
             self.refresh_palette(cmds);
             "cleared"
-        } else if self.is_awake() {
+        } else if self.is_awake() && !self.is_driven_elsewhere() {
             self.interrupt(cmds);
             "stopping"
         } else {
@@ -89,9 +90,22 @@ impl App {
 
     fn interrupt(&mut self, cmds: &mut Vec<Cmd>) {
         use super::super::app::RunState;
-        if let (Some(since), Some(thread)) = (self.run.awake_since(), self.thread_id().cloned()) {
+        if self.is_driven_elsewhere() {
+            self.say_who_drives();
+        } else if let (Some(since), Some(thread)) = (self.run.awake_since(), self.thread_id().cloned()) {
             self.run = RunState::Stopping(since);
             cmds.push(Cmd::Cancel(thread));
+        }
+    }
+
+    /// Whether another process is awake on the conversation: only that one can stop it.
+    pub(super) fn is_driven_elsewhere(&self) -> bool {
+        matches!(self.driver, Driver::Other(_))
+    }
+
+    pub(super) fn say_who_drives(&mut self) {
+        if let Driver::Other(pid) = self.driver {
+            self.say_hint(format!("process {pid} drives this conversation: it is stopped there"));
         }
     }
 
@@ -99,9 +113,10 @@ impl App {
         match self.keymap.action(Place::Composer, key) {
             Some(Action::Send) => {
                 if !self.composer.newline_after_backslash() {
-                    self.send(cmds);
+                    self.send(self.keeps_waiting, cmds);
                 }
             }
+            Some(Action::SendBehind) => self.send(true, cmds),
             Some(Action::Interrupt) if self.is_awake() => self.interrupt(cmds),
             Some(Action::Interrupt) if !self.cards.is_empty() => {
                 let chord = self.keymap.chord_of(Place::Composer, Action::FocusCard);
@@ -110,10 +125,8 @@ impl App {
             Some(Action::Interrupt) => {}
             Some(Action::FocusCard) => self.focus_card(),
             Some(Action::DeleteOrQuit) if self.composer.is_empty() => self.quit(cmds),
-            Some(Action::Up) if self.composer.is_empty() && !self.queue.is_empty() => {
-                if let Some(input) = self.queue.pop_back() {
-                    self.hand_back(&[input]);
-                }
+            Some(Action::Up) if self.composer.is_empty() && !self.queued.is_empty() => {
+                self.take_back_last(cmds);
             }
             Some(action) => {
                 edit(&mut self.composer, action);
@@ -137,6 +150,7 @@ impl App {
             return;
         }
         if self.focus == Focus::Card && self.cards.get_mut(self.card).is_some_and(|card| card.paste(text)) {
+            self.ask_for_preview(cmds);
             return;
         }
         // A paste is never an answer.
@@ -166,7 +180,7 @@ impl App {
                 let is_command = palette.offer == Offer::Commands;
                 let takes_words = self.complete(cmds);
                 if is_command && !takes_words {
-                    self.send(cmds);
+                    self.send(self.keeps_waiting, cmds);
                 }
             }
             _ => return false,

@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 use serde_json::Value;
 
 use super::super::app::{App, Focus};
-use super::super::approval::{Card, CardKind, SCOPES, Stage};
+use super::super::approval::{Card, CardKind, Stage};
 use super::super::status::short_path;
 use super::super::theme::{Role, Theme};
 use super::super::wrap::{Wrap, truncate, width};
@@ -13,14 +13,19 @@ use super::{Picture, spread};
 use crate::contract::display::{visible, visible_line};
 
 mod call;
+mod edit;
 mod foot;
+mod grant;
 mod stale;
 
 use call::call;
 use foot::{foot, short_foot};
+use grant::grant;
 
 /// Left bar and blank.
 const BAR: u16 = 2;
+/// The columns of a card that a text changed on it cannot have: the bar, the prompt, the caret behind the last one.
+pub(in crate::tui) const CARD_TEXT: u16 = BAR + edit::LEAD + 1;
 /// All open questions in at most so many rows: the current one whole, a line for each other.
 pub(super) fn cards(app: &App, columns: u16, most: usize, theme: &Theme) -> Picture {
     let Some(current) = app.current_card() else { return Picture::default() };
@@ -51,10 +56,14 @@ fn one_line(card: &Card, app: &App) -> String {
             visible_line(question.unwrap_or_default()).into_owned()
         }
         CardKind::Permission | CardKind::Unknown => {
-            super::entry::summary_of(&pending.name, &pending.arguments, &app.info)
+            super::entry::summary_of(&pending.name, card.arguments(), &app.info)
         }
     };
-    let state = if card.is_deciding() { " (deciding…)" } else { "" };
+    let state = match (card.is_deciding(), card.edit.is_some()) {
+        (true, _) => " (deciding…)",
+        (false, true) => " (edited)",
+        (false, false) => "",
+    };
     format!("{}  {what}{state}", visible_line(&pending.name))
 }
 
@@ -68,14 +77,23 @@ fn card(card: &Card, app: &App, columns: u16, most: usize, theme: &Theme) -> Pic
 
     let room = room_for_body(card, app, inner, most, theme, &mut foot, &body, &mut about);
     let is_airy = room > body.len() + 2;
-    scroll(&mut body, card.scroll, room, inner, theme);
+    let writing = match (&card.stage, &app.batch) {
+        (Stage::Edit(text), None) => Some(edit::writing(text, inner, room, theme)),
+        _ => None,
+    };
+    if writing.is_none() {
+        scroll(&mut body, first_row(card, app, inner, theme), room, inner, theme);
+    }
     let has_title = most >= 3;
 
     let mut rows: Picture = if has_title { vec![title].into() } else { Picture::default() };
     if is_airy && !body.is_empty() {
         rows.lines.push(Line::default());
     }
-    rows.lines.extend(body);
+    match writing {
+        Some(writing) => rows.stack(writing),
+        None => rows.lines.extend(body),
+    }
     if is_airy {
         rows.lines.push(Line::default());
     }
@@ -140,7 +158,7 @@ pub(super) fn window(app: &App, columns: u16, most: usize) -> Option<(usize, usi
     let room = room_for_body(card, app, inner, most, theme, &mut foot, &body, &mut about);
     let total = body.len();
     let shown = if total <= room { total } else { room.saturating_sub(1).max(1).min(room) };
-    let from = card.scroll.min(total - shown);
+    let from = first_row(card, app, inner, theme).min(total - shown);
     Some((from, from + shown, total))
 }
 
@@ -154,10 +172,18 @@ fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {
         CardKind::Unknown => "was interrupted: nobody knows whether it ran to its end",
     };
     let name = if card.kind == CardKind::Ask { header(card).unwrap_or(name) } else { name };
-    let left = vec![
+    let mut left = vec![
         Span::styled(name, theme.style(Role::CardTitle)),
         Span::styled(format!(" {what}"), theme.style(Role::Text)),
     ];
+    if card.edit.is_some() {
+        left.push(Span::styled(" · as you edited it", theme.style(Role::Warning)));
+    } else if card.asked_again_as_edited() {
+        left.push(Span::styled(" · as it was edited", theme.style(Role::Warning)));
+    }
+    if app.batch.is_some() {
+        left = vec![Span::styled(edit::batch_title(app), theme.style(Role::CardTitle))];
+    }
     let right = if app.cards.len() > 1 {
         vec![Span::styled(format!("{} of {} ", app.card + 1, app.cards.len()), theme.style(Role::Dim))]
     } else {
@@ -206,6 +232,20 @@ fn scroll(rows: &mut Vec<Line<'static>>, from: usize, room: usize, inner: u16, t
 
 /// What is asked.
 fn body(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    if app.batch.is_some() {
+        return edit::batch(app, inner, theme);
+    }
+    match &card.stage {
+        Stage::Edit(text) => return edit::rows(text, inner, theme),
+        Stage::Hunks(hunks) => return edit::hunks(hunks, inner, theme).0,
+        Stage::Open
+        | Stage::Reason(_)
+        | Stage::Modify(_)
+        | Stage::Comment(_)
+        | Stage::Away
+        | Stage::Grant { .. }
+        | Stage::Deciding(_) => {}
+    }
     let mut lines = Vec::new();
     match card.kind {
         CardKind::Ask => {
@@ -224,8 +264,8 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>>
             }
         }
     }
-    if let Stage::Grant { pattern, scope } = card.stage {
-        return grant(card, pattern, scope, app, inner, theme);
+    if let Some(form) = card.form() {
+        return grant(card, form, app, inner, theme);
     }
     lines
 }
@@ -263,60 +303,37 @@ fn choices(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     lines
 }
 
-/// The rule that would be stored, spelled out.
-fn grant(
-    card: &Card,
-    pattern: usize,
-    scope: usize,
-    app: &App,
-    inner: u16,
-    theme: &Theme,
-) -> Vec<Line<'static>> {
-    let mut lines = vec![Line::styled("From now on, without asking:", theme.style(Role::Text))];
-    let proposals = card.proposals();
-    for (i, proposal) in proposals.iter().enumerate() {
-        let is_here = i == pattern;
-        let style = theme.style(if is_here { Role::Accent } else { Role::Text });
-        let lead = Span::styled(if is_here { "▸ " } else { "  " }, style);
-        let spans = vec![
-            Span::styled(visible_line(&proposal.pattern).into_owned(), style),
-            Span::styled(format!("  {}", visible_line(&proposal.text)), theme.style(Role::Dim)),
-        ];
-        let wrap = Wrap::words(inner).prefix(vec![lead], vec![Span::raw("    ")]);
-        lines.extend(wrap.line(&Line::from(spans)));
+/// The row of the body that comes first: where the person scrolled to, below the piece that the arrows are at.
+fn first_row(card: &Card, app: &App, inner: u16, theme: &Theme) -> usize {
+    match &card.stage {
+        Stage::Hunks(hunks) if app.batch.is_none() => edit::hunks(hunks, inner, theme).1 + card.scroll,
+        _ => card.scroll,
     }
-    let mut scopes = vec![Span::styled("for ", theme.style(Role::Text))];
-    for (i, name) in SCOPES.iter().enumerate() {
-        if i > 0 {
-            scopes.push(Span::styled(" · ", theme.style(Role::Dim)));
-        }
-        let text = if i == scope { format!("[{name}]") } else { (*name).to_owned() };
-        scopes.push(Span::styled(text, theme.style(if i == scope { Role::Accent } else { Role::Dim })));
-    }
-    lines.extend(Wrap::words(inner).line(&Line::from(scopes)));
-    let reach = match scope {
-        0 => "until this run is over".to_owned(),
-        1 => "in this conversation, also after a restart".to_owned(),
-        2 => format!("in every conversation of {}", short_path(&app.info.project, app.info.home.as_deref())),
-        _ => "in every project of yours".to_owned(),
-    };
-    if let Some(proposal) = proposals.get(pattern) {
-        let text = format!("Enter stores: allow {} {reach}", visible(&proposal.pattern));
-        lines.push(Line::default());
-        lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Warning)));
-    }
-    lines
 }
 
 /// Who asks, and where it will run.
 fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
-    if card.kind == CardKind::Ask || matches!(card.stage, Stage::Grant { .. }) {
+    if app.batch.is_some() {
         return Vec::new();
     }
+    let mut lines = edit::comment(card, inner, theme);
+    lines.extend(stale::time_left(card, app, inner, theme));
+    if card.kind == CardKind::Ask || card.form().is_some() {
+        return lines;
+    }
     let dim = theme.style(Role::Dim);
-    let mut lines = Vec::new();
     let place = card.cwd().map_or(app.info.cwd.as_path(), std::path::Path::new);
     let mut text = format!("in {}", short_path(place, app.info.home.as_deref()));
+    if let Some(risk) = card.risk() {
+        text.push_str(" · risk: ");
+        text.push_str(risk.as_str());
+    }
+    if card.edit.is_some() {
+        // The rule and its reason were about the proposed version.
+        lines.extend(Wrap::words(inner).text(&text, dim));
+        lines.extend(edit::review(card, inner, theme));
+        return lines;
+    }
     if let Some(rule) = card.rule() {
         text.push_str(" · rule: ");
         text.push_str(&visible_line(rule));
@@ -324,6 +341,11 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
     lines.extend(Wrap::words(inner).text(&text, dim));
     if let Some(why) = card.why() {
         lines.extend(Wrap::words(inner).text(&visible_line(why), dim));
+    }
+    if let Some(grant) = card.missed_grant() {
+        let when = grant.at.map(|at| format!(" {}", app.clock.ago(app.now, at))).unwrap_or_default();
+        let text = format!("your grant `{}` for {} {}{when}", grant.pattern, grant.scope, grant.why);
+        lines.extend(Wrap::words(inner).text(&visible_line(&text), dim));
     }
     lines
 }

@@ -1,10 +1,13 @@
 //! The text that is written, with the list of what is offered below it.
 
+use std::borrow::Cow;
+
 use ratatui::layout::Position;
 use ratatui::text::{Line, Span};
 
 use super::super::app::{App, Focus};
 use super::super::composer::layout;
+use super::super::keymap::{Action, Place};
 use super::super::theme::{Role, Theme};
 use super::Picture;
 use crate::contract::display::visible_line;
@@ -53,7 +56,7 @@ fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
     {
         let hint = placeholder(app);
         let room = width.saturating_sub(3);
-        line.spans.push(Span::styled(super::truncate(hint, room), theme.style(Role::Placeholder)));
+        line.spans.push(Span::styled(super::truncate(&hint, room), theme.style(Role::Placeholder)));
     }
     let caret = has_focus.then(|| {
         let x = (column as u16 + 2).min(width.saturating_sub(1));
@@ -62,16 +65,27 @@ fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
     Picture { lines, caret }
 }
 
-fn placeholder(app: &App) -> &'static str {
-    if app.focus == Focus::Card {
+fn placeholder(app: &App) -> Cow<'static, str> {
+    let text = if app.focus == Focus::Card {
         ""
     } else if !app.cards.is_empty() {
-        "Tab answers the question; a new message withdraws it"
+        let chord = |action| app.keymap.chord_of(Place::Composer, action);
+        let (answers, behind) = (chord(Action::FocusCard), chord(Action::SendBehind));
+        return Cow::Owned(if app.keeps_waiting || app.is_awake() {
+            format!("{answers} answers the question; a new message begins behind it")
+        } else if behind.is_empty() {
+            format!("{answers} answers the question; a new message withdraws it")
+        } else {
+            format!(
+                "{answers} answers the question; a new message withdraws it, with {behind} it begins behind it"
+            )
+        });
     } else if app.is_awake() {
         "write on: it is sent when this is done"
     } else if app.transcript.is_empty() {
         "Ask for something. / for commands, @ for files"
     } else {
         ""
-    }
+    };
+    Cow::Borrowed(text)
 }

@@ -93,6 +93,7 @@ pub(super) fn cut_off(page: Page<'_>) -> Line<'static> {
 /// A tool call: its line, and what there is to see of its output.
 pub(super) fn tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![head(tool, page)];
+    lines.extend(touched(tool, page));
     lines.extend(body(tool, page));
     lines
 }
@@ -100,6 +101,7 @@ pub(super) fn tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
 /// A finished call with all of its output.
 pub(super) fn whole_tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![head(tool, page)];
+    lines.extend(touched(tool, page));
     let mut output =
         if let Some(diff) = change(tool, page, WHOLE_LINES) { diff } else { block(&tool.output(), page) };
     if output.len() > WHOLE_LINES {
@@ -146,6 +148,22 @@ fn head(tool: &ToolEntry, page: Page<'_>) -> Line<'static> {
         right.push(Span::styled(time, theme.style(Role::Dim)));
     }
     spread(left, right, page.width)
+}
+
+/// That a person changed the call or said something about it.
+fn touched(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+    let mut text = String::new();
+    if tool.is_edited {
+        text.push_str("edited before it was allowed");
+    }
+    if let Some(comment) = tool.comment() {
+        text.push_str(if text.is_empty() { "allowed with: " } else { ", with: " });
+        text.push_str(&visible_line(comment));
+    }
+    if text.is_empty() {
+        return Vec::new();
+    }
+    Wrap::words(page.width).indent(OUTPUT_INDENT, OUTPUT_INDENT).text(&text, page.theme.style(Role::Accent))
 }
 
 fn exit_code(tool: &ToolEntry) -> Option<i64> {

@@ -228,6 +228,8 @@ fn opened() -> OpenedThread {
         run: None,
         waiting: Vec::new(),
         interrupted: Vec::new(),
+        driver: aye::tui::host::Driver::Nobody,
+        queued: Vec::new(),
     }
 }
 

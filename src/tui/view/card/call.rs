@@ -44,15 +44,16 @@ pub(super) fn call(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Lin
             told = &["file_path"];
         }
     }
-    if let Some(map) = card.ticket.pending.arguments.as_object() {
+    let arguments = card.arguments();
+    if let Some(map) = arguments.as_object() {
         for (key, value) in map.iter().filter(|(key, _)| !told.contains(&key.as_str())) {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             let key = Span::styled(format!("{}: ", visible_line(key)), theme.style(Role::Dim));
             let wrap = Wrap::anywhere(inner).prefix(vec![key], vec![Span::raw("  ")]);
             lines.extend(wrap.line(&Line::from(marked(&text, theme))));
         }
-    } else if !card.ticket.pending.arguments.is_null() {
-        let text = card.ticket.pending.arguments.to_string();
+    } else if !arguments.is_null() {
+        let text = arguments.to_string();
         lines.extend(Wrap::anywhere(inner).line(&Line::from(marked(&text, theme))));
     }
     lines

@@ -4,7 +4,8 @@ use ratatui::layout::Position;
 use ratatui::text::{Line, Span};
 
 use super::super::super::app::App;
-use super::super::super::approval::{Card, CardKind, Stage};
+use super::super::super::approval::grant::Writing;
+use super::super::super::approval::{Batch, Card, CardKind, Stage};
 use super::super::super::composer::Composer;
 use super::super::super::keymap::{Action, Place};
 use super::super::super::theme::{Role, Theme};
@@ -19,7 +20,14 @@ pub(super) fn foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus:
         picture.lines.extend(Wrap::words(inner).text(&visible_line(problem), theme.style(Role::Error)));
     }
     if let Some(line) = card.line() {
-        let asks = if matches!(card.stage, Stage::Reason(_)) { "why not? " } else { "answer: " };
+        let asks = match (&card.stage, card.form().and_then(|form| form.writing.as_ref())) {
+            (Stage::Reason(_), _) => "why not? ",
+            (Stage::Modify(_), _) => "what to change: ",
+            (Stage::Comment(_), _) => "comment: ",
+            (_, Some(Writing::Pattern(_))) => "pattern: ",
+            (_, Some(Writing::End(_))) => "until (a date, 2h, 7d, or a number of calls): ",
+            _ => "answer: ",
+        };
         picture.stack(written(line, asks, inner, theme));
     }
     let keys = keys(card, app, has_focus);
@@ -65,22 +73,63 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
         (format!("[{}]", app.keymap.chord_of(Place::Composer, Action::Interrupt)), what.to_owned())
     };
     let enter = |what: &str| (format!("[{}]", chord(Action::Accept)), what.to_owned());
+    if let Some((which, ids)) = &app.batch {
+        let yes = match which {
+            Batch::AllowReads => key(Action::AllowReads, &format!("yes, allow these {}", ids.len())),
+            Batch::DenyRest => key(Action::DenyRest, &format!("yes, deny these {}", ids.len())),
+        };
+        return vec![yes, ("[any other key]".into(), "back".into())];
+    }
     let mut keys = match &card.stage {
         Stage::Deciding(word) => return vec![(format!("{word}…"), String::new())],
         Stage::Reason(_) => vec![enter("no, with or without a reason"), esc("back")],
-        Stage::Grant { .. } => vec![
+        Stage::Modify(_) => vec![enter("send it back, nothing runs"), esc("back")],
+        Stage::Comment(_) => vec![enter("keep it for the answer"), esc("back")],
+        Stage::Edit(_) => vec![
+            enter("look at it"),
+            (format!("[{}]", app.keymap.chord_of(Place::Composer, Action::Newline)), "new line".into()),
+            esc("back"),
+        ],
+        Stage::Hunks(_) => vec![
+            key(Action::Toggle, "keep or drop"),
+            ("[↑↓]".into(), "which".into()),
+            enter("take what is kept"),
+            esc("back"),
+        ],
+        Stage::Away => return vec![("in your editor…".into(), String::new())],
+        Stage::Grant(form) if form.writing.is_some() => vec![enter("take it"), esc("back")],
+        Stage::Grant(_) => vec![
             enter("store and allow"),
             ("[↑↓]".into(), "rule".into()),
             ("[←→]".into(), "how far".into()),
+            key(Action::GrantEnd, "until when"),
+            key(Action::GrantUntil, "a date, a number"),
+            key(Action::EditCall, "edit the rule"),
             esc("back"),
         ],
         Stage::Open => match card.kind {
-            CardKind::Permission => vec![
-                key(Action::Allow, "allow once"),
+            CardKind::Permission if card.edit.is_some() => vec![
+                key(Action::Allow, "allow as edited"),
                 key(Action::Deny, "no"),
-                key(Action::Grant, "always…"),
-                key(Action::Stop, "no, and stop"),
+                key(Action::EditCall, "edit"),
+                key(Action::Unedit, "as proposed"),
+                key(Action::Comment, "comment"),
             ],
+            CardKind::Permission => {
+                let mut keys = vec![
+                    key(Action::Allow, "allow once"),
+                    key(Action::Deny, "no"),
+                    key(Action::Grant, "always…"),
+                    key(Action::Stop, "no, and stop"),
+                    key(Action::EditCall, "edit"),
+                ];
+                if !card.previews().is_empty() {
+                    keys.push(key(Action::Hunks, "in pieces"));
+                }
+                keys.push(key(Action::Modify, "send back"));
+                keys.push(key(Action::Comment, "comment"));
+                keys
+            }
             CardKind::Unknown => vec![
                 key(Action::RunAgain, "run again"),
                 key(Action::MarkDone, "it is done"),
@@ -109,6 +158,14 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
         );
     } else if app.cards.len() > 1 && matches!(card.stage, Stage::Open) {
         keys.push(key(Action::NextCard, "next"));
+        let (reads, rest) = (app.batch_count(Batch::AllowReads), app.batch_count(Batch::DenyRest));
+        if reads > 0 {
+            keys.push(key(Action::AllowReads, &format!("allow {reads} that only read")));
+        }
+        if rest > 0 {
+            let which = if reads > 0 { format!("deny the other {rest}") } else { format!("deny all {rest}") };
+            keys.push(key(Action::DenyRest, &which));
+        }
     }
     keys
 }

@@ -1,7 +1,8 @@
-//! What moved since a question was asked before.
+//! What time does to a question: what moved since it was asked before, how long it is still open.
 
 use ratatui::text::Line;
 
+use super::super::super::app::App;
 use super::super::super::approval::Card;
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::Wrap;
@@ -55,4 +56,20 @@ pub(super) fn deltas(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static
         lines.extend(Wrap::words(inner).text(&text, dim));
     }
     lines
+}
+
+/// How long the question is still open.
+pub(super) fn time_left(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let Some(end) = card.expires_at() else { return Vec::new() };
+    let at = app.clock.hour_and_minute(end);
+    let (text, role) = match end.checked_sub(app.unix_now()).filter(|left| *left > 0) {
+        None => (format!("expired at {at}: it will not run"), Role::Warning),
+        Some(left) => match left.div_ceil(60_000) {
+            1 => (format!("expires in less than a minute, at {at}"), Role::Warning),
+            minutes @ 2..=120 => (format!("expires in {minutes} min, at {at}"), Role::Dim),
+            minutes @ 121..=2880 => (format!("expires in {} h, at {at}", minutes / 60), Role::Dim),
+            minutes => (format!("expires in {} days", minutes / 1440), Role::Dim),
+        },
+    };
+    Wrap::words(inner).text(&text, theme.style(role))
 }

@@ -1,0 +1,143 @@
+//! The person's own editor, on a file that only they can read.
+
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::Env;
+
+/// More than this is not read back.
+const MAX_TEXT: u64 = 16 << 20;
+
+/// What the editor left. Its file goes away with it, unless it is kept.
+pub(super) struct Draft {
+    /// The text as it is now.
+    pub(super) text: String,
+    folder: tempfile::TempDir,
+    file: PathBuf,
+}
+
+impl Draft {
+    /// Leaves the file where it is and says where.
+    pub(super) fn keep(self) -> PathBuf {
+        let _ = self.folder.keep();
+        self.file
+    }
+}
+
+/// Opens a text in `$VISUAL` or `$EDITOR` and waits until the editor is closed. The file's name ends like `name`, so that
+/// the editor knows what it is. The terminal must be as the shell left it.
+///
+/// # Errors
+/// A sentence: no editor is set, it cannot be started, it failed, or what it left is no text.
+pub(super) async fn edit(env: &Env, text: &str, name: &str) -> Result<Draft, String> {
+    let set = |name: &str| env.var(name).map(str::trim).filter(|value| !value.is_empty());
+    let editor = set("VISUAL").or_else(|| set("EDITOR")).ok_or_else(|| {
+        "no editor is set; name one in the variable VISUAL or EDITOR, for example EDITOR=vi".to_owned()
+    })?;
+    let place = set("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
+    let wrong =
+        |error: std::io::Error| format!("cannot write a file for the editor in {}: {error}", place.display());
+    let folder = tempfile::Builder::new()
+        .prefix("aye-edit-")
+        .permissions(std::fs::Permissions::from_mode(0o700))
+        .tempdir_in(&place)
+        .map_err(wrong)?;
+    let file = folder.path().join(safe_name(name));
+    let mut open = std::fs::OpenOptions::new();
+    open.write(true).create_new(true).mode(0o600);
+    open.open(&file)
+        .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
+        .map_err(wrong)?;
+
+    // Ctrl-C in the editor is the editor's; it must not end this program beside it.
+    let _interrupts = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
+    let _quits = signal(SignalKind::quit()).map_err(|error| error.to_string())?;
+    // By a shell, because the variable may hold arguments: `code --wait`.
+    let status = tokio::process::Command::new("sh")
+        .args(["-c", &format!("{editor} \"$@\""), "sh"])
+        .arg(&file)
+        .kill_on_drop(true)
+        .status()
+        .await
+        .map_err(|error| format!("the editor `{editor}` could not be started: {error}"))?;
+    match status.code() {
+        Some(0) => {}
+        Some(126 | 127) => {
+            return Err(format!("the editor `{editor}` could not be started; nothing was changed"));
+        }
+        _ => return Err(format!("the editor `{editor}` failed ({status}); nothing was changed")),
+    }
+    let read = || -> Result<String, String> {
+        let size = std::fs::metadata(&file).map_err(|error| error.to_string())?.len();
+        if size > MAX_TEXT {
+            return Err(format!("it is {size} bytes long, more than {MAX_TEXT}"));
+        }
+        let bytes = std::fs::read(&file).map_err(|error| error.to_string())?;
+        String::from_utf8(bytes).map_err(|error| format!("it is no text in UTF-8: {error}"))
+    };
+    match read() {
+        Ok(text) => Ok(Draft { text, folder, file }),
+        Err(why) => {
+            let kept = folder.keep();
+            Err(format!("the edited file in {} cannot be used: {why}; nothing was changed", kept.display()))
+        }
+    }
+}
+
+/// A file's name without its folders and without what could mean something to a shell or an editor.
+fn safe_name(name: &str) -> String {
+    let last = name.rsplit('/').next().unwrap_or_default();
+    let safe: String = last
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' })
+        .take(80)
+        .collect();
+    // No option, no hidden file.
+    let safe = safe.trim_start_matches(['-', '.']);
+    if safe.is_empty() { "text".to_owned() } else { safe.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(vars: &[(&str, &str)], tmp: &std::path::Path) -> Env {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let tmp = tmp.to_string_lossy().into_owned();
+        let mut all = vec![("PATH", path.as_str()), ("TMPDIR", tmp.as_str())];
+        all.extend_from_slice(vars);
+        Env::of(&all, "/", "/")
+    }
+
+    #[tokio::test]
+    async fn a_text_goes_through_the_editor_and_leaves_nothing_behind() {
+        let tmp = tempfile::tempdir().unwrap();
+        let show = "f() { stat -c '%a %n' \"$1\" > \"$2\"; sed -i s/old/new/ \"$1\"; }; f";
+        let note = tmp.path().join("note");
+        let editor = format!("{show} \"$1\" {} #", note.display());
+        let draft =
+            edit(&env(&[("EDITOR", &editor)], tmp.path()), "old text\n", "/etc/-x y.rs").await.unwrap();
+        assert_eq!(draft.text, "new text\n");
+        let seen = std::fs::read_to_string(&note).unwrap();
+        assert!(seen.starts_with("600 ") && seen.trim_end().ends_with("/x_y.rs"), "{seen}");
+        drop(draft);
+        assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 1, "only the note is left");
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_with_an_editor_is_a_sentence() {
+        let tmp = tempfile::tempdir().unwrap();
+        for (vars, why) in [
+            (&[][..], "no editor is set"),
+            (&[("EDITOR", " ")], "no editor is set"),
+            (&[("VISUAL", "no-such-editor-at-all")], "could not be started"),
+            (&[("EDITOR", "false")], "failed"),
+            (&[("EDITOR", "printf '\\377' >")], "no text in UTF-8"),
+        ] {
+            let error = edit(&env(vars, tmp.path()), "x", "a").await.err().expect(why);
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

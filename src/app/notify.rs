@@ -1,0 +1,206 @@
+//! Programs that are told of new questions. Each gets the question as JSON on its standard input and decides nothing by
+//! itself: it may call `aye approvals` like anybody.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, Command};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::foundation::Foundation;
+use crate::contract::display::visible_line;
+use crate::contract::record::SuspensionRecord;
+use crate::contract::terms::Notify;
+use crate::tools::exec;
+
+/// How long a program may take.
+const LIMIT: Duration = Duration::from_secs(30);
+/// How many run at once.
+const AT_ONCE: usize = 4;
+/// What is kept of its words for the log.
+const MAX_WORDS: usize = 4 << 10;
+
+/// Who hears of the first failure.
+type Complain = Box<dyn Fn(String) + Send + Sync>;
+
+/// See the module's text. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Notifier {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    cwd: PathBuf,
+    home: Option<PathBuf>,
+    variables: BTreeMap<OsString, OsString>,
+    tasks: Mutex<JoinSet<()>>,
+    room: Semaphore,
+    /// Taken by the first failure: it is said once.
+    complain: Mutex<Option<Complain>>,
+}
+
+impl Notifier {
+    pub(super) fn new(foundation: &Foundation) -> Self {
+        let env = super::agent::tool_env(foundation);
+        let variables = exec::child_env(&env.variables, &env.secret_variables);
+        Self {
+            shared: Arc::new(Shared {
+                cwd: foundation.workspace.cwd.clone(),
+                home: foundation.env.home().map(Path::to_path_buf),
+                variables: variables.into_iter().collect(),
+                tasks: Mutex::default(),
+                room: Semaphore::new(AT_ONCE),
+                complain: Mutex::new(Some(Box::new(|text| super::say(&text)))),
+            }),
+        }
+    }
+
+    /// Says where the first failure is told; stderr when nobody says.
+    pub(super) fn complain_to(&self, complain: impl Fn(String) + Send + Sync + 'static) {
+        let mut slot = self.shared.complain.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.is_some() {
+            *slot = Some(Box::new(complain));
+        }
+    }
+
+    /// A question is there: starts the programs of its `notify`, and returns at once.
+    pub(super) fn asked(&self, question: &SuspensionRecord) {
+        let notify = question.ticket.suspension.parameters.get("notify");
+        let Some(Ok(list)) = notify.map(Notify::read_all) else { return };
+        for entry in list {
+            let Notify::Command(words) = entry else { continue };
+            let Ok(json) = serde_json::to_vec(question) else { continue };
+            let shared = Arc::clone(&self.shared);
+            let mut tasks = self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            while tasks.try_join_next().is_some() {}
+            tasks.spawn(async move {
+                let Ok(_turn) = shared.room.acquire().await else { return };
+                if let Err(why) = shared.tell(&words, json).await {
+                    shared.failed(&words, &why);
+                }
+            });
+        }
+    }
+
+    /// Waits until the programs that were started have ended, so long at most; what is left is stopped.
+    pub(super) async fn settle(&self, limit: Duration) {
+        let mut tasks =
+            std::mem::take(&mut *self.shared.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        let all = async { while tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(limit, all).await;
+        tasks.shutdown().await;
+    }
+
+    /// As [`Notifier::settle`], for a run that has nothing else to do: each program may take its time.
+    pub(super) async fn finish(&self) {
+        self.settle(LIMIT + Duration::from_secs(1)).await;
+    }
+}
+
+impl Shared {
+    async fn tell(&self, words: &[String], json: Vec<u8>) -> Result<(), String> {
+        let (program, args) = words.split_first().ok_or("it names no program")?;
+        let program = match (program.strip_prefix("~/"), &self.home) {
+            (Some(rest), Some(home)) => home.join(rest).into_os_string(),
+            (Some(_), None) => return Err("there is no home folder for `~/`".to_owned()),
+            (None, _) => program.into(),
+        };
+        let mut command = Command::new(program);
+        command.args(args).current_dir(&self.cwd).env_clear().envs(&self.variables);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        // A group of its own: Ctrl-C is not for it, and what it starts is stopped with it.
+        command.process_group(0).kill_on_drop(true);
+        let mut child = command.spawn().map_err(|error| format!("it cannot be started: {error}"))?;
+        let group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
+        let mut told = String::new();
+        let ended = tokio::time::timeout(LIMIT, converse(&mut child, json, &mut told)).await;
+        drop(group);
+        if !told.trim().is_empty() {
+            tracing::info!(
+                program = words[0],
+                words = told.trim_end(),
+                "a program that was told of a question"
+            );
+        }
+        match ended {
+            Err(_) => Err(format!("it took more than {} s and was stopped", LIMIT.as_secs())),
+            Ok(Err(error)) => Err(error.to_string()),
+            Ok(Ok(status)) if status.success() => Ok(()),
+            Ok(Ok(status)) => {
+                let last = told.lines().rev().find(|line| !line.trim().is_empty());
+                Err(last
+                    .map_or_else(|| status.to_string(), |line| format!("{status}: {}", visible_line(line))))
+            }
+        }
+    }
+
+    fn failed(&self, words: &[String], why: &str) {
+        let program = words.first().map(String::as_str).unwrap_or_default();
+        tracing::warn!(program, why, "a program could not be told of a question");
+        let complain = self.complain.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(complain) = complain {
+            let program = visible_line(program);
+            complain(format!("notify: {program}: {why}; the question waits all the same"));
+        }
+    }
+}
+
+/// Writes the question, reads the words, and waits for the end.
+async fn converse(
+    child: &mut Child,
+    json: Vec<u8>,
+    told: &mut String,
+) -> std::io::Result<std::process::ExitStatus> {
+    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+    let write = async {
+        if let Some(mut stdin) = stdin {
+            // Who does not want to read it need not.
+            let _ = stdin.write_all(&json).await;
+            let _ = stdin.shutdown().await;
+        }
+    };
+    let read = async {
+        let Some(mut stderr) = stderr else { return };
+        let mut bytes = [0; 1024];
+        // All is read, so that a full pipe stops nobody; the beginning is kept.
+        while let Ok(count @ 1..) = stderr.read(&mut bytes).await {
+            if told.len() < MAX_WORDS {
+                told.push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        }
+    };
+    let wait = child.wait();
+    tokio::pin!(write, read, wait);
+    let (mut written, mut all_read) = (false, false);
+    loop {
+        tokio::select! {
+            status = &mut wait => {
+                if !all_read {
+                    // Its last words may be still on their way; who else holds the pipe is not waited for.
+                    let _ = tokio::time::timeout(Duration::from_millis(100), &mut read).await;
+                }
+                return status;
+            }
+            () = &mut write, if !written => written = true,
+            () = &mut read, if !all_read => all_read = true,
+        }
+    }
+}
+
+/// A program and what it started: nothing of it is left behind.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0 {
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! On which terms a question is asked: when it ends unanswered, and who is told that it waits.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The shortest and the longest time that a question may have.
+const SHORTEST: u64 = 1;
+const LONGEST: u64 = 365 * 24 * 3600;
+/// More entries than this are no list that a person wrote.
+const MAX_NOTIFY: usize = 8;
+
+/// When a question ends unanswered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Expiry {
+    /// So long after it was asked.
+    After(Duration),
+    /// It stays open.
+    Never,
+}
+
+impl FromStr for Expiry {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            let shown: String = text.chars().take(40).collect();
+            format!(
+                "a time with a unit such as \"30m\" (s, m, h or d; 1 second to 365 days) or \"never\", not \"{}\"",
+                shown.escape_debug()
+            )
+        };
+        if text == "never" {
+            return Ok(Self::Never);
+        }
+        let unit = match text.chars().last() {
+            Some('s') => 1,
+            Some('m') => 60,
+            Some('h') => 3600,
+            Some('d') => 24 * 3600,
+            Some(_) | None => return Err(wrong()),
+        };
+        let digits = &text[..text.len() - 1];
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(wrong());
+        }
+        let seconds = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+        seconds
+            .filter(|seconds| (SHORTEST..=LONGEST).contains(seconds))
+            .map(|seconds| Self::After(Duration::from_secs(seconds)))
+            .ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Expiry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::After(time) = self else { return f.write_str("never") };
+        let seconds = time.as_secs();
+        let units = [(24 * 3600, "d"), (3600, "h"), (60, "m"), (1, "s")];
+        let (size, unit) = units.into_iter().find(|(size, _)| seconds % size == 0).unwrap_or((1, "s"));
+        write!(f, "{}{unit}", seconds / size)
+    }
+}
+
+/// How a person is told that a question waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Notify {
+    /// The terminal rings.
+    Bell,
+    /// The terminal shows a notification of the desktop, when it is not the one in front.
+    Desktop,
+    /// A program is started, with the question as JSON on its standard input.
+    Command(Vec<String>),
+}
+
+impl Notify {
+    /// Reads one entry: `"bell"`, `"desktop"` or `{"command": ["program", "argument"]}`.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub fn read(value: &Value) -> Result<Self, String> {
+        let wrong = || {
+            let shown: String = value.to_string().chars().take(60).collect();
+            format!(
+                "\"bell\", \"desktop\" or {{\"command\": [\"program\", \"argument\"]}}, not {}",
+                shown.escape_debug().to_string().replace("\\\"", "\"")
+            )
+        };
+        match value {
+            Value::String(word) if word == "bell" => Ok(Self::Bell),
+            Value::String(word) if word == "desktop" => Ok(Self::Desktop),
+            Value::Object(map) if map.len() == 1 => {
+                let words = map.get("command").and_then(Value::as_array).ok_or_else(wrong)?;
+                let words: Option<Vec<String>> =
+                    words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
+                let words = words.ok_or_else(wrong)?;
+                let program = words.first().map(String::as_str).unwrap_or_default();
+                if program.trim().is_empty() || words.iter().any(|word| word.contains('\0')) {
+                    return Err(wrong());
+                }
+                if program.contains('/') && !program.starts_with('/') && !program.starts_with("~/") {
+                    return Err(format!(
+                        "a program by its name, by an absolute path or by one that begins with ~/, not \"{}\": \
+                         what a relative path names is another program in each folder",
+                        program.escape_debug()
+                    ));
+                }
+                Ok(Self::Command(words))
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    /// Reads a list of entries.
+    ///
+    /// # Errors
+    /// What is wrong with the first that is wrong.
+    pub fn read_all(value: &Value) -> Result<Vec<Self>, String> {
+        let Value::Array(entries) = value else {
+            return Err(format!("a list such as [bell, desktop], not {}", value.to_string().escape_debug()));
+        };
+        if entries.len() > MAX_NOTIFY {
+            return Err(format!("a list of at most {MAX_NOTIFY}, not of {}", entries.len()));
+        }
+        entries.iter().map(Self::read).collect()
+    }
+}
+
+/// The terms of a rule, of a question, or of the settings. What is absent is not said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// When it ends unanswered.
+    pub expires_in: Option<Expiry>,
+    /// Who is told.
+    pub notify: Option<Vec<Notify>>,
+}
+
+impl Terms {
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        self.expires_in.is_none() && self.notify.is_none()
+    }
+
+    /// Adds other terms of the same question: the shorter time holds, and all are told.
+    pub fn join(&mut self, other: &Terms) {
+        self.expires_in = match (self.expires_in, other.expires_in) {
+            (Some(one), Some(two)) => Some(one.min(two)),
+            (one, two) => one.or(two),
+        };
+        if let Some(more) = &other.notify {
+            let all = self.notify.get_or_insert_default();
+            for notify in more {
+                if !all.contains(notify) {
+                    all.push(notify.clone());
+                }
+            }
+        }
+    }
+
+    /// What these do not say is taken from others.
+    #[must_use]
+    pub fn or(self, other: &Terms) -> Terms {
+        Terms {
+            expires_in: self.expires_in.or(other.expires_in),
+            notify: self.notify.or_else(|| other.notify.clone()),
+        }
+    }
+
+    /// The end of a question asked at that time, both in Unix milliseconds.
+    pub fn ends_at(&self, asked_at: u64) -> Option<u64> {
+        match self.expires_in? {
+            Expiry::After(time) => {
+                Some(asked_at.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
+            }
+            Expiry::Never => None,
+        }
+    }
+
+    /// Who is told, as the `notify` of a question's parameters; `None` when nobody is.
+    pub fn notify_value(&self) -> Option<Value> {
+        let notify = self.notify.as_ref().filter(|list| !list.is_empty())?;
+        serde_json::to_value(notify).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn times_are_read_and_written() {
+        for (text, seconds) in [("1s", 1), ("30m", 1800), ("2h", 7200), ("365d", 365 * 86_400), ("90s", 90)] {
+            let expiry: Expiry = text.parse().expect(text);
+            assert_eq!(expiry, Expiry::After(Duration::from_secs(seconds)));
+            assert_eq!(expiry.to_string(), text);
+        }
+        assert_eq!("never".parse(), Ok(Expiry::Never));
+        for text in [
+            "",
+            "s",
+            "0s",
+            "30",
+            "30 m",
+            "1.5h",
+            "-1h",
+            "366d",
+            "8761h",
+            "1w",
+            "m30",
+            "99999999999999999999d",
+            "é",
+            "1é",
+        ] {
+            let error = text.parse::<Expiry>().expect_err(text);
+            assert!(error.contains("such as \"30m\""), "{error}");
+        }
+    }
+
+    #[test]
+    fn who_is_told_is_read() {
+        let list = json!(["bell", {"command": ["~/bin/tell", "-x"]}, "desktop"]);
+        let read = Notify::read_all(&list).expect("right");
+        assert_eq!(read.len(), 3);
+        assert_eq!(serde_json::to_value(&read).unwrap(), list, "as it is written into a question");
+        for wrong in [
+            json!("bell"),
+            json!(["horn"]),
+            json!([{"command": []}]),
+            json!([{"command": "x"}]),
+            json!([{"command": [1]}]),
+            json!([{"command": ["x"], "more": 1}]),
+            json!([{"command": ["./x"]}]),
+            json!([{"command": ["a\0b"]}]),
+            json!(vec!["bell"; 9]),
+        ] {
+            assert!(Notify::read_all(&wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_shorter_time_holds_and_all_are_told() {
+        let after = |text: &str| Some(text.parse().unwrap());
+        let mut terms = Terms::default();
+        assert_eq!(terms.ends_at(5), None);
+        terms.join(&Terms { expires_in: after("never"), notify: Some(vec![Notify::Bell]) });
+        terms.join(&Terms { expires_in: after("2h"), notify: None });
+        terms.join(&Terms { expires_in: after("1h"), notify: Some(vec![Notify::Desktop, Notify::Bell]) });
+        assert_eq!(terms.expires_in, after("1h"));
+        assert_eq!(terms.notify, Some(vec![Notify::Bell, Notify::Desktop]));
+        assert_eq!(terms.ends_at(5), Some(3_600_005));
+        let never = Terms { expires_in: after("never"), notify: Some(Vec::new()) };
+        let own = never.or(&terms);
+        assert_eq!(own.ends_at(5), None, "a rule's own word counts before the settings");
+        assert_eq!(own.notify_value(), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! Messages that wait behind what a conversation does: put there with `--keep-waiting`, begun behind a run that ended.
+
+use serde_json::json;
+
+use super::ask::{Attended, Desk};
+use super::question::Question;
+use super::{Format, Job, Printer, exit, note};
+use crate::contract::display::escape_json;
+use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::TerminationReason;
+use crate::contract::record::{QueuedMessage, SuspensionRecord};
+use crate::runtime::{AgentRuntime, RunRequest, RuntimeError};
+
+/// A message that could not begin yet.
+pub(super) struct Behind {
+    message: QueuedMessage,
+    /// The questions it waits for.
+    waiting: Vec<SuspensionRecord>,
+    /// The process that is awake on the conversation.
+    driver: Option<u32>,
+}
+
+/// Queues what is to be said. `None`: nothing is in its way, and it begins when the conversation is gone on with.
+pub(super) async fn put_behind(
+    runtime: &AgentRuntime,
+    request: RunRequest,
+) -> Result<Option<Behind>, RuntimeError> {
+    let thread = request.thread_id;
+    let message = runtime.enqueue(&thread, request.messages).await?;
+    let waiting = runtime.waiting(&thread).await?;
+    let driver = runtime.driver_elsewhere(&thread).await?;
+    Ok((!waiting.is_empty() || driver.is_some()).then_some(Behind { message, waiting, driver }))
+}
+
+/// Says that a message is queued, and behind what.
+pub(super) fn tell(printer: &Printer, behind: &Behind) -> u8 {
+    let thread = &behind.message.thread_id;
+    let reason = match (behind.waiting.len(), behind.driver) {
+        (0, Some(pid)) => format!("behind the run of process {pid}"),
+        (1, _) => "behind 1 question".to_owned(),
+        (n, _) => format!("behind {n} questions"),
+    };
+    note(&format!("queued {reason} of conversation {thread}"));
+    for question in &behind.waiting {
+        note(&Question::of(question).lines());
+    }
+    if !behind.waiting.is_empty() {
+        note(&format!("then go on with: aye -r {thread} -p"));
+    }
+    if printer.format == Format::Json {
+        let object = json!({
+            "type": "result",
+            "status": "queued",
+            "thread_id": thread,
+            "queued": behind.message.id,
+            "driver": behind.driver,
+            "waiting": behind.waiting,
+            "exit": exit::WAITING,
+        });
+        printer.put(&format!("{}\n", escape_json(&object.to_string())));
+    }
+    exit::WAITING
+}
+
+/// Does the job, and behind one that went well, or when there was nothing to go on with, begins what is queued, one
+/// message after the other. Each result that is not the last is told by `between`.
+pub(super) async fn attend<'a>(
+    runtime: &AgentRuntime,
+    thread: &ThreadId,
+    job: Job,
+    desk: impl Fn() -> Desk<'a>,
+    between: impl Fn(&Attended),
+) -> Result<Attended, RuntimeError> {
+    let mut last = desk().attend(job).await;
+    loop {
+        let goes_on = match &last {
+            Ok(done) => matches!(
+                done.result.termination,
+                TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested
+            ),
+            Err(error) => matches!(error, RuntimeError::NothingToResume { .. }),
+        };
+        if !goes_on {
+            return last;
+        }
+        let Some(next) = runtime.queued(thread).await?.into_iter().next() else { return last };
+        match desk().attend(Job::Run(RunRequest::queued(next))).await {
+            // Somebody else began it, or it was taken back.
+            Err(RuntimeError::NotQueued { .. }) => {}
+            // Another process is awake now, or a question waits: it is their matter when the rest begins.
+            Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. }) if last.is_ok() => {
+                return last;
+            }
+            Ok(mut done) => {
+                if let Ok(before) = last {
+                    between(&before);
+                    // What became of questions counts for the whole job.
+                    done.denied.splice(0..0, before.denied);
+                    done.result.expired.splice(0..0, before.result.expired);
+                }
+                last = Ok(done);
+            }
+            Err(error) => {
+                if let Ok(before) = &last {
+                    between(before);
+                }
+                return Err(error);
+            }
+        }
+    }
+}

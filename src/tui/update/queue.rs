@@ -1,0 +1,100 @@
+//! Messages that the store keeps until their conversation is free.
+
+use super::super::app::{App, RunState};
+use super::super::host::{QueuedRow, UserInput};
+use super::super::msg::Cmd;
+use super::super::transcript::Level;
+use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::TerminationReason;
+use crate::contract::record::QueueId;
+
+impl App {
+    /// A message is in the queue now, or it is handed back.
+    pub(super) fn enqueued(&mut self, input: UserInput, row: Result<QueuedRow, String>) {
+        match row {
+            Ok(row) => {
+                if self.run == RunState::Waiting {
+                    self.say_hint(match self.cards.len() {
+                        1 => "queued behind the open question".to_owned(),
+                        n => format!("queued behind {n} open questions"),
+                    });
+                }
+                self.keep_row(row, Some(input));
+            }
+            Err(error) => {
+                self.transcript.note(Level::Error, error);
+                self.hand_back(&[input]);
+            }
+        }
+    }
+
+    fn keep_row(&mut self, row: QueuedRow, input: Option<UserInput>) {
+        if let Some(input) = input {
+            self.own_queued.insert(row.id, input);
+        }
+        // It may have been told before the answer came.
+        if self.queued.iter().all(|known| known.id != row.id) {
+            self.queued.push(row);
+            self.queued.sort_by_key(|row| row.id);
+        }
+    }
+
+    /// A message of the queue begins here.
+    pub(super) fn began(&mut self, thread: &ThreadId, row: QueuedRow) {
+        if self.thread_id() != Some(thread) {
+            if self.opening > 0 {
+                self.early.push((thread.clone(), super::super::msg::Msg::Began(thread.clone(), row)));
+            }
+            return;
+        }
+        self.queued.retain(|known| known.id != row.id);
+        let written = self.own_queued.remove(&row.id).map_or(row.text, |input| input.written());
+        self.transcript.say(written, row.images);
+        self.run = RunState::Starting(self.now);
+    }
+
+    /// What was said here could not begin: another process was quicker. It will be shown where it begins.
+    pub(super) fn deferred(&mut self, thread: &ThreadId, row: QueuedRow, input: UserInput) {
+        if self.thread_id() != Some(thread) {
+            return;
+        }
+        self.transcript.unsay();
+        if matches!(self.run, RunState::Starting(_) | RunState::Stopping(_)) {
+            self.run = RunState::Idle;
+        }
+        self.keep_row(row, Some(input));
+    }
+
+    /// When a run did not end by itself, the person should see what happened before more is sent.
+    pub(super) fn take_back_own(&mut self, termination: &TerminationReason, cmds: &mut Vec<Cmd>) {
+        let goes_on =
+            matches!(termination, TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested);
+        let mut own: Vec<QueueId> = self.own_queued.keys().copied().collect();
+        if !goes_on && !own.is_empty() {
+            own.sort_unstable();
+            cmds.push(Cmd::Unqueue(own));
+        }
+    }
+
+    /// Up in an empty text: the last one comes back.
+    pub(super) fn take_back_last(&mut self, cmds: &mut Vec<Cmd>) {
+        if let Some(row) = self.queued.last() {
+            cmds.push(Cmd::Unqueue(vec![row.id]));
+        }
+    }
+
+    pub(super) fn unqueued(&mut self, back: &[QueueId], gone: &[QueueId]) {
+        let mut inputs = Vec::new();
+        for id in back {
+            let row = self.queued.iter().find(|row| row.id == *id).map(|row| row.text.clone());
+            let own = self.own_queued.remove(id);
+            inputs.extend(own.or_else(|| row.map(UserInput::text)));
+        }
+        self.queued.retain(|row| !back.contains(&row.id) && !gone.contains(&row.id));
+        self.own_queued.retain(|id, _| !gone.contains(id));
+        self.hand_back(&inputs);
+        if !inputs.is_empty() {
+            self.say_hint("what was queued is back in the text");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What other processes did in the conversation that is shown.
+
+use super::super::app::{App, RunState};
+use super::super::approval::Card;
+use super::super::host::{Driver, ThreadSync};
+use super::super::msg::{Cmd, Msg};
+use super::super::transcript::Level;
+use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::record::SuspensionRecord;
+
+#[cfg(test)]
+mod tests;
+
+impl App {
+    /// Brings the picture in line with the store.
+    pub(super) fn synced(&mut self, sync: Box<ThreadSync>, cmds: &mut Vec<Cmd>) {
+        let thread = &sync.thread.id;
+        if self.opening > 0 {
+            // It belongs to the conversation that is being opened, or is told again after it.
+            self.early.push((thread.clone(), Msg::Synced(sync)));
+            return;
+        }
+        if self.thread_id() != Some(thread) {
+            return;
+        }
+        self.queued.clone_from(&sync.queued);
+        self.look_after_cards(&sync, cmds);
+        if sync.is_part {
+            return;
+        }
+        self.thread = Some(sync.thread.clone());
+        self.driver = if sync.driver == Driver::Own { Driver::Nobody } else { sync.driver };
+        self.transcript.sync(self.now, &sync, self.seen);
+        self.seen = sync.messages.last().map_or(self.seen, |stored| stored.seq.max(self.seen));
+        for record in &sync.waiting {
+            if !self.over.contains(&record.id) {
+                let card = Card::new(record.thread_id.clone(), record.run_id.clone(), record.ticket.clone());
+                self.ask(card);
+            }
+        }
+        self.sync_run(&sync, cmds);
+    }
+
+    /// Where the run stands by the store. A message that is on its way here is not undone by it.
+    fn sync_run(&mut self, sync: &ThreadSync, cmds: &mut Vec<Cmd>) {
+        let is_starting = matches!(self.run, RunState::Starting(_));
+        let Some(run) = &sync.run else { return };
+        match run.status {
+            RunStatus::Done => {
+                if self.ended.as_ref() != Some(&run.id) {
+                    self.ended = Some(run.id.clone());
+                    self.transcript.sync_end(sync);
+                    if let Some(termination) = &run.termination {
+                        self.take_back_own(termination, cmds);
+                    }
+                }
+                if !is_starting {
+                    self.run = RunState::Idle;
+                }
+            }
+            RunStatus::Waiting if is_starting => {}
+            RunStatus::Waiting => self.run = RunState::Waiting,
+            RunStatus::Running => {
+                let since = self.run.awake_since().unwrap_or(self.now);
+                self.run = match (sync.driver, self.run) {
+                    (_, RunState::Starting(_) | RunState::Stopping(_)) => self.run,
+                    // Nobody goes on with it: it was left by a process that could not.
+                    (Driver::Nobody, _) => RunState::Idle,
+                    (Driver::Own | Driver::Other(_), _) => RunState::Running(since),
+                };
+            }
+        }
+        self.run_id = Some(run.id.clone());
+    }
+
+    /// Questions that seem not to be open any more. What is seen here may be older than a question that was just
+    /// asked, so its row is looked at before the card goes away.
+    fn look_after_cards(&self, sync: &ThreadSync, cmds: &mut Vec<Cmd>) {
+        let seem_over = self
+            .cards
+            .iter()
+            .filter(|card| !card.is_deciding() && sync.waiting.iter().all(|record| record.id != card.id));
+        cmds.extend(seem_over.map(|card| Cmd::WhoAnswered(card.id.clone())));
+    }
+
+    /// A question is over that was not answered here: its card goes away, unless the person is writing on it.
+    pub(super) fn question_closed(&mut self, record: &SuspensionRecord) {
+        let what = self.what_became_of(record);
+        let Some(card) = self.cards.iter_mut().find(|card| card.id == record.id) else { return };
+        if card.is_deciding() {
+            return;
+        }
+        if card.is_written_on() {
+            // It is not thrown away under the hands; it comes too late all the same.
+            card.problem = Some(what);
+            self.over.insert(record.id.clone());
+        } else {
+            self.remove_cards(|card| card.id == record.id);
+            self.say_hint(what);
+        }
+    }
+
+    pub(in super::super) fn remove_cards_that_are_over(&mut self) {
+        let over = std::mem::take(&mut self.over);
+        self.remove_cards(|card| over.contains(&card.id) && !card.is_written_on() && !card.is_deciding());
+        self.over.extend(over);
+    }
+
+    /// Another process took the conversation over: what is stored is shown anew.
+    pub(super) fn lost(&mut self, thread: &ThreadId, cmds: &mut Vec<Cmd>) {
+        if self.thread_id() != Some(thread) {
+            return;
+        }
+        self.transcript.note(
+            Level::Warning,
+            "another process took this conversation over; below is what is stored of it",
+        );
+        self.run = RunState::Idle;
+        self.opening += 1;
+        cmds.push(Cmd::Open(Some(thread.clone())));
+    }
+}

@@ -1,0 +1,372 @@
+//! One conversation in several terminals and processes: who is awake on it works, the others look on, decide, and say
+//! things; and each goes on with it when the one that was awake is gone.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::home::{Home, id_of};
+use crate::support::llm::{Answer, Chat, MockLlm, until};
+use crate::support::pty::Pty;
+
+const TOUCH: &str = "echo ran >> log.txt";
+/// What takes no time for a person, on a machine that does other things too.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+fn asks_to_run(command: &str) -> MockLlm {
+    MockLlm::answers([
+        Answer::say("I will.").bash("c1", command),
+        Answer::say("It is **done**."),
+        Answer::say("And more."),
+        Answer::say("And the last."),
+    ])
+}
+
+fn terminal(home: &Home, args: &[&str]) -> Pty {
+    let tty = Pty::start(home, args, 100, 30);
+    tty.ready();
+    tty
+}
+
+fn fifo(home: &Home, name: &str) {
+    let made = std::process::Command::new("mkfifo").arg(home.work().join(name)).status();
+    assert!(made.expect("mkfifo is there").success());
+}
+
+fn let_go(home: &Home, name: &str) {
+    std::fs::write(home.work().join(name), "x").expect("written");
+}
+
+#[track_caller]
+fn has_no_card(tty: &Pty) {
+    tty.wait("that no card is shown", |view| !view.screen().lines().any(|l| l.starts_with(['┃', '│'])));
+}
+
+/// How often a line of the conversation stands there.
+fn count(tty: &Pty, text: &str) -> usize {
+    tty.look(|view| view.all()).matches(text).count()
+}
+
+#[test]
+fn two_cards_survive_a_kill_and_the_second_is_answered_first() {
+    let commands = ["echo one >> log.txt", "echo two >> log.txt"];
+    let llm = MockLlm::by(move |chat: &Chat| match chat.results().len() {
+        0 => Answer::new().bash("c0", commands[0]).bash("c1", commands[1]),
+        _ => Answer::say("Both."),
+    });
+    let home = Home::with(&llm);
+    let mode = ["--tool-execution", "parallel_streaming"];
+    let tty = terminal(&home, &mode);
+    tty.say("do it");
+    tty.card(commands[0]);
+    tty.shows("1 of 2");
+    let ids: Vec<String> = home.open().iter().map(id_of).collect();
+    tty.kill();
+    let mut tty = terminal(&home, &[&["-c"][..], &mode].concat());
+    tty.card(commands[0]);
+    tty.shows("1 of 2");
+    assert_eq!(home.open().iter().map(id_of).collect::<Vec<_>>(), ids);
+    tty.send("\x1b[C");
+    tty.card(commands[1]);
+    tty.send("y");
+    until("the second", || home.read("log.txt") == "two\n");
+    assert_eq!(home.open().iter().map(id_of).collect::<Vec<_>>(), ids[..1]);
+    tty.card(commands[0]);
+    tty.send("y");
+    tty.shows("Both.");
+    assert_eq!(home.read("log.txt"), "two\none\n");
+    tty.quit();
+}
+
+/// Nobody is awake while a card waits: the terminal that shows it hears of the answer and goes on with the run.
+#[test]
+fn an_answer_from_a_script_goes_on_in_the_terminal() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    let mut tty = terminal(&home, &[]);
+    tty.say("do it");
+    tty.card(TOUCH);
+    home.ok(&["approvals", "approve", &home.question()]);
+    let stored = Instant::now();
+    has_no_card(&tty);
+    assert!(stored.elapsed() < AT_ONCE, "{:?}", stored.elapsed());
+    tty.shows("allowed by tester through cli");
+    tty.shows("It is done.");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    assert_eq!(count(&tty, "It is done."), 1);
+    tty.quit();
+}
+
+/// What is being written on a card is not thrown away, and comes too late.
+#[test]
+fn the_later_answer_is_told_who_was_first() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    let mut tty = terminal(&home, &[]);
+    tty.say("do it");
+    tty.card(TOUCH);
+    tty.send("n");
+    tty.shows("why not?");
+    home.ok(&["approvals", "approve", &home.question()]);
+    tty.card("already allowed by tester through cli");
+    tty.send("use make");
+    tty.card("use make");
+    tty.send("\r");
+    has_no_card(&tty);
+    tty.shows("It is done.");
+    tty.wait("the sentence", |view| view.all().contains("! Bash was already allowed by tester through cli"));
+    assert_eq!(home.read("log.txt"), "ran\n");
+    assert_eq!(llm.asked().len(), 2, "what was written on the card is no message");
+    tty.quit();
+}
+
+#[test]
+fn two_terminals_show_the_same_and_either_answers() {
+    let llm = MockLlm::by(|chat: &Chat| match (chat.user().as_str(), chat.results().len()) {
+        (_, n @ 0..=1) => {
+            Answer::say(&format!("Call {n}.")).bash(&format!("c{n}"), &format!("echo n{n} >> log.txt"))
+        }
+        ("do it", _) => Answer::say("Both are made."),
+        (said, _) => Answer::say(&format!("You said {said}.")),
+    });
+    let home = Home::with(&llm);
+    let mut one = terminal(&home, &[]);
+    one.say("do it");
+    one.card("echo n0");
+    let mut two = terminal(&home, &["-c"]);
+    two.card("echo n0");
+    two.send("y");
+    // The second terminal drives now; the first looks on and shows the next card.
+    one.card("echo n1");
+    two.card("echo n1");
+    assert_eq!(home.read("log.txt"), "n0\n");
+    one.send("y");
+    for tty in [&one, &two] {
+        tty.shows("Both are made.");
+        has_no_card(tty);
+    }
+    assert_eq!(home.read("log.txt"), "n0\nn1\n");
+    // Either says something.
+    two.say("hello");
+    for tty in [&one, &two] {
+        tty.shows("You said hello.");
+    }
+    one.say("goodbye");
+    for tty in [&one, &two] {
+        tty.shows("You said goodbye.");
+    }
+    let mut three = terminal(&home, &["-c"]);
+    three.shows("You said goodbye.");
+    for text in ["do it", "Call 0.", "Call 1.", "Both are made.", "You said hello.", "You said goodbye."] {
+        for (nth, tty) in [&one, &two, &three].into_iter().enumerate() {
+            let all = tty.look(|view| view.all());
+            // The title of a conversation that was opened says it too.
+            let shown = all.lines().filter(|line| line.contains(text) && !line.contains("──")).count();
+            assert_eq!(shown, 1, "{text} in terminal {nth}:\n{all}");
+        }
+    }
+    for tty in [&mut one, &mut two, &mut three] {
+        tty.quit();
+    }
+}
+
+#[test]
+fn who_looks_on_sees_who_drives_and_what_runs() {
+    let llm = asks_to_run("echo begun >> log.txt; cat pipe");
+    let home = Home::with(&llm);
+    fifo(&home, "pipe");
+    let mut one = terminal(&home, &[]);
+    one.say("do it");
+    one.card("cat pipe");
+    one.send("y");
+    until("the command", || home.works("cat pipe") && home.read("log.txt") == "begun\n");
+    let mut two = terminal(&home, &["-c"]);
+    two.wait("who drives", |view| view.has(&format!("driven by process {}", one.pid())));
+    two.shows("I will.");
+    two.wait("that it runs", |view| view.screen().lines().any(|l| l.contains('●') && l.contains("cat pipe")));
+    // It cannot be stopped from here, nor does leaving stop it.
+    two.send("\x1b");
+    two.wait("where it is stopped", |view| view.has("it is stopped there"));
+    two.quit();
+    assert!(home.works("cat pipe"));
+    let mut two = terminal(&home, &["-c"]);
+    two.wait("who drives", |view| view.has("driven by process"));
+    let_go(&home, "pipe");
+    for tty in [&one, &two] {
+        tty.shows("It is done.");
+        tty.wait("that it is free", |view| !view.has("driven by") && !view.has("working"));
+        assert_eq!(count(tty, "It is done."), 1);
+        assert_eq!(count(tty, "I will."), 1);
+    }
+    assert_eq!(home.read("log.txt"), "begun\n");
+    one.quit();
+    two.quit();
+}
+
+#[test]
+fn the_owner_is_killed_and_the_other_terminal_takes_over() {
+    let llm = asks_to_run("echo begun >> log.txt; cat pipe");
+    let home = Home::with(&llm);
+    fifo(&home, "pipe");
+    let one = terminal(&home, &[]);
+    one.say("do it");
+    one.card("cat pipe");
+    one.send("y");
+    until("the command", || home.works("cat pipe") && home.read("log.txt") == "begun\n");
+    let mut two = terminal(&home, &["-c"]);
+    two.wait("who drives", |view| view.has("driven by process"));
+    one.kill();
+    two.card("cat pipe");
+    two.shows("nobody knows whether it ran to its end");
+    assert_eq!(home.read("log.txt"), "begun\n", "it is not repeated");
+    two.send("d");
+    two.shows("It is done.");
+    assert_eq!(home.read("log.txt"), "begun\n");
+    two.quit();
+}
+
+#[test]
+fn a_message_from_who_looks_on_is_said_once() {
+    let llm = asks_to_run("echo begun >> log.txt; cat pipe");
+    let home = Home::with(&llm);
+    fifo(&home, "pipe");
+    let mut one = terminal(&home, &[]);
+    one.say("do it");
+    one.card("cat pipe");
+    one.send("y");
+    until("the command", || home.works("cat pipe"));
+    let mut two = terminal(&home, &["-c"]);
+    two.wait("who drives", |view| view.has("driven by process"));
+    two.say("from the second");
+    for tty in [&one, &two] {
+        tty.wait("the queue", |view| view.has("queued from the second"));
+    }
+    one.say("from the first");
+    for tty in [&one, &two] {
+        tty.wait("the queue", |view| view.has("queued from the second") && view.has("queued from the first"));
+    }
+    let_go(&home, "pipe");
+    for tty in [&one, &two] {
+        tty.shows("It is done.");
+        tty.shows("And more.");
+        tty.shows("And the last.");
+        tty.wait("an empty queue", |view| !view.has("queued"));
+        assert_eq!(count(tty, "from the second"), 1);
+        assert_eq!(count(tty, "from the first"), 1);
+    }
+    let said: Vec<String> = llm.asked().iter().map(Chat::user).collect();
+    assert_eq!(said, ["do it", "do it", "from the second", "from the first"]);
+    one.quit();
+    two.quit();
+}
+
+/// The owner dies with messages in the queue: they begin when the run is over, in whoever drives then.
+#[test]
+fn what_is_queued_outlives_its_terminal() {
+    let llm = asks_to_run("echo begun >> log.txt; cat pipe");
+    let home = Home::with(&llm);
+    fifo(&home, "pipe");
+    let tty = terminal(&home, &[]);
+    tty.say("do it");
+    tty.card("cat pipe");
+    tty.send("y");
+    until("the command", || home.works("cat pipe"));
+    tty.say("and then this");
+    tty.wait("the queue", |view| view.has("queued and then this"));
+    tty.say("never mind");
+    tty.wait("the queue", |view| view.has("queued never mind"));
+    // The last one is taken back, and thrown away.
+    tty.send("\x1b[A");
+    tty.wait("the text", |view| view.has("❯ never mind") && !view.has("queued never mind"));
+    tty.kill();
+    let mut tty = terminal(&home, &["-c"]);
+    tty.card("cat pipe");
+    tty.wait("the queue", |view| view.has("queued and then this"));
+    tty.send("s");
+    tty.shows("It is done.");
+    tty.shows("And more.");
+    tty.wait("an empty queue", |view| !view.has("queued"));
+    let said: Vec<String> = llm.asked().iter().map(Chat::user).collect();
+    assert_eq!(said, ["do it", "do it", "and then this"]);
+    tty.quit();
+}
+
+#[test]
+fn a_message_waits_behind_questions_without_a_terminal() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    home.aye(&["-p", "do it"]).run().exits(3);
+    let question = home.question();
+    let out = home.aye(&["-c", "-p", "--keep-waiting", "and then this"]).run().exits(3);
+    assert!(out.stderr.contains("queued behind 1 question"), "{out:?}");
+    let out = home.aye(&["-c", "-p", "--keep-waiting", "--output-format", "json", "and that"]).run().exits(3);
+    assert_eq!(out.json()["status"], "queued");
+    assert_eq!(out.json()["waiting"][0]["id"], Value::from(question.clone()));
+    assert_eq!(home.question(), question, "it stays");
+    assert_eq!(llm.asked().len(), 1);
+    // It still waits.
+    home.aye(&["-c", "-p"]).run().exits(3);
+    home.ok(&["approvals", "approve", &question]);
+    let out = home.ok(&["-c", "-p"]);
+    assert_eq!(out.stdout, "It is **done**.\nAnd more.\nAnd the last.\n");
+    let said: Vec<String> = llm.asked().iter().map(Chat::user).collect();
+    assert_eq!(said, ["do it", "do it", "and then this", "and that"]);
+    assert_eq!(home.read("log.txt"), "ran\n");
+    // Nothing is left, and with nothing in the way it is said at once.
+    assert_eq!(home.aye(&["-c", "-p"]).run().exits(2).stdout, "");
+    let out = home.ok(&["-c", "-p", "--keep-waiting", "once more"]);
+    assert_eq!(out.stdout, "NO MORE ANSWERS\n");
+    home.aye(&["-p", "--keep-waiting", "x"]).run().exits(2);
+}
+
+#[test]
+fn a_message_waits_behind_a_card_or_withdraws_it() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    let mut tty = terminal(&home, &[]);
+    tty.say("do it");
+    tty.card(TOUCH);
+    tty.send("\t");
+    tty.send("and then this");
+    tty.wait("the text", |view| view.has("❯ and then this"));
+    tty.send("\x1bq");
+    tty.wait("the queue", |view| view.has("queued and then this"));
+    assert_eq!(home.open().len(), 1, "the question stays");
+    assert_eq!(llm.asked().len(), 1);
+    tty.card(TOUCH);
+    tty.send("y");
+    tty.shows("It is done.");
+    tty.shows("And more.");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    let said: Vec<String> = llm.asked().iter().map(Chat::user).collect();
+    assert_eq!(said, ["do it", "do it", "and then this"]);
+    tty.quit();
+
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    let mut tty = terminal(&home, &[]);
+    tty.say("do it");
+    tty.card(TOUCH);
+    tty.send("\t");
+    tty.say("leave it");
+    tty.shows("It is done.");
+    assert!(home.open().is_empty());
+    assert_eq!(home.read("log.txt"), "");
+    tty.quit();
+    // The run that was closed is the parent of the one that came instead.
+    let thread = home.thread();
+    let export = home.ok(&["threads", "show", &thread, "--json"]).json();
+    assert!(export.to_string().contains("leave it"));
+
+    // As a habit of a start: Enter queues.
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    home.aye(&["-p", "do it"]).run().exits(3);
+    let mut tty = terminal(&home, &["-c", "--keep-waiting"]);
+    tty.card(TOUCH);
+    tty.send("\t");
+    tty.say("and then this");
+    tty.wait("the queue", |view| view.has("queued and then this"));
+    assert_eq!(home.open().len(), 1, "the question stays");
+    tty.quit();
+}
