@@ -28,7 +28,7 @@ use crate::contract::record::{Fence, QueueId, RunRecord};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolError, ToolOutput};
 use crate::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress};
-use crate::run::{Directive, Fact, Run};
+use crate::run::{Directive, Fact, Gate, Run};
 use crate::state::{PersistedState, Phase, StateStore, UnknownKeyPolicy};
 
 /// How long tools may take to end after a cancel before they are dropped.
@@ -269,7 +269,14 @@ impl Driver {
                 }
             }
             if let Some(fact) = facts.pop_front() {
+                let asks = is_question(&fact);
                 directives.extend(self.apply(fact)?);
+                // All the questions of an answer are one commit.
+                while asks && facts.front().is_some_and(is_question) {
+                    if let Some(fact) = facts.pop_front() {
+                        directives.extend(self.apply(fact)?);
+                    }
+                }
                 continue;
             }
             if !cancelled && self.slot.cancel.is_cancelled() {
@@ -445,4 +452,9 @@ impl Driver {
         }
         self.in_flight.clear();
     }
+}
+
+/// Whether a call was judged, and the person has to be asked.
+fn is_question(fact: &Fact) -> bool {
+    matches!(fact, Fact::Gated { gate: Gate::Suspend(_), .. })
 }
