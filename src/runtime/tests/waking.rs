@@ -287,6 +287,30 @@ async fn of_several_answers_that_are_carried_out_at_once_a_crash_loses_none() {
 }
 
 #[tokio::test]
+async fn a_crash_between_questions_leaves_none_that_its_run_does_not_know() {
+    let house = House { mode: ToolExecutionMode::ParallelStreaming, ..House::new() };
+    let script = Script::of([calls(&[("a", "ask"), ("b", "free"), ("c", "ask"), ("d", "ask")])]);
+    let stuck = Arc::new(Stuck { at: "tool_call_done(suspended)", reached: tokio::sync::Notify::new() });
+    let (dying, sink) = (house.runtime(&script), stuck.clone());
+    let request = RunRequest::new("t", vec![Message::user("go")]);
+    let run = tokio::spawn(async move { dying.run(request, sink).await });
+    stuck.reached.notified().await;
+    run.abort();
+    let _ = run.await;
+    let asked = async || {
+        let all = house.store.suspensions(SuspensionFilter::default()).await.unwrap();
+        all.into_iter().map(|question| (question.id.to_string(), question.status)).collect::<Vec<_>>()
+    };
+    // The machine knows of the first; what is answered now is not lost.
+    assert_eq!(asked().await, [("perm_a".to_owned(), SuspensionStatus::Open)]);
+    let (result, _) = wake(&house.runtime(&script), UnknownPolicy::Ask).await;
+    assert_eq!(result.waiting.len(), 3);
+    let ids = ["perm_a", "perm_c", "perm_d"].map(|id| (id.to_owned(), SuspensionStatus::Open));
+    assert_eq!(asked().await, ids, "the same questions under the same ids");
+    assert_eq!(house.executed(), 1);
+}
+
+#[tokio::test]
 async fn a_question_ends_by_itself_while_a_sibling_still_runs() {
     let (_folder, here, there) = neighbours();
     let script = Script::of([calls(&[("a", "ask_soon"), ("b", "hang")])]);
