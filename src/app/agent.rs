@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use super::foundation::Foundation;
+use super::grants::GrantWatch;
 use super::notify::Notifier;
 use super::{Failure, models, prompt};
 use crate::cli::Cli;
@@ -41,6 +42,7 @@ pub struct App {
     pub(super) notifier: Notifier,
     /// What went wrong at the start and does not stop it.
     pub(super) warnings: Vec<String>,
+    _grants: GrantWatch,
 }
 
 impl App {
@@ -62,7 +64,9 @@ impl App {
         permission.set_tools(catalog.tools.keys().cloned().collect());
         let mut warnings = std::mem::take(&mut foundation.warnings);
         warnings.extend(skills.issues.iter().map(ToString::to_string));
+        let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
         let app = Self {
+            _grants: grants,
             foundation,
             store,
             runtime,

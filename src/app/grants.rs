@@ -1,42 +1,313 @@
 //! Allow rules that a person gave at a question.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use super::agent::App;
+use crate::contract::clock::Clock;
+use crate::contract::display::call_summary;
+use crate::contract::grant::{GrantEnd, GrantPreview, GrantRequest, PastMatch};
 use crate::contract::ids::SuspensionId;
-use crate::contract::record::{GrantRecord, GrantScope};
-use crate::pattern::Pattern;
+use crate::contract::record::{GrantRecord, GrantScope, SuspensionRecord, SuspensionStatus};
+use crate::contract::suspension::Actor;
+use crate::plugins::permission::{Decision, Permissions, Prepared, Question, RuleSet, check_grant};
+use crate::store::{Change, ChangeKind, PastCall, Store};
+
+/// Rows of the audit that are looked at for what a pattern would have matched.
+const HISTORY: u64 = 5_000;
+/// Different calls that a pattern is held against.
+const CALLS: usize = 400;
+/// Matches that are shown.
+const SHOWN: usize = 8;
+/// Grants that do not hold any more and that a card may name.
+const ENDED: u64 = 200;
+
+/// Brings the grants of a store into force as other processes change them, as long as it lives. It sleeps until one
+/// does.
+pub(super) struct GrantWatch(tokio::task::JoinHandle<()>);
+
+impl GrantWatch {
+    pub(super) fn start(store: Store, permission: Permissions, clock: Arc<dyn Clock>) -> GrantWatch {
+        GrantWatch(tokio::spawn(async move {
+            let mut watch = match store.watch() {
+                Ok(watch) => watch,
+                Err(error) => {
+                    tracing::warn!(%error, "grants that other processes change count from the next run on");
+                    return;
+                }
+            };
+            loop {
+                let Change { kind, .. } = watch.next().await;
+                if matches!(kind, ChangeKind::Grant | ChangeKind::Anything) {
+                    load(&store, &permission, clock.now_ms()).await;
+                }
+            }
+        }))
+    }
+}
+
+impl Drop for GrantWatch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn load(store: &Store, permission: &Permissions, now_ms: u64) {
+    match store.grants(now_ms).await {
+        Ok(grants) => permission.set_grants(grants),
+        Err(error) => tracing::warn!(%error, "grants could not be read; those of before stay"),
+    }
+    match store.ended_grants(ENDED).await {
+        Ok(ended) => permission.set_ended(ended),
+        Err(error) => tracing::warn!(%error, "grants that ended could not be read"),
+    }
+}
 
 impl App {
     /// Brings the grants of the store into force: another process may have added or revoked some.
     pub(super) async fn load_grants(&self) {
-        match self.store.grants(self.clock.now_ms()).await {
-            Ok(grants) => self.permission.set_grants(grants),
-            Err(error) => tracing::warn!(%error, "grants could not be read; none is in force"),
-        }
+        load(&self.store, &self.permission, self.clock.now_ms()).await;
     }
 
     /// Stores a grant as it was shown.
-    pub(super) async fn add_grant(
-        &self,
-        suspension: &SuspensionId,
-        pattern: &str,
-        scope: GrantScope,
-        channel: &str,
-    ) -> Result<(), String> {
-        Pattern::parse(pattern).map_err(|e| format!("the pattern `{pattern}` is wrong: {e}"))?;
-        let grant = GrantRecord {
-            id: uuid::Uuid::now_v7().to_string(),
-            pattern: pattern.to_owned(),
-            scope,
-            created_at: self.clock.now_ms(),
-            expires_at: None,
-            max_uses: None,
-            uses: 0,
-            revoked_at: None,
-            suspension_id: Some(suspension.clone()),
-            actor: self.actor(channel),
+    pub(super) async fn add_grant(&self, request: GrantRequest, channel: &str) -> Result<(), String> {
+        let asked = open_question(&self.store, &request.suspension).await?;
+        let rules = self.permission.rules_for(&asked.thread_id, &asked.run_id, &[]);
+        check_pattern(&self.permission, &rules, &asked, self.primary(&asked), &request.pattern)?;
+        let root = &self.permission.workspace().root;
+        let reaches = match &request.scope {
+            GrantScope::Run(id) => *id == asked.run_id,
+            GrantScope::Thread(id) => *id == asked.thread_id,
+            GrantScope::Project(path) => path == root,
+            GrantScope::Everywhere => true,
         };
+        if !reaches {
+            return Err(format!("{} is not where the question was asked", request.scope));
+        }
+        let grant = record(request, self.clock.now_ms(), self.actor(channel))?;
         self.store.add_grant(grant).await.map_err(|e| e.to_string())?;
         self.load_grants().await;
         Ok(())
+    }
+
+    /// The primary argument of a call's tool.
+    fn primary(&self, asked: &SuspensionRecord) -> Option<String> {
+        let catalog = self.runtime.catalog();
+        catalog.tools.get(&asked.ticket.pending.name)?.descriptor().primary_argument
+    }
+
+    /// What a pattern would have allowed of what was done in this project.
+    pub(super) async fn preview_grant(
+        &self,
+        pasts: &Pasts,
+        suspension: &SuspensionId,
+        pattern: &str,
+    ) -> Result<GrantPreview, String> {
+        let past = pasts.of(self, suspension).await?;
+        let rules = self.permission.rules_for(&past.asked.thread_id, &past.asked.run_id, &[]);
+        let (permission, primary) = (self.permission.clone(), self.primary(&past.asked));
+        let pattern = pattern.to_owned();
+        let work = move || preview(&permission, &rules, &past, primary, &pattern);
+        tokio::task::spawn_blocking(work).await.map_err(|e| e.to_string())
+    }
+}
+
+/// The question, when it still can be answered.
+pub(super) async fn open_question(store: &Store, id: &SuspensionId) -> Result<SuspensionRecord, String> {
+    let found = store.suspension(id).await.map_err(|e| e.to_string())?;
+    found
+        .filter(|asked| asked.status == SuspensionStatus::Open)
+        .ok_or_else(|| "the question is not open any more".to_owned())
+}
+
+/// Checks a pattern against the call that was asked about.
+pub(super) fn check_pattern(
+    permission: &Permissions,
+    rules: &RuleSet,
+    asked: &SuspensionRecord,
+    primary: Option<String>,
+    pattern: &str,
+) -> Result<(), String> {
+    let call = &asked.ticket.pending;
+    let question = permission.question(&call.name, &call.arguments, primary.as_deref());
+    check_grant(&Prepared::of(&question)?, rules, pattern).map(drop)
+}
+
+/// The row of a grant that was given now.
+pub(super) fn record(request: GrantRequest, now_ms: u64, actor: Actor) -> Result<GrantRecord, String> {
+    let (expires_at, max_uses) = ends_at(&request.end, now_ms, &super::zone())?;
+    Ok(GrantRecord {
+        id: uuid::Uuid::now_v7().to_string(),
+        pattern: request.pattern.trim().to_owned(),
+        scope: request.scope,
+        created_at: now_ms,
+        expires_at,
+        max_uses,
+        uses: 0,
+        revoked_at: None,
+        suspension_id: Some(request.suspension),
+        actor,
+    })
+}
+
+/// The time at which an end comes, or the number of uses.
+fn ends_at(
+    end: &GrantEnd,
+    now_ms: u64,
+    zone: &jiff::tz::TimeZone,
+) -> Result<(Option<u64>, Option<u64>), String> {
+    let now = i64::try_from(now_ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    let now = now.ok_or("the clock of this machine is wrong")?.to_zoned(zone.clone());
+    let midnight_after = |date: jiff::civil::Date| {
+        date.tomorrow().and_then(|next| next.to_zoned(zone.clone())).map_err(|error| error.to_string())
+    };
+    let at = match end {
+        GrantEnd::Never => return Ok((None, None)),
+        GrantEnd::Uses(uses) => return Ok((None, Some(*uses))),
+        GrantEnd::Minutes(minutes) => return Ok((Some(now_ms.saturating_add(minutes * 60_000)), None)),
+        GrantEnd::Today => midnight_after(now.date())?,
+        GrantEnd::Until(text) => {
+            let wrong = |error: jiff::Error| format!("`{text}` is no date: {error}");
+            match text.split_once('T') {
+                None => midnight_after(text.parse().map_err(wrong)?)?,
+                Some(_) => {
+                    let time: jiff::civil::DateTime = text.parse().map_err(wrong)?;
+                    time.to_zoned(zone.clone()).map_err(wrong)?
+                }
+            }
+        }
+    };
+    let at = u64::try_from(at.timestamp().as_millisecond()).unwrap_or(0);
+    if at <= now_ms {
+        return Err(format!("a grant {} would be over already", end.words()));
+    }
+    Ok((Some(at), None))
+}
+
+/// What was done in the project, read once for each question.
+#[derive(Default)]
+pub(super) struct Pasts {
+    last: Mutex<Option<Arc<Past>>>,
+}
+
+struct Past {
+    asked: SuspensionRecord,
+    calls: Vec<Distinct>,
+}
+
+/// Equal calls.
+struct Distinct {
+    call: PastCall,
+    times: u64,
+    declined: u64,
+}
+
+impl Pasts {
+    async fn of(&self, app: &App, suspension: &SuspensionId) -> Result<Arc<Past>, String> {
+        let known = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(known) = known.filter(|past| past.asked.id == *suspension) {
+            return Ok(known);
+        }
+        let asked = open_question(&app.store, suspension).await?;
+        let root = &app.permission.workspace().root;
+        let tool = &asked.ticket.pending.name;
+        let calls = app.store.calls_below(tool, root, HISTORY).await.map_err(|e| e.to_string())?;
+        let calls = calls.into_iter().filter(|call| !is_of(&asked, call)).collect();
+        let past = Arc::new(Past { calls: distinct(calls), asked });
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&past));
+        Ok(past)
+    }
+}
+
+/// Whether this is the very call that is asked about: that it matches is known.
+fn is_of(asked: &SuspensionRecord, call: &PastCall) -> bool {
+    call.id.0 == asked.run_id && call.id.1 == asked.call_id
+}
+
+/// Equal calls as one, the newest first.
+fn distinct(calls: Vec<PastCall>) -> Vec<Distinct> {
+    let mut places: HashMap<(String, std::path::PathBuf), usize> = HashMap::new();
+    let mut found: Vec<Distinct> = Vec::new();
+    for call in calls {
+        let declined = u64::from(call.declined);
+        let next = found.len();
+        let at = *places.entry((call.arguments.to_string(), call.cwd.clone())).or_insert(next);
+        match found.get_mut(at) {
+            Some(known) => {
+                known.times += 1;
+                known.declined += declined;
+            }
+            None => found.push(Distinct { call, times: 1, declined }),
+        }
+    }
+    found.truncate(CALLS);
+    found
+}
+
+fn preview(
+    permission: &Permissions,
+    rules: &RuleSet,
+    past: &Past,
+    primary: Option<String>,
+    pattern: &str,
+) -> GrantPreview {
+    let asked = &past.asked.ticket.pending;
+    let question = permission.question(&asked.name, &asked.arguments, primary.as_deref());
+    let rule = Prepared::of(&question).and_then(|call| check_grant(&call, rules, pattern));
+    let rule = match rule {
+        Ok(rule) => rule,
+        Err(problem) => {
+            return GrantPreview { problem: Some(problem), of: past.calls.len(), ..GrantPreview::default() };
+        }
+    };
+    let mut matches: Vec<PastMatch> = Vec::new();
+    for known in &past.calls {
+        let call = &known.call;
+        let question = Question {
+            cwd: &call.cwd,
+            ..permission.question(&call.tool, &call.arguments, primary.as_deref())
+        };
+        let Ok(prepared) = Prepared::of(&question) else { continue };
+        if prepared.is_matched_by(&rule) && prepared.verdict_with(rules, &rule).decision == Decision::Allow {
+            matches.push(PastMatch {
+                summary: call_summary(&call.tool, &call.arguments),
+                times: known.times,
+                declined: known.declined,
+                last_at: call.at,
+            });
+        }
+    }
+    let (total, declined) = (matches.len(), matches.iter().filter(|row| row.declined > 0).count());
+    // What the person said no to must be seen.
+    matches.sort_by_key(|row| row.declined == 0);
+    matches.truncate(SHOWN);
+    GrantPreview { problem: None, matches, total, declined, of: past.calls.len() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn zone() -> jiff::tz::TimeZone {
+        jiff::tz::TimeZone::fixed(jiff::tz::offset(2))
+    }
+
+    fn ms(text: &str) -> u64 {
+        u64::try_from(text.parse::<jiff::Timestamp>().unwrap().as_millisecond()).unwrap()
+    }
+
+    #[test]
+    fn ends_are_where_the_person_is() {
+        let now = ms("2026-11-21T22:30:00Z"); // 00:30 on the 22nd, there
+        let at = |end: &str| ends_at(&GrantEnd::parse(end).unwrap(), now, &zone());
+        assert_eq!(at("1h"), Ok((Some(now + 3_600_000), None)));
+        assert_eq!(at("today"), Ok((Some(ms("2026-11-22T22:00:00Z")), None)));
+        assert_eq!(at("2026-11-22"), Ok((Some(ms("2026-11-22T22:00:00Z")), None)));
+        assert_eq!(at("2026-12-01T14:30"), Ok((Some(ms("2026-12-01T12:30:00Z")), None)));
+        assert_eq!(at("5"), Ok((None, Some(5))));
+        assert_eq!(at("never"), Ok((None, None)));
+        assert!(at("2026-11-21").unwrap_err().contains("over already"));
+        assert!(at("2026-11-22T00:30").unwrap_err().contains("over already"));
+        assert!(at("2026-02-30").unwrap_err().contains("no date"));
     }
 }

@@ -9,6 +9,7 @@ pub mod display;
 pub mod event;
 pub mod event_sink;
 pub mod executor;
+pub mod grant;
 pub mod identity;
 pub mod ids;
 pub mod inference;

@@ -366,6 +366,29 @@ pub enum GrantScope {
     Everywhere,
 }
 
+impl GrantScope {
+    /// How far it reaches, behind "for", where it does reach.
+    pub fn words(&self) -> &'static str {
+        match self {
+            GrantScope::Run(_) => "this run",
+            GrantScope::Thread(_) => "this conversation",
+            GrantScope::Project(_) => "this project",
+            GrantScope::Everywhere => "all projects",
+        }
+    }
+}
+
+impl std::fmt::Display for GrantScope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            GrantScope::Run(id) => write!(f, "run {id}"),
+            GrantScope::Thread(id) => write!(f, "conversation {id}"),
+            GrantScope::Project(path) => write!(f, "project {}", path.display()),
+            GrantScope::Everywhere => f.write_str("all projects"),
+        }
+    }
+}
+
 /// An allow rule that a person gave at a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GrantRecord {

@@ -1,6 +1,6 @@
 //! The grant ledger: allow rules that people gave at prompts.
 
-use rusqlite::{Connection, Row, Transaction};
+use rusqlite::{Connection, Row, Rows, Transaction};
 
 use serde_json::json;
 
@@ -74,6 +74,16 @@ impl Store {
         .await
     }
 
+    /// The newest grants that do not hold any more, newest first.
+    pub async fn ended_grants(&self, most: u64) -> Result<Vec<GrantRecord>, StoreError> {
+        self.read(move |conn| {
+            let sql = "SELECT id, revoked_at, body, uses FROM grant_row \
+                       WHERE over = 1 OR revoked_at IS NOT NULL OR uses >= max_uses ORDER BY n DESC LIMIT ?1";
+            collect(conn.prepare_cached(sql)?.query((int(most),))?)
+        })
+        .await
+    }
+
     /// Every grant that was ever given, oldest first.
     pub async fn all_grants(&self) -> Result<Vec<GrantRecord>, StoreError> {
         self.read(|conn| list(conn, "SELECT id, revoked_at, body, uses FROM grant_row ORDER BY n")).await
@@ -120,8 +130,10 @@ impl Store {
 }
 
 fn list(conn: &Connection, sql: &str) -> Result<Vec<GrantRecord>, StoreError> {
-    let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query(())?;
+    collect(conn.prepare_cached(sql)?.query(())?)
+}
+
+fn collect(mut rows: Rows<'_>) -> Result<Vec<GrantRecord>, StoreError> {
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         if let Some(grant) = grant_of(row)? {

@@ -1,14 +1,16 @@
 //! Questions that wait for the person, as cards: what each key means on them. "Approval" is only the picture; what is
 //! answered is a suspension.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::composer::Composer;
 use super::diff::hunks::Hunks;
 use super::transcript::Moment;
+use crate::contract::grant::{GrantRequest, MissedGrant};
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
+use crate::contract::judgement::Risk;
 use crate::contract::record::GrantScope;
 use crate::contract::suspension::{
     ACTION_ASK_USER, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, SuspendTicket,
@@ -17,10 +19,12 @@ use crate::contract::tool::FilePreview;
 
 pub mod ask;
 pub mod edit;
+pub mod grant;
 mod keys;
 
 use ask::AskState;
 use edit::{Draft, Edit};
+use grant::GrantForm;
 
 /// A card must have been on the screen for so long before it takes a key: what was typed before it came is not an
 /// answer to it.
@@ -57,18 +61,13 @@ pub enum Stage {
     /// The person's editor has it.
     Away,
     /// A rule is being chosen.
-    Grant {
-        /// The proposal.
-        pattern: usize,
-        /// The scope, by its place in [`SCOPES`].
-        scope: usize,
-    },
+    Grant(Box<GrantForm>),
     /// The answer was sent and is not stored yet.
     Deciding(&'static str),
 }
 
 /// How far a grant can reach, narrowest first.
-pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", "everywhere"];
+pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", "all projects"];
 
 /// An answer, before it gets its id and time.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,12 +113,7 @@ pub enum Reply {
     /// The answer.
     Decide(Answer),
     /// Store a rule, then say yes.
-    Grant {
-        /// The pattern.
-        pattern: String,
-        /// How far.
-        scope: GrantScope,
-    },
+    Grant(GrantRequest),
     /// Look at edited arguments.
     Review(Value),
     /// Open a text in the person's editor.
@@ -132,6 +126,17 @@ pub enum Reply {
     Next,
     /// The card before has it.
     Previous,
+    /// Put the card away; its question keeps waiting.
+    PutAway,
+}
+
+/// Whose question it is, when it is of another conversation than the one that is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// What that conversation is called.
+    pub title: String,
+    /// The root of its project.
+    pub project: PathBuf,
 }
 
 /// One answer to several cards.
@@ -170,6 +175,8 @@ pub struct Card {
     pub is_unread: bool,
     /// What went wrong with the last answer.
     pub problem: Option<String>,
+    /// Set when it belongs to another conversation.
+    pub elsewhere: Option<Elsewhere>,
     /// The call as the person changed it.
     pub edit: Option<Edit>,
     /// What goes with the answer.
@@ -204,10 +211,16 @@ impl Card {
             read: 0,
             is_unread: false,
             problem: None,
+            elsewhere: None,
             edit: None,
             comment: None,
             draft: None,
         }
+    }
+
+    /// The root of the project that it belongs to.
+    pub fn project<'a>(&'a self, here: &'a Path) -> &'a Path {
+        self.elsewhere.as_ref().map_or(here, |elsewhere| &elsewhere.project)
     }
 
     fn parameter(&self, name: &str) -> Option<&str> {
@@ -227,6 +240,17 @@ impl Card {
     /// Where it will run.
     pub fn cwd(&self) -> Option<&str> {
         self.parameter("cwd")
+    }
+
+    /// What the call can do, as its word.
+    pub fn risk(&self) -> Option<Risk> {
+        self.parameter("risk").and_then(Risk::parse)
+    }
+
+    /// The grant that would have answered the question, and why it did not.
+    pub fn missed_grant(&self) -> Option<MissedGrant> {
+        let value = self.ticket.suspension.parameters.get("grant")?;
+        serde_json::from_value(value.clone()).ok()
     }
 
     /// The exact command line, for tools that run one.
@@ -282,7 +306,8 @@ impl Card {
 
     /// Whether the person is in the middle of an answer.
     pub fn is_written_on(&self) -> bool {
-        self.line().is_some() || matches!(self.stage, Stage::Grant { .. })
+        self.line().is_some()
+            || matches!(self.stage, Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Grant { .. })
     }
 
     /// Whether it was on the screen long enough to take a key.
@@ -295,7 +320,8 @@ impl Card {
         match &self.stage {
             Stage::Reason(line) | Stage::Modify(line) | Stage::Comment(line) => Some(line),
             Stage::Open => self.ask.line(),
-            Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Grant { .. } | Stage::Deciding(_) => None,
+            Stage::Grant(form) => form.line(),
+            Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Deciding(_) => None,
         }
     }
 
@@ -318,6 +344,7 @@ impl Card {
 
     /// Text that was pasted while a line of the card is written.
     pub fn paste(&mut self, text: &str) -> bool {
+        let text = crate::contract::display::visible_line(text).replace('⏎', " ");
         let line = match &mut self.stage {
             Stage::Edit(command) => {
                 let text = text.replace("\r\n", "\n").replace('\r', "\n");
@@ -328,10 +355,11 @@ impl Card {
             Stage::Open => self.ask.line_mut(),
             // Nothing is written there: a paste is not an answer, and not a message either.
             Stage::Hunks(_) | Stage::Away => return true,
-            Stage::Grant { .. } | Stage::Deciding(_) => None,
+            Stage::Grant(form) => return form.insert(&text),
+            Stage::Deciding(_) => None,
         };
         let Some(line) = line else { return false };
-        line.insert_text(&crate::contract::display::visible_line(text).replace('⏎', " "));
+        line.insert_text(&text);
         true
     }
 }

@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
+use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::judgement::Ruling;
 pub use crate::contract::mode::Mode;
 use crate::contract::record::{
-    DecideOutcome, GrantScope, OpenIntent, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
+    DecideOutcome, InboxRow, OpenIntent, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
 };
 use crate::contract::suspension::ToolCallResume;
@@ -109,11 +110,26 @@ pub struct ThreadSync {
     pub queued: Vec<QueuedRow>,
 }
 
+/// A question of any conversation, with what a card needs beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenedQuestion {
+    /// The question as it stands now.
+    pub record: SuspensionRecord,
+    /// What its conversation is called.
+    pub title: String,
+    /// The root of the project that it was asked in.
+    pub project: PathBuf,
+}
+
 /// Something happened behind the terminal without being asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostEvent {
     /// A run of this process told something.
     Agent(ThreadId, AgentEvent),
+    /// Something may wait, or wait no more, in some conversation.
+    InboxChanged,
+    /// A word for the person that stays on the screen.
+    Note(String),
     /// Other processes did something in the conversation that is shown.
     Synced(Box<ThreadSync>),
     /// A queued message begins a run of this process.
@@ -199,6 +215,29 @@ pub struct RuleRow {
     pub origin: String,
 }
 
+/// A grant of the ledger, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrantRow {
+    /// Its id.
+    pub id: String,
+    /// What it allows.
+    pub pattern: String,
+    /// How far.
+    pub scope: String,
+    /// `in force`, or why it is not.
+    pub state: String,
+    /// Whether it can be taken back.
+    pub holds: bool,
+    /// Until when.
+    pub end: String,
+    /// How often it was used.
+    pub uses: String,
+    /// When it was given and by whom.
+    pub given: String,
+    /// The question it was given at.
+    pub question: Option<String>,
+}
+
 /// The form of an exported conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
@@ -257,7 +296,17 @@ pub trait Host: Send + Sync + 'static {
     async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String>;
 
     /// Stores an allow rule that was given at a question. The question itself stays open.
-    async fn grant(&self, suspension: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String>;
+    async fn grant(&self, request: GrantRequest) -> Result<(), String>;
+
+    /// What a pattern would have allowed of what was done in this project, and why it cannot be granted at the
+    /// question when it cannot.
+    async fn preview_grant(&self, suspension: &SuspensionId, pattern: &str) -> Result<GrantPreview, String>;
+
+    /// The ledger of grants, those that hold first.
+    async fn grants(&self) -> Result<Vec<GrantRow>, String>;
+
+    /// Takes a grant back, everywhere at once. `false`: it was taken back before.
+    async fn revoke_grant(&self, id: &str) -> Result<bool, String>;
 
     /// What the rules and the tool say of an edited call. Nothing is decided by it.
     async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, String>;
@@ -274,6 +323,15 @@ pub trait Host: Send + Sync + 'static {
 
     /// All conversations, newest first.
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String>;
+
+    /// What waits, over all conversations, oldest first.
+    async fn inbox(&self) -> Result<Vec<InboxRow>, String>;
+
+    /// How many questions wait in other conversations than this one.
+    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, String>;
+
+    /// A question of any conversation, with what a card of it needs.
+    async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String>;
 
     /// What the status line says. Asked again after every request that may change it.
     fn info(&self) -> HostInfo;

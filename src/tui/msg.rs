@@ -8,12 +8,13 @@ use serde_json::Value;
 use super::approval::Answer;
 use super::approval::edit::Draft;
 use super::host::{
-    ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, Review, RuleRow, SkillRow, ThreadSync,
-    UserInput,
+    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, QueuedRow, Review,
+    RuleRow, SkillRow, ThreadSync, UserInput,
 };
 use crate::contract::event::AgentEvent;
+use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::record::{DecideOutcome, GrantScope, QueueId, SuspensionRecord, ThreadSummary};
+use crate::contract::record::{DecideOutcome, InboxRow, QueueId, SuspensionRecord, ThreadSummary};
 
 /// Something happened.
 #[derive(Clone, Debug)]
@@ -61,8 +62,24 @@ pub enum Msg {
     Reviewed(SuspensionId, Value, Result<Review, String>),
     /// The person's editor was closed: the question, the argument that was edited, the text.
     EditorClosed(SuspensionId, Option<&'static str>, Result<String, String>),
+    /// What a pattern would have matched.
+    GrantPreviewed(SuspensionId, String, Result<GrantPreview, String>),
+    /// The ledger of grants.
+    Grants(Result<Vec<GrantRow>, String>),
+    /// A grant was taken back; `false`: it was before.
+    Revoked(String, Result<bool, String>),
     /// The list of conversations.
     Threads(Result<Vec<ThreadSummary>, String>),
+    /// Something may wait, or wait no more, in some conversation.
+    InboxChanged,
+    /// What waits, over all conversations.
+    Inbox(Result<Vec<InboxRow>, String>),
+    /// How many questions wait in other conversations.
+    Elsewhere(u64),
+    /// A question of any conversation as it stands now.
+    Question(SuspensionId, Result<Option<Box<OpenedQuestion>>, String>),
+    /// A word for the person that stays.
+    Note(String),
     /// The list of models.
     Models(Vec<ModelRow>),
     /// The list of skills.
@@ -101,15 +118,27 @@ pub enum Cmd {
     /// Store an answer.
     Decide(SuspensionId, Answer),
     /// Store a rule, then the answer.
-    Grant(SuspensionId, String, GrantScope),
+    Grant(GrantRequest),
     /// Ask what the rules and the tool say of edited arguments.
     Review(SuspensionId, Value),
     /// Open a text in the person's editor.
     Editor(SuspensionId, Draft),
+    /// Find out what a pattern would have matched.
+    PreviewGrant(SuspensionId, String),
+    /// Ask for the ledger of grants.
+    Grants,
+    /// Take a grant back.
+    RevokeGrant(String),
     /// Stop what runs or waits.
     Cancel(ThreadId),
     /// Ask for the list of conversations.
     Threads,
+    /// Ask for what waits, over all conversations.
+    Inbox,
+    /// Count what waits in other conversations than this one.
+    CountElsewhere(Option<ThreadId>),
+    /// Look at a question of any conversation.
+    Question(SuspensionId),
     /// Ask for the list of models.
     Models,
     /// Ask for the list of skills.

@@ -16,15 +16,17 @@ pub struct Command {
 }
 
 /// The commands, in the order in which they are offered.
-pub const COMMANDS: [Command; 12] = [
+pub const COMMANDS: [Command; 14] = [
     command("help", "", "keys and commands"),
     command("new", "", "begin a new conversation"),
     command("resume", "[ID]", "go on with another conversation"),
     command("threads", "", "all conversations"),
+    command("inbox", "", "what waits for an answer, in all conversations"),
     command("model", "[NAME]", "choose the model"),
     command("mode", "[NAME]", "ask, accept-edits, plan or yolo"),
     command("skills", "", "skills that can be called by name"),
     command("permissions", "", "rules in force"),
+    command("grants", "", "what you allowed from now on, and take it back"),
     command("copy", "", "put the last answer on the clipboard"),
     command("export", "[md|json]", "write this conversation to a file"),
     command("clear", "", "begin a new conversation, as /new"),

@@ -22,7 +22,7 @@ mod tests;
 
 pub use chars::{suspicious, visible};
 pub use effect::effect;
-pub use risk::{Risk, globs_are_harmless, only_reads, risks};
+pub use risk::{Risk, globs_are_harmless, only_reads, risks, runs_others};
 pub use unwrap::is_transparent;
 
 /// Longer command lines are not read.

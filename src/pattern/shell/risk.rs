@@ -371,6 +371,17 @@ const PROGRAMMABLE: &[&str] = &[
     "chef-client",
 ];
 
+/// Programs whose arguments say what runs: a rule over any arguments of theirs would be a rule over anything.
+pub fn runs_others(program: &str) -> bool {
+    let interpreter = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    SHELLS.contains(&program)
+        || STATEFUL.contains(&program)
+        || PROGRAMMABLE.contains(&program)
+        || INTERPRETERS.iter().any(|(name, _, _)| *name == interpreter || *name == program)
+        || unwrap::is_wrapper(program)
+        || matches!(program, "ssh" | "mosh" | "autossh" | "slogin" | "su" | "script")
+}
+
 /// The risky words of a command.
 pub fn risks(words: &[Word]) -> Vec<Risk> {
     let Some(first) = words.first() else { return Vec::new() };

@@ -595,6 +595,12 @@ pub(super) fn is_assignment(text: &str) -> bool {
     })
 }
 
+/// True for programs that run another one whatever their words are.
+pub(super) fn is_wrapper(program: &str) -> bool {
+    WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&program))
+        || LOOSE.iter().any(|(name, subcommands)| *name == program && subcommands.is_empty())
+}
+
 /// The index of the word that names the inner program, for wrappers and runners; `None` when there is no inner one.
 pub(super) fn inner_start(words: &[Word]) -> Option<usize> {
     let simple = Simple { words: words.to_vec(), ..Simple::default() };

@@ -2,7 +2,7 @@
 
 use super::evaluate::{Question, SHELL_TOOL, is_file_edit, known_primary};
 use super::path::{self, Places};
-use crate::pattern::shell::{analyse, canonical, quote, risks, visible};
+use crate::pattern::shell::{analyse, canonical, quote, risks, runs_others, visible};
 use crate::pattern::{Pattern, escape_glob, is_glob};
 use serde_json::Value;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub struct GrantProposal {
 }
 
 /// Programs whose first word after them says what they do.
-const WITH_SUBCOMMAND: &[&str] = &[
+pub(super) const WITH_SUBCOMMAND: &[&str] = &[
     "git",
     "cargo",
     "npm",
@@ -108,6 +108,17 @@ fn shell(command: &str) -> Vec<GrantProposal> {
     proposals
 }
 
+/// Subcommands that say nothing without the word behind them.
+pub(super) fn has_subject(subcommand: &str) -> bool {
+    matches!(subcommand, "run" | "compose" | "tool" | "remote" | "stash" | "worktree" | "x")
+}
+
+/// True when a rule over any arguments of the program would be a rule over anything.
+pub(super) fn is_anything(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    ANYTHING.contains(&name) || runs_others(name)
+}
+
 /// `program subcommand *`, or `program *` for programs that are harmless enough.
 fn prefix(words: &[&str]) -> Option<GrantProposal> {
     let program = *words.first()?;
@@ -120,11 +131,11 @@ fn prefix(words: &[&str]) -> Option<GrantProposal> {
         let sub = words.get(1).filter(|sub| is_word(sub))?;
         length = 2;
         // `npm run build`: the script is what runs.
-        if matches!(*sub, "run" | "compose" | "tool" | "remote" | "stash" | "worktree" | "x") {
+        if has_subject(sub) {
             words.get(2).filter(|word| is_word(word))?;
             length = 3;
         }
-    } else if ANYTHING.contains(&program) {
+    } else if is_anything(program) {
         return None;
     }
     let literal = words[..length].iter().map(|word| pattern_word(word)).collect::<Vec<_>>().join(" ");

@@ -30,8 +30,17 @@ struct Now {
     rules: Arc<RuleSet>,
     mode: Mode,
     grants: Vec<GrantRecord>,
+    /// Grants that do not hold any more: a card says so when one of them would have answered it.
+    ended: Vec<GrantRecord>,
     tools: Vec<String>,
     terms: Terms,
+}
+
+/// Whether a grant does not hold any more, by its own row.
+pub(super) fn is_over(grant: &GrantRecord, now_ms: u64) -> bool {
+    grant.revoked_at.is_some()
+        || grant.expires_at.is_some_and(|end| end <= now_ms)
+        || grant.max_uses.is_some_and(|most| grant.uses >= most)
 }
 
 impl std::fmt::Debug for Permissions {
@@ -103,6 +112,26 @@ impl Permissions {
         self.write(|now| now.grants = grants);
     }
 
+    /// Replaces the grants that do not hold any more, newest first. They allow nothing.
+    pub fn set_ended(&self, ended: Vec<GrantRecord>) {
+        self.write(|now| now.ended = ended);
+    }
+
+    pub(super) fn ledger(&self) -> (Vec<GrantRecord>, Vec<GrantRecord>, u64) {
+        let now_ms = self.shared.clock.now_ms();
+        self.read(|now| (now.grants.clone(), now.ended.clone(), now_ms))
+    }
+
+    /// Whether a scope reaches a run of this workspace.
+    pub(super) fn reaches(&self, scope: &GrantScope, thread: &ThreadId, run: &RunId) -> bool {
+        match scope {
+            GrantScope::Run(id) => id == run,
+            GrantScope::Thread(id) => id == thread,
+            GrantScope::Project(root) => *root == self.shared.workspace.root,
+            GrantScope::Everywhere => true,
+        }
+    }
+
     /// Adds a grant. The caller writes it to the ledger.
     ///
     /// # Errors
@@ -135,15 +164,8 @@ impl Permissions {
         self.read(|now| {
             let mut rules = RuleSet::clone(&now.rules);
             for grant in &now.grants {
-                let is_over = grant.revoked_at.is_some()
-                    || grant.expires_at.is_some_and(|end| end <= now_ms)
-                    || grant.max_uses.is_some_and(|most| grant.uses >= most);
-                let reaches = match &grant.scope {
-                    GrantScope::Run(id) => id == run,
-                    GrantScope::Thread(id) => id == thread,
-                    GrantScope::Project(root) => *root == self.shared.workspace.root,
-                    GrantScope::Everywhere => true,
-                };
+                let is_over = is_over(grant, now_ms);
+                let reaches = self.reaches(&grant.scope, thread, run);
                 let holds = !is_over && reaches && !spent.contains(&grant.id);
                 if holds && rules.grant_of(grant).is_err() {
                     // An older version wrote what this one cannot read: it grants nothing.

@@ -6,10 +6,12 @@
 //! gate of each call.
 
 mod check;
+mod editing;
 mod evaluate;
 mod file;
 mod grant;
 mod handle;
+mod missed;
 mod mode;
 mod past;
 mod path;
@@ -21,17 +23,22 @@ mod suggest;
 mod tried;
 
 #[cfg(test)]
+mod granting_tests;
+#[cfg(test)]
 mod judgement_tests;
 #[cfg(test)]
 mod past_tests;
 #[cfg(test)]
 mod plugin_tests;
 #[cfg(test)]
+mod terms_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_more;
 
 pub use check::{CheckContext, check_line};
+pub use editing::check_grant;
 pub use evaluate::{AskKind, Decision, Prepared, Question, Verdict, evaluate, is_file_edit, known_primary};
 pub use file::{
     Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError, SHIPPED_RULES, shipped_rules,

@@ -1,11 +1,12 @@
 //! The plugin: the verdict at the gate of each call, and denied tools kept from the model.
 
+use super::editing::check_grant;
 use super::evaluate::{AskKind, Decision, Prepared, Verdict};
 use super::file::PermissionRulesConfig;
 use super::grant::propose_grants;
 use super::handle::Permissions;
 use super::mode::judge_in;
-use super::rules::{Rule, RuleSet};
+use super::rules::RuleSet;
 use super::tried::judgement;
 use crate::contract::judgement::{Judgement, JudgementAction, Risk};
 use crate::contract::spec::PluginConfigKey;
@@ -86,8 +87,8 @@ impl PermissionPlugin {
             info.resume.as_ref().is_some_and(|resume| resume.action == ResumeDecisionAction::Resume);
         let mut rules = self.rules(ctx);
         if is_answered {
-            // The person's yes is for this call: it takes no use of a grant that was given for the next ones.
-            rules = rules.without_limited();
+            // The person's yes is for this call: it is no use of a grant, which was given for the next ones.
+            rules = rules.without_grants();
         }
         let descriptor = info.descriptor.as_ref();
         let primary = descriptor.and_then(|tool| tool.primary_argument.as_deref());
@@ -106,7 +107,13 @@ impl PermissionPlugin {
             (Decision::Ask(_), _) if is_answered => None,
             (Decision::Ask(kind), Ok(prepared)) => {
                 let ticket = ticket(prepared, info, &verdict, kind, &rules, judgement.risk);
-                let ticket = self.permissions.on_terms(ticket, prepared.terms(&rules));
+                let mut ticket = self.permissions.on_terms(ticket, prepared.terms(&rules));
+                let run = (&ctx.run_identity.thread_id, &ctx.run_identity.run_id);
+                if let Some(missed) =
+                    self.permissions.missed_grant(prepared, run, kind, &rules, &info.spent_grants)
+                {
+                    ticket.suspension.parameters["grant"] = json!(missed);
+                }
                 Some(ToolInterceptPayload::Suspend(ticket))
             }
             (Decision::Deny, _) => Some(refusal(&call.name, "permission_denied", &verdict, "denied")),
@@ -175,13 +182,9 @@ fn proposals(call: &Prepared<'_>, kind: AskKind, rules: &RuleSet) -> Vec<Value> 
     if matches!(kind, AskKind::Rule | AskKind::BrokenRules) {
         return Vec::new();
     }
-    let helps = |pattern: &str| {
-        let rule = Rule::granted(pattern);
-        rule.is_ok_and(|rule| call.verdict_with(rules, &rule).decision == Decision::Allow)
-    };
     propose_grants(&call.question)
         .into_iter()
-        .filter(|proposal| helps(&proposal.pattern))
+        .filter(|proposal| check_grant(call, rules, &proposal.pattern).is_ok())
         .map(|proposal| json!({ "pattern": proposal.pattern, "text": proposal.text }))
         .collect()
 }

@@ -200,12 +200,27 @@ impl RuleSet {
         Ok(())
     }
 
-    /// The same rules without the grants whose uses are counted.
+    /// The same rules without the grants of the ledger.
+    #[must_use]
+    pub fn without_grants(&self) -> RuleSet {
+        let mut set = self.clone();
+        set.rules.retain(|rule| rule.origin.grant.is_none());
+        set
+    }
+
+    /// The same rules without the grants whose uses are counted down.
     #[must_use]
     pub fn without_limited(&self) -> RuleSet {
         let mut set = self.clone();
         set.rules.retain(|rule| rule.origin.tier() < 2);
         set
+    }
+
+    /// The rules of one behaviour.
+    #[must_use]
+    pub fn only(&self, behavior: ToolPermissionBehavior) -> RuleSet {
+        let rules = self.rules.iter().filter(|rule| rule.behavior == behavior).cloned().collect();
+        RuleSet { rules, ..RuleSet::default() }
     }
 
     /// Adds all rules of another set. Of two defaults the stricter one holds.

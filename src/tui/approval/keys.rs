@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::composer::Composer;
 use super::super::keymap::{Action, Keymap, Place, typed};
 use super::super::update::edit;
-use super::{Answer, Batch, Card, CardKind, Reply, SCOPES, Stage, line};
+use super::{Answer, Batch, Card, CardKind, Reply, Stage, line};
 use crate::contract::suspension::ToolCallResume;
 
 impl Card {
@@ -59,7 +59,7 @@ impl Card {
             Stage::Hunks(_) => self.hunks_key(key, keymap),
             // The editor has the terminal; keys that come now were typed before.
             Stage::Away => Reply::Taken,
-            Stage::Grant { .. } => self.grant_key(key, keymap, project),
+            Stage::Grant(_) => self.grant_key(key, keymap, project),
             Stage::Open if self.kind == CardKind::Ask => self.ask_key(key, keymap),
             Stage::Open => self.open_key(key, keymap),
         }
@@ -167,7 +167,8 @@ impl Card {
                     self.problem =
                         Some("there is no rule to propose for this call: y allows it once".to_owned());
                 } else {
-                    self.stage = Stage::Grant { pattern: 0, scope: 0 };
+                    self.scroll = 0;
+                    self.stage = Stage::Grant(Box::default());
                 }
                 Reply::Taken
             }
@@ -185,6 +186,8 @@ impl Card {
 
     fn common_key(&mut self, action: Action) -> Reply {
         match action {
+            // Ending a run that is not in sight is more than a person may mean.
+            Action::Stop if self.elsewhere.is_some() => Reply::PutAway,
             Action::Stop => {
                 self.stage = Stage::Deciding("stopping");
                 Reply::Stop
@@ -205,31 +208,8 @@ impl Card {
         }
     }
 
-    fn scroll_by(&mut self, lines: isize) -> Reply {
+    pub(super) fn scroll_by(&mut self, lines: isize) -> Reply {
         self.scroll = self.scroll.saturating_add_signed(lines);
-        Reply::Taken
-    }
-
-    fn grant_key(&mut self, key: KeyEvent, keymap: &Keymap, project: &Path) -> Reply {
-        let proposals = self.proposals();
-        let Stage::Grant { pattern, scope } = &mut self.stage else { return Reply::NotMine };
-        let step =
-            |at: usize, by: isize, of: usize| (at as isize + by).rem_euclid((of as isize).max(1)) as usize;
-        match keymap.action(Place::Card, key) {
-            Some(Action::ScrollUp) => *pattern = step(*pattern, -1, proposals.len()),
-            Some(Action::ScrollDown) => *pattern = step(*pattern, 1, proposals.len()),
-            Some(Action::PreviousCard) => *scope = step(*scope, -1, SCOPES.len()),
-            Some(Action::NextCard) => *scope = step(*scope, 1, SCOPES.len()),
-            Some(Action::Stop) => self.stage = Stage::Open,
-            Some(Action::Accept) => {
-                let (pattern, scope) = (*pattern, *scope);
-                let Some(proposal) = proposals.get(pattern) else { return Reply::Taken };
-                let scope = self.scope(scope, project);
-                self.stage = Stage::Deciding("storing the rule");
-                return Reply::Grant { pattern: proposal.pattern.clone(), scope };
-            }
-            _ => {}
-        }
         Reply::Taken
     }
 
@@ -268,7 +248,7 @@ impl Card {
     }
 }
 
-enum Edited {
+pub(super) enum Edited {
     /// It was an edit.
     Yes,
     /// It means nothing in a line.
@@ -302,7 +282,7 @@ fn edit_text(text: &mut Composer, key: KeyEvent, keymap: &Keymap) -> Edited {
 }
 
 /// A key in a line of text. Leaving and sending are the writing keys of the composer.
-fn edit_line(line: &mut Composer, key: KeyEvent, keymap: &Keymap) -> Edited {
+pub(super) fn edit_line(line: &mut Composer, key: KeyEvent, keymap: &Keymap) -> Edited {
     match keymap.action(Place::Composer, key) {
         Some(Action::Send) => Edited::Sent,
         Some(Action::Interrupt) => Edited::Left,

@@ -109,9 +109,10 @@ impl Performer {
                 let outcome = host.decide(&id, resume(answer)).await;
                 send(Msg::Decided(id, outcome));
             }),
-            Cmd::Grant(id, pattern, scope) => self.spawn(async move {
+            Cmd::Grant(request) => self.spawn(async move {
+                let id = request.suspension.clone();
                 let yes = Answer::yes(serde_json::Value::Null);
-                let outcome = match host.grant(&id, &pattern, scope).await {
+                let outcome = match host.grant(request).await {
                     Ok(()) => host.decide(&id, resume(yes)).await,
                     Err(error) => Err(format!("the rule was not stored: {error}")),
                 };
@@ -121,9 +122,29 @@ impl Performer {
                 let review = host.review(&id, &arguments).await;
                 send(Msg::Reviewed(id, arguments, review));
             }),
+            Cmd::PreviewGrant(id, pattern) => self.spawn(async move {
+                let preview = host.preview_grant(&id, &pattern).await;
+                send(Msg::GrantPreviewed(id, pattern, preview));
+            }),
+            Cmd::Grants => self.spawn(async move { send(Msg::Grants(host.grants().await)) }),
+            Cmd::RevokeGrant(id) => self.spawn(async move {
+                let revoked = host.revoke_grant(&id).await;
+                send(Msg::Revoked(id, revoked));
+            }),
             Cmd::Cancel(thread) => host.cancel(&thread),
             Cmd::Expire(thread) => host.expired(&thread),
             Cmd::Threads => self.spawn(async move { send(Msg::Threads(host.threads().await)) }),
+            Cmd::Inbox => self.spawn(async move { send(Msg::Inbox(host.inbox().await)) }),
+            Cmd::CountElsewhere(here) => self.spawn(async move {
+                match host.waiting_elsewhere(here.as_ref()).await {
+                    Ok(count) => send(Msg::Elsewhere(count)),
+                    Err(error) => tracing::warn!(error, "what waits elsewhere could not be counted"),
+                }
+            }),
+            Cmd::Question(id) => self.spawn(async move {
+                let found = host.opened_question(&id).await.map(|found| found.map(Box::new));
+                send(Msg::Question(id, found));
+            }),
             Cmd::Models => send(Msg::Models(host.models())),
             Cmd::Skills => send(Msg::Skills(host.skills())),
             Cmd::Rules => send(Msg::Rules(host.permissions())),

@@ -7,14 +7,18 @@ use async_trait::async_trait;
 
 use super::perform::Performer;
 use super::*;
+use crate::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
 use crate::contract::ids::SuspensionId;
 use crate::contract::ids::ThreadId;
-use crate::contract::record::{DecideOutcome, GrantScope, QueueId, SuspensionRecord, ThreadSummary};
+use crate::contract::record::{
+    DecideOutcome, GrantScope, InboxRow, QueueId, SuspensionRecord, ThreadSummary,
+};
 use crate::contract::suspension::ToolCallResume;
 use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
 use crate::tui::host::{
-    ExportFormat, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, Review, RuleRow, SkillRow, UserInput,
+    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, QueuedRow, Review,
+    RuleRow, SkillRow, UserInput,
 };
 use crate::tui::keymap::Keymap;
 use crate::tui::theme::Theme;
@@ -57,8 +61,19 @@ impl Host for FakeHost {
         self.note(format!("decide {id} {:?}", answer.action));
         Ok(DecideOutcome::NotFound)
     }
-    async fn grant(&self, id: &SuspensionId, pattern: &str, scope: GrantScope) -> Result<(), String> {
-        self.note(format!("grant {id} {pattern} {scope:?}"));
+    async fn preview_grant(&self, _: &SuspensionId, _: &str) -> Result<GrantPreview, String> {
+        Ok(GrantPreview::default())
+    }
+    async fn grants(&self) -> Result<Vec<GrantRow>, String> {
+        Ok(Vec::new())
+    }
+    async fn revoke_grant(&self, id: &str) -> Result<bool, String> {
+        self.note(format!("revoke {id}"));
+        Ok(true)
+    }
+    async fn grant(&self, request: GrantRequest) -> Result<(), String> {
+        let GrantRequest { suspension, pattern, scope, .. } = request;
+        self.note(format!("grant {suspension} {pattern} {scope:?}"));
         if self.refuses_grants { Err("the disk is full".into()) } else { Ok(()) }
     }
     async fn review(&self, id: &SuspensionId, arguments: &serde_json::Value) -> Result<Review, String> {
@@ -76,6 +91,17 @@ impl Host for FakeHost {
     }
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {
         Ok(Vec::new())
+    }
+    async fn inbox(&self) -> Result<Vec<InboxRow>, String> {
+        Ok(Vec::new())
+    }
+    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, String> {
+        self.note(format!("count all but {here:?}"));
+        Ok(2)
+    }
+    async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String> {
+        self.note(format!("question {id}"));
+        Ok(None)
     }
     fn info(&self) -> HostInfo {
         HostInfo::default()
@@ -126,7 +152,14 @@ async fn perform(host: FakeHost, cmds: Vec<Cmd>) -> (Vec<String>, Vec<Msg>) {
 
 #[tokio::test]
 async fn a_grant_is_stored_before_the_yes_and_without_it_there_is_no_yes() {
-    let grant = || vec![Cmd::Grant("q".into(), "Bash(ls)".into(), GrantScope::Everywhere)];
+    let grant = || {
+        vec![Cmd::Grant(GrantRequest {
+            suspension: "q".into(),
+            pattern: "Bash(ls)".into(),
+            scope: GrantScope::Everywhere,
+            end: GrantEnd::Never,
+        })]
+    };
     let (asked, msgs) = perform(FakeHost::default(), grant()).await;
     assert_eq!(asked, ["grant q Bash(ls) Everywhere", "decide q Resume"]);
     assert!(matches!(&msgs[..], [Msg::Decided(id, Ok(_))] if id.as_str() == "q"));

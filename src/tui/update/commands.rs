@@ -7,7 +7,7 @@ use super::super::msg::Cmd;
 use super::super::palette::{COMMANDS, is_command_word};
 use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::transcript::{EntryKind, Level};
-use crate::contract::ids::ThreadId;
+use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::ThreadSummary;
 
@@ -81,9 +81,11 @@ impl App {
             "new" | "clear" => self.open(None, cmds),
             "resume" if !words.is_empty() => self.open(Some(ThreadId::from(words)), cmds),
             "resume" | "threads" => self.fetch(PickerKind::Threads, Cmd::Threads, cmds),
+            "inbox" => self.fetch(PickerKind::Inbox, Cmd::Inbox, cmds),
             "model" if !words.is_empty() => cmds.push(Cmd::SetModel(words.to_owned())),
             "model" => self.fetch(PickerKind::Models, Cmd::Models, cmds),
             "skills" => self.fetch(PickerKind::Skills, Cmd::Skills, cmds),
+            "grants" => self.fetch(PickerKind::Grants, Cmd::Grants, cmds),
             "permissions" => self.fetch(PickerKind::Rules, Cmd::Rules, cmds),
             "mode" if !words.is_empty() => match Mode::parse(words) {
                 Some(mode) => self.set_mode(mode, cmds),
@@ -119,7 +121,7 @@ impl App {
     }
 
     /// Opens another conversation. What runs in this one goes on; what waits keeps waiting.
-    fn open(&mut self, thread: Option<ThreadId>, cmds: &mut Vec<Cmd>) {
+    pub(super) fn open(&mut self, thread: Option<ThreadId>, cmds: &mut Vec<Cmd>) {
         if self.is_awake() && !self.is_driven_elsewhere() {
             self.transcript.note(Level::Info, "the run of this conversation goes on in the background");
         }
@@ -134,7 +136,7 @@ impl App {
         cmds
     }
 
-    fn fetch(&mut self, kind: PickerKind, cmd: Cmd, cmds: &mut Vec<Cmd>) {
+    pub(super) fn fetch(&mut self, kind: PickerKind, cmd: Cmd, cmds: &mut Vec<Cmd>) {
         self.picker = Some(Picker::loading(kind));
         cmds.push(cmd);
     }
@@ -199,6 +201,11 @@ impl App {
                 self.resumes_by_list = false;
                 self.open(Some(ThreadId::from(row.value)), cmds);
             }
+            PickerKind::Inbox => {
+                let id = SuspensionId::from(row.value);
+                self.chosen_question = Some(id.clone());
+                cmds.push(Cmd::Question(id));
+            }
             PickerKind::Models => cmds.push(Cmd::SetModel(row.value)),
             PickerKind::Skills => {
                 self.composer.set(format!("/{} ", row.value));
@@ -208,6 +215,8 @@ impl App {
                     self.set_mode(mode, cmds);
                 }
             }
+            PickerKind::Grants => self.open_grant(&row.value),
+            PickerKind::Grant => self.pick_grant(&row.value, cmds),
             PickerKind::Rules | PickerKind::Help => {}
         }
     }

@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 use serde_json::Value;
 
 use super::super::app::{App, Focus};
-use super::super::approval::{Card, CardKind, SCOPES, Stage};
+use super::super::approval::{Card, CardKind, Stage};
 use super::super::status::short_path;
 use super::super::theme::{Role, Theme};
 use super::super::wrap::{Wrap, truncate, width};
@@ -15,10 +15,13 @@ use crate::contract::display::{visible, visible_line};
 mod call;
 mod edit;
 mod foot;
+mod grant;
 mod stale;
+mod unknown;
 
 use call::call;
 use foot::{foot, short_foot};
+use grant::grant;
 
 /// Left bar and blank.
 const BAR: u16 = 2;
@@ -62,7 +65,11 @@ fn one_line(card: &Card, app: &App) -> String {
         (false, true) => " (edited)",
         (false, false) => "",
     };
-    format!("{}  {what}{state}", visible_line(&pending.name))
+    let of = card
+        .elsewhere
+        .as_ref()
+        .map_or_else(String::new, |of| format!("{} › ", truncate(&visible_line(&of.title), 24)));
+    format!("{of}{}  {what}{state}", visible_line(&pending.name))
 }
 
 fn card(card: &Card, app: &App, columns: u16, most: usize, theme: &Theme) -> Picture {
@@ -170,10 +177,9 @@ fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {
         CardKind::Unknown => "was interrupted: nobody knows whether it ran to its end",
     };
     let name = if card.kind == CardKind::Ask { header(card).unwrap_or(name) } else { name };
-    let mut left = vec![
-        Span::styled(name, theme.style(Role::CardTitle)),
-        Span::styled(format!(" {what}"), theme.style(Role::Text)),
-    ];
+    let mut left = of_conversation(card, inner, theme);
+    left.push(Span::styled(name, theme.style(Role::CardTitle)));
+    left.push(Span::styled(format!(" {what}"), theme.style(Role::Text)));
     if card.edit.is_some() {
         left.push(Span::styled(" · as you edited it", theme.style(Role::Warning)));
     } else if card.asked_again_as_edited() {
@@ -188,6 +194,13 @@ fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {
         Vec::new()
     };
     spread(left, right, inner)
+}
+
+/// Marks a card of another conversation with what that is called.
+fn of_conversation(card: &Card, inner: u16, theme: &Theme) -> Vec<Span<'static>> {
+    let Some(elsewhere) = &card.elsewhere else { return Vec::new() };
+    let title = truncate(&visible_line(&elsewhere.title), (inner / 3).max(8));
+    vec![Span::styled(format!("{title} › "), theme.style(Role::Warning))]
 }
 
 fn header(card: &Card) -> Option<String> {
@@ -257,13 +270,16 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>>
             lines.extend(call(card, app, inner, theme));
             lines.extend(stale::deltas(card, inner, theme));
             let said = card.ticket.suspension.message.trim();
-            if card.kind == CardKind::Unknown && !said.is_empty() {
-                lines.extend(Wrap::words(inner).text(&visible(said), theme.style(Role::Dim)));
+            if card.kind == CardKind::Unknown {
+                if !said.is_empty() {
+                    lines.extend(Wrap::words(inner).text(&visible(said), theme.style(Role::Dim)));
+                }
+                lines.extend(unknown::known(card, app, inner, theme));
             }
         }
     }
-    if let Stage::Grant { pattern, scope } = card.stage {
-        return grant(card, pattern, scope, app, inner, theme);
+    if let Some(form) = card.form() {
+        return grant(card, form, app, inner, theme);
     }
     lines
 }
@@ -301,51 +317,6 @@ fn choices(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     lines
 }
 
-/// The rule that would be stored, spelled out.
-fn grant(
-    card: &Card,
-    pattern: usize,
-    scope: usize,
-    app: &App,
-    inner: u16,
-    theme: &Theme,
-) -> Vec<Line<'static>> {
-    let mut lines = vec![Line::styled("From now on, without asking:", theme.style(Role::Text))];
-    let proposals = card.proposals();
-    for (i, proposal) in proposals.iter().enumerate() {
-        let is_here = i == pattern;
-        let style = theme.style(if is_here { Role::Accent } else { Role::Text });
-        let lead = Span::styled(if is_here { "▸ " } else { "  " }, style);
-        let spans = vec![
-            Span::styled(visible_line(&proposal.pattern).into_owned(), style),
-            Span::styled(format!("  {}", visible_line(&proposal.text)), theme.style(Role::Dim)),
-        ];
-        let wrap = Wrap::words(inner).prefix(vec![lead], vec![Span::raw("    ")]);
-        lines.extend(wrap.line(&Line::from(spans)));
-    }
-    let mut scopes = vec![Span::styled("for ", theme.style(Role::Text))];
-    for (i, name) in SCOPES.iter().enumerate() {
-        if i > 0 {
-            scopes.push(Span::styled(" · ", theme.style(Role::Dim)));
-        }
-        let text = if i == scope { format!("[{name}]") } else { (*name).to_owned() };
-        scopes.push(Span::styled(text, theme.style(if i == scope { Role::Accent } else { Role::Dim })));
-    }
-    lines.extend(Wrap::words(inner).line(&Line::from(scopes)));
-    let reach = match scope {
-        0 => "until this run is over".to_owned(),
-        1 => "in this conversation, also after a restart".to_owned(),
-        2 => format!("in every conversation of {}", short_path(&app.info.project, app.info.home.as_deref())),
-        _ => "in every project of yours".to_owned(),
-    };
-    if let Some(proposal) = proposals.get(pattern) {
-        let text = format!("Enter stores: allow {} {reach}", visible(&proposal.pattern));
-        lines.push(Line::default());
-        lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Warning)));
-    }
-    lines
-}
-
 /// The row of the body that comes first: where the person scrolled to, below the piece that the arrows are at.
 fn first_row(card: &Card, app: &App, inner: u16, theme: &Theme) -> usize {
     match &card.stage {
@@ -361,12 +332,16 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
     }
     let mut lines = edit::comment(card, inner, theme);
     lines.extend(stale::time_left(card, app, inner, theme));
-    if card.kind == CardKind::Ask || matches!(card.stage, Stage::Grant { .. }) {
+    if card.kind == CardKind::Ask || card.form().is_some() {
         return lines;
     }
     let dim = theme.style(Role::Dim);
     let place = card.cwd().map_or(app.info.cwd.as_path(), std::path::Path::new);
     let mut text = format!("in {}", short_path(place, app.info.home.as_deref()));
+    if let Some(risk) = card.risk() {
+        text.push_str(" · risk: ");
+        text.push_str(risk.as_str());
+    }
     if card.edit.is_some() {
         // The rule and its reason were about the proposed version.
         lines.extend(Wrap::words(inner).text(&text, dim));
@@ -380,6 +355,11 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
     lines.extend(Wrap::words(inner).text(&text, dim));
     if let Some(why) = card.why() {
         lines.extend(Wrap::words(inner).text(&visible_line(why), dim));
+    }
+    if let Some(grant) = card.missed_grant() {
+        let when = grant.at.map(|at| format!(" {}", app.clock.ago(app.now, at))).unwrap_or_default();
+        let text = format!("your grant `{}` for {} {}{when}", grant.pattern, grant.scope, grant.why);
+        lines.extend(Wrap::words(inner).text(&visible_line(&text), dim));
     }
     lines
 }

@@ -4,6 +4,7 @@ use ratatui::layout::Position;
 use ratatui::text::{Line, Span};
 
 use super::super::super::app::App;
+use super::super::super::approval::grant::Writing;
 use super::super::super::approval::{Batch, Card, CardKind, Stage};
 use super::super::super::composer::Composer;
 use super::super::super::keymap::{Action, Place};
@@ -19,16 +20,13 @@ pub(super) fn foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus:
         picture.lines.extend(Wrap::words(inner).text(&visible_line(problem), theme.style(Role::Error)));
     }
     if let Some(line) = card.line() {
-        let asks = match card.stage {
-            Stage::Reason(_) => "why not? ",
-            Stage::Modify(_) => "what to change: ",
-            Stage::Comment(_) => "comment: ",
-            Stage::Open
-            | Stage::Edit(_)
-            | Stage::Hunks(_)
-            | Stage::Away
-            | Stage::Grant { .. }
-            | Stage::Deciding(_) => "answer: ",
+        let asks = match (&card.stage, card.form().and_then(|form| form.writing.as_ref())) {
+            (Stage::Reason(_), _) => "why not? ",
+            (Stage::Modify(_), _) => "what to change: ",
+            (Stage::Comment(_), _) => "comment: ",
+            (_, Some(Writing::Pattern(_))) => "pattern: ",
+            (_, Some(Writing::End(_))) => "until (a date, 2h, 7d, or a number of calls): ",
+            _ => "answer: ",
         };
         picture.stack(written(line, asks, inner, theme));
     }
@@ -82,6 +80,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
         };
         return vec![yes, ("[any other key]".into(), "back".into())];
     }
+    let stop = |what: &str| key(Action::Stop, if card.elsewhere.is_some() { "put away" } else { what });
     let mut keys = match &card.stage {
         Stage::Deciding(word) => return vec![(format!("{word}…"), String::new())],
         Stage::Reason(_) => vec![enter("no, with or without a reason"), esc("back")],
@@ -99,10 +98,14 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
             esc("back"),
         ],
         Stage::Away => return vec![("in your editor…".into(), String::new())],
-        Stage::Grant { .. } => vec![
+        Stage::Grant(form) if form.writing.is_some() => vec![enter("take it"), esc("back")],
+        Stage::Grant(_) => vec![
             enter("store and allow"),
             ("[↑↓]".into(), "rule".into()),
             ("[←→]".into(), "how far".into()),
+            key(Action::GrantEnd, "until when"),
+            key(Action::GrantUntil, "a date, a number"),
+            key(Action::EditCall, "edit the rule"),
             esc("back"),
         ],
         Stage::Open => match card.kind {
@@ -125,14 +128,14 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
                 }
                 keys.push(key(Action::Modify, "send back"));
                 keys.push(key(Action::Comment, "comment"));
-                keys.push(key(Action::Stop, "no, and stop"));
+                keys.push(stop("no, and stop"));
                 keys
             }
             CardKind::Unknown => vec![
                 key(Action::RunAgain, "run again"),
                 key(Action::MarkDone, "it is done"),
                 key(Action::Skip, "skip"),
-                key(Action::Stop, "stop"),
+                stop("stop"),
             ],
             CardKind::Ask if card.ask.line().is_some() => vec![enter("answer"), esc("back")],
             CardKind::Ask => {
@@ -144,7 +147,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
                     keys.push(key(Action::Toggle, "tick"));
                 }
                 keys.push(key(Action::Skip, "skip"));
-                keys.push(key(Action::Stop, "stop"));
+                keys.push(stop("stop"));
                 keys
             }
         },

@@ -1,0 +1,86 @@
+//! The ledger of grants: the list, one grant, and taking it back.
+
+use super::super::app::App;
+use super::super::host::GrantRow;
+use super::super::msg::Cmd;
+use super::super::picker::{PickRow, Picker, PickerKind};
+use super::super::transcript::Level;
+
+/// What the rows of a grant hand on.
+const KEEP: &str = "keep";
+const ASK: &str = "ask:";
+const REVOKE: &str = "revoke:";
+
+impl App {
+    pub(super) fn list_grants(&mut self, grants: Vec<GrantRow>) {
+        let rows = grants.iter().map(|grant| PickRow {
+            value: grant.id.clone(),
+            label: grant.pattern.clone(),
+            detail: format!("{}, {}, used {}", grant.scope, grant.end, grant.uses),
+            note: if grant.holds { String::new() } else { grant.state.clone() },
+            ..PickRow::default()
+        });
+        let rows = rows.collect();
+        self.grants = grants;
+        self.fill_picker(PickerKind::Grants, rows);
+    }
+
+    /// All there is to say about a grant, and the way to take it back.
+    pub(super) fn open_grant(&mut self, id: &str) {
+        let Some(grant) = self.grants.iter().find(|grant| grant.id == id) else { return };
+        let row = |label: &str, detail: &str, value: &str| PickRow {
+            value: value.to_owned(),
+            label: label.to_owned(),
+            detail: detail.to_owned(),
+            ..PickRow::default()
+        };
+        let mut rows = vec![row("back", "to the list", KEEP)];
+        if grant.holds {
+            rows.push(row("take it back…", "it then allows nothing any more", &format!("{ASK}{id}")));
+        }
+        let question = grant.question.as_deref().unwrap_or("none");
+        for (name, text) in [
+            ("pattern", grant.pattern.as_str()),
+            ("scope", &grant.scope),
+            ("state", &grant.state),
+            ("end", &grant.end),
+            ("uses", &grant.uses),
+            ("given", &grant.given),
+            ("at the question", question),
+            ("id", &grant.id),
+        ] {
+            rows.push(PickRow { is_heading: true, ..row(&format!("{name}: {text}"), "", "") });
+        }
+        self.picker = Some(Picker::new(PickerKind::Grant, rows));
+    }
+
+    /// Enter on a grant.
+    pub(super) fn pick_grant(&mut self, value: &str, cmds: &mut Vec<Cmd>) {
+        if let Some(id) = value.strip_prefix(REVOKE) {
+            cmds.push(Cmd::RevokeGrant(id.to_owned()));
+        } else if let Some(id) = value.strip_prefix(ASK) {
+            let pattern = self.grants.iter().find(|grant| grant.id == id).map(|grant| grant.pattern.clone());
+            let row = |label: String, value: String| PickRow { value, label, ..PickRow::default() };
+            let rows = vec![
+                row("no, keep it".to_owned(), KEEP.to_owned()),
+                row(format!("yes, take {} back", pattern.unwrap_or_default()), format!("{REVOKE}{id}")),
+            ];
+            self.picker = Some(Picker::new(PickerKind::Grant, rows));
+        } else if value == KEEP {
+            self.picker = Some(Picker::loading(PickerKind::Grants));
+            let grants = std::mem::take(&mut self.grants);
+            self.list_grants(grants);
+        }
+    }
+
+    pub(super) fn revoked(&mut self, id: &str, revoked: bool) {
+        let grant = self.grants.iter().find(|grant| grant.id == id);
+        let pattern = grant.map_or(id, |grant| grant.pattern.as_str()).to_owned();
+        let text = if revoked {
+            format!("{pattern} was taken back: it allows nothing from now on")
+        } else {
+            format!("{pattern} was taken back before")
+        };
+        self.transcript.note(Level::Info, text);
+    }
+}
