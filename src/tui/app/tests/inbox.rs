@@ -1,7 +1,7 @@
 //! What waits over all conversations: the list, the badge, cards of other conversations.
 
-use crate::contract::grant::{GrantEnd, GrantRequest};
 use super::*;
+use crate::contract::grant::{GrantEnd, GrantRequest};
 use crate::contract::judgement::Risk;
 use crate::contract::record::InboxRow;
 use crate::tui::host::OpenedQuestion;
