@@ -512,7 +512,8 @@ pub enum PermissionsCommand {
     /// Suggest the fewest rules that would have answered what you always answered in the same way
     ///
     /// None of them would have allowed a call that you declined or changed, none is broader than what a question offers
-    /// to grant, and each would have saved at least two questions. The output is a file of rules. Nothing is stored.
+    /// to grant, and each would have saved at least two questions. What the rules that hold here answer already is left
+    /// out. The output is a file of rules; nothing is stored.
     #[command(
         after_help = "Example:\n  aye permissions suggest --since 2w > new.yaml && aye permissions simulate --rules new.yaml"
     )]
