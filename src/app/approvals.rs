@@ -18,8 +18,8 @@ use crate::cli::{AnswerArgs, ApprovalsCommand, ApproveArgs, Cli, DenyArgs, Inbox
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{call_summary, is_unsafe, visible_line};
 use crate::contract::ids::DecisionId;
-use crate::contract::record::{DecideOutcome, Decision, InboxRow, SuspensionRecord, SuspensionStatus};
-use crate::contract::suspension::{ACTION_UNKNOWN_OUTCOME, Actor, ResumeDecisionAction, ToolCallResume, ToolCallResumeMode};
+use crate::contract::record::{DecideOutcome, Decision, InboxRow, SuspensionRecord};
+use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume, ToolCallResumeMode};
 use crate::runtime::check_payload;
 use crate::store::{InboxFilter, Store, StoreError, SuspensionLookup};
 
