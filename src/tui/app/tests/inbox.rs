@@ -1,7 +1,6 @@
 //! What waits over all conversations: the list, the badge, cards of other conversations.
 
 use super::*;
-use crate::contract::grant::{GrantEnd, GrantRequest};
 use crate::contract::judgement::Risk;
 use crate::contract::record::InboxRow;
 use crate::tui::host::OpenedQuestion;
@@ -230,7 +229,7 @@ fn what_happens_elsewhere_takes_the_card_away_and_says_who_it_was() {
 
     // Chosen, and gone before it was fetched.
     for (gone, text) in [
-        (found(SuspensionStatus::Expired), "has expired"),
+        (found(SuspensionStatus::Expired), "expired; it did not run"),
         (found(SuspensionStatus::Superseded), "was closed"),
         (Msg::Question(perm_a(), Ok(None)), "not there any more"),
     ] {
