@@ -72,7 +72,7 @@ pub(super) async fn run(
         ApprovalsCommand::List(args) => inbox(&args, foundation).await,
         ApprovalsCommand::Show { id, json } => {
             let store = foundation.open_store_to_read()?;
-            let suspension = find(&store, &id).await?;
+            let suspension = find(&store, foundation, &id).await?;
             if json {
                 put_json(&serde_json::json!(suspension))?;
             } else {
@@ -98,7 +98,8 @@ pub(super) async fn run(
 
 pub(super) async fn inbox(args: &InboxArgs, foundation: &Foundation) -> Result<u8, Failure> {
     let store = foundation.open_store_to_read()?;
-    let code = if args.watch { watch::run(args, &store).await } else { list::run(args, &store).await };
+    let code =
+        if args.watch { watch::run(args, &store).await } else { list::run(args, &store, foundation).await };
     store.close().await;
     code
 }
@@ -117,7 +118,7 @@ pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundatio
     let [id] = ids.as_slice() else {
         return Err(Failure::usage("only one call at a time can be edited; nothing was decided"));
     };
-    let suspension = find(&store, id).await?;
+    let suspension = find(&store, foundation, id).await?;
     refusal::all(refusal::look(&store, &suspension).await?.into_iter().collect())?;
     let answer = edited::edited(&suspension, args, yes, &store, foundation, cli).await?;
     answer_all(&store, &[suspension.id.to_string()], &answer, then, cli, foundation).await
@@ -138,7 +139,7 @@ pub(super) async fn answer(args: AnswerArgs, cli: &Cli, foundation: &Foundation)
     let result = match args.answer.as_deref().map(str::trim) {
         None | Some("") => {
             let store = foundation.open_store_to_read()?;
-            return Err(refusal::no_answer(&find(&store, &args.id).await?));
+            return Err(refusal::no_answer(&find(&store, foundation, &args.id).await?));
         }
         Some(text) => {
             serde_json::from_str(text).map_err(|e| Failure::usage(format!("the answer is not JSON: {e}")))?
@@ -157,7 +158,11 @@ pub(super) async fn waiting(store: &Store, filter: InboxFilter, now: u64) -> Res
 }
 
 /// The question whose id begins so.
-pub(super) async fn find(store: &Store, id: &str) -> Result<SuspensionRecord, Failure> {
+pub(super) async fn find(
+    store: &Store,
+    foundation: &Foundation,
+    id: &str,
+) -> Result<SuspensionRecord, Failure> {
     if id.is_empty() {
         return Err(Failure::usage(format!("the id of a question is empty; {LIST}")));
     }
@@ -166,7 +171,11 @@ pub(super) async fn find(store: &Store, id: &str) -> Result<SuspensionRecord, Fa
             "`{id}` holds control characters and is the id of no question; {LIST}"
         )));
     }
-    match store.find_suspension(id).await.map_err(Failure::failed)? {
+    let local = store.find_suspension(id).await.map_err(Failure::failed)?;
+    if let Some(suspension) = foundation.elsewhere().find(id, &local).await? {
+        return Ok(suspension);
+    }
+    match local {
         SuspensionLookup::One(suspension) => Ok(*suspension),
         SuspensionLookup::None => Err(Failure::usage(format!("there is no question `{id}`; {LIST}"))),
         SuspensionLookup::Many(found) => Err(refusal::ambiguous(id, &found)),
@@ -176,12 +185,16 @@ pub(super) async fn find(store: &Store, id: &str) -> Result<SuspensionRecord, Fa
 /// Stores an answer that fits its question.
 pub(super) async fn decide(
     store: &Store,
+    foundation: &Foundation,
     suspension: &SuspensionRecord,
     answer: &Answer,
     actor: Actor,
     now: u64,
 ) -> Result<DecideOutcome, Failure> {
     let decision = Decision { resume: answer.resume(now), actor };
+    if let Some(outcome) = foundation.elsewhere().decide(&suspension.id, &decision).await? {
+        return Ok(outcome);
+    }
     store.decide(&suspension.id, decision, now).await.map_err(|error| match error {
         StoreError::ReadOnly => read_only("the store"),
         other => Failure::failed(other),
@@ -226,7 +239,7 @@ async fn answer_all(
     let mut found: Vec<SuspensionRecord> = Vec::new();
     let mut refused = Vec::new();
     for id in ids {
-        match find(store, id).await {
+        match find(store, foundation, id).await {
             Ok(suspension) if found.iter().all(|known| known.id != suspension.id) => found.push(suspension),
             Ok(_) => {}
             Err(failure) => refused.push(failure),
@@ -295,8 +308,12 @@ async fn settle(
     let mut answered = Vec::new();
     for suspension in found {
         let actor = super::agent::actor(foundation, "cli");
-        match decide(store, &suspension, answer, actor, now).await? {
+        match decide(store, foundation, &suspension, answer, actor, now).await? {
             DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record) => {
+                if let Some(pid) = foundation.elsewhere().holder(&record.id) {
+                    say(&format!("{}: {}; it goes on in process {pid}", answer.done, summary(&record)));
+                    continue;
+                }
                 say(&format!("{}: {}", answer.done, summary(&record)));
                 answered.push(*record);
             }

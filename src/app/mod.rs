@@ -22,6 +22,7 @@ mod notify;
 mod owner;
 mod print;
 mod prompt;
+mod remote;
 mod since;
 mod viewer;
 
