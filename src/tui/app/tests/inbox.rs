@@ -1,7 +1,6 @@
 //! What waits over all conversations: the list, the badge, cards of other conversations.
 
 use super::*;
-use crate::contract::grant::{GrantEnd, GrantRequest};
 use crate::contract::judgement::Risk;
 use crate::contract::record::InboxRow;
 use crate::tui::host::OpenedQuestion;
