@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::agent::App;
+use super::elsewhere::Elsewhere;
 use super::foundation::Foundation;
 use super::host::TerminalHost;
 use super::remote::{Counter, Place};
@@ -62,7 +63,8 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let app = Arc::new(app);
     let told = sender.clone();
     app.notifier.complain_to(move |text| drop(told.send(HostEvent::Warned(text))));
-    let host = Arc::new(TerminalHost::new(Arc::clone(&app), sender));
+    let elsewhere = Elsewhere::new(cli, env, sender.clone());
+    let host = Arc::new(TerminalHost::new(Arc::clone(&app), sender, elsewhere));
     let place = app.foundation.is_ephemeral.then(|| Place::make(&app.foundation.env));
     let (events, counter) = match place {
         Some(Ok(place)) => {
@@ -75,10 +77,11 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         }
         None => (events, None),
     };
-    let status = tui::run(options, host, events).await;
+    let status = tui::run(options, Arc::<TerminalHost>::clone(&host), events).await;
     if let Some(counter) = counter {
         counter.close().await;
     }
+    host.leave().await;
     app.notifier.settle(LAST_WAIT).await;
     app.store.close().await;
     let status = status.map_err(|e| {

@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 
 use super::agent::{mode_of, skills_of};
 use super::foundation::Foundation;
-use super::{Failure, approvals, doctor, export, ledger, models, put, say};
+use super::{Failure, approvals, audit, doctor, export, history, ledger, models, put, say};
 use crate::cli::{
     Cli, Command, ConfigCommand, ExportFormat, JsonFlag, PermissionsCommand, SkillsCommand, ThreadsCommand,
 };
 use crate::config::{Env, list_models};
+use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{escape_json, visible_line};
 use crate::contract::record::ThreadRecord;
 use crate::plugins::permission::{CheckContext, Layer, RuleSet, check_line};
@@ -23,12 +24,23 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
     let mut foundation = super::foundation(cli, env)?;
     match command {
         Command::Threads(command) => threads(command, &foundation).await,
-        Command::Approvals(command) => approvals::run(command, &foundation, cli).await,
+        Command::Inbox(args) => approvals::inbox(&args, &foundation).await,
+        Command::Approve(args) => approvals::approve(args, cli, &foundation).await,
+        Command::Deny(args) => approvals::deny(args, cli, &foundation).await,
+        Command::Answer(args) => approvals::answer(args, cli, &foundation).await,
+        Command::Approvals(command) => approvals::run(command, cli, &foundation).await,
         Command::Grants(command) => ledger::run(command, &foundation).await,
         Command::Skills(command) => skills(command, &foundation),
         Command::Permissions(PermissionsCommand::Check { rules }) => {
             permissions(rules.as_deref(), &mut foundation, cli)
         }
+        Command::Permissions(PermissionsCommand::Simulate { rules, since, json }) => {
+            history::simulate(&rules, since.as_deref(), json, &foundation).await
+        }
+        Command::Permissions(PermissionsCommand::Suggest { since, json }) => {
+            history::suggestions(since.as_deref(), json, &mut foundation, cli).await
+        }
+        Command::Audit(args) => audit::run(args, &foundation).await,
         Command::Models(JsonFlag { json }) => {
             let hits = models::probe(&foundation.env).await;
             let rows = list_models(&foundation.loaded.settings, &foundation.env, &hits);
@@ -123,10 +135,14 @@ async fn threads(command: ThreadsCommand, foundation: &Foundation) -> Result<u8,
             }
             for thread in found {
                 let own = own.clone();
+                let told = (super::agent::actor(foundation, "cli"), SystemClock.now_ms());
                 store
-                    .delete_thread(&thread.id, &own.clone(), move |other| {
-                        crate::runtime::is_alive(&own, other)
-                    })
+                    .delete_thread(
+                        &thread.id,
+                        &own.clone(),
+                        move |other| crate::runtime::is_alive(&own, other),
+                        told,
+                    )
                     .await
                     .map_err(Failure::failed)?;
                 say(&format!("deleted {}", thread.id));

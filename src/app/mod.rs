@@ -3,15 +3,18 @@
 
 mod agent;
 mod approvals;
+mod audit;
 mod chat;
 mod commands;
 mod doctor;
 mod edited;
 mod editor;
+mod elsewhere;
 mod export;
 mod files;
 mod foundation;
 mod grants;
+mod history;
 mod host;
 mod ledger;
 mod models;
@@ -20,6 +23,7 @@ mod owner;
 mod print;
 mod prompt;
 mod remote;
+mod since;
 mod viewer;
 
 use std::ffi::OsString;
@@ -63,12 +67,17 @@ pub(crate) fn say(text: &str) {
 
 /// Writes to stdout; what could not be written is a failure, except that nobody wants to read any more.
 pub(crate) fn put(text: &str) -> Result<(), Failure> {
+    put_or_stop(text).map(drop)
+}
+
+/// The same; `false` when nobody wants to read any more, so that a long text can end there.
+fn put_or_stop(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Failure::failed(format!("cannot write to stdout: {error}")))
         }
-        Ok(()) | Err(_) => Ok(()),
+        written => Ok(written.is_ok()),
     }
 }
 

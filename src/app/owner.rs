@@ -1,11 +1,16 @@
-//! Learns at once that the process that is awake on a conversation is gone, without looking again and again.
+//! Learns at once that the process that is awake on a conversation is gone, or when it should have renewed its lease,
+//! without looking again and again.
 
-use crate::contract::record::Owner;
+use tokio::time::Instant;
 
-/// Stands by another process until it ends.
+use crate::contract::record::LeaseRecord;
+use crate::runtime::AgentRuntime;
+
+/// Stands by another process until it ends, or its lease does.
 pub(super) struct Guard {
     token: String,
     process: Process,
+    until: Option<Instant>,
 }
 
 enum Process {
@@ -19,19 +24,42 @@ enum Process {
 }
 
 impl Guard {
-    /// For this owner; the guard that there was is kept when it stands by the same. `alive` says whether a number
-    /// still means the process that took it, and not another one that was given it later.
-    pub(super) fn of(known: Option<Guard>, owner: &Owner, alive: impl Fn(&Owner) -> bool) -> Guard {
+    /// For this lease; the guard that there was is kept when it stands by the same process.
+    pub(super) fn of(known: Option<Guard>, lease: &LeaseRecord, runtime: &AgentRuntime) -> Guard {
+        // A little later, so that it is surely over when the timer says so.
+        let until =
+            runtime.time_left(lease).map(|left| Instant::now() + left + std::time::Duration::from_millis(2));
         match known {
-            Some(guard) if guard.token == owner.token => guard,
-            Some(_) | None => Guard { token: owner.token.clone(), process: Process::of(owner, alive) },
+            Some(guard) if guard.token == lease.owner.token => Guard { until, ..guard },
+            Some(_) | None => {
+                Guard { token: lease.owner.token.clone(), process: Process::of(lease, runtime), until }
+            }
         }
     }
 
-    /// Waits until the process is gone; for ever when there is none.
+    /// Waits until there is a reason to look; for ever when there is nobody to stand by.
     pub(super) async fn falls(guard: &mut Option<Guard>) {
         let Some(guard) = guard else { return std::future::pending().await };
-        match &guard.process {
+        tokio::select! {
+            () = guard.process.ends() => {
+                // Whatever is seen now, it is not waited for again.
+                guard.process = Process::Unknown;
+            }
+            () = until(guard.until) => guard.until = None,
+        }
+    }
+}
+
+async fn until(end: Option<Instant>) {
+    match end {
+        Some(end) => tokio::time::sleep_until(end).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Process {
+    async fn ends(&self) {
+        match self {
             #[cfg(target_os = "linux")]
             Process::Open(handle) => {
                 if let Err(error) = handle.readable().await {
@@ -43,20 +71,18 @@ impl Guard {
             Process::Unknown => std::future::pending().await,
         }
     }
-}
 
-impl Process {
     #[cfg(target_os = "linux")]
     #[expect(
         deprecated,
         reason = "what came in its place is unsafe, for descriptors that are not owned; this one is"
     )]
-    fn of(owner: &Owner, alive: impl Fn(&Owner) -> bool) -> Process {
+    fn of(lease: &LeaseRecord, runtime: &AgentRuntime) -> Process {
         use rustix::process::{Pid, PidfdFlags, pidfd_open};
-        let pid = i32::try_from(owner.pid).ok().and_then(Pid::from_raw);
+        let pid = i32::try_from(lease.owner.pid).ok().and_then(Pid::from_raw);
         let handle = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok());
         // Looked at after it was opened: from then on the number cannot be given to another one unseen.
-        if !alive(owner) {
+        if !runtime.is_kept_out_by(lease) {
             return Process::Gone;
         }
         match handle.map(tokio::io::unix::AsyncFd::new) {
@@ -66,7 +92,7 @@ impl Process {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn of(owner: &Owner, alive: impl Fn(&Owner) -> bool) -> Process {
-        if alive(owner) { Process::Unknown } else { Process::Gone }
+    fn of(lease: &LeaseRecord, runtime: &AgentRuntime) -> Process {
+        if runtime.is_kept_out_by(lease) { Process::Unknown } else { Process::Gone }
     }
 }

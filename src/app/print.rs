@@ -4,8 +4,6 @@ use std::io::{IsTerminal as _, Read as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::sync::Arc;
 
-use tokio::sync::Notify;
-
 use super::agent::App;
 use super::foundation::Foundation;
 use super::remote::{Counter, Hearing, Place};
@@ -24,9 +22,7 @@ const MAX_STDIN: u64 = 10 << 20;
 
 pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let foundation = super::foundation(cli, env)?;
-    if let Some(notice) = TrustAssessment::ignored_notice(&foundation.untrusted) {
-        say(&notice);
-    }
+    notice_untrusted(&foundation);
     let piped = piped()?;
     let prompt = cli.prompt.as_deref().filter(|p| !p.trim().is_empty());
     let text = match (prompt, piped) {
@@ -68,30 +64,12 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             if cli.keep_waiting { Job::Behind(request) } else { Job::Run(request) }
         }
     };
-    let answered: Arc<Notify> = Arc::default();
+    let mut options = options(&app, cli.output_format, cli.on_unknown, on_ask);
     let counter = place.map(|place| {
-        let answered = Arc::clone(&answered);
+        let answered = Arc::clone(&options.answered);
         Counter::new(app.runtime.clone(), place, move |_| answered.notify_one())
     });
-    let options = Options {
-        format: match cli.output_format {
-            OutputFormat::Text => Format::Text,
-            OutputFormat::Json => Format::Json,
-            OutputFormat::StreamJson => Format::StreamJson,
-        },
-        unknown: match cli.on_unknown {
-            OnUnknown::Report => UnknownPolicy::Report,
-            OnUnknown::Ask => UnknownPolicy::Ask,
-            OnUnknown::Stop => UnknownPolicy::Stop,
-            OnUnknown::Retry => UnknownPolicy::Retry,
-        },
-        on_ask,
-        is_kept: !app.foundation.is_ephemeral,
-        actor: app.actor("headless"),
-        answered,
-        also: counter.clone().map(|counter| Arc::new(Hearing(counter)) as Arc<dyn EventSink>),
-        clean: std::io::stdout().is_terminal(),
-    };
+    options.also = counter.clone().map(|counter| Arc::new(Hearing(counter)) as Arc<dyn EventSink>);
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
     if let Some(counter) = counter {
         counter.close().await;
@@ -101,9 +79,39 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     Ok(code)
 }
 
+/// Says which files of the folder are not used because nobody trusted it.
+pub(super) fn notice_untrusted(foundation: &Foundation) {
+    if let Some(notice) = TrustAssessment::ignored_notice(&foundation.untrusted) {
+        say(&notice);
+    }
+}
+
+/// How a headless run writes and what it does about calls that may have run.
+pub(super) fn options(app: &App, format: OutputFormat, unknown: OnUnknown, on_ask: OnAsk) -> Options {
+    Options {
+        format: match format {
+            OutputFormat::Text => Format::Text,
+            OutputFormat::Json => Format::Json,
+            OutputFormat::StreamJson => Format::StreamJson,
+        },
+        unknown: match unknown {
+            OnUnknown::Report => UnknownPolicy::Report,
+            OnUnknown::Ask => UnknownPolicy::Ask,
+            OnUnknown::Stop => UnknownPolicy::Stop,
+            OnUnknown::Retry => UnknownPolicy::Retry,
+        },
+        on_ask,
+        is_kept: !app.foundation.is_ephemeral,
+        actor: app.actor("headless"),
+        answered: Arc::default(),
+        also: None,
+        clean: std::io::stdout().is_terminal(),
+    }
+}
+
 /// What happens to questions. Suspending needs a store that outlives the process, and waiting a way in for those who
 /// answer: the store's file, or a place for a socket.
-fn on_ask(foundation: &Foundation) -> Result<(OnAsk, Option<Place>), Failure> {
+pub(super) fn on_ask(foundation: &Foundation) -> Result<(OnAsk, Option<Place>), Failure> {
     let wanted = foundation.loaded.settings.on_ask;
     if !foundation.is_ephemeral {
         return Ok(match wanted {

@@ -22,11 +22,11 @@ use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::ids::{RunId, ThreadId};
-use crate::contract::lifecycle::{RunStatus, TerminationReason};
+use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use crate::contract::message::Message;
 use crate::contract::record::QueuedMessage;
 use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
-use crate::store::{Change, ChangeKind, Glance};
+use crate::store::{Change, ChangeKind, Glance, StoreError};
 use crate::tui::host::{Driver, HostEvent, QueuedRow, ThreadSync, UserInput};
 
 /// So many changes are taken together before one look at the store.
@@ -75,7 +75,7 @@ struct Mark {
 struct Cause {
     run: Option<(RunId, u64)>,
     decided: usize,
-    owner: Option<String>,
+    owner: Option<(String, u64)>,
     queued: Option<u64>,
 }
 
@@ -96,7 +96,16 @@ impl EventSink for ThreadSink {
                 self.viewer.send(HostEvent::Began(self.thread.clone(), row));
             }
         }
+        let is_inbox = match &event {
+            AgentEvent::ToolCallDone { outcome, .. } => *outcome == ToolCallOutcome::Suspended,
+            AgentEvent::RunFinish { .. } => true,
+            _ => false,
+        };
         self.viewer.send(HostEvent::Agent(self.thread.clone(), event));
+        if is_inbox {
+            // The store does not tell this process what this process did.
+            self.viewer.send(HostEvent::InboxChanged);
+        }
     }
 
     async fn acquired(&self) {
@@ -142,6 +151,11 @@ impl Viewer {
         self.shown.poke.notify_one();
     }
 
+    /// Whether the terminal shows this conversation.
+    pub(super) fn shows(&self, thread: &ThreadId) -> bool {
+        self.state(|state| state.thread.as_ref() == Some(thread))
+    }
+
     pub(super) fn is_driving(&self, thread: &ThreadId) -> bool {
         self.state(|state| state.driving.contains_key(thread))
     }
@@ -151,8 +165,8 @@ impl Viewer {
         if self.app.runtime.is_awake(&glance.thread.id) {
             return Driver::Own;
         }
-        match &glance.owner {
-            Some(owner) if self.app.runtime.is_driven_by(owner) => Driver::Other(owner.pid),
+        match &glance.lease {
+            Some(lease) if self.app.runtime.is_kept_out_by(lease) => Driver::Other(lease.owner.pid),
             Some(_) | None => Driver::Nobody,
         }
     }
@@ -262,10 +276,14 @@ impl Viewer {
                 self.told_up_to(thread, result.messages);
                 went_well(&result.termination)
             }
-            // Another process was quicker: this one looks on. Or there is nothing to do.
+            // Another process was quicker: this one looks on, and tries again should that one do nothing.
+            Err(RuntimeError::ThreadAlreadyRunning { .. }) => {
+                self.state(|state| state.tried = None);
+                false
+            }
+            // There is nothing to do.
             Err(
-                RuntimeError::ThreadAlreadyRunning { .. }
-                | RuntimeError::NothingToResume { .. }
+                RuntimeError::NothingToResume { .. }
                 | RuntimeError::NotFree { .. }
                 | RuntimeError::NotQueued { .. },
             ) => false,
@@ -340,7 +358,7 @@ impl Viewer {
                     }
                 }
                 () = self.shown.poke.notified() => {}
-                () = Guard::falls(&mut guard) => guard = None,
+                () = Guard::falls(&mut guard) => {}
             }
             guard = self.look(guard).await;
         }
@@ -368,6 +386,8 @@ impl Viewer {
         let after = if mark.is_driving { NOTHING } else { mark.seen };
         let glance = match self.app.store.glance(&mark.thread, Some(after)).await {
             Ok(glance) => glance?,
+            // The program ends.
+            Err(StoreError::Closed) => return None,
             Err(error) => {
                 tracing::error!(thread = %mark.thread, %error, "the conversation cannot be looked at");
                 return guard;
@@ -377,8 +397,8 @@ impl Viewer {
         if !self.tell(&mark, &glance, driver) || mark.is_driving {
             return None;
         }
-        if let (Driver::Other(_), Some(owner)) = (driver, &glance.owner) {
-            return Some(Guard::of(guard, owner, |owner| self.app.runtime.is_driven_by(owner)));
+        if let (Driver::Other(_), Some(lease)) = (driver, &glance.lease) {
+            return Some(Guard::of(guard, lease, &self.app.runtime));
         }
         self.act(&mark, &glance);
         None
@@ -422,12 +442,12 @@ impl Viewer {
         let cause = Cause {
             run: glance.run.as_ref().map(|run| (run.id.clone(), run.updated_at)),
             decided: glance.decided,
-            owner: glance.owner.as_ref().map(|owner| owner.token.clone()),
+            owner: glance.lease.as_ref().map(|lease| (lease.owner.token.clone(), lease.epoch)),
             queued: glance.queued.first().map(|message| message.id),
         };
         let is_over = glance.run.as_ref().is_none_or(|run| run.status == RunStatus::Done);
         let ended_well = glance.run.as_ref().is_none_or(|run| run.termination.as_ref().is_none_or(went_well));
-        let wakes = !is_over && (glance.owner.is_some() || glance.decided > 0);
+        let wakes = !is_over && (glance.lease.is_some() || glance.decided > 0);
         let begins = is_over && ended_well && !glance.queued.is_empty();
         if !wakes && !begins {
             return;

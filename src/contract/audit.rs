@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ids::{CallId, RunId, ThreadId};
+use super::judgement::Ruling;
+use super::mode::Mode;
 
 /// What a row of the audit tells. The bodies are given beside each kind, field by field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -28,11 +30,22 @@ pub enum AuditKind {
     Granted,
     /// A grant was taken back: `id`.
     Revoked,
+    /// An answer was carried out that starts no tool, such as a no: `suspension`.
+    Applied,
+    /// A use of a grant was counted: `id`.
+    Spent,
+    /// A grant's time was seen to be over: `id`.
+    Lapsed,
+    /// A conversation was deleted, and its questions and executions with it: `questions`, `executions`,
+    /// `actor`.
+    Deleted,
+    /// A word that this version does not know. It is never written.
+    Other,
 }
 
 impl AuditKind {
-    /// All kinds.
-    pub const ALL: [AuditKind; 9] = [
+    /// All kinds that are written.
+    pub const ALL: [AuditKind; 13] = [
         AuditKind::Judged,
         AuditKind::Asked,
         AuditKind::Decided,
@@ -42,6 +55,10 @@ impl AuditKind {
         AuditKind::Superseded,
         AuditKind::Granted,
         AuditKind::Revoked,
+        AuditKind::Applied,
+        AuditKind::Spent,
+        AuditKind::Lapsed,
+        AuditKind::Deleted,
     ];
 
     /// The word in the database and in JSON.
@@ -56,6 +73,11 @@ impl AuditKind {
             AuditKind::Superseded => "superseded",
             AuditKind::Granted => "granted",
             AuditKind::Revoked => "revoked",
+            AuditKind::Applied => "applied",
+            AuditKind::Spent => "spent",
+            AuditKind::Lapsed => "lapsed",
+            AuditKind::Deleted => "deleted",
+            AuditKind::Other => "other",
         }
     }
 
@@ -87,4 +109,118 @@ pub struct AuditRow {
     pub body: Value,
     /// SHA-256, hex, over the hash of the row before (empty for the first) and this row's columns.
     pub hash: String,
+}
+
+/// What is wrong in the audit, or between it and the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditFaultKind {
+    /// Rows are not there.
+    Missing,
+    /// A row does not hold what its hash was made over.
+    Changed,
+    /// A row's hash was changed; what it tells was not.
+    Hash,
+    /// A row stands under another number than it was written with.
+    Moved,
+    /// A row is a copy of another one.
+    Doubled,
+    /// A row that was not written by aye.
+    Added,
+    /// The note of where the audit ends is missing or does not fit.
+    Head,
+    /// A list of rules is missing, changed or added.
+    Rules,
+    /// The audit and the tables tell different things.
+    Tables,
+}
+
+/// One thing that is wrong in the audit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AuditFault {
+    /// What sort of thing.
+    pub kind: AuditFaultKind,
+    /// The row's number, when it is about one; the first of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub n: Option<i64>,
+    /// The number of the last row, when it is about several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<i64>,
+    /// When the row is said to have been written, in Unix milliseconds; for missing rows, the row before them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<u64>,
+    /// What is wrong, in words.
+    pub what: String,
+}
+
+/// What came of walking the whole audit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AuditReport {
+    /// Rows there are.
+    pub rows: u64,
+    /// Lists of rules there are.
+    pub rules: u64,
+    /// When the first row is said to have been written, in Unix milliseconds.
+    pub first_at: Option<u64>,
+    /// When the last one is.
+    pub last_at: Option<u64>,
+    /// What is wrong, in the order of the rows; the audit is whole when there is nothing.
+    pub faults: Vec<AuditFault>,
+    /// How many more things are wrong than are listed.
+    pub unlisted: u64,
+}
+
+impl AuditReport {
+    /// Whether nothing is wrong.
+    pub fn is_whole(&self) -> bool {
+        self.faults.is_empty() && self.unlisted == 0
+    }
+}
+
+/// What a person made of a call that was asked about. Of several answers to one call the last in this order counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PastAnswer {
+    /// Nobody answered in time.
+    Expired,
+    /// Yes.
+    Allowed,
+    /// Yes, with other arguments.
+    Modified,
+    /// No.
+    Declined,
+}
+
+/// A call as it first met the rules.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PastCall {
+    /// The number of the row that tells it.
+    pub n: u64,
+    /// When, in Unix milliseconds.
+    pub at: u64,
+    /// The conversation.
+    pub thread_id: ThreadId,
+    /// The run.
+    pub run_id: RunId,
+    /// The call.
+    pub call_id: CallId,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments as JSON.
+    pub arguments: String,
+    /// The folder it was to run in.
+    pub cwd: String,
+    /// The verdict.
+    pub ruling: Ruling,
+    /// The mode that it was given in.
+    pub mode: Mode,
+}
+
+/// One thing that the past says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PastRow {
+    /// A call; they are counted from 0.
+    Call(Box<PastCall>),
+    /// An answer to the call of this number.
+    Answer(usize, PastAnswer),
 }

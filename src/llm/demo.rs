@@ -172,6 +172,9 @@ fn about(result: &Message, calls: &[&ToolCall]) -> String {
     if start.contains("declined") || start.contains("cancelled") {
         return format!("You declined, so `{name}` did not run. I leave it at that.\n\n{}", block(&text));
     }
+    if start.contains("wants this call changed") {
+        return format!("You want it changed, so `{name}` did not run.\n\n{}", block(&text));
+    }
     if start.contains("denied") || start.contains("not allowed by") {
         return format!("A rule does not allow this, so `{name}` did not run.\n\n{}", block(&text));
     }

@@ -6,7 +6,7 @@ use super::driver::Driver;
 use super::request::RuntimeError;
 use crate::contract::ids::{CallId, SuspensionId};
 use crate::contract::record::SuspensionStatus;
-use crate::run::{CallState, Directive, Fact};
+use crate::run::{CallState, Fact};
 use crate::store::SuspensionFilter;
 
 impl Driver {
@@ -25,9 +25,8 @@ impl Driver {
         })
     }
 
-    /// Applies what the store says of the questions that wait: answers, and times that ran out.
-    pub(super) async fn hear(&mut self) -> Result<Vec<Directive>, RuntimeError> {
-        let mut directives = Vec::new();
+    /// Takes what the store says of the questions that wait: answers, and times that ran out.
+    pub(super) async fn hear(&mut self) -> Result<(), RuntimeError> {
         for status in [SuspensionStatus::Decided, SuspensionStatus::Expired] {
             if self.waiting().next().is_none() {
                 break;
@@ -50,14 +49,14 @@ impl Driver {
                         _,
                     ) => continue,
                 };
-                directives.extend(self.try_apply(fact));
+                self.late.push_back(fact);
             }
         }
-        Ok(directives)
+        Ok(())
     }
 
     /// As [`Driver::hear`], after the questions whose time is over were marked.
-    pub(super) async fn expire(&mut self) -> Result<Vec<Directive>, RuntimeError> {
+    pub(super) async fn expire(&mut self) -> Result<(), RuntimeError> {
         let now = self.shared.clock.now_ms();
         self.shared.store.expire_due(now).await?;
         let due: Vec<_> = self

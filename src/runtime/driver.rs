@@ -103,6 +103,9 @@ pub(super) struct Driver {
     pub(super) decisions_in_hand: HashMap<CallId, ToolCallResume>,
     /// The question a call asked last, for closing its row and for the card.
     pub(super) tickets: HashMap<CallId, SuspendTicket>,
+    /// Facts from outside, for when all that the last one led to is done: a checkpoint writes the machine as it is, and
+    /// the machine must not be ahead of the rows that belong to it.
+    pub(super) late: VecDeque<Fact>,
     /// Questions whose time ran out while the driver was awake.
     pub(super) overdue: HashSet<SuspensionId>,
     pub(super) state: StateStore,
@@ -179,6 +182,7 @@ impl Driver {
             recorded,
             decisions_in_hand: HashMap::new(),
             tickets,
+            late: VecDeque::new(),
             overdue: HashSet::new(),
             state,
             phases,
@@ -268,20 +272,19 @@ impl Driver {
                 directives.extend(self.apply(Fact::CancelRequested { superseded: false })?);
                 continue;
             }
+            if let Some(fact) = self.late.pop_front() {
+                directives.extend(self.try_apply(fact));
+                continue;
+            }
             if self.in_flight.is_empty() {
                 // Answers that arrived while something else was done.
                 while let Ok(delivery) = self.slot.deliveries.try_recv() {
-                    let fact = Fact::Decided {
-                        call: delivery.call,
-                        suspension: delivery.suspension,
-                        decision: delivery.resume,
-                    };
-                    directives.extend(self.try_apply(fact));
+                    self.late.push_back(delivery.into());
                 }
                 if self.slot.nudge.notified().now_or_never().is_some() {
-                    directives.extend(self.hear().await?);
+                    self.hear().await?;
                 }
-                if directives.is_empty() {
+                if self.late.is_empty() {
                     return match self.machine.status() {
                         RunStatus::Done | RunStatus::Waiting => Ok(()),
                         RunStatus::Running => {
@@ -298,18 +301,11 @@ impl Driver {
                     return Err(RuntimeError::Fenced { thread_id: self.record.thread_id.clone() });
                 }
                 () = self.slot.cancel.cancelled(), if !cancelled => {}
-                () = self.slot.nudge.notified() => directives.extend(self.hear().await?),
+                () = self.slot.nudge.notified() => self.hear().await?,
                 () = tokio::time::sleep(until_expiry.unwrap_or_default()), if until_expiry.is_some() => {
-                    directives.extend(self.expire().await?);
+                    self.expire().await?;
                 }
-                Some(delivery) = self.slot.deliveries.recv() => {
-                    let fact = Fact::Decided {
-                        call: delivery.call,
-                        suspension: delivery.suspension,
-                        decision: delivery.resume,
-                    };
-                    directives.extend(self.try_apply(fact));
-                }
+                Some(delivery) = self.slot.deliveries.recv() => self.late.push_back(delivery.into()),
                 Some(done) = self.in_flight.next() => {
                     if let Some(fact) = self.returned(done).await? {
                         facts.push_back(fact);

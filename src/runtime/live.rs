@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::ears::Ears;
 use crate::contract::ids::{CallId, SuspensionId, ThreadId};
 use crate::contract::suspension::ToolCallResume;
+use crate::run::Fact;
 use crate::store::Store;
 
 /// A stored decision on its way to the driver that is awake.
@@ -17,6 +18,12 @@ pub(super) struct Delivery {
     pub(super) call: CallId,
     pub(super) suspension: SuspensionId,
     pub(super) resume: ToolCallResume,
+}
+
+impl From<Delivery> for Fact {
+    fn from(Delivery { call, suspension, resume }: Delivery) -> Fact {
+        Fact::Decided { call, suspension, decision: resume }
+    }
 }
 
 #[derive(Clone)]

@@ -39,7 +39,7 @@ use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Message;
 use crate::contract::record::{
-    DecideOutcome, Decision, Owner, RunRecord, SuspensionRecord, SuspensionStatus, ThreadRecord,
+    DecideOutcome, Decision, LeaseRecord, Owner, RunRecord, SuspensionRecord, SuspensionStatus, ThreadRecord,
 };
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::{Actor, ToolCallResume};
@@ -275,8 +275,8 @@ impl AgentRuntime {
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))?;
         let mut driver = self.load(record, agent, slot, lease, &sink).await?;
-        let mut directives = driver.recover(unknown).await?;
-        directives.extend(driver.expire().await?);
+        let directives = driver.recover(unknown).await?;
+        driver.expire().await?;
         driver.drive(directives).await?;
         driver.result().await
     }
@@ -461,10 +461,18 @@ impl AgentRuntime {
         Ok(true)
     }
 
-    /// Whether the owner of a lease is another process that lives: then that one drives the thread.
-    pub fn is_driven_by(&self, owner: &Owner) -> bool {
-        let own = &self.inner.shared.owner;
-        owner.token != own.token && is_alive(own, owner)
+    /// Whether a lease keeps this process out: it is another one's, which lives, and its time is not over.
+    pub fn is_kept_out_by(&self, lease: &LeaseRecord) -> bool {
+        let shared = &self.inner.shared;
+        lease.owner.token != shared.owner.token
+            && lease.until.is_none_or(|until| shared.clock.uptime_ms() < until)
+            && is_alive(&shared.owner, &lease.owner)
+    }
+
+    /// How long a lease lasts from now on, unless it is renewed; `None` is as long as its owner lives.
+    pub fn time_left(&self, lease: &LeaseRecord) -> Option<Duration> {
+        let until = lease.until?;
+        Some(Duration::from_millis(until.saturating_sub(self.inner.shared.clock.uptime_ms())))
     }
 
     /// Whether a driver is awake on the thread in this process.

@@ -32,8 +32,8 @@ impl AgentRuntime {
     /// # Errors
     /// [`StoreError`].
     pub async fn driver_elsewhere(&self, thread_id: &ThreadId) -> Result<Option<u32>, StoreError> {
-        let owner = self.inner.shared.store.owner(thread_id).await?;
-        Ok(owner.filter(|owner| self.is_driven_by(owner)).map(|owner| owner.pid))
+        let lease = self.inner.shared.store.lease(thread_id).await?;
+        Ok(lease.filter(|lease| self.is_kept_out_by(lease)).map(|lease| lease.owner.pid))
     }
 
     /// What is queued for a thread, first in first.

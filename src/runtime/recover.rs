@@ -85,7 +85,7 @@ impl Driver {
             let text = "a tool call was interrupted and may have run; the run was stopped";
             self.tell_error(text, Some("unknown_outcome")).await;
             directives.retain(is_closing);
-            directives.extend(self.apply(Fact::Failed { message: text.into() })?);
+            self.late.push_back(Fact::Failed { message: text.into() });
         }
         Ok(directives)
     }
@@ -95,7 +95,7 @@ impl Driver {
         let mut directives = self.recover(UnknownPolicy::Report).await?;
         if !matches!(self.machine.stage(), Stage::Ending(_) | Stage::Done(_)) {
             directives.retain(is_closing);
-            directives.extend(self.apply(Fact::CancelRequested { superseded })?);
+            self.late.push_back(Fact::CancelRequested { superseded });
         }
         Ok(directives)
     }

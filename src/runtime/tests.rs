@@ -1,3 +1,4 @@
+mod queue;
 mod waking;
 
 use std::collections::VecDeque;

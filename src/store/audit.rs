@@ -3,7 +3,12 @@
 //! They are written in the transactions that make true what they tell, so none is missing and none tells of what did
 //! not happen. Nothing in this program changes or deletes one.
 
-use rusqlite::{Connection, OptionalExtension, Row};
+mod agree;
+mod chain;
+mod history;
+mod verify;
+
+use rusqlite::{Connection, Row};
 use serde_json::{Value, json};
 
 use super::rows::{body, body_or_null, encode, int, text, uint};
@@ -44,58 +49,92 @@ impl<'a> About<'a> {
 }
 
 impl Store {
-    /// The rows that the filter leaves, oldest first. The rules of a judged call come as the list they were.
+    /// The rows that the filter leaves, oldest first.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails. A row whose body is no JSON is given with its text as the body: the chain
     /// says that it was changed.
     pub async fn audit(&self, filter: AuditFilter) -> Result<Vec<AuditRow>, StoreError> {
         self.read(move |conn| {
-            let mut statement = conn.prepare_cached(&format!(
-                "SELECT {COLUMNS} FROM audit WHERE (?1 IS NULL OR at >= ?1) AND (?2 IS NULL OR thread_id = ?2) \
-                 ORDER BY n"
-            ))?;
-            let mut rows =
-                statement.query((filter.since.map(int), filter.thread.as_ref().map(ThreadId::as_str)))?;
+            let mut found = Vec::new();
+            each(conn, &filter, |row| {
+                found.push(row);
+                true
+            })?;
+            Ok(found)
+        })
+        .await
+    }
+
+    /// As [`Store::audit`], handed on one by one until `told` says `false`.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub async fn audit_each(
+        &self,
+        filter: AuditFilter,
+        told: impl FnMut(AuditRow) -> bool + Send + 'static,
+    ) -> Result<(), StoreError> {
+        self.read(move |conn| each(conn, &filter, told)).await
+    }
+
+    /// The lists of rules that calls were held against, by their hashes. One that cannot be read is left out.
+    pub async fn audit_rules(&self) -> Result<Vec<(String, Vec<TriedRule>)>, StoreError> {
+        self.read(move |conn| {
+            let mut statement = conn.prepare_cached("SELECT hash, body FROM audit_rules")?;
+            let mut rows = statement.query(())?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
-                let row = row_of(row)?;
-                if filter.kinds.is_empty() || filter.kinds.contains(&row.kind) {
-                    found.push(row);
+                if let Ok(rules) = serde_json::from_slice(body(row, 1)?) {
+                    found.push((text(row, 0)?, rules));
                 }
             }
             Ok(found)
         })
         .await
     }
+}
 
-    /// A list of rules that calls were held against, by its hash.
-    pub async fn audit_rules(&self, hash: &str) -> Result<Option<Vec<TriedRule>>, StoreError> {
-        let hash = hash.to_owned();
-        self.read(move |conn| {
-            let text: Option<Vec<u8>> = conn
-                .prepare_cached("SELECT body FROM audit_rules WHERE hash = ?1")?
-                .query_row((hash,), |row| Ok(body(row, 0)?.to_vec()))
-                .optional()?;
-            Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
-        })
-        .await
+fn each(
+    conn: &Connection,
+    filter: &AuditFilter,
+    mut told: impl FnMut(AuditRow) -> bool,
+) -> Result<(), StoreError> {
+    let mut statement = conn.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM audit WHERE (?1 IS NULL OR at >= ?1) AND (?2 IS NULL OR thread_id = ?2) ORDER BY n"
+    ))?;
+    let mut rows = statement.query((filter.since.map(int), filter.thread.as_ref().map(ThreadId::as_str)))?;
+    while let Some(row) = rows.next()? {
+        let row = row_of(row)?;
+        if (filter.kinds.is_empty() || filter.kinds.contains(&row.kind)) && !told(row) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What a row's hash covers, and how. JSON, so that no two rows share a text.
+struct Covered<'a> {
+    n: i64,
+    at: i64,
+    kind: &'a str,
+    about: [Option<&'a str>; 3],
+    body: &'a str,
+}
+
+impl Covered<'_> {
+    /// The row's hash, when the row before it has this one.
+    fn hash(&self, previous: &str) -> Result<String, StoreError> {
+        let [thread, run, call] = self.about;
+        let whole = (previous, self.n, self.at, self.kind, thread, run, call, self.body);
+        Ok(sha256_hex(encode("a row of the audit", &whole)?))
     }
 }
 
-/// The text that a row's hash covers: JSON, so that no two rows share it.
-fn covered(
-    previous: &str,
-    n: u64,
-    at: u64,
-    kind: &str,
-    about: [Option<&str>; 3],
-    body: &str,
-) -> Result<String, StoreError> {
-    encode("a row of the audit", &json!([previous, n, at, kind, about[0], about[1], about[2], body]))
-}
-
 /// Adds a row at the end of the chain.
+///
+/// Where somebody tampered with the end, the row is still written, behind all there is: the link that does not fit
+/// stays in the chain as a trace, and work goes on.
 pub(super) fn append(
     conn: &Connection,
     at: u64,
@@ -103,16 +142,24 @@ pub(super) fn append(
     about: About<'_>,
     body: &Value,
 ) -> Result<(), StoreError> {
-    let head: Option<(i64, String)> = conn
-        .prepare_cached("SELECT n, hash FROM audit_head WHERE one = 1")?
-        .query_row((), |row| Ok((row.get(0)?, text(row, 1)?)))
-        .optional()?;
-    let (last, previous) = head.unwrap_or_default();
-    let n = last + 1;
+    let (last, previous): (i64, Option<String>) = conn
+        .prepare_cached(
+            "SELECT max(coalesce((SELECT max(n) FROM audit), 0), coalesce((SELECT n FROM audit_head), 0)), \
+                    (SELECT hash FROM audit_head)",
+        )?
+        .query_row((), |row| {
+            let hash = body_or_null(row, 1)?.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+            Ok((row.get(0)?, hash))
+        })?;
+    let n = last.checked_add(1).ok_or_else(|| StoreError::Unwritable {
+        what: "a row of the audit",
+        why: "its rows are numbered to the end; `aye audit --verify` says which was added".to_owned(),
+    })?;
     let body = encode("a row of the audit", body)?;
     let names =
         [about.thread.map(ThreadId::as_str), about.run.map(RunId::as_str), about.call.map(CallId::as_str)];
-    let hash = sha256_hex(covered(&previous, uint(n), at, kind.as_str(), names, &body)?);
+    let row = Covered { n, at: int(at), kind: kind.as_str(), about: names, body: &body };
+    let hash = row.hash(previous.as_deref().unwrap_or_default())?;
     conn.prepare_cached(
         "INSERT INTO audit (n, at, kind, thread_id, run_id, call_id, body, hash) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -195,7 +242,7 @@ fn row_of(row: &Row<'_>) -> Result<AuditRow, StoreError> {
     let body = serde_json::from_slice(bytes)
         .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(bytes).into_owned()));
     let word = text(row, 2)?;
-    let kind = AuditKind::parse(&word).unwrap_or(AuditKind::Ended);
+    let kind = AuditKind::parse(&word).unwrap_or(AuditKind::Other);
     Ok(AuditRow {
         n: uint(row.get(0)?),
         at: uint(row.get(1)?),

@@ -4,7 +4,7 @@ use super::{Store, StoreError, SuspensionFilter, journal, leases, queue, runs, s
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::{
-    OpenIntent, Owner, QueuedMessage, RunRecord, StoredMessage, SuspensionRecord, SuspensionStatus,
+    LeaseRecord, OpenIntent, QueuedMessage, RunRecord, StoredMessage, SuspensionRecord, SuspensionStatus,
     ThreadRecord,
 };
 
@@ -13,8 +13,8 @@ use crate::contract::record::{
 pub struct Glance {
     /// The conversation.
     pub thread: ThreadRecord,
-    /// Who has the right to write, alive or not.
-    pub owner: Option<Owner>,
+    /// Who has the right to write, alive or not, and until when.
+    pub lease: Option<LeaseRecord>,
     /// Messages behind the place that was asked for.
     pub messages: Vec<StoredMessage>,
     /// The latest run.
@@ -51,7 +51,7 @@ impl Store {
                 ..SuspensionFilter::default()
             };
             Ok(Some(Glance {
-                owner: leases::owner_of(conn, &id)?,
+                lease: leases::lease_of(conn, &id)?,
                 messages: match after {
                     None => threads::tail(conn, &id, None)?.1,
                     Some(seq) => threads::after(conn, &id, seq)?,

@@ -53,8 +53,17 @@ impl Store {
                 .query_row((int(active_at),), |row| row.get(0))?;
             if due > 0 {
                 super::transact(conn, "", "", |tx| {
-                    let sql = "UPDATE grant_row SET over = 1 WHERE expires_at IS NOT NULL AND expires_at <= ?1";
-                    tx.prepare_cached(sql)?.execute((int(active_at),))?;
+                    let sql = "UPDATE grant_row SET over = 1 \
+                               WHERE over = 0 AND expires_at IS NOT NULL AND expires_at <= ?1 RETURNING n, id";
+                    let mut statement = tx.prepare_cached(sql)?;
+                    let rows = statement
+                        .query_map((int(active_at),), |row| Ok((row.get::<_, i64>(0)?, text(row, 1)?)))?;
+                    let mut lapsed = rows.collect::<Result<Vec<_>, _>>()?;
+                    lapsed.sort_unstable();
+                    for (_, id) in lapsed {
+                        let told = json!({ "id": id });
+                        audit::append(tx, active_at, AuditKind::Lapsed, About::default(), &told)?;
+                    }
                     Ok(())
                 })?;
             }
@@ -112,6 +121,7 @@ impl Store {
             }
             for id in &ids {
                 tx.prepare_cached("UPDATE grant_row SET uses = uses + 1 WHERE id = ?1")?.execute((id,))?;
+                audit::append(tx, now_ms, AuditKind::Spent, About::default(), &json!({ "id": id }))?;
             }
             Ok(None)
         })

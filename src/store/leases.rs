@@ -122,7 +122,7 @@ pub(super) fn owner_of(conn: &Connection, thread: &ThreadId) -> Result<Option<Ow
     Ok(lease_of(conn, thread)?.map(|lease| lease.owner))
 }
 
-fn lease_of(conn: &Connection, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
+pub(super) fn lease_of(conn: &Connection, thread: &ThreadId) -> Result<Option<LeaseRecord>, StoreError> {
     let sql = "SELECT owner, epoch, until FROM lease WHERE thread_id = ?1 AND token IS NOT NULL AND owner IS NOT NULL";
     let row: Option<(Vec<u8>, i64, Option<i64>)> = conn
         .prepare_cached(sql)?

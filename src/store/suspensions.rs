@@ -416,7 +416,8 @@ pub(super) fn close(
     let kind = match to {
         Superseded => AuditKind::Superseded,
         Expired => AuditKind::Expired,
-        Open | Decided | Applied => return Ok(()),
+        Applied => AuditKind::Applied,
+        Open | Decided => return Ok(()),
     };
     let call = CallId::from(call);
     audit::append(conn, run.updated_at, kind, About::call(run, &call), &json!({ "suspension": id }))

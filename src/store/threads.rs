@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Row};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::audit::{self, About};
 use super::rows::{body, decode, encode, int, path_bytes, path_from, run_status_from, text, uint};
 use super::{Store, StoreError, leases};
+use crate::contract::audit::AuditKind;
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::message::Message;
 use crate::contract::record::{Owner, StoredMessage, ThreadRecord, ThreadSummary};
+use crate::contract::suspension::Actor;
 
 /// More matches than these are not worth a list.
 const LOOKUP_LIMIT: i64 = 20;
@@ -149,9 +152,9 @@ impl Store {
             .await
     }
 
-    /// Deletes a thread with everything that belongs to it. `false` when there is none.
+    /// Deletes a thread with everything that belongs to it, except what the audit tells. `false` when there is none.
     ///
-    /// `me` may delete its own; `alive` says whether another owner still is.
+    /// `me` may delete its own; `alive` says whether another owner still is. The audit names the actor.
     ///
     /// # Errors
     /// [`StoreError::Owned`] while another live process drives it.
@@ -160,6 +163,7 @@ impl Store {
         id: &ThreadId,
         me: &Owner,
         alive: impl Fn(&Owner) -> bool + Send + 'static,
+        (actor, now_ms): (Actor, u64),
     ) -> Result<bool, StoreError> {
         let (id, me) = (id.clone(), me.clone());
         self.write(move |tx| {
@@ -169,7 +173,21 @@ impl Store {
             {
                 return Err(StoreError::Owned { thread: id, owner: Box::new(owner) });
             }
-            Ok(tx.prepare_cached("DELETE FROM thread WHERE id = ?1")?.execute((id.as_str(),))? > 0)
+            let count = |table: &str| -> rusqlite::Result<i64> {
+                tx.prepare_cached(&format!("SELECT count(*) FROM {table} WHERE thread_id = ?1"))?
+                    .query_row((id.as_str(),), |row| row.get(0))
+            };
+            let told = json!({
+                "questions": count("suspension")?,
+                "executions": count("intent")?,
+                "actor": actor,
+            });
+            if tx.prepare_cached("DELETE FROM thread WHERE id = ?1")?.execute((id.as_str(),))? == 0 {
+                return Ok(false);
+            }
+            let about = About { thread: Some(&id), ..About::default() };
+            audit::append(tx, now_ms, AuditKind::Deleted, about, &told)?;
+            Ok(true)
         })
         .await
     }

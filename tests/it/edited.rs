@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::home::{Home, id_of};
 use crate::support::llm::{Answer, Chat, MockLlm};
+use crate::support::pty::Pty;
 
 /// A model that asks for these calls at once, and then says that it is done.
 fn asks_for(calls: &'static [(&'static str, &'static str)]) -> MockLlm {
@@ -229,4 +230,158 @@ fn a_crash_between_the_answer_and_the_execution_runs_the_edited_call_once() {
         let told = asked.iter().find(|chat| !chat.results().is_empty()).expect("it was told").result("c1");
         assert!(told.contains("It ran as: ") && told.contains("echo new"), "{place}: {told}");
     }
+}
+
+fn open(llm: &MockLlm, env: &[(&str, &str)]) -> (Home, Pty) {
+    let home = Home::with(llm);
+    let tty = Pty::start_with(&home, &[], 100, 30, env);
+    tty.ready();
+    (home, tty)
+}
+
+#[test]
+fn a_command_is_edited_on_its_card_and_runs_as_it_was_shown() {
+    let llm = asks_for(&[("c1", "echo old >> log.txt")]);
+    let (home, mut tty) = open(&llm, &[]);
+    tty.say("do it");
+    tty.card("echo old");
+    tty.send("e");
+    tty.shows("look at it");
+    // To the start, past the first word, and another one in its place.
+    tty.send("\x01\x1bf\x1bd new \r");
+    tty.card("echo new");
+    tty.shows("as you edited it");
+    tty.shows("edited: the rules ask about it");
+    tty.send("c");
+    tty.send("new is better\r");
+    tty.shows("comment: new is better");
+    tty.send("y");
+    tty.shows("End.");
+    assert_eq!(home.read("log.txt"), "new\n");
+    let told = llm.last().result("c1");
+    assert!(told.contains("It ran as: ") && told.contains("They said: new is better"), "{told}");
+    tty.shows("edited before it was allowed, with: new is better");
+    tty.quit();
+    // And so does it look after a restart.
+    let again = Pty::start(&home, &["-c"], 100, 30);
+    again.shows("edited before it was allowed");
+    again.shows("echo  new");
+}
+
+#[test]
+fn a_files_text_is_edited_in_the_persons_editor_and_the_terminal_comes_back() {
+    let llm = asks_to("Write", json!({"file_path": "a.txt", "content": "one\ntwo\n"}));
+    let editor = "echo IN-THE-EDITOR; sed -i s/two/2/";
+    let (home, mut tty) = open(&llm, &[("EDITOR", editor)]);
+    tty.say("do it");
+    tty.card("two");
+    tty.send("e");
+    tty.shows("IN-THE-EDITOR");
+    tty.shows("as you edited it");
+    tty.card("2");
+    tty.send("y");
+    tty.shows("End.");
+    assert_eq!(home.read("a.txt"), "one\n2\n");
+    let told = llm.last().result("c1");
+    assert!(told.contains("The user changed the call before allowing it"), "{told}");
+    tty.quit();
+    tty.is_restored();
+
+    // Without an editor there is a sentence, and the card is as it was.
+    let (home, mut tty) = open(&llm, &[]);
+    tty.say("do it");
+    tty.card("two");
+    tty.send("e");
+    tty.shows("no editor is set");
+    tty.card("two");
+    tty.send("y");
+    tty.shows("End.");
+    assert_eq!(home.read("a.txt"), "one\ntwo\n");
+    tty.quit();
+}
+
+#[test]
+fn pieces_of_a_file_are_dropped_on_the_card() {
+    let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
+        0 => Answer::new().call("c0", "Read", json!({"file_path": "a.txt"})),
+        1 => Answer::new().call("c1", "Write", json!({"file_path": "a.txt", "content": "A\nb\nC\n"})),
+        _ => Answer::say("End."),
+    });
+    let home = Home::with(&llm);
+    home.write("a.txt", "a\nb\nc\n");
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.say("do it");
+    tty.card("a.txt");
+    tty.send("h");
+    tty.shows("[x] 1 of 2");
+    tty.send(" \r");
+    tty.shows("as you edited it");
+    tty.card("edited: ");
+    tty.send("y");
+    tty.shows("End.");
+    assert_eq!(home.read("a.txt"), "a\nb\nC\n");
+    tty.quit();
+}
+
+#[test]
+fn what_the_rules_deny_is_said_on_the_card_and_does_not_run() {
+    let llm = asks_for(&[("c1", "echo old >> log.txt")]);
+    let home = Home::with(&llm);
+    home.rules("rules:\n  - {tool: 'Bash(echo evil*)', behavior: deny}\n");
+    let mut tty = Pty::start(&home, &[], 60, 15);
+    tty.ready();
+    tty.say("do it");
+    tty.card("echo old");
+    tty.send("e\x01\x1bf\x1bd evil\r");
+    tty.shows("as you edited it");
+    tty.card("echo");
+    tty.send("y");
+    tty.shows("it would not run");
+    tty.send("m");
+    tty.send("another word\r");
+    tty.shows("End.");
+    assert_eq!(home.read("log.txt"), "");
+    assert!(llm.last().result("c1").contains("What to change: another word"), "{}", llm.last().result("c1"));
+    tty.quit();
+}
+
+#[test]
+fn several_cards_get_one_answer_each_by_itself() {
+    let llm = asks_for(&[("c1", "echo one >> log.txt"), ("c2", "echo two >> log.txt")]);
+    let (home, mut tty) = open(&llm, &[]);
+    tty.say("do it");
+    tty.card("echo one");
+    tty.shows("deny all 2");
+    tty.send("D");
+    tty.card("Say no to these 2 calls?");
+    tty.shows("echo two");
+    tty.send("D");
+    tty.shows("End.");
+    assert_eq!(home.read("log.txt"), "");
+    let chat = llm.last();
+    assert!(chat.result("c1").contains("declined") && chat.result("c2").contains("declined"));
+    tty.quit();
+}
+
+#[test]
+fn what_only_reads_is_approved_and_the_rest_denied_with_one_command_each() {
+    let llm = asks_for(&[("c1", "cat a.txt"), ("c2", "echo two >> log.txt"), ("c3", "cat b.txt")]);
+    let home = Home::with(&llm);
+    home.rules("rules:\n  - {tool: 'Bash(cat *)', behavior: ask}\n");
+    home.write("a.txt", "alpha\n");
+    home.write("b.txt", "beta\n");
+    home.aye(&["-p", "go"]).run().exits(3);
+    home.aye(&["approvals", "deny", "--rest", "--thread", "nobody"]).run().exits(2);
+    let out = home.ok(&["approvals", "approve", "--all-reads"]);
+    assert_eq!(out.stdout, "approved 2 of 2 open calls that only read\n");
+    let out = home.ok(&["approvals", "deny", "--rest", "-m", "not now", "--thread", &home.thread()]);
+    assert_eq!(out.stdout, "denied 1 of 1 open calls that do more than read\n");
+    home.ok(&["-c", "-p"]);
+    let chat = llm.last();
+    assert!(chat.result("c1").contains("alpha") && chat.result("c3").contains("beta"));
+    assert!(chat.result("c2").contains("They said: not now"), "{}", chat.result("c2"));
+    assert_eq!(home.read("log.txt"), "");
+    let out = home.ok(&["approvals", "approve", "--all-reads"]);
+    assert_eq!(out.stdout, "approved 0 of 0 open calls that only read\n");
 }

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use aye::contract::clock::uptime_ms;
 use aye::contract::event::AgentEvent;
 use aye::contract::event_sink::VecEventSink;
 use aye::contract::tool::{OnBehalf, ToolCallContext, ToolResult};
 use aye::contract::workspace::Workspace;
-use aye::tools::exec::{ExecConfig, ExecRequest, ExecResult, run};
+use aye::tools::exec::{ExecConfig, ExecRequest, ExecResult, end_of_run, run};
 use aye::tools::{ToolEnv, builtin};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -76,6 +77,50 @@ async fn a_program_that_is_not_there_is_an_error() {
     let request = ExecRequest { program: "no-such-program".into(), ..request(dir.path(), "") };
     let error = run(&config(), request, |_| {}, &CancellationToken::new()).await.expect_err("refused");
     assert_eq!(error.to_string(), "cannot start no-such-program: No such file or directory (os error 2)");
+}
+
+#[tokio::test]
+async fn a_command_that_comes_too_late_is_not_started() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let on_behalf = |start_before| OnBehalf { run: "r1".into(), start_before: Some(start_before) };
+    let too_late = ExecRequest { on_behalf: on_behalf(uptime_ms()), ..request(dir.path(), "touch ran") };
+    let error = run(&config(), too_late, |_| {}, &CancellationToken::new()).await.expect_err("refused");
+    assert!(error.to_string().contains("came too late"), "{error}");
+    assert!(!dir.path().join("ran").exists());
+    let in_time =
+        ExecRequest { on_behalf: on_behalf(uptime_ms() + 60_000), ..request(dir.path(), "touch ran") };
+    assert!(
+        run(&config(), in_time, |_| {}, &CancellationToken::new()).await.expect("it starts").is_success()
+    );
+    assert!(dir.path().join("ran").exists());
+}
+
+/// As for an owner that was stopped: its lifeline does not end.
+#[tokio::test]
+async fn what_runs_for_a_run_is_ended_from_elsewhere() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let behalf = |run: &str| OnBehalf { run: run.into(), start_before: None };
+    let stubborn = "trap '' TERM; touch begun; sleep 1000 & wait; sleep 1000";
+    let mine = ExecRequest { on_behalf: behalf("mine"), ..request(dir.path(), stubborn) };
+    let yours = ExecRequest { on_behalf: behalf("yours"), ..request(dir.path(), "touch other; sleep 1000") };
+    let cancel = CancellationToken::new();
+    let (config, spare) = (config(), config());
+    let mine = async { run(&config, mine, |_| {}, &cancel).await.expect("it starts") };
+    let yours = async { run(&spare, yours, |_| {}, &cancel).await.expect("it starts") };
+    let ender = async {
+        until("both commands", || dir.path().join("begun").exists() && dir.path().join("other").exists())
+            .await;
+        let began = Instant::now();
+        end_of_run(std::process::id(), "mine".into()).await;
+        let took = began.elapsed();
+        // The other run is nobody's business; only this ends it.
+        cancel.cancel();
+        took
+    };
+    let (mine, yours, took) = tokio::join!(mine, yours, ender);
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert_eq!(mine.signal, Some(9), "{mine:?}");
+    assert!(yours.cancelled, "{yours:?}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::home::{Home, id_of};
@@ -108,9 +109,11 @@ fn the_later_answer_is_told_who_was_first() {
     tty.send("n");
     tty.shows("why not?");
     home.ok(&["approvals", "approve", &home.question()]);
-    tty.card("already allowed by tester through cli");
+    tty.card("this answer comes too late");
+    tty.shows("was allowed by tester through cli");
     tty.send("use make");
     tty.card("use make");
+    tty.card("this answer comes too late");
     tty.send("\r");
     has_no_card(&tty);
     tty.shows("It is done.");
@@ -222,6 +225,42 @@ fn the_owner_is_killed_and_the_other_terminal_takes_over() {
     two.send("d");
     two.shows("It is done.");
     assert_eq!(home.read("log.txt"), "begun\n");
+    two.quit();
+}
+
+/// A process that is stopped keeps its terminal, but not its lease.
+#[test]
+fn the_owner_is_stopped_and_the_other_terminal_takes_over_when_its_lease_is_over() {
+    let llm = asks_to_run("echo begun >> log.txt; cat pipe");
+    let home = Home::with(&llm);
+    fifo(&home, "pipe");
+    let lease = ["--config", "lease=1s"];
+    let mut one = terminal(&home, &lease);
+    one.say("do it");
+    one.card("cat pipe");
+    one.send("y");
+    until("the command", || home.works("cat pipe") && home.read("log.txt") == "begun\n");
+    let mut two = terminal(&home, &[&["-c"][..], &lease].concat());
+    two.wait("who drives", |view| view.has("driven by process"));
+    // As long as it lives and renews its lease, it drives.
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(two.look(|view| view.has("driven by process")));
+    one.signal(Signal::STOP);
+    two.card("cat pipe");
+    two.shows("nobody knows whether it ran to its end");
+    assert_eq!(home.read("log.txt"), "begun\n", "it is not repeated");
+    // It goes on, sees that it lost the conversation, and looks on.
+    one.signal(Signal::CONT);
+    one.shows("another process took this conversation over");
+    one.card("cat pipe");
+    one.send("d");
+    for tty in [&one, &two] {
+        tty.shows("It is done.");
+        has_no_card(tty);
+    }
+    assert_eq!(home.read("log.txt"), "begun\n");
+    assert_eq!(llm.asked().len(), 2);
+    one.quit();
     two.quit();
 }
 
@@ -369,4 +408,38 @@ fn a_message_waits_behind_a_card_or_withdraws_it() {
     tty.wait("the queue", |view| view.has("queued and then this"));
     assert_eq!(home.open().len(), 1, "the question stays");
     tty.quit();
+}
+
+/// Looking on at nothing costs nothing: no timer, no polling.
+#[test]
+fn nothing_is_woken_while_nobody_is_awake() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    let mut one = terminal(&home, &[]);
+    one.say("do it");
+    one.card(TOUCH);
+    let mut two = terminal(&home, &["-c"]);
+    two.card(TOUCH);
+    let wakes = || -> u64 { [one.pid(), two.pid()].into_iter().map(wake_ups).sum() };
+    // What was begun at the start may come to its end first.
+    until("two seconds without a wake-up", || {
+        let before = wakes();
+        std::thread::sleep(Duration::from_secs(2));
+        wakes() == before
+    });
+    two.send("y");
+    one.shows("It is done.");
+    one.quit();
+    two.quit();
+}
+
+/// How often the threads of a process went to sleep by themselves, and so were woken.
+fn wake_ups(pid: u32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives").flatten();
+    let of_one = |task: std::fs::DirEntry| -> u64 {
+        let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+    };
+    tasks.map(of_one).sum()
 }

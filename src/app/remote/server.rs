@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 
 use super::place::Place;
 use super::{Reply, Request, read_line, write_line};
+use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::record::{DecideOutcome, InboxRow, SuspensionRecord};
@@ -73,7 +74,7 @@ impl Counter {
     pub(in crate::app) async fn look(self: &Arc<Self>) {
         // Held over the look, so that an older one does not win.
         let mut served = self.served.lock().await;
-        let waiting = match self.runtime.store().waiting_count(None).await {
+        let waiting = match self.runtime.store().waiting_count(None, SystemClock.now_ms()).await {
             Ok(count) => count > 0,
             Err(error) => {
                 tracing::error!(%error, "the questions cannot be counted");

@@ -1,6 +1,6 @@
 //! The verdict over one call: deny > ask > allow > default.
 
-use super::path::{self, Places, Seen};
+use super::path::{self, Forms, Places, Seen};
 use super::rules::{GrantMark, Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use super::shell::{self, Hit};
 use crate::pattern::shell::{Analysis, analyse, visible};
@@ -249,6 +249,8 @@ fn subject(question: &Question<'_>, primary: Option<&str>) -> Result<Subject, St
             let base = if root.starts_with(['/', '~']) { root } else { &base };
             let more = path::look(if base.is_empty() { "." } else { base }, &question.places())?;
             seen.views.extend(more.views);
+            seen.forms.extend(more.forms);
+            seen.is_inside &= more.is_inside;
         }
         return Ok(Subject::File { key, seen });
     }
@@ -414,7 +416,7 @@ impl<'a> Judge<'a> {
                     }
                 }
                 Subject::File { key, seen } if looked.key == Some(*key) => {
-                    seen.views.iter().any(|view| self.path_holds(&looked, view, false))
+                    seen.forms.iter().any(|forms| path_holds(&looked, forms, false))
                 }
                 _ => looked.holds(),
             },
@@ -443,23 +445,8 @@ impl<'a> Judge<'a> {
                 matcher: &condition.matcher,
                 negated: condition.negated,
             };
-            looked.key == Some(*key) && seen.views.iter().any(|view| self.path_holds(&looked, view, false))
+            looked.key == Some(*key) && seen.forms.iter().any(|forms| path_holds(&looked, forms, false))
         })
-    }
-
-    /// One view of a path against one comparison. An allow that is relative reaches only what is inside.
-    fn path_holds(&self, looked: &Looked<'_>, view: &Path, strict: bool) -> bool {
-        let forms = path::forms(view, &self.question.places());
-        let text = looked.matcher.text();
-        let hits = |form: &str| looked.matcher.is_match(form);
-        let relative = forms.relative.as_deref().is_some_and(|form| {
-            hits(form) || (matches!(looked.matcher, Matcher::Glob { .. }) && hits(&format!("./{form}")))
-        });
-        let is_absolute = text.trim_start_matches("(?i)").trim_start_matches('^').starts_with('/');
-        let absolute = (!strict || is_absolute) && hits(&forms.absolute);
-        let home = (!strict || text.trim_start_matches('^').starts_with('~'))
-            && forms.home.as_deref().is_some_and(hits);
-        (relative || absolute || home) != looked.negated
     }
 
     /// What lets the call through, or what to ask when something nearly does. Grants are used only when the rules
@@ -512,7 +499,7 @@ impl<'a> Judge<'a> {
         let question = self.question;
         if rule.origin.layer == Layer::Shipped
             && let Subject::File { seen, .. } = self.subject
-            && !seen.views.iter().all(|view| path::is_inside(view, question.workspace))
+            && !seen.is_inside
         {
             return false;
         }
@@ -523,7 +510,7 @@ impl<'a> Judge<'a> {
             Quantifier::Every,
             &mut |looked| match self.subject {
                 Subject::File { key, seen } if looked.key == Some(*key) => {
-                    seen.views.iter().all(|view| self.path_holds(&looked, view, true))
+                    seen.forms.iter().all(|forms| path_holds(&looked, forms, true))
                 }
                 _ => looked.holds(),
             },
@@ -546,6 +533,20 @@ impl<'a> Judge<'a> {
     }
 }
 
+/// One view of a path against one comparison. An allow that is relative reaches only what is inside.
+fn path_holds(looked: &Looked<'_>, forms: &Forms, strict: bool) -> bool {
+    let text = looked.matcher.text();
+    let hits = |form: &str| looked.matcher.is_match(form);
+    let relative = forms.relative.as_deref().is_some_and(|form| {
+        hits(form) || (matches!(looked.matcher, Matcher::Glob { .. }) && hits(&format!("./{form}")))
+    });
+    let is_absolute = text.trim_start_matches("(?i)").trim_start_matches('^').starts_with('/');
+    let absolute = (!strict || is_absolute) && hits(&forms.absolute);
+    let home =
+        (!strict || text.trim_start_matches('^').starts_with('~')) && forms.home.as_deref().is_some_and(hits);
+    (relative || absolute || home) != looked.negated
+}
+
 /// True for the tools that change one file.
 pub fn is_file_edit(tool: &str) -> bool {
     matches!(tool, "Edit" | "Write")
@@ -556,9 +557,6 @@ pub(super) fn edits_inside(question: &Question<'_>) -> bool {
     let Some(text) = question.args.get("file_path").and_then(Value::as_str) else { return false };
     is_file_edit(question.tool)
         && path::look(text, &question.places()).is_ok_and(|seen| {
-            !seen.is_dangling
-                && !seen.is_strange
-                && seen.protected.is_none()
-                && seen.views.iter().all(|view| path::is_inside(view, question.workspace))
+            !seen.is_dangling && !seen.is_strange && seen.protected.is_none() && seen.is_inside
         })
 }

@@ -164,9 +164,8 @@ fn file(question: &Question<'_>, key: &str, text: &str) -> Vec<GrantProposal> {
     if seen.is_strange || (writes && (seen.is_dangling || seen.protected.is_some())) {
         return Vec::new();
     }
-    let Some(view) = seen.views.last() else { return Vec::new() };
-    let forms = path::forms(view, &places);
-    let name = forms.relative.clone().unwrap_or(forms.absolute);
+    let Some(forms) = seen.forms.last() else { return Vec::new() };
+    let name = forms.relative.clone().unwrap_or_else(|| forms.absolute.clone());
     let mut proposals =
         vec![proposal(&Pattern::literal(tool, key, &name), format!("{tool} of `{}`", visible(&name)))];
     let folder =

@@ -29,6 +29,7 @@ impl Permissions {
         (thread, run): (&ThreadId, &RunId),
         kind: AskKind,
         rules: &RuleSet,
+        spent: &[String],
     ) -> Option<MissedGrant> {
         if kind == AskKind::BrokenRules {
             return None;
@@ -39,7 +40,8 @@ impl Permissions {
             held.into_iter().map(|g| (g, false)).chain(ended.into_iter().map(|g| (g, true)))
         {
             let reaches = self.reaches(&grant.scope, thread, run);
-            let class = match (has_ended || is_over(&grant, now_ms), reaches) {
+            let has_ended = has_ended || spent.contains(&grant.id) || is_over(&grant, now_ms);
+            let class = match (has_ended, reaches) {
                 (true, true) => Class::Over,
                 (true, false) => continue,
                 (false, true) => Class::Beaten,
@@ -67,15 +69,18 @@ impl Permissions {
                 (Class::Over | Class::Elsewhere, _) => answers(rules),
             };
             if would {
-                return Some(told(class, grant, now_ms));
+                let is_spent = spent.contains(&grant.id);
+                return Some(told(class, grant, now_ms, is_spent));
             }
         }
         None
     }
 }
 
-fn told(class: Class, grant: GrantRecord, now_ms: u64) -> MissedGrant {
-    let used_up = grant.max_uses.filter(|most| grant.uses >= *most);
+fn told(class: Class, grant: GrantRecord, now_ms: u64, is_spent: bool) -> MissedGrant {
+    // The count of a grant that was spent a moment ago is an older one.
+    let is_late = grant.expires_at.is_some_and(|end| end <= now_ms);
+    let used_up = grant.max_uses.filter(|most| grant.uses >= *most || is_spent && !is_late);
     let (why, at) = match class {
         Class::Beaten => ("holds, but a rule asks every time".to_owned(), None),
         Class::Over => match (grant.revoked_at, used_up) {

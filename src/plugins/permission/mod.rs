@@ -13,16 +13,25 @@ mod grant;
 mod handle;
 mod missed;
 mod mode;
+mod past;
 mod path;
 mod plugin;
 mod rules;
 mod shell;
+mod simulate;
+mod suggest;
 mod tried;
 
 #[cfg(test)]
+mod granting_tests;
+#[cfg(test)]
 mod judgement_tests;
 #[cfg(test)]
+mod past_tests;
+#[cfg(test)]
 mod plugin_tests;
+#[cfg(test)]
+mod terms_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -37,5 +46,8 @@ pub use file::{
 pub use grant::{GrantProposal, propose_grants};
 pub use handle::Permissions;
 pub use mode::{Mode, evaluate_in};
+pub use past::{Past, PastFolder, PastMade, PastQuestion};
 pub use plugin::{GrantedPatterns, PERMISSION_PLUGIN, PermissionPlugin, PermissionSection};
 pub use rules::{GrantMark, Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
+pub use simulate::{Difference, Simulation, Tally, simulate};
+pub use suggest::{SuggestedRule, Suggestions, suggest};

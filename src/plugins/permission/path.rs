@@ -20,6 +20,10 @@ pub struct Places<'a> {
 pub struct Seen {
     /// The path as written and the one the system would open; more when `~` can be read in two ways.
     pub views: Vec<PathBuf>,
+    /// The texts that rules are held against, for each view.
+    pub forms: Vec<Forms>,
+    /// All views lie in the workspace.
+    pub is_inside: bool,
     /// A link on the way leads to nothing.
     pub is_dangling: bool,
     /// The protected name it goes through, such as `.git`.
@@ -111,8 +115,12 @@ pub fn look(text: &str, places: &Places<'_>) -> Result<Seen, String> {
     {
         written.push(home.join(rest.trim_start_matches('/')));
     }
+    // Looked up once: every rule about paths asks for it.
+    let real = resolve(places.workspace).0;
     let mut seen = Seen {
         views: Vec::new(),
+        forms: Vec::new(),
+        is_inside: true,
         is_dangling: false,
         protected: protected_name(Path::new(text)),
         is_strange: text.chars().any(|c| matches!(c, '\n' | '\t') || suspicious(c).is_some()),
@@ -123,11 +131,13 @@ pub fn look(text: &str, places: &Places<'_>) -> Result<Seen, String> {
         seen.is_dangling |= is_dangling;
         for view in [lexical, target] {
             if seen.protected.is_none() {
-                seen.protected = protected_name(&relative_part(&view, places));
+                seen.protected = protected_name(&relative_part(&view, places, &real));
             }
             seen.is_strange |=
                 view.to_string_lossy().chars().any(|c| matches!(c, '\n' | '\t') || suspicious(c).is_some());
             if !seen.views.contains(&view) {
+                seen.is_inside &= view.starts_with(places.workspace) || view.starts_with(&real);
+                seen.forms.push(forms(&view, places, &real));
                 seen.views.push(view);
             }
         }
@@ -197,9 +207,8 @@ pub fn resolve(path: &Path) -> (PathBuf, bool) {
 }
 
 /// The part of a path below the workspace, for names that count only there: a workspace may well lie in `~/.config`.
-fn relative_part(path: &Path, places: &Places<'_>) -> PathBuf {
-    let real = resolve(places.workspace).0;
-    let below = path.strip_prefix(places.workspace).or_else(|_| path.strip_prefix(&real));
+fn relative_part(path: &Path, places: &Places<'_>, real: &Path) -> PathBuf {
+    let below = path.strip_prefix(places.workspace).or_else(|_| path.strip_prefix(real));
     below.map_or_else(|_| path.to_owned(), Path::to_owned)
 }
 
@@ -241,13 +250,8 @@ fn plain_name(part: &str) -> String {
     trimmed.to_lowercase()
 }
 
-/// True when `path` lies in the workspace, by its name or by its real place.
-pub fn is_inside(path: &Path, workspace: &Path) -> bool {
-    path.starts_with(workspace) || path.starts_with(resolve(workspace).0)
-}
-
 /// The texts a rule is held against for one view of a path.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forms {
     /// Relative to the workspace, when it is inside; the workspace itself is `.`.
     pub relative: Option<String>,
@@ -257,10 +261,9 @@ pub struct Forms {
     pub home: Option<String>,
 }
 
-/// All ways to write a path in a rule.
-pub fn forms(view: &Path, places: &Places<'_>) -> Forms {
-    let real = resolve(places.workspace).0;
-    let below = view.strip_prefix(places.workspace).or_else(|_| view.strip_prefix(&real)).ok();
+/// All ways to write a path in a rule; `real` is where the workspace really is.
+fn forms(view: &Path, places: &Places<'_>, real: &Path) -> Forms {
+    let below = view.strip_prefix(places.workspace).or_else(|_| view.strip_prefix(real)).ok();
     let relative = below.map(|path| {
         if path.as_os_str().is_empty() { ".".to_owned() } else { path.to_string_lossy().into_owned() }
     });

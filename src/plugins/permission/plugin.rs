@@ -87,8 +87,8 @@ impl PermissionPlugin {
             info.resume.as_ref().is_some_and(|resume| resume.action == ResumeDecisionAction::Resume);
         let mut rules = self.rules(ctx);
         if is_answered {
-            // The person's yes is for this call: it takes no use of a grant that was given for the next ones.
-            rules = rules.without_limited();
+            // The person's yes is for this call: it is no use of a grant, which was given for the next ones.
+            rules = rules.without_grants();
         }
         let descriptor = info.descriptor.as_ref();
         let primary = descriptor.and_then(|tool| tool.primary_argument.as_deref());
@@ -109,7 +109,9 @@ impl PermissionPlugin {
                 let ticket = ticket(prepared, info, &verdict, kind, &rules, judgement.risk);
                 let mut ticket = self.permissions.on_terms(ticket, prepared.terms(&rules));
                 let run = (&ctx.run_identity.thread_id, &ctx.run_identity.run_id);
-                if let Some(missed) = self.permissions.missed_grant(prepared, run, kind, &rules) {
+                if let Some(missed) =
+                    self.permissions.missed_grant(prepared, run, kind, &rules, &info.spent_grants)
+                {
                     ticket.suspension.parameters["grant"] = json!(missed);
                 }
                 Some(ToolInterceptPayload::Suspend(ticket))

@@ -200,7 +200,15 @@ impl RuleSet {
         Ok(())
     }
 
-    /// The same rules without the grants whose uses are counted.
+    /// The same rules without the grants of the ledger.
+    #[must_use]
+    pub fn without_grants(&self) -> RuleSet {
+        let mut set = self.clone();
+        set.rules.retain(|rule| rule.origin.grant.is_none());
+        set
+    }
+
+    /// The same rules without the grants whose uses are counted down.
     #[must_use]
     pub fn without_limited(&self) -> RuleSet {
         let mut set = self.clone();

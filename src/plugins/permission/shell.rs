@@ -8,6 +8,7 @@ use crate::pattern::shell::{
 };
 use crate::pattern::{Args, Looked, Matcher, Quantifier};
 use serde_json::json;
+use std::cell::OnceCell;
 use std::path::PathBuf;
 
 /// Whether a deny or ask rule matches.
@@ -150,7 +151,8 @@ pub(super) fn allowed<'r>(
     if commands.is_empty() {
         return Err("there is no command in it".into());
     }
-    let mut walk = Walk { rules, question, all, at: question.cwd.to_owned(), moved: false };
+    let at = question.cwd.to_owned();
+    let mut walk = Walk { rules, question, all, strict: OnceCell::new(), at, moved: false };
     let mut used: Vec<&'r Rule> = Vec::new();
     for command in commands {
         used.extend(walk.command(command)?);
@@ -210,6 +212,8 @@ struct Walk<'w, 'r> {
     rules: &'w [&'r Rule],
     question: &'w Question<'w>,
     all: &'w RuleSet,
+    /// Those of them that ask or deny, where everything else is allowed; made when a word looks like a file.
+    strict: OnceCell<RuleSet>,
     /// The folder the shell is in.
     at: PathBuf,
     moved: bool,
@@ -253,7 +257,7 @@ impl<'r> Walk<'_, 'r> {
         }
         let places = Places { cwd: &self.at, ..self.question.places() };
         let seen = path::look(&target.text, &places)?;
-        if seen.is_dangling || !seen.views.iter().all(|view| path::is_inside(view, self.question.workspace)) {
+        if seen.is_dangling || !seen.is_inside {
             return Err(format!("`cd {}` leaves the workspace", target.text));
         }
         let next = seen.views.last().cloned().unwrap_or_default();
@@ -356,7 +360,7 @@ impl<'r> Walk<'_, 'r> {
             candidates.extend(word.text.split_once(':').map(|(_, path)| path));
             for text in candidates.into_iter().filter(|text| !text.is_empty()) {
                 let seen = path::look(text, &places)?;
-                if !seen.views.iter().all(|view| path::is_inside(view, self.question.workspace)) {
+                if !seen.is_inside {
                     return Err(format!("`{text}` lies outside of the workspace"));
                 }
                 if !names_only && self.is_guarded(text) {
@@ -369,11 +373,16 @@ impl<'r> Walk<'_, 'r> {
 
     /// True when reading the file would be asked about or denied.
     fn is_guarded(&self, text: &str) -> bool {
-        let mut strict = RuleSet::new();
-        for rule in self.all.rules().iter().filter(|rule| rule.behavior != Behavior::Allow) {
-            strict.push(rule.clone());
-        }
-        strict.set_default(Behavior::Allow);
+        let strict = self.strict.get_or_init(|| {
+            let mut strict = RuleSet::new();
+            // A file is looked at as if it were read: rules about other tools have nothing to say.
+            let speaks = |rule: &&Rule| rule.behavior != Behavior::Allow && rule.pattern.matches_tool("Read");
+            for rule in self.all.rules().iter().filter(speaks) {
+                strict.push(rule.clone());
+            }
+            strict.set_default(Behavior::Allow);
+            strict
+        });
         let args = json!({ "file_path": text });
         let question = Question {
             tool: "Read",
@@ -382,7 +391,7 @@ impl<'r> Walk<'_, 'r> {
             primary: Some("file_path"),
             ..*self.question
         };
-        evaluate(&strict, &question).decision != super::evaluate::Decision::Allow
+        evaluate(strict, &question).decision != super::evaluate::Decision::Allow
     }
 }
 

@@ -228,6 +228,64 @@ async fn an_answer_from_another_process_reaches_the_run_that_is_awake() {
     assert_eq!(bells(&folder), 0, "nothing is heard while nothing runs");
 }
 
+/// Never comes back from the event it was told about.
+struct Stuck {
+    at: &'static str,
+    reached: tokio::sync::Notify,
+}
+
+#[async_trait]
+impl EventSink for Stuck {
+    async fn emit(&self, event: AgentEvent) {
+        if names(&[event])[0] == self.at {
+            self.reached.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_several_answers_that_are_carried_out_at_once_a_crash_loses_none() {
+    for mode in [ToolExecutionMode::ParallelStreaming, ToolExecutionMode::ParallelBatchApproval] {
+        let house = House { mode, ..House::new() };
+        let script = Script::of([calls(&[("a", "ask"), ("b", "ask"), ("c", "ask"), ("d", "ask_at_1000")])]);
+        let hands = Arc::new(Hands::default());
+        let runtime = || house.builder(&script).with_clock(hands.clone()).build().unwrap();
+        say(&runtime(), "go").await;
+        for (id, action) in [
+            ("perm_a", ResumeDecisionAction::Cancel),
+            ("perm_b", ResumeDecisionAction::Cancel),
+            ("perm_c", ResumeDecisionAction::Resume),
+        ] {
+            runtime().decide(&id.into(), answer(action), actor()).await.unwrap();
+        }
+        hands.now.store(1000, Ordering::SeqCst);
+        // The first is written and told: there the process dies.
+        let stuck = Arc::new(Stuck { at: "tool_call_done(cancelled)", reached: tokio::sync::Notify::new() });
+        let (dying, sink) = (runtime(), stuck.clone());
+        let run = tokio::spawn(async move { dying.resume(&"t".into(), sink, UnknownPolicy::Ask).await });
+        stuck.reached.notified().await;
+        run.abort();
+        let _ = run.await;
+        let (result, _) = wake(&runtime(), UnknownPolicy::Ask).await;
+        assert_eq!(result.termination, TerminationReason::NaturalEnd, "{mode:?}");
+        for (call, told) in
+            [("a", "declined"), ("b", "declined"), ("c", "ran"), ("d", "not answered in time")]
+        {
+            assert!(script.result_of(call).contains(told), "{call}: {}", script.result_of(call));
+        }
+        assert_eq!(house.executed(), 1);
+        for (id, status) in [
+            ("perm_a", SuspensionStatus::Applied),
+            ("perm_b", SuspensionStatus::Applied),
+            ("perm_c", SuspensionStatus::Applied),
+            ("perm_d", SuspensionStatus::Expired),
+        ] {
+            assert_eq!(house.store.suspension(&id.into()).await.unwrap().unwrap().status, status, "{id}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_question_ends_by_itself_while_a_sibling_still_runs() {
     let (_folder, here, there) = neighbours();

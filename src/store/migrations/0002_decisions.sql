@@ -52,3 +52,14 @@ CREATE TABLE audit_rules (
     hash TEXT NOT NULL PRIMARY KEY,
     body TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- The last rows that were there before the audit was: nothing in it tells how they came to be.
+CREATE TABLE audit_start (
+    one        INTEGER PRIMARY KEY CHECK (one = 1),
+    suspension INTEGER NOT NULL,
+    intent     INTEGER NOT NULL,
+    grant_row  INTEGER NOT NULL
+) STRICT;
+INSERT INTO audit_start (one, suspension, intent, grant_row)
+SELECT 1, (SELECT coalesce(max(n), 0) FROM suspension), (SELECT coalesce(max(n), 0) FROM intent),
+       (SELECT coalesce(max(n), 0) FROM grant_row);

@@ -121,6 +121,7 @@ async fn a_torn_log_loses_whole_steps_from_the_end_only() {
         // With nothing of the log left the file is an empty shell, and a new store is made in it.
         let store = copy.try_open().unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
         assert_eq!(store.check().await.unwrap(), Vec::<String>::new(), "cut at {cut}");
+        assert_eq!(store.verify_audit().await.unwrap().faults, [], "cut at {cut}");
         let messages = store.messages(&"t1".into()).await.unwrap().len();
         assert!(messages <= 1 || messages % 2 == 1, "cut at {cut}: half a step");
         let intents = store.intents(&"r1".into()).await.unwrap();
@@ -210,6 +211,7 @@ async fn a_killed_process_loses_nothing_it_acknowledged() {
         // Killed between asking and beginning at most once a round; message 1 asks q1.
         assert!(intents < count && count - 1 - intents <= round as u64 + 1, "{count} {intents}");
         assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
+        assert_eq!(store.verify_audit().await.unwrap().faults, []);
         store.close().await;
     }
 }
@@ -261,5 +263,6 @@ async fn each_crash_point_leaves_what_was_committed_before_it() {
         assert_eq!(store.messages(&"t1".into()).await.unwrap().len(), messages, "{place}");
         assert_eq!(status(&store, "q1").await, wanted, "{place}");
         assert_eq!(store.open_intents(&"r1".into()).await.unwrap().len(), intents, "{place}");
+        assert_eq!(store.verify_audit().await.unwrap().faults, [], "{place}");
     }
 }

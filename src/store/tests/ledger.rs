@@ -1,6 +1,8 @@
 //! Grants and the history of prompts.
 
 use super::*;
+use crate::contract::judgement::{JudgedCall, Judgement, Risk, Ruling};
+use crate::contract::mode::Mode;
 
 fn grant(id: &str, expires_at: Option<u64>) -> GrantRecord {
     GrantRecord {
@@ -43,6 +45,79 @@ async fn grants_hold_until_their_time_or_their_revocation() {
             grant("b", Some(100)),
             grant("c", Some(200))
         ]
+    );
+}
+
+/// Uses are counted for all grants of a call or for none.
+#[tokio::test]
+async fn uses_are_counted_until_they_are_over() {
+    let store = Store::in_memory().unwrap();
+    let few = |id: &str, uses| GrantRecord { max_uses: Some(uses), ..grant(id, None) };
+    for grant in [few("one", 1), few("two", 2), grant("late", Some(100)), grant("free", None)] {
+        store.add_grant(grant).await.unwrap();
+    }
+    let spend = async |ids: &[&str], at| {
+        store.spend_grants(ids.iter().map(|id| (*id).to_owned()).collect(), at).await.unwrap()
+    };
+    assert_eq!(spend(&["one", "two"], 50).await, None);
+    assert_eq!(spend(&["two", "one"], 50).await.as_deref(), Some("one"));
+    let uses = async |id: &str| {
+        let all = store.all_grants().await.unwrap();
+        all.into_iter().find(|grant| grant.id == id).unwrap().uses
+    };
+    assert_eq!((uses("one").await, uses("two").await), (1, 1), "none of them was counted");
+    assert_eq!(spend(&["two", "free"], 50).await, None);
+    assert_eq!(spend(&["two"], 50).await.as_deref(), Some("two"));
+    assert_eq!(spend(&["late"], 99).await, None);
+    assert_eq!(spend(&["late"], 100).await.as_deref(), Some("late"));
+    assert_eq!(spend(&["no such"], 1).await.as_deref(), Some("no such"));
+    store.revoke_grant("free", 60).await.unwrap();
+    assert_eq!(spend(&["free"], 70).await.as_deref(), Some("free"));
+    assert!(store.grants(200).await.unwrap().is_empty());
+    let ended: Vec<String> = store.ended_grants(10).await.unwrap().into_iter().map(|g| g.id).collect();
+    assert_eq!(ended, ["free", "late", "two", "one"]);
+    assert_eq!(store.ended_grants(1).await.unwrap().len(), 1);
+}
+
+fn judged(call: &str, tool: &str, command: &str, cwd: &str, at: u64) -> JudgedCall {
+    let judgement = Judgement {
+        ruling: Ruling::Ask,
+        rule: None,
+        origin: None,
+        why: String::new(),
+        grant: None,
+        other_grants: Vec::new(),
+        mode: Mode::Ask,
+        risk: Risk::Runs,
+        tried: Vec::new(),
+    };
+    let arguments = json!({ "command": command });
+    let (call_id, tool, cwd) = (call.into(), tool.to_owned(), cwd.to_owned());
+    JudgedCall { call_id, tool, arguments, cwd, answered: false, judgement, at }
+}
+
+#[tokio::test]
+async fn calls_of_the_past_come_newest_first_and_say_what_was_declined() {
+    let store = Store::in_memory().unwrap();
+    let (fence, run) = waiting(&store, None).await;
+    let judged = vec![
+        judged("c0", "Bash", "ls", "/work", 10),
+        judged("c1", "Bash", "date", "/work/sub", 11),
+        judged("c2", "Read", "x", "/work", 12),
+        judged("c3", "Bash", "date", "/elsewhere", 13),
+        judged("c4", "Bash", "date", "/workshop", 14),
+        // Judged once more when the answer came.
+        judged("c1", "Bash", "date", "/work/sub", 15),
+    ];
+    store.checkpoint(Checkpoint { judged, ..checkpoint(&fence, &run) }).await.unwrap();
+    store.decide(&"q1".into(), no("d1"), 30).await.unwrap();
+    let calls = store.calls_below("Bash", Path::new("/work"), 100).await.unwrap();
+    let told: Vec<_> = calls.iter().map(|c| (c.id.1.as_str(), c.at, c.declined)).collect();
+    assert_eq!(told, [("c1", 15, true), ("c0", 10, false)]);
+    assert_eq!(calls[1].arguments, json!({"command": "ls"}));
+    assert!(
+        store.calls_below("Bash", Path::new("/work"), 1).await.unwrap().is_empty(),
+        "only the newest rows"
     );
 }
 

@@ -1,5 +1,6 @@
 //! Tests of the store, on real files where files matter.
 
+mod audit;
 mod crash;
 mod decisions;
 mod files;
@@ -166,6 +167,11 @@ fn checkpoint(fence: &Fence, run: &RunRecord) -> Checkpoint {
         judged: Vec::new(),
         takes: None,
     }
+}
+
+/// Who deletes, and when.
+fn by() -> (Actor, u64) {
+    (Actor { user: "ada".into(), channel: "cli".into(), pid: 1, ..Actor::default() }, 60)
 }
 
 fn attempt(run: &str, call: &str, attempt: u32) -> AttemptId {

@@ -175,7 +175,8 @@ async fn step(store: &Store, model: &mut Model, op: Op) {
             model.threads.entry(n).or_default();
         }
         Op::Delete(n, who) => {
-            let deleted = store.delete_thread(&name("t", n).into(), &owner(&name("o", who)), |_| true).await;
+            let deleted =
+                store.delete_thread(&name("t", n).into(), &owner(&name("o", who)), |_| true, by()).await;
             let owned = model.threads.get(&n).and_then(|t| t.owner).is_some_and(|o| o != who);
             assert_eq!(deleted.is_err(), owned);
             if !owned {
@@ -379,6 +380,7 @@ proptest! {
                 step(&store, &mut model, op).await;
                 compare(&store, &model).await;
             }
+            assert_eq!(store.verify_audit().await.unwrap().faults, []);
         });
     }
 }

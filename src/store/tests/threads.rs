@@ -157,10 +157,10 @@ async fn a_thread_is_deleted_with_all_that_is_its() {
     store.begin(begin(&fence, &run, "c2", 1, None)).await.unwrap();
     store.append_output(&fence, &attempt("r1", "c2", 1), "out".into()).await.unwrap();
 
-    let refused = store.delete_thread(&"t1".into(), &owner("you"), |_| true).await.unwrap_err();
+    let refused = store.delete_thread(&"t1".into(), &owner("you"), |_| true, by()).await.unwrap_err();
     assert!(matches!(refused, StoreError::Owned { .. }), "{refused}");
-    assert!(store.delete_thread(&"t1".into(), &owner("you"), |_| false).await.unwrap());
-    assert!(!store.delete_thread(&"t1".into(), &owner("you"), |_| false).await.unwrap());
+    assert!(store.delete_thread(&"t1".into(), &owner("you"), |_| false, by()).await.unwrap());
+    assert!(!store.delete_thread(&"t1".into(), &owner("you"), |_| false, by()).await.unwrap());
     for table in
         ["message", "thread_state", "lease", "run", "suspension", "intent", "output", "output_size", "thread"]
     {
@@ -215,5 +215,5 @@ async fn text_that_is_not_utf8_is_damage_of_one_thread() {
     assert_eq!(store.suspensions(crate::store::SuspensionFilter::default()).await.unwrap(), Vec::new());
     assert_eq!(store.prompts(Path::new("/w"), 9).await.unwrap(), ["\u{fffd}"]);
     store.release(&fence).await.unwrap();
-    assert!(store.delete_thread(&"t1".into(), &owner("me"), |_| false).await.unwrap());
+    assert!(store.delete_thread(&"t1".into(), &owner("me"), |_| false, by()).await.unwrap());
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::contract::event::AgentEvent as E;
+use crate::contract::grant::{GrantEnd, GrantPreview, GrantRequest, PastMatch};
 use crate::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use crate::contract::record::{DecideOutcome, GrantScope, SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::{
@@ -17,7 +18,7 @@ use crate::contract::suspension::{
 use crate::contract::tool::ToolResult;
 use crate::tui::approval::Answer;
 use crate::tui::highlight::Highlighter;
-use crate::tui::host::{Mode, OpenedThread, QueuedRow};
+use crate::tui::host::{GrantRow, Mode, OpenedThread, QueuedRow};
 use crate::tui::msg::{Cmd, Msg};
 use crate::tui::theme::Theme;
 use crate::tui::view::feed::Feed;
@@ -173,6 +174,14 @@ impl TestApp {
 
     pub(crate) fn finish(&mut self, termination: TerminationReason) {
         self.event(E::RunFinish { thread_id: "t".into(), run_id: "r".into(), result: None, termination });
+    }
+
+    fn grants(&self) -> Vec<&GrantRequest> {
+        let requests = self.cmds.iter().filter_map(|cmd| match cmd {
+            Cmd::Grant(request) => Some(request),
+            _ => None,
+        });
+        requests.collect()
     }
 
     pub(crate) fn decisions(&self) -> Vec<&Answer> {
@@ -383,11 +392,138 @@ fn a_grant_is_spelled_out_before_it_is_stored() {
     test.ask_bash("a", "git push");
     test.keys("a<down><right><right>");
     let said = test.live();
-    assert!(said.contains("Enter stores: allow Bash(git push) in every conversation of ~/proj"), "{said}");
-    assert!(test.cmds.is_empty());
+    let stores = "Enter stores: allow Bash(git push) in every conversation of ~/proj, until you take it back";
+    assert!(said.contains(stores), "{said}");
+    test.keys("tt");
+    assert!(test.live().contains("of ~/proj, until midnight"), "{}", test.live());
+    test.keys("w2 calls<enter>");
+    assert!(test.live().contains("of ~/proj, for the next 2 calls"), "{}", test.live());
+    assert!(test.grants().is_empty());
     test.keys("<enter>");
     let scope = GrantScope::Project("/home/me/proj".into());
-    assert_eq!(test.cmds, [Cmd::Grant("perm_a".into(), "Bash(git push)".into(), scope)]);
+    let pattern = "Bash(git push)".to_owned();
+    let end = GrantEnd::Uses(2);
+    assert_eq!(test.grants(), [&GrantRequest { suspension: "perm_a".into(), pattern, scope, end }]);
+}
+
+#[test]
+fn an_end_that_is_none_is_refused_with_what_would_be_right() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("awsoon<enter>");
+    assert!(test.live().contains("`soon` is no end: never, 1h"), "{}", test.live());
+    test.keys("<esc>");
+    assert!(test.live().contains("until you take it back"), "{}", test.live());
+}
+
+/// A pattern of one's own is looked at by the host before it can be stored, and its matches are on the card.
+#[test]
+fn a_pattern_is_edited_with_what_it_would_have_matched() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("ae");
+    assert!(test.live().contains("pattern: Bash("), "{}", test.live());
+    test.keys("<ctrl-u>Bash(git push o*)");
+    let pattern = "Bash(git push o*)".to_owned();
+    let wanted = Cmd::PreviewGrant("perm_a".into(), pattern.clone());
+    assert_eq!(test.cmds.last(), Some(&wanted));
+    test.keys("<enter><enter>");
+    assert!(test.live().contains("one moment"), "{}", test.live());
+    assert!(test.grants().is_empty());
+    let row =
+        |summary: &str, times, declined| PastMatch { summary: summary.into(), times, declined, last_at: 0 };
+    let preview = GrantPreview {
+        problem: None,
+        matches: vec![row("git push --force", 1, 1), row("git push origin", 3, 0)],
+        total: 12,
+        declined: 1,
+        of: 40,
+    };
+    test.send(Msg::GrantPreviewed("perm_a".into(), pattern.clone(), Ok(preview)));
+    // An answer about an older text changes nothing, however late it comes.
+    let stale = GrantPreview { problem: Some("old".into()), ..GrantPreview::default() };
+    test.send(Msg::GrantPreviewed("perm_a".into(), "Bash(git pus".into(), Ok(stale)));
+    let live = test.live();
+    for said in [
+        "Enter stores: allow Bash(git push o*) until this run is over",
+        "It would have allowed 12 of 40 calls made in this project:",
+        "and 10 more; 1 of all you declined",
+        "git push --force, ",
+        ", you declined it",
+        "git push origin ×3",
+    ] {
+        assert!(live.contains(said), "{said}\n{live}");
+    }
+    test.keys("<enter>");
+    assert_eq!(test.grants().len(), 1);
+    assert_eq!(test.grants()[0].pattern, pattern);
+}
+
+#[test]
+fn a_pattern_that_cannot_be_granted_is_not_stored() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("ae<ctrl-u>Bash<enter>");
+    let preview = GrantPreview { problem: Some("it would allow any call".into()), ..GrantPreview::default() };
+    test.send(Msg::GrantPreviewed("perm_a".into(), "Bash".into(), Ok(preview)));
+    assert!(test.live().contains("Bash cannot be granted here: it would allow any call"), "{}", test.live());
+    test.keys("<enter>");
+    assert!(test.live().contains("this pattern cannot be granted"), "{}", test.live());
+    assert!(test.grants().is_empty() && test.decisions().is_empty());
+}
+
+#[test]
+fn a_card_says_what_the_call_can_do_and_which_grant_would_have_answered() {
+    let mut test = TestApp::new(100, 30);
+    test.start("push it");
+    let parameters = json!({
+        "risk": "network", "why": "no rule allows it",
+        "grant": {"id": "g", "pattern": "Bash(git push *)", "scope": "this project", "why": "ended", "at": 0},
+    });
+    test.ask("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, parameters);
+    let live = test.live();
+    assert!(live.contains("risk: network"), "{live}");
+    assert!(live.contains("your grant `Bash(git push *)` for this project ended "), "{live}");
+}
+
+#[test]
+fn a_grant_is_taken_back_after_a_second_word() {
+    let mut test = TestApp::new(100, 30);
+    test.start("hello");
+    test.finish(TerminationReason::NaturalEnd);
+    test.keys("/grants<enter>");
+    assert_eq!(test.cmds.last(), Some(&Cmd::Grants));
+    let row = GrantRow {
+        id: "g1".into(),
+        pattern: "Bash(git push *)".into(),
+        scope: "all projects".into(),
+        state: "in force".into(),
+        holds: true,
+        end: "no end".into(),
+        uses: "3".into(),
+        given: "2026-11-21 10:00 by ann (tui)".into(),
+        question: Some("perm_a".into()),
+    };
+    test.send(Msg::Grants(Ok(vec![row])));
+    let screen = test.screen();
+    assert!(
+        screen.contains("Bash(git push *)") && screen.contains("all projects, no end, used 3"),
+        "{screen}"
+    );
+    test.keys("<enter>");
+    let screen = test.screen();
+    assert!(screen.contains("given: 2026-11-21 10:00 by ann (tui)"), "{screen}");
+    test.keys("<down><enter>");
+    // The first row keeps it.
+    assert!(test.screen().contains("no, keep it"), "{}", test.screen());
+    test.keys("<down><enter>");
+    assert_eq!(test.cmds.last(), Some(&Cmd::RevokeGrant("g1".into())));
+    test.send(Msg::Revoked("g1".into(), Ok(true)));
+    let told = "Bash(git push *) was taken back: it allows nothing from now on";
+    assert!(test.screen().contains(told), "{}", test.screen());
 }
 
 #[test]
@@ -691,3 +827,5 @@ fn a_run_that_could_not_be_loaded_ends_the_wait() {
     assert_eq!(test.app.run, RunState::Idle);
     assert_eq!(test.screen().matches("the store is locked").count(), 1);
 }
+
+mod inbox;

@@ -128,9 +128,12 @@ impl Card {
 
     fn with_arguments(&mut self, arguments: Value) -> Reply {
         if arguments == self.ticket.pending.arguments {
-            let had = self.edit.is_some();
-            self.unedit();
-            let text = if had { "this is what was proposed again" } else { "nothing was changed" };
+            let text = if self.edit.is_some() {
+                self.unedit();
+                "this is what was proposed again"
+            } else {
+                "nothing was changed"
+            };
             self.problem = Some(text.to_owned());
             return Reply::Taken;
         }

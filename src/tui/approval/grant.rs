@@ -120,7 +120,10 @@ impl Card {
 
     /// Takes in what a pattern would have matched.
     pub fn previewed(&mut self, pattern: String, preview: GrantPreview) {
-        if let Stage::Grant(form) = &mut self.stage {
+        // Answers may overtake each other: one about an older text is nothing to this one.
+        if let Stage::Grant(form) = &mut self.stage
+            && form.asked.as_ref() == Some(&pattern)
+        {
             form.preview = Some((pattern, preview));
         }
     }

@@ -34,7 +34,7 @@ impl App {
         self.transcript.sync(self.now, &sync, self.seen);
         self.seen = sync.messages.last().map_or(self.seen, |stored| stored.seq.max(self.seen));
         for record in &sync.waiting {
-            if !self.over.contains(&record.id) {
+            if !self.over.contains_key(&record.id) {
                 let card = Card::new(record.thread_id.clone(), record.run_id.clone(), record.ticket.clone());
                 self.ask(card);
             }
@@ -77,33 +77,42 @@ impl App {
     /// Questions that seem not to be open any more. What is seen here may be older than a question that was just
     /// asked, so its row is looked at before the card goes away.
     fn look_after_cards(&self, sync: &ThreadSync, cmds: &mut Vec<Cmd>) {
-        let seem_over = self
-            .cards
-            .iter()
-            .filter(|card| !card.is_deciding() && sync.waiting.iter().all(|record| record.id != card.id));
+        let seem_over = self.cards.iter().filter(|card| {
+            card.elsewhere.is_none()
+                && !card.is_deciding()
+                && sync.waiting.iter().all(|record| record.id != card.id)
+        });
         cmds.extend(seem_over.map(|card| Cmd::WhoAnswered(card.id.clone())));
     }
 
     /// A question is over that was not answered here: its card goes away, unless the person is writing on it.
     pub(super) fn question_closed(&mut self, record: &SuspensionRecord) {
         let what = self.what_became_of(record);
-        let Some(card) = self.cards.iter_mut().find(|card| card.id == record.id) else { return };
+        let Some(card) = self.cards.iter().find(|card| card.id == record.id) else { return };
         if card.is_deciding() {
             return;
         }
-        if card.is_written_on() {
-            // It is not thrown away under the hands; it comes too late all the same.
-            card.problem = Some(what);
-            self.over.insert(record.id.clone());
-        } else {
+        // What is being written on it is not thrown away under the hands; it comes too late all the same.
+        let is_kept = card.is_written_on();
+        self.over.insert(record.id.clone(), format!("{what}: this answer comes too late"));
+        if !is_kept {
             self.remove_cards(|card| card.id == record.id);
             self.say_hint(what);
         }
     }
 
-    pub(in super::super) fn remove_cards_that_are_over(&mut self) {
+    /// Cards of questions that are over stay for what is being written on them, and say why it comes too late; they go
+    /// when it was given up.
+    pub(in super::super) fn see_to_late_cards(&mut self) {
         let over = std::mem::take(&mut self.over);
-        self.remove_cards(|card| over.contains(&card.id) && !card.is_written_on() && !card.is_deciding());
+        self.remove_cards(|card| over.contains_key(&card.id) && !card.is_written_on() && !card.is_deciding());
+        for card in &mut self.cards {
+            if let Some(late) = over.get(&card.id).filter(|late| !late.is_empty())
+                && card.problem.is_none()
+            {
+                card.problem = Some(late.clone());
+            }
+        }
         self.over.extend(over);
     }
 

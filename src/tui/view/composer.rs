@@ -68,18 +68,19 @@ fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
 fn placeholder(app: &App) -> Cow<'static, str> {
     let text = if app.focus == Focus::Card {
         ""
-    } else if !app.cards.is_empty() {
+    } else if app.own_cards() > 0 {
         let chord = |action| app.keymap.chord_of(Place::Composer, action);
-        let (answers, behind) = (chord(Action::FocusCard), chord(Action::SendBehind));
+        let (answers, enter, behind) =
+            (chord(Action::FocusCard), chord(Action::Send), chord(Action::SendBehind));
         return Cow::Owned(if app.keeps_waiting || app.is_awake() {
-            format!("{answers} answers the question; a new message begins behind it")
+            format!("{answers} answers; {enter} waits behind it")
         } else if behind.is_empty() {
-            format!("{answers} answers the question; a new message withdraws it")
+            format!("{answers} answers; {enter} withdraws it")
         } else {
-            format!(
-                "{answers} answers the question; a new message withdraws it, with {behind} it begins behind it"
-            )
+            format!("{answers} answers; {enter} withdraws it, {behind} waits behind it")
         });
+    } else if !app.cards.is_empty() {
+        "Tab answers the question of the other conversation"
     } else if app.is_awake() {
         "write on: it is sent when this is done"
     } else if app.transcript.is_empty() {

@@ -216,12 +216,40 @@ impl Running {
         assert!(!waited.timed_out(), "{}: {text:?} is not told: {told}", self.what);
     }
 
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it lives");
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it lives");
+    /// Whether it was stopped by a signal.
+    pub fn is_stopped(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
+    }
+
+    /// Waits until it is stopped; `false` when it ends without.
+    pub fn until_stopped(&mut self) -> bool {
+        loop {
+            if self.is_stopped() {
+                return true;
+            }
+            if self.child.try_wait().expect("a child").is_some() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Stops it after a while, and lets it go on after another.
+    pub fn pause(&mut self, after: Duration, length: Duration) {
+        std::thread::sleep(after);
+        // One that ended is still there until it is waited for.
+        self.signal(Signal::STOP);
+        std::thread::sleep(length);
+        self.signal(Signal::CONT);
     }
 
     /// Kills it after a while, unless it ended before.

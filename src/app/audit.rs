@@ -1,0 +1,195 @@
+//! `aye audit`: what was proposed, judged, asked, decided and done, and whether anybody tampered with the record.
+
+mod block;
+mod object;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::json;
+
+use super::commands::{put_json, when};
+use super::foundation::Foundation;
+use super::since::since;
+use super::{Failure, put, say};
+use crate::cli::AuditArgs;
+use crate::contract::audit::{AuditFault, AuditReport, AuditRow};
+use crate::contract::clock::{Clock as _, SystemClock};
+use crate::contract::display::{escape_json, visible_line};
+use crate::contract::ids::ThreadId;
+use crate::contract::judgement::TriedRule;
+use crate::contract::record::GrantRecord;
+use crate::store::{AuditFilter, Store};
+
+/// What rows name and do not hold.
+struct Known {
+    /// Lists of rules by their hash.
+    rules: HashMap<String, Vec<TriedRule>>,
+    grants: Vec<GrantRecord>,
+    /// Every rule that was tried is told, not only those that matched.
+    all_rules: bool,
+}
+
+impl Known {
+    fn grant(&self, id: &str) -> Option<&GrantRecord> {
+        self.grants.iter().find(|grant| grant.id == id)
+    }
+}
+
+pub(super) async fn run(args: AuditArgs, foundation: &Foundation) -> Result<u8, Failure> {
+    let since = since(args.since.as_deref(), SystemClock.now_ms())?;
+    let store = foundation.open_store()?;
+    if args.verify {
+        let report = store.verify_audit().await.map_err(Failure::failed)?;
+        store.close().await;
+        return verified(&report, args.json);
+    }
+    let thread = match &args.thread {
+        Some(prefix) => Some(thread_by_prefix(&store, prefix).await?),
+        None => None,
+    };
+    let filter = AuditFilter { since, thread, kinds: Vec::new() };
+    let told = if args.rows { rows(&store, filter, args).await } else { calls(&store, filter, args).await };
+    store.close().await;
+    if told? == 0 {
+        say("the audit tells of nothing like that");
+    }
+    Ok(0)
+}
+
+/// The conversation whose id begins so: also one that is deleted.
+async fn thread_by_prefix(store: &Store, prefix: &str) -> Result<ThreadId, Failure> {
+    let mut found = store.audit_threads(prefix).await.map_err(Failure::failed)?;
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => Err(Failure::usage(format!("the audit tells of no thread `{prefix}`; `aye audit` shows all"))),
+        _ => {
+            let ids: Vec<_> = found.iter().map(ThreadId::as_str).collect();
+            Err(Failure::usage(format!("`{prefix}` is not unique: {}", ids.join(", "))))
+        }
+    }
+}
+
+/// Writes while the store reads, so that nothing is held; gives what was written, or why that failed.
+struct Out {
+    told: Mutex<Result<u64, Failure>>,
+}
+
+impl Out {
+    fn new() -> Arc<Out> {
+        Arc::new(Out { told: Mutex::new(Ok(0)) })
+    }
+
+    /// `false` when nobody wants to read any more.
+    fn write(&self, text: &str) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&mut *told, super::put_or_stop(text)) {
+            (Ok(count), Ok(goes_on)) => {
+                *count += 1;
+                goes_on
+            }
+            (_, Err(failure)) => {
+                *told = Err(failure);
+                false
+            }
+            (Err(_), Ok(_)) => false,
+        }
+    }
+
+    fn end(&self) -> Result<u64, Failure> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *told, Ok(0))
+    }
+}
+
+/// The name of the tool that rows are about.
+fn tool_of(rows: &[AuditRow]) -> Option<&str> {
+    rows.iter().find_map(|row| row.body.get("tool")?.as_str())
+}
+
+async fn rows(store: &Store, filter: AuditFilter, args: AuditArgs) -> Result<u64, Failure> {
+    let out = Out::new();
+    let writer = Arc::clone(&out);
+    let each = move |row: AuditRow| {
+        let row = [row];
+        let is_wanted = args.tool.is_none() || args.tool.as_deref() == tool_of(&row);
+        !is_wanted || writer.write(&line(&json!(row[0])))
+    };
+    store.audit_each(filter, each).await.map_err(Failure::failed)?;
+    out.end()
+}
+
+async fn calls(store: &Store, filter: AuditFilter, args: AuditArgs) -> Result<u64, Failure> {
+    let rules = store.audit_rules().await.map_err(Failure::failed)?;
+    let grants = store.all_grants().await.map_err(Failure::failed)?;
+    let known = Known { rules: rules.into_iter().collect(), grants, all_rules: args.rules };
+    let out = Out::new();
+    let writer = Arc::clone(&out);
+    let each = move |rows: Vec<AuditRow>| {
+        if args.tool.is_some() && args.tool.as_deref() != tool_of(&rows) {
+            return true;
+        }
+        let text = if args.json { line(&object::of(&rows, &known)) } else { block::of(&rows, &known) };
+        writer.write(&text)
+    };
+    store.audit_calls(filter, each).await.map_err(Failure::failed)?;
+    out.end()
+}
+
+fn line(value: &serde_json::Value) -> String {
+    format!("{}\n", escape_json(&value.to_string()))
+}
+
+fn verified(report: &AuditReport, json: bool) -> Result<u8, Failure> {
+    let code = u8::from(!report.is_whole());
+    if json {
+        let mut value = json!(report);
+        value["whole"] = json!(report.is_whole());
+        put_json(&value)?;
+        return Ok(code);
+    }
+    let mut out = String::new();
+    for fault in &report.faults {
+        out.push_str(&told(fault));
+        out.push('\n');
+    }
+    let count = |n: u64, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
+    let rows = count(report.rows, "row", "rows");
+    let times = match (report.first_at, report.last_at) {
+        (Some(first), Some(last)) => format!(", {} to {}", when(first), when(last)),
+        _ => String::new(),
+    };
+    if report.is_whole() {
+        let lists = count(report.rules, "list of rules", "lists of rules");
+        out.push_str(&format!("whole: {rows}{times}; {lists}; the tables agree\n"));
+    } else {
+        let wrong = report.faults.len() as u64 + report.unlisted;
+        let listed = match report.unlisted {
+            0 => String::new(),
+            more => format!(", {more} of them not listed"),
+        };
+        let things = count(wrong, "thing is wrong", "things are wrong");
+        out.push_str(&format!("broken: {things}{listed}; {rows}{times}\n"));
+    }
+    put(&out)?;
+    Ok(code)
+}
+
+/// One thing that is wrong, on one line.
+fn told(fault: &AuditFault) -> String {
+    let rows = match (fault.n, fault.last) {
+        (Some(first), Some(last)) => format!("rows {first} to {last}"),
+        (Some(n), None) => format!("row {n}"),
+        (None, _) => "audit".to_owned(),
+    };
+    let is_missing = fault.kind == crate::contract::audit::AuditFaultKind::Missing;
+    let at = match fault.at {
+        Some(at) if is_missing => format!(" (behind {})", when(at)),
+        Some(at) => format!(" (of {})", when(at)),
+        None => String::new(),
+    };
+    format!("{rows}{at}: {}", visible_line(&fault.what))
+}
+
+#[cfg(test)]
+mod tests;

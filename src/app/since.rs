@@ -1,0 +1,71 @@
+//! A point in time as a person types it.
+
+use super::Failure;
+
+/// The time that `--since` names, in Unix milliseconds: so long ago, a day, or a moment.
+pub(super) fn since(text: Option<&str>, now_ms: u64) -> Result<Option<u64>, Failure> {
+    let Some(text) = text else { return Ok(None) };
+    match ago(text).map(|ago| now_ms.saturating_sub(ago)).or_else(|| moment(text)) {
+        Some(at) => Ok(Some(at)),
+        None => Err(Failure::usage(format!(
+            "`{}` is no time: write 30m, 2h, 3d or 1w for so long ago, a day such as 2026-11-21, or a moment such as \
+             2026-11-21T14:30:00Z",
+            text.escape_debug()
+        ))),
+    }
+}
+
+/// `2h`, `3d`, ... in milliseconds.
+fn ago(text: &str) -> Option<u64> {
+    let seconds = match text.chars().last()? {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        'w' => 7 * 86_400,
+        _ => return None,
+    };
+    let number = &text[..text.len() - 1];
+    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    number.parse::<u64>().ok()?.checked_mul(seconds)?.checked_mul(1000)
+}
+
+fn moment(text: &str) -> Option<u64> {
+    let stamp = match text.parse::<jiff::Timestamp>() {
+        Ok(stamp) => stamp,
+        // A day begins where the person is. A time without a zone is refused: it would be read as the day alone.
+        Err(_) if text.len() == "2026-11-21".len() => {
+            text.parse::<jiff::civil::Date>().ok()?.to_zoned(super::zone()).ok()?.timestamp()
+        }
+        Err(_) => return None,
+    };
+    Some(u64::try_from(stamp.as_millisecond()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        let now = 1_800_000_000_000;
+        let at = |text| since(Some(text), now).map_err(|failure| (failure.exit, failure.message));
+        assert_eq!(since(None, now).ok(), Some(None));
+        assert_eq!(at("90s"), Ok(Some(now - 90_000)));
+        assert_eq!(at("2h"), Ok(Some(now - 7_200_000)));
+        assert_eq!(at("3d"), Ok(Some(now - 259_200_000)));
+        assert_eq!(at("1w"), Ok(Some(now - 604_800_000)));
+        assert_eq!(at("9000000000w"), Ok(Some(0)));
+        assert_eq!(at("2026-11-21T14:30:00Z"), Ok(Some(1_795_271_400_000)));
+        assert_eq!(at("2026-11-21T14:30:00+01:00"), Ok(Some(1_795_267_800_000)));
+        let day = at("2026-11-21").expect("a day").expect("a day");
+        assert!(day.abs_diff(1_795_219_200_000) <= 14 * 3_600_000, "midnight, wherever this is");
+        assert_eq!(at("1960-01-01"), Ok(Some(0)));
+        for wrong in ["", "h", "2", "2y", "-2h", "1.5h", "tomorrow", "2026-13-01", "2026-11-21 14", "é", "2é"]
+        {
+            assert_eq!(at(wrong).map_err(|(exit, _)| exit), Err(2), "{wrong}");
+        }
+    }
+}

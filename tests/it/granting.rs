@@ -1,0 +1,179 @@
+//! Rules that are granted at a question: how often, until when, which, and taken back.
+
+use serde_json::Value;
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, Chat, MockLlm};
+use crate::support::pty::Pty;
+
+const DOWN: &str = "\x1b[B";
+const RIGHT: &str = "\x1b[C";
+
+/// A model that asks for these commands, so many in each of its answers, and then says "All done.".
+fn runs(turns: &'static [&'static [&'static str]]) -> MockLlm {
+    MockLlm::by(move |chat: &Chat| {
+        let mut done = chat.results().len();
+        for turn in turns {
+            if done == 0 {
+                let first = chat.results().len();
+                let calls = turn.iter().enumerate();
+                return calls.fold(Answer::new(), |answer, (at, command)| {
+                    answer.bash(&format!("c{}", first + at), command)
+                });
+            }
+            done -= turn.len().min(done);
+        }
+        Answer::say("All done.")
+    })
+}
+
+fn open(llm: &MockLlm) -> (Home, Pty) {
+    let home = Home::with(llm);
+    let tty = Pty::start(&home, &[], 100, 40);
+    tty.ready();
+    (home, tty)
+}
+
+fn grants(home: &Home) -> Vec<Value> {
+    home.ok(&["grants", "list", "--all", "--json"]).json().as_array().expect("a list").clone()
+}
+
+#[test]
+fn a_grant_for_one_call_allows_one_of_two() {
+    let llm = runs(&[&["touch one"], &["touch two", "touch three"]]);
+    let (home, mut tty) = open(&llm);
+    tty.say("do it");
+    tty.card("touch one");
+    tty.send("a");
+    tty.shows("Enter stores: allow Bash(command = \"touch one\") until this run is over");
+    tty.send(DOWN);
+    tty.send(RIGHT);
+    tty.send("ttt");
+    tty.shows(
+        "Enter stores: allow Bash(touch *) in this conversation, also after a restart, for the next call",
+    );
+    tty.send("\r");
+    // The person's yes was for the first call; the grant's one use is for one of the next two.
+    tty.card("touch three");
+    tty.shows("your grant `Bash(touch *)` for this conversation is used up: it was for 1 call");
+    assert!(home.work().join("two").exists() && !home.work().join("three").exists());
+    let [grant] = &grants(&home)[..] else { panic!("one grant") };
+    assert_eq!(
+        (&grant["uses"], &grant["max_uses"], &grant["state"]),
+        (&1.into(), &1.into(), &"used up".into())
+    );
+    tty.send("y");
+    tty.shows("All done.");
+    assert!(home.work().join("three").exists());
+    assert_eq!(grants(&home)[0]["uses"], 1);
+    // What no longer holds is listed only when it is asked for.
+    assert_eq!(home.ok(&["grants", "list"]).stdout, "");
+    tty.quit();
+}
+
+#[test]
+fn a_pattern_is_edited_and_shows_what_was_declined() {
+    let llm = runs(&[&["mkdir -p one"], &["mkdir two"], &["mkdir three"]]);
+    let (home, mut tty) = open(&llm);
+    tty.say("do it");
+    tty.card("mkdir -p one");
+    tty.send("n\r");
+    tty.card("mkdir two");
+    tty.send("ae");
+    tty.shows("pattern: Bash(");
+    // Too broad, and said so while it is typed.
+    tty.send("\x15Bash(*)");
+    tty.shows("Bash(*) cannot be granted here: it would allow any call of Bash");
+    tty.send("\r\r");
+    tty.shows("this pattern cannot be granted: e changes it");
+    assert!(grants(&home).is_empty());
+    tty.send("e\x15Bash(rmdir *)");
+    tty.shows("Bash(rmdir *) cannot be granted here: it does not match this call");
+    tty.send("\x15Bash(mkdir *)");
+    tty.shows("It would have allowed 1 of 1 call made in this project:");
+    tty.shows("mkdir -p one, just now, you declined it");
+    // Narrower: what was declined is out.
+    tty.send("\x15Bash(mkdir t*)");
+    tty.shows("It matches none of the 1 other call made in this project.");
+    tty.send("\r");
+    tty.shows("Enter stores: allow Bash(mkdir t*) until this run is over, until you take it back");
+    tty.send("\r");
+    tty.shows("All done.");
+    assert!(home.work().join("three").exists() && !home.work().join("one").exists());
+    let [grant] = &grants(&home)[..] else { panic!("one grant") };
+    assert_eq!((&grant["pattern"], &grant["uses"]), (&"Bash(mkdir t*)".into(), &1.into()));
+    tty.quit();
+}
+
+#[test]
+fn a_grant_that_was_revoked_elsewhere_asks_again() {
+    let llm = MockLlm::by(|chat: &Chat| {
+        let words = chat.messages().iter().filter(|message| message["role"] == "user").count();
+        if chat.results().len() < words {
+            Answer::new().bash(&format!("c{words}"), "touch made")
+        } else {
+            Answer::say(&format!("Done {words}."))
+        }
+    });
+    let (home, mut tty) = open(&llm);
+    tty.say("first");
+    tty.card("touch made");
+    tty.send("a");
+    tty.shows("Enter stores");
+    tty.send(&format!("{DOWN}{RIGHT}{RIGHT}tt"));
+    tty.shows("until midnight");
+    tty.send("\r");
+    tty.shows("Done 1.");
+    tty.say("second");
+    tty.shows("Done 2.");
+    let [grant] = &grants(&home)[..] else { panic!("one grant") };
+    let id = grant["id"].as_str().expect("an id");
+    assert!(grant["expires_at"].as_u64().expect("an end") > grant["created_at"].as_u64().expect("a start"));
+    let told = home.ok(&["grants", "show", id]).stdout;
+    for said in
+        ["Bash(touch *)", "project /", "in force", "until 2", "by tester (tui", "uses      1", "perm_"]
+    {
+        assert!(told.contains(said), "{said}\n{told}");
+    }
+    home.ok(&["grants", "revoke", id]).says("revoked Bash(touch *)");
+    home.ok(&["grants", "revoke", id]).says("was revoked before");
+    tty.say("third");
+    tty.card("touch made");
+    tty.shows("your grant `Bash(touch *)` for this project was taken back just now");
+    tty.send("y");
+    tty.shows("Done 3.");
+    tty.quit();
+}
+
+#[test]
+fn a_grant_is_taken_back_in_the_list() {
+    let llm = runs(&[&["touch one"]]);
+    let (home, mut tty) = open(&llm);
+    tty.say("do it");
+    tty.card("touch one");
+    tty.send("a");
+    tty.shows("Enter stores");
+    tty.send(&format!("{DOWN}{RIGHT}{RIGHT}{RIGHT}"));
+    tty.shows("in every project of yours");
+    tty.send("\r");
+    tty.shows("All done.");
+    tty.say("/grants");
+    tty.shows("all projects, no end, used 0");
+    tty.send("\r");
+    tty.shows("by tester (tui");
+    tty.send(&format!("{DOWN}\r"));
+    tty.shows("no, keep it");
+    tty.send(&format!("{DOWN}\r"));
+    tty.shows("Bash(touch *) was taken back: it allows nothing from now on");
+    assert_eq!(grants(&home)[0]["state"], "revoked");
+    tty.quit();
+}
+
+#[test]
+fn wrong_ids_are_refused_with_how_to_list() {
+    let home = Home::new();
+    for args in [&["grants", "show", "nope"][..], &["grants", "revoke", "nope"], &["grants", "show", ""]] {
+        home.aye(args).run().exits(2).says("`aye grants list --all` shows all of them");
+    }
+    assert_eq!(home.ok(&["grants", "list", "--json"]).json(), Value::Array(Vec::new()));
+}

@@ -1,0 +1,105 @@
+//! A thread goes to the next process when its owner is silent for too long, and the owner does no harm when it wakes up.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::support::home::{Home, Out, Running};
+use crate::support::llm::{Answer, Chat, MockLlm, PATIENCE, until};
+
+fn home(llm: &MockLlm, lease: &str) -> Home {
+    let home = Home::with(llm);
+    let config = home.root().join("aye/config/config.toml");
+    let text = std::fs::read_to_string(&config).expect("settings");
+    home.config(&format!("lease = \"{lease}\"\n{text}"));
+    home
+}
+
+/// A model that wants one command and then is done.
+fn wants(command: &'static str) -> MockLlm {
+    MockLlm::by(move |chat: &Chat| match chat.results().len() {
+        0 => Answer::new().bash("c1", command),
+        _ => Answer::say("Finished."),
+    })
+}
+
+/// Goes on with the thread as soon as it may.
+fn take_over(home: &Home, thread: &str) -> Out {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let out = home.aye(&["-r", thread, "-p"]).run();
+        if !out.stderr.contains("is being worked on by process") {
+            return out;
+        }
+        assert!(Instant::now() < end, "it is never free: {out:?}");
+    }
+}
+
+fn is_fenced(old: Running) {
+    old.signal(Signal::CONT);
+    old.end().exits(1).says("was taken over by another process");
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn an_owner_that_was_stopped_between_intent_and_start_starts_nothing() {
+    let llm = wants("echo ran >> log.txt");
+    let home = home(&llm, "500ms");
+    home.aye(&["-p", "do it"]).run().exits(3);
+    let thread = home.thread();
+    home.ok(&["approvals", "approve", &home.question()]);
+    let old = home.aye(&["-r", &thread, "-p"]).env("AYE_FAILPOINT", "stop:store.begin.after").spawn();
+    until("the stop", || old.is_stopped());
+    let new = take_over(&home, &thread).exits(0);
+    assert_eq!(new.stdout, "Finished.\n");
+    assert!(llm.last().result("c1").contains("may have run"), "{}", llm.last().result("c1"));
+    is_fenced(old);
+    assert_eq!(home.read("log.txt"), "", "nothing ran");
+    assert_eq!(llm.asked().len(), 2, "the old owner asked nothing any more");
+}
+
+#[test]
+fn a_command_of_a_stopped_owner_is_ended_before_the_next_one_goes_on() {
+    let llm = wants("echo begun >> log.txt; sleep 30; echo ended >> log.txt");
+    let home = home(&llm, "500ms");
+    let old = home.aye(&["-p", "do it", "--permission-mode", "yolo"]).spawn();
+    until("the command", || home.read("log.txt") == "begun\n");
+    let thread = home.thread();
+    // A living owner is left alone, however long its command takes.
+    std::thread::sleep(Duration::from_millis(700));
+    home.aye(&["-r", &thread, "-p"]).run().exits(1).says("is being worked on by process");
+    old.signal(Signal::STOP);
+    let new = take_over(&home, &thread).exits(0);
+    assert_eq!(new.stdout, "Finished.\n");
+    assert!(!home.works("sleep 30"), "two owners' commands must not run side by side");
+    assert!(llm.last().result("c1").contains("may have run"), "{}", llm.last().result("c1"));
+    is_fenced(old);
+    assert_eq!(home.read("log.txt"), "begun\n");
+    assert_eq!(llm.asked().len(), 2);
+}
+
+#[test]
+fn an_answer_given_elsewhere_is_carried_out_by_the_run_that_is_awake() {
+    let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
+        0 => Answer::new().bash("slow", "sleep 30").bash("c1", "echo ran >> log.txt"),
+        _ => Answer::say("Finished."),
+    });
+    let home = home(&llm, "10s");
+    home.rules("rules:\n  - tool: \"Bash(sleep *)\"\n    behavior: allow\n");
+    let mut run = home.aye(&["-p", "do it", "--output-format", "stream-json"]).spawn();
+    let mut asked = Vec::new();
+    until("the question beside a command that runs", || {
+        asked = home.open();
+        !asked.is_empty()
+    });
+    assert_eq!(asked.len(), 1, "{asked:#?}");
+    home.ok(&["approvals", "approve", &home.question()]);
+    let decided = Instant::now();
+    run.until_line("succeeded");
+    let took = decided.elapsed();
+    println!("heard and carried out after {took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    run.signal(Signal::TERM);
+    run.end();
+}
