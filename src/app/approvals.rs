@@ -1,7 +1,8 @@
 //! What waits for a person, and the answers: `aye inbox`, `aye approvals` and their short forms.
 //!
 //! All of them go through three functions, so that what waits can come from one more place: [`waiting`] lists,
-//! [`find`] looks one up by the beginning of its id, [`decide`] answers it.
+//! [`find`] looks one up by the beginning of its id, [`decide`] answers it. Besides the store these are the processes
+//! that keep a conversation in memory.
 
 mod follow;
 mod list;
@@ -21,9 +22,7 @@ use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{call_summary, is_unsafe, visible_line};
 use crate::contract::ids::DecisionId;
 use crate::contract::record::{DecideOutcome, Decision, InboxRow, SuspensionRecord, SuspensionStatus};
-use crate::contract::suspension::{
-    ACTION_UNKNOWN_OUTCOME, Actor, ResumeDecisionAction, ToolCallResume, ToolCallResumeMode,
-};
+use crate::contract::suspension::{ACTION_UNKNOWN_OUTCOME, Actor, ResumeDecisionAction, ToolCallResume, ToolCallResumeMode};
 use crate::runtime::check_payload;
 use crate::store::{InboxFilter, Store, StoreError, SuspensionLookup};
 
@@ -81,6 +80,9 @@ pub(super) async fn run(
                 put_json(&serde_json::json!(suspension))?;
             } else {
                 put(&show::shown(&suspension))?;
+                if let Some(pid) = foundation.remote().holder(&suspension.id) {
+                    put(&format!("in the memory of process {pid} only\n"))?;
+                }
             }
             store.close().await;
             Ok(0)
@@ -184,7 +186,7 @@ pub(super) async fn find(
         )));
     }
     let local = store.find_suspension(id).await.map_err(Failure::failed)?;
-    if let Some(suspension) = foundation.elsewhere().find(id, &local).await? {
+    if let Some(suspension) = foundation.remote().find(id, &local).await? {
         return Ok(suspension);
     }
     match local {
@@ -204,7 +206,7 @@ pub(super) async fn decide(
     now: u64,
 ) -> Result<DecideOutcome, Failure> {
     let decision = Decision { resume: answer.resume(now), actor };
-    if let Some(outcome) = foundation.elsewhere().decide(&suspension.id, &decision).await? {
+    if let Some(outcome) = foundation.remote().decide(&suspension.id, &decision).await? {
         return Ok(outcome);
     }
     store.decide(&suspension.id, decision, now).await.map_err(|error| match error {
@@ -327,7 +329,10 @@ async fn settle(
                     continue;
                 }
                 say(&format!("{}: {}", answer.done, summary(&record)));
-                answered.push(*record);
+                match foundation.remote().holder(&record.id) {
+                    Some(pid) => say(&format!("it goes on by itself, in process {pid}")),
+                    None => answered.push(*record),
+                }
             }
             // Somebody was faster than this command.
             DecideOutcome::AlreadyDecided(record)

@@ -27,7 +27,7 @@ pub(super) struct Foundation {
     pub(super) warnings: Vec<String>,
     /// Nothing is kept.
     pub(super) is_ephemeral: bool,
-    elsewhere: OnceLock<Client>,
+    remote: OnceLock<Client>,
 }
 
 impl Foundation {
@@ -72,7 +72,7 @@ impl Foundation {
             assessment,
             warnings,
             is_ephemeral: cli.global.ephemeral,
-            elsewhere: OnceLock::new(),
+            remote: OnceLock::new(),
         };
         foundation.warnings.extend(foundation.loaded.warnings.iter().map(ToString::to_string));
         Ok(foundation)
@@ -129,8 +129,8 @@ impl Foundation {
     }
 
     /// The processes that keep a conversation in memory, and have questions.
-    pub(super) fn elsewhere(&self) -> &Client {
-        self.elsewhere.get_or_init(|| Client::new(&self.env))
+    pub(super) fn remote(&self) -> &Client {
+        self.remote.get_or_init(|| Client::new(&self.env))
     }
 
     pub(super) fn open_store(&self) -> Result<Store, Failure> {

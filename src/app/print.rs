@@ -4,8 +4,6 @@ use std::io::{IsTerminal as _, Read as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::sync::Arc;
 
-use tokio::sync::Notify;
-
 use super::agent::App;
 use super::foundation::Foundation;
 use super::remote::{Counter, Hearing, Place};
@@ -66,16 +64,12 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             if cli.keep_waiting { Job::Behind(request) } else { Job::Run(request) }
         }
     };
-    let answered: Arc<Notify> = Arc::default();
+    let mut options = options(&app, cli.output_format, cli.on_unknown, on_ask);
     let counter = place.map(|place| {
-        let answered = Arc::clone(&answered);
+        let answered = Arc::clone(&options.answered);
         Counter::new(app.runtime.clone(), place, move |_| answered.notify_one())
     });
-    let options = Options {
-        answered,
-        also: counter.clone().map(|counter| Arc::new(Hearing(counter)) as Arc<dyn EventSink>),
-        ..options(&app, cli.output_format, cli.on_unknown, on_ask)
-    };
+    options.also = counter.clone().map(|counter| Arc::new(Hearing(counter)) as Arc<dyn EventSink>);
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
     if let Some(counter) = counter {
         counter.close().await;
