@@ -211,7 +211,7 @@ impl Pasts {
         let asked = open_question(&app.store, suspension).await?;
         let root = &app.permission.workspace().root;
         let tool = &asked.ticket.pending.name;
-        let calls = app.store.past_calls(tool, root, HISTORY).await.map_err(|e| e.to_string())?;
+        let calls = app.store.calls_below(tool, root, HISTORY).await.map_err(|e| e.to_string())?;
         let calls = calls.into_iter().filter(|call| !is_of(&asked, call)).collect();
         let past = Arc::new(Past { calls: distinct(calls), asked });
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&past));

@@ -49,7 +49,12 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] when the store fails. A row that cannot be read is left out.
-    pub async fn past_calls(&self, tool: &str, below: &Path, rows: u64) -> Result<Vec<PastCall>, StoreError> {
+    pub async fn calls_below(
+        &self,
+        tool: &str,
+        below: &Path,
+        rows: u64,
+    ) -> Result<Vec<PastCall>, StoreError> {
         let (tool, below) = (tool.to_owned(), below.to_path_buf());
         self.read(move |conn| {
             let mut statement = conn.prepare_cached(
