@@ -19,7 +19,7 @@ use aye::contract::lifecycle::RunStatus;
 use aye::contract::record::{Checkpoint, RunRecord};
 use aye::plugins::permission::{Prepared, Question, evaluate, shipped_rules};
 use aye::run::{Directive, Fact, Gate, Run, Settled};
-use aye::store::Store;
+use aye::store::{InboxFilter, Store};
 use aye::tui::app::{App, WallClock};
 use aye::tui::highlight::Highlighter;
 use aye::tui::host::OpenedThread;
@@ -34,6 +34,7 @@ use aye::{
     PluginRegistrar, StateCommand, StateError, StateStore,
 };
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::json;
 
 const SIZE: (u16, u16) = (120, 40);
@@ -144,6 +145,46 @@ fn open(c: &mut Criterion) {
             screen.draw();
             screen
         });
+    });
+    group.finish();
+}
+
+/// 10,000 questions that wait: from the file to the first picture of their list, and a letter typed in it.
+fn inbox(c: &mut Criterion) {
+    let dir = tempfile::tempdir().unwrap();
+    let rt = runtime();
+    let store = Store::open(&dir.path().join("aye.db")).unwrap();
+    rt.block_on(sample::fill_inbox(&store, 10_000));
+    let read = || rt.block_on(store.inbox(InboxFilter::default())).unwrap();
+    let key = |code, modifiers| Msg::Key(KeyEvent::new(code, modifiers));
+    let listed = || {
+        let mut screen = Screen::new();
+        screen.open(sample::opened(0));
+        screen.app.update(Moment(0), key(KeyCode::Char('t'), KeyModifiers::CONTROL));
+        screen.app.update(Moment(0), Msg::Inbox(Ok(read())));
+        screen.draw();
+        screen
+    };
+    let mut group = c.benchmark_group("inbox");
+    group.sample_size(20);
+    group.bench_function("read 10000 rows", |b| b.iter(read));
+    group.bench_function("count 10000 rows", |b| {
+        b.iter(|| rt.block_on(store.waiting_count(Some(&ThreadId::from("t0")), 9)).unwrap());
+    });
+    group.bench_function("short ids of 10000 rows", |b| {
+        let ids: Vec<_> = read().into_iter().map(|row| row.id).collect();
+        b.iter(|| rt.block_on(store.short_ids(ids.clone(), 12)).unwrap());
+    });
+    group.bench_function("10000 rows to the first picture", |b| b.iter(listed));
+    group.bench_function("a letter and its picture", |b| {
+        b.iter_batched_ref(
+            listed,
+            |screen| {
+                screen.app.update(Moment(1), key(KeyCode::Char('9'), KeyModifiers::NONE));
+                screen.draw();
+            },
+            BatchSize::PerIteration,
+        );
     });
     group.finish();
 }
@@ -313,5 +354,5 @@ fn phase(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, markdown, open, rules, machine, store, phase);
+criterion_group!(benches, markdown, open, inbox, rules, machine, store, phase);
 criterion_main!(benches);

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -15,7 +16,8 @@ Examples:
   git diff | aye -p \"review this\"       headless; what is piped in is context
   aye -p --output-format json \"...\"     one JSON object on stdout
   aye --model ollama/qwen3              provider and model
-  aye approvals list                    what waits for a decision
+  aye inbox                             what waits for an answer, over all conversations
+  aye approve perm_0198c --resume       let a call run, and go on with its conversation here
 
 Exit status: 0 done, 1 failed, 2 usage, 3 waiting for a decision, 4 blocked by a rule or plugin,
 5 a limit was reached, 6 a question expired unanswered, 75 provider unavailable, 130 interrupted, 143 terminated.";
@@ -44,7 +46,7 @@ pub struct Cli {
 
     /// Answer on stdout and exit; piped input is context
     ///
-    /// Nothing that needs a decision runs by itself: the exit status is 3 then, and `aye approvals` lists the
+    /// Nothing that needs a decision runs by itself: the exit status is 3 then, and `aye inbox` lists the
     /// questions; --on-ask says otherwise.
     #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub print: Option<String>,
@@ -155,6 +157,19 @@ pub enum Command {
     /// Conversations that are kept
     #[command(subcommand)]
     Threads(ThreadsCommand),
+    /// What waits for an answer, over all conversations and runs, oldest first
+    #[command(
+        after_help = "Examples:\n  aye inbox --tool Bash --older-than 2h\n  aye inbox --watch | while read -r row; do notify-send \"$row\"; done"
+    )]
+    Inbox(InboxArgs),
+    /// Let calls run, as they are or changed: short for `aye approvals approve`
+    #[command(after_help = APPROVE_EXAMPLES)]
+    Approve(ApproveArgs),
+    /// Tell the model no: short for `aye approvals deny`
+    Deny(DenyArgs),
+    /// Answer a question with data: short for `aye approvals answer`
+    #[command(after_help = ANSWER_EXAMPLE)]
+    Answer(AnswerArgs),
     /// Questions that wait for a decision, and decide them
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
@@ -237,12 +252,14 @@ pub enum ExportFormat {
     Json,
 }
 
+const ANSWER_EXAMPLE: &str = "Example:\n  aye answer ask_0198c '{\"answer\": \"the second one\"}'";
+
 /// `aye approvals ...`
 #[derive(Clone, Debug, Subcommand)]
-#[command(after_help = "Example:\n  aye approvals approve 0198c && aye -c -p")]
+#[command(after_help = "Example:\n  aye approvals approve perm_0198c --resume")]
 pub enum ApprovalsCommand {
-    /// List what waits for a decision
-    List(JsonFlag),
+    /// List what waits for a decision, as `aye inbox` does
+    List(InboxArgs),
     /// Show one question with the exact call
     Show {
         /// Id of the question, or the beginning of it
@@ -251,73 +268,155 @@ pub enum ApprovalsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Let the call run, as it is or changed
-    #[command(
-        after_help = "Examples:\n  aye approvals approve 0198c --edit\n  aye approvals approve 0198c --args '{\"command\": \"ls\"}' -m \"look first\"\n  aye approvals approve --all-reads"
-    )]
+    /// Let calls run, as they are or changed
+    #[command(after_help = APPROVE_EXAMPLES)]
     Approve(ApproveArgs),
     /// Tell the model no
     Deny(DenyArgs),
     /// Do not run the call, and tell the model what to change
-    Modify {
-        /// Id of the question, or the beginning of it
-        id: String,
-        /// What to change
-        #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
-        feedback: String,
-    },
+    Modify(ModifyArgs),
     /// Answer a question with data
-    #[command(after_help = "Example:\n  aye approvals answer 0198c '{\"answer\": \"the second one\"}'")]
-    Answer {
-        /// Id of the question, or the beginning of it
-        id: String,
-        /// The answer as JSON
-        #[arg(value_name = "JSON", allow_negative_numbers = true)]
-        answer: String,
-        /// What the model is told besides
-        #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
-        comment: Option<String>,
-    },
+    #[command(after_help = ANSWER_EXAMPLE)]
+    Answer(AnswerArgs),
 }
 
-/// `aye approvals approve`.
+const APPROVE_EXAMPLES: &str = "Examples:\n  aye approve perm_0198c --resume\n  aye approve perm_0198c --edit\n  aye approve perm_0198c --args '{\"command\": \"ls\"}' -m \"look first\"\n  aye approve --all-reads";
+
+/// Which of the questions that wait, and in which form.
+#[derive(Args, Clone, Debug, Default)]
+pub struct InboxArgs {
+    /// Only those of this conversation: its id, or the beginning of it
+    #[arg(long, value_name = "ID")]
+    pub thread: Option<String>,
+    /// Only those about this tool, for example Bash
+    #[arg(long, value_name = "NAME")]
+    pub tool: Option<String>,
+    /// Only those that have waited for so long, for example 30m, 2h or 1d
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub older_than: Option<Duration>,
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Go on: one JSON object a line for each that waits, then for each new one as it comes
+    #[arg(long)]
+    pub watch: bool,
+}
+
+/// What follows a decision.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct ThenArgs {
+    /// Go on with the run at once, here, as `aye -r ID -p` does
+    ///
+    /// Output and exit status are those of `aye -p`. A run that another process drives is left to it.
+    #[arg(long)]
+    pub resume: bool,
+    /// Form of what --resume writes to stdout
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Text, requires = "resume")]
+    pub output_format: OutputFormat,
+    /// What happens to a call that was interrupted and may have run, with --resume
+    #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnUnknown::Report, requires = "resume")]
+    pub on_unknown: OnUnknown,
+}
+
+/// Reads a span of time such as `90s`, `30m`, `2h`, `1d`, `2w` or `1h30m`.
+fn span(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no span of time; right would be 30m, 2h or 1d");
+    let mut seconds: u64 = 0;
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let number: u64 = rest[..digits].parse().map_err(|_| wrong())?;
+        rest = rest[digits..].trim_start();
+        let letters = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_alphabetic()).len();
+        let unit = match &rest[..letters] {
+            "s" => 1,
+            "m" | "min" => 60,
+            "h" => 3600,
+            "d" => 86_400,
+            "w" => 604_800,
+            _ => return Err(wrong()),
+        };
+        rest = rest[letters..].trim_start();
+        seconds = number.checked_mul(unit).and_then(|more| seconds.checked_add(more)).ok_or_else(wrong)?;
+    }
+    if text.trim().is_empty() { Err(wrong()) } else { Ok(Duration::from_secs(seconds)) }
+}
+
+/// `aye approve ...`
 #[derive(Args, Clone, Debug)]
 pub struct ApproveArgs {
-    /// Id of the question, or the beginning of it
-    #[arg(required_unless_present = "all_reads", conflicts_with = "all_reads")]
-    pub id: Option<String>,
-    /// Change the arguments in $VISUAL or $EDITOR first
+    /// Ids of questions, or the beginnings of them
+    #[arg(value_name = "ID", required_unless_present = "all_reads", conflicts_with = "all_reads")]
+    pub ids: Vec<String>,
+    /// Change the arguments of one call in $VISUAL or $EDITOR first
     #[arg(long, conflicts_with_all = ["args", "all_reads"])]
     pub edit: bool,
-    /// Run it with these arguments instead, as JSON
+    /// Run one call with these arguments instead, as JSON
     #[arg(long, value_name = "JSON", allow_hyphen_values = true, conflicts_with = "all_reads")]
     pub args: Option<String>,
     /// What the model is told besides the result
     #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
     pub comment: Option<String>,
-    /// All calls that only read, instead of one
+    /// All calls that only read, instead of some
     #[arg(long)]
     pub all_reads: bool,
     /// Only those of this conversation
-    #[arg(long, value_name = "ID", requires = "all_reads", conflicts_with = "id")]
+    #[arg(long, value_name = "ID", requires = "all_reads", conflicts_with = "ids")]
     pub thread: Option<String>,
+    /// And then.
+    #[command(flatten)]
+    pub then: ThenArgs,
 }
 
-/// `aye approvals deny`.
+/// `aye deny ...`
 #[derive(Args, Clone, Debug)]
 pub struct DenyArgs {
-    /// Id of the question, or the beginning of it
-    #[arg(required_unless_present = "rest", conflicts_with = "rest")]
-    pub id: Option<String>,
+    /// Ids of questions, or the beginnings of them
+    #[arg(value_name = "ID", required_unless_present = "rest", conflicts_with = "rest")]
+    pub ids: Vec<String>,
     /// What the model is told about it
     #[arg(short = 'm', long, visible_alias = "comment", value_name = "TEXT", allow_hyphen_values = true)]
     pub reason: Option<String>,
-    /// All calls that do more than read, instead of one
+    /// All calls that do more than read, instead of some
     #[arg(long)]
     pub rest: bool,
     /// Only those of this conversation
-    #[arg(long, value_name = "ID", requires = "rest", conflicts_with = "id")]
+    #[arg(long, value_name = "ID", requires = "rest", conflicts_with = "ids")]
     pub thread: Option<String>,
+    /// And then.
+    #[command(flatten)]
+    pub then: ThenArgs,
+}
+
+/// `aye approvals modify ...`
+#[derive(Args, Clone, Debug)]
+pub struct ModifyArgs {
+    /// Id of the question, or the beginning of it
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// What to change
+    #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub feedback: String,
+    /// And then.
+    #[command(flatten)]
+    pub then: ThenArgs,
+}
+
+/// `aye answer ...`
+#[derive(Args, Clone, Debug)]
+pub struct AnswerArgs {
+    /// Id of the question, or the beginning of it
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The answer as JSON; `aye approvals show ID` says which is wanted
+    #[arg(value_name = "JSON", allow_negative_numbers = true)]
+    pub answer: Option<String>,
+    /// What the model is told besides
+    #[arg(short = 'm', long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub comment: Option<String>,
+    /// And then.
+    #[command(flatten)]
+    pub then: ThenArgs,
 }
 
 /// `aye grants ...`
@@ -694,12 +793,10 @@ mod tests {
             panic!("deny")
         };
         assert_eq!(reason.as_deref(), Some("--trust me"));
-        let Some(Command::Approvals(ApprovalsCommand::Answer { answer, .. })) =
-            ok(&["approvals", "answer", "id", "-1"]).command
-        else {
+        let Some(Command::Answer(AnswerArgs { answer, .. })) = ok(&["answer", "id", "-1"]).command else {
             panic!("answer")
         };
-        assert_eq!(answer, "-1");
+        assert_eq!(answer.as_deref(), Some("-1"));
     }
 
     #[test]
@@ -756,11 +853,12 @@ mod tests {
             "threads export a --format json",
             "approvals list --json",
             "approvals show a --json",
-            "approvals approve a",
+            "approvals list --thread a --tool Bash --older-than 2h",
+            "approvals approve a b",
             "approvals approve a --edit -m b",
             "approvals approve a --args {}",
             "approvals approve --all-reads --thread t",
-            "approvals deny a",
+            "approvals deny a b",
             "approvals deny a --comment b",
             "approvals deny --rest",
             "approvals modify a --feedback b",
@@ -768,6 +866,11 @@ mod tests {
             "grants list --all --json",
             "grants show a --json",
             "grants revoke a b",
+            "inbox",
+            "inbox --watch",
+            "approve a b --resume --output-format stream-json",
+            "deny a --reason no --resume",
+            "answer a",
             "skills list",
             "skills check",
             "skills check dir --json",
@@ -808,6 +911,11 @@ mod tests {
             &["permissions", "simulate"],
             &["audit", "--verify", "--since", "2h"],
             &["-c", "models"],
+            &["approve"],
+            &["approve", "a", "--output-format", "json"],
+            &["inbox", "--older-than", "soon"],
+            &["inbox", "--older-than", ""],
+            &["inbox", "--older-than", "9999999999999999999w"],
             &["approvals", "approve"],
             &["approvals", "approve", "a", "--all-reads"],
             &["approvals", "approve", "a", "--edit", "--args", "{}"],
@@ -818,6 +926,17 @@ mod tests {
             assert_eq!(parse(args).expect_err("refused").exit_code(), 2, "{args:?}");
         }
         assert_eq!(parse(&["--help"]).expect_err("help").exit_code(), 0);
+    }
+
+    #[test]
+    fn spans_of_time_are_read() {
+        for (text, seconds) in [("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86_400), ("1h 30min", 5400)]
+        {
+            assert_eq!(span(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", " ", "2", "h", "-2h", "2 hours", "2h3", "1.5h", "２h"] {
+            assert!(span(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -185,6 +185,38 @@ pub async fn fill(store: &Store, count: usize) {
     }
 }
 
+/// So many questions that wait, a hundred in each conversation.
+pub async fn fill_inbox(store: &Store, count: usize) {
+    let owner = Owner { token: "me".into(), boot_id: "boot".into(), pid: 1, pid_started: 1 };
+    for (n, commands) in commands(count).chunks(100).enumerate() {
+        let (thread_id, id) = (ThreadId::from(format!("t{n}")), format!("r{n}"));
+        let title = format!("conversation {n}: make the tests of the parser pass");
+        store.create_thread(ThreadRecord { id: thread_id.clone(), title, ..thread() }).await.unwrap();
+        let fence = store.acquire(&thread_id, &owner, aye::store::Term::ENDLESS, |_| true).await.unwrap();
+        let run = RunRecord { id: id.as_str().into(), thread_id, status: RunStatus::Waiting, ..run() };
+        let ask = |(at, command): (usize, &String)| {
+            let mut asked = question(&run, &format!("perm_call_{id}_{at}"));
+            asked.ticket.pending.arguments = json!({ "command": command });
+            asked.ticket.suspension.parameters =
+                json!({ "why": format!("no rule allows `{command}`"), "risk": "runs", "cwd": "/work" });
+            asked
+        };
+        let opened = commands.iter().enumerate().map(ask).collect();
+        let checkpoint = Checkpoint {
+            fence,
+            run: run.clone(),
+            messages: Vec::new(),
+            thread_state: None,
+            opened,
+            closed: Vec::new(),
+            outcomes: Vec::new(),
+            judged: Vec::new(),
+            takes: None,
+        };
+        store.checkpoint(checkpoint).await.unwrap();
+    }
+}
+
 pub fn begin(fence: &Fence, run: &RunRecord, call: &str, spends: Option<&str>) -> Begin {
     Begin {
         fence: fence.clone(),

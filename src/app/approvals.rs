@@ -1,203 +1,330 @@
-//! `aye approvals`: what waits for a person, and the answers.
+//! What waits for a person, and the answers: `aye inbox`, `aye approvals` and their short forms.
+//!
+//! All of them go through three functions, so that what waits can come from one more place: [`waiting`] lists,
+//! [`find`] looks one up by the beginning of its id, [`decide`] answers it.
 
-use std::fmt::Write as _;
+mod follow;
+mod list;
+mod refusal;
+mod show;
+mod watch;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::commands::{put_json, when};
-use super::foundation::Foundation;
+use super::commands::put_json;
+use super::foundation::{Foundation, READ_ONLY};
 use super::{Failure, edited, put, say};
-use crate::cli::{ApprovalsCommand, Cli, JsonFlag};
+use crate::cli::{AnswerArgs, ApprovalsCommand, ApproveArgs, Cli, DenyArgs, InboxArgs, ModifyArgs, ThenArgs};
 use crate::contract::clock::{Clock as _, SystemClock};
-use crate::contract::display::{visible, visible_line};
+use crate::contract::display::{call_summary, is_unsafe, visible_line};
 use crate::contract::ids::DecisionId;
-use crate::contract::record::{DecideOutcome, Decision, SuspensionRecord, SuspensionStatus};
-use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use crate::contract::record::{DecideOutcome, Decision, InboxRow, SuspensionRecord, SuspensionStatus};
+use crate::contract::suspension::{ACTION_UNKNOWN_OUTCOME, Actor, ResumeDecisionAction, ToolCallResume, ToolCallResumeMode};
 use crate::runtime::check_payload;
-use crate::store::{Store, SuspensionFilter, SuspensionLookup};
+use crate::store::{InboxFilter, Store, StoreError, SuspensionLookup};
 
-pub(super) async fn run(
-    command: ApprovalsCommand,
-    foundation: &Foundation,
-    cli: &Cli,
-) -> Result<u8, Failure> {
-    let store = foundation.open_store()?;
-    match command {
-        ApprovalsCommand::List(JsonFlag { json }) => {
-            let filter =
-                SuspensionFilter { status: Some(SuspensionStatus::Open), ..SuspensionFilter::default() };
-            let open = store.suspensions(filter).await.map_err(Failure::failed)?;
-            if json {
-                put_json(&json!(open))?;
-            } else {
-                let line =
-                    |s: &SuspensionRecord| format!("{}  {}  {}\n", s.id, when(s.created_at), summary(s));
-                put(&open.iter().map(line).collect::<String>())?;
-            }
-        }
-        ApprovalsCommand::Show { id, json } => {
-            let suspension = suspension_by_prefix(&store, &id).await?;
-            if json {
-                put_json(&json!(suspension))?;
-            } else {
-                put(&shown(&suspension))?;
-            }
-        }
-        ApprovalsCommand::Approve(args) => edited::approve(args, &store, foundation, cli).await?,
-        ApprovalsCommand::Deny(args) => edited::deny(args, &store, foundation).await?,
-        ApprovalsCommand::Modify { id, feedback } => {
-            let no = Answer { result: ToolCallResume::modify_payload(), ..Answer::no(Some(feedback)) };
-            decide(&store, foundation, &id, no, "sent back").await?;
-        }
-        ApprovalsCommand::Answer { id, answer, comment } => {
-            let payload: Value = serde_json::from_str(&answer)
-                .map_err(|e| Failure::usage(format!("the answer is not JSON: {e}")))?;
-            let answer = Answer::yes(payload).with_comment(comment);
-            decide(&store, foundation, &id, answer, "answered").await?;
-        }
-    }
-    store.close().await;
-    Ok(0)
-}
+/// How to see what there is.
+const LIST: &str = "`aye inbox` lists what waits";
 
-pub(super) async fn suspension_by_prefix(store: &Store, id: &str) -> Result<SuspensionRecord, Failure> {
-    match store.find_suspension(id).await.map_err(Failure::failed)? {
-        SuspensionLookup::One(suspension) => Ok(*suspension),
-        SuspensionLookup::None => {
-            Err(Failure::usage(format!("there is no question `{id}`; `aye approvals list` shows what waits")))
-        }
-        SuspensionLookup::Many(found) => {
-            let ids: Vec<_> = found.iter().map(|s| s.id.to_string()).collect();
-            Err(Failure::usage(format!("`{id}` is not unique: {}", ids.join(", "))))
-        }
-    }
-}
-
-/// What the call is about, on one line.
-pub(super) fn summary(suspension: &SuspensionRecord) -> String {
-    let pending = &suspension.ticket.pending;
-    let main = ["command", "file_path", "url", "question", "pattern"]
-        .iter()
-        .find_map(|key| pending.arguments.get(*key)?.as_str())
-        .map_or_else(|| pending.arguments.to_string(), str::to_owned);
-    format!("{} {}", visible_line(&pending.name), visible_line(&main))
-}
-
-fn shown(suspension: &SuspensionRecord) -> String {
-    let ticket = &suspension.ticket;
-    let mut out = format!(
-        "{}\nthread   {}\nasked    {}\nstatus   {:?}\ntool     {}\n",
-        suspension.id,
-        suspension.thread_id,
-        when(suspension.created_at),
-        suspension.status,
-        visible_line(&ticket.pending.name)
-    );
-    for key in ["rule", "why", "cwd"] {
-        if let Some(text) = ticket.suspension.parameters.get(key).and_then(Value::as_str) {
-            let _ = writeln!(out, "{key:<8} {}", visible_line(text));
-        }
-    }
-    let _ = writeln!(out, "\n{}", visible(&ticket.suspension.message));
-    let command = ticket.pending.arguments.get("command").and_then(Value::as_str).map(str::to_owned);
-    let call = command
-        .unwrap_or_else(|| serde_json::to_string_pretty(&ticket.pending.arguments).unwrap_or_default());
-    let _ = writeln!(out, "\n{}", visible(&call));
-    let deltas = ticket.suspension.parameters.pointer("/stale/deltas").and_then(Value::as_array);
-    for delta in deltas.into_iter().flatten().filter_map(|delta| delta.get("diff")?.as_str()) {
-        let _ = writeln!(out, "\nchanged since it was asked before:\n{}", visible(delta));
-    }
-    // Asked again about an edited call: what the model had proposed is still there.
-    if let Some(original) = ticket.suspension.parameters.get("original") {
-        let changed = edited::difference(original, &ticket.pending.arguments);
-        let _ = writeln!(out, "\nedited before it was asked again:\n{}", visible(changed.trim_end()));
-    }
-    if let Some(decision) = &suspension.decision {
-        let what = match decision.action {
-            ResumeDecisionAction::Resume if decision.arguments.is_some() => "allowed as edited",
-            ResumeDecisionAction::Resume => "allowed",
-            ResumeDecisionAction::Cancel if decision.is_modify() => "sent back for a change",
-            ResumeDecisionAction::Cancel => "declined",
-        };
-        let _ = writeln!(out, "\n{what} at {}", when(decision.updated_at));
-        if let Some(arguments) = &decision.arguments {
-            let changed = edited::difference(&ticket.pending.arguments, arguments);
-            let _ = writeln!(out, "{}", visible(changed.trim_end()));
-        }
-        if let Some(comment) = decision.comment() {
-            let _ = writeln!(out, "they said: {}", visible(comment));
-        }
-    }
-    if let Some(by) = &suspension.decided_by {
-        let _ = writeln!(out, "decided by {} ({})", visible_line(&by.user), visible_line(&by.channel));
-    }
-    out
-}
-
-/// An answer, before it gets its id and time.
+/// An answer before it gets its id and time.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) action: ResumeDecisionAction,
     pub(super) result: Value,
     pub(super) reason: Option<String>,
     pub(super) arguments: Option<Value>,
+    /// What was done, for the person.
+    pub(super) done: &'static str,
 }
 
 impl Answer {
-    pub(super) fn yes(result: Value) -> Self {
-        Self { action: ResumeDecisionAction::Resume, result, reason: None, arguments: None }
+    pub(super) fn yes(result: Value, done: &'static str) -> Self {
+        Self { action: ResumeDecisionAction::Resume, result, reason: None, arguments: None, done }
     }
 
     pub(super) fn no(reason: Option<String>) -> Self {
-        Self { action: ResumeDecisionAction::Cancel, result: Value::Null, reason, arguments: None }
+        let result = Value::Null;
+        Self { action: ResumeDecisionAction::Cancel, result, reason, arguments: None, done: "denied" }
     }
 
     pub(super) fn with_comment(self, reason: Option<String>) -> Self {
         Self { reason, ..self }
     }
+
+    fn resume(&self, now: u64) -> ToolCallResume {
+        ToolCallResume {
+            decision_id: DecisionId::fresh(),
+            action: self.action,
+            result: self.result.clone(),
+            reason: self.reason.clone(),
+            arguments: self.arguments.clone(),
+            updated_at: now,
+        }
+    }
 }
 
+pub(super) async fn run(
+    command: ApprovalsCommand,
+    cli: &Cli,
+    foundation: &Foundation,
+) -> Result<u8, Failure> {
+    match command {
+        ApprovalsCommand::List(args) => inbox(&args, foundation).await,
+        ApprovalsCommand::Show { id, json } => {
+            let store = foundation.open_store_to_read()?;
+            let suspension = find(&store, &id).await?;
+            if json {
+                put_json(&serde_json::json!(suspension))?;
+            } else {
+                put(&show::shown(&suspension))?;
+            }
+            store.close().await;
+            Ok(0)
+        }
+        ApprovalsCommand::Approve(args) => approve(args, cli, foundation).await,
+        ApprovalsCommand::Deny(args) => deny(args, cli, foundation).await,
+        ApprovalsCommand::Modify(ModifyArgs { id, feedback, then }) => {
+            let answer = Answer {
+                result: ToolCallResume::modify_payload(),
+                done: "sent back",
+                ..Answer::no(Some(feedback))
+            };
+            let store = to_answer(foundation)?;
+            answer_all(&store, &[id], &answer, then, cli, foundation).await
+        }
+        ApprovalsCommand::Answer(args) => answer(args, cli, foundation).await,
+    }
+}
+
+pub(super) async fn inbox(args: &InboxArgs, foundation: &Foundation) -> Result<u8, Failure> {
+    let store = foundation.open_store_to_read()?;
+    let code = if args.watch { watch::run(args, &store).await } else { list::run(args, &store).await };
+    store.close().await;
+    code
+}
+
+pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
+    let ApproveArgs { ids, edit, args, comment, all_reads, thread, then } = args;
+    let yes = Answer::yes(Value::Null, "approved").with_comment(comment);
+    let store = to_answer(foundation)?;
+    if all_reads {
+        let found = edited::open_permissions(&store, thread.as_deref(), true).await?;
+        return answer_each(&store, found, &yes, "that only read", then, cli, foundation).await;
+    }
+    if !edit && args.is_none() {
+        return answer_all(&store, &ids, &yes, then, cli, foundation).await;
+    }
+    let [id] = ids.as_slice() else {
+        return Err(Failure::usage("only one call at a time can be edited; nothing was decided"));
+    };
+    let suspension = find(&store, id).await?;
+    refusal::all(refusal::look(&store, &suspension).await?.into_iter().collect())?;
+    let answer = edited::edited(&suspension, args, yes, &store, foundation, cli).await?;
+    answer_all(&store, &[suspension.id.to_string()], &answer, then, cli, foundation).await
+}
+
+pub(super) async fn deny(args: DenyArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
+    let DenyArgs { ids, reason, rest, thread, then } = args;
+    let no = Answer::no(reason);
+    let store = to_answer(foundation)?;
+    if rest {
+        let found = edited::open_permissions(&store, thread.as_deref(), false).await?;
+        return answer_each(&store, found, &no, "that do more than read", then, cli, foundation).await;
+    }
+    answer_all(&store, &ids, &no, then, cli, foundation).await
+}
+
+pub(super) async fn answer(args: AnswerArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
+    let result = match args.answer.as_deref().map(str::trim) {
+        None | Some("") => {
+            let store = foundation.open_store_to_read()?;
+            return Err(refusal::no_answer(&find(&store, &args.id).await?));
+        }
+        Some(text) => {
+            serde_json::from_str(text).map_err(|e| Failure::usage(format!("the answer is not JSON: {e}")))?
+        }
+    };
+    let data = Answer::yes(result, "answered").with_comment(args.comment);
+    let store = to_answer(foundation)?;
+    answer_all(&store, std::slice::from_ref(&args.id), &data, args.then, cli, foundation).await
+}
+
+/// The questions that wait and that the filter leaves, oldest first. One whose time is over does not wait.
+pub(super) async fn waiting(store: &Store, filter: InboxFilter, now: u64) -> Result<Vec<InboxRow>, Failure> {
+    let mut rows = store.inbox(filter).await.map_err(Failure::failed)?;
+    rows.retain(|row| row.expires_at.is_none_or(|end| end > now));
+    Ok(rows)
+}
+
+/// The question whose id begins so.
+pub(super) async fn find(store: &Store, id: &str) -> Result<SuspensionRecord, Failure> {
+    if id.is_empty() {
+        return Err(Failure::usage(format!("the id of a question is empty; {LIST}")));
+    }
+    if id.chars().any(is_unsafe) {
+        return Err(Failure::usage(format!(
+            "`{id}` holds control characters and is the id of no question; {LIST}"
+        )));
+    }
+    match store.find_suspension(id).await.map_err(Failure::failed)? {
+        SuspensionLookup::One(suspension) => Ok(*suspension),
+        SuspensionLookup::None => Err(Failure::usage(format!("there is no question `{id}`; {LIST}"))),
+        SuspensionLookup::Many(found) => Err(refusal::ambiguous(id, &found)),
+    }
+}
+
+/// Stores an answer that fits its question.
 pub(super) async fn decide(
     store: &Store,
+    suspension: &SuspensionRecord,
+    answer: &Answer,
+    actor: Actor,
+    now: u64,
+) -> Result<DecideOutcome, Failure> {
+    let decision = Decision { resume: answer.resume(now), actor };
+    store.decide(&suspension.id, decision, now).await.map_err(|error| match error {
+        StoreError::ReadOnly => read_only("the store"),
+        other => Failure::failed(other),
+    })
+}
+
+/// Whether the answer is what the question asks for.
+fn check(suspension: &SuspensionRecord, answer: &Answer, now: u64) -> Result<(), Failure> {
+    let ticket = &suspension.ticket;
+    // Data for a question that only wants a yes would be a yes that nobody meant.
+    let wants_a_word = ticket.suspension.response_schema.is_none()
+        && ticket.resume_mode == ToolCallResumeMode::ReplayToolCall;
+    if wants_a_word && answer.done == "answered" && !answer.result.is_null() {
+        return Err(refusal::wants_a_word(suspension));
+    }
+    check_payload(suspension, &answer.resume(now)).map_err(|error| refusal::unfit(suspension, answer, &error))
+}
+
+fn read_only(what: &str) -> Failure {
+    let message = format!("{what} is read-only: the answer cannot be stored; nothing changed");
+    Failure { message, exit: READ_ONLY }
+}
+
+fn to_answer(foundation: &Foundation) -> Result<Store, Failure> {
+    foundation.open_store().map_err(|failure| match failure.exit {
+        READ_ONLY => read_only(&foundation.paths.display(&foundation.paths.database())),
+        _ => failure,
+    })
+}
+
+/// Gives one answer to all of these questions, or to none when it cannot be given to one of them.
+async fn answer_all(
+    store: &Store,
+    ids: &[String],
+    answer: &Answer,
+    then: ThenArgs,
+    cli: &Cli,
     foundation: &Foundation,
-    id: &str,
-    answer: Answer,
-    word: &str,
-) -> Result<(), Failure> {
-    let suspension = suspension_by_prefix(store, id).await?;
+) -> Result<u8, Failure> {
     let now = SystemClock.now_ms();
-    let Answer { action, result, reason, arguments } = answer;
-    let decision_id = DecisionId::fresh();
-    let resume = ToolCallResume { decision_id, action, result, reason, arguments, updated_at: now };
-    check_payload(&suspension, &resume).map_err(Failure::usage)?;
-    let actor = super::agent::actor(foundation, "cli");
-    let outcome =
-        store.decide(&suspension.id, Decision { resume, actor }, now).await.map_err(Failure::failed)?;
-    match outcome {
-        DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record) => {
-            say(&format!("{word}: {}; go on with: aye -r {} -p", summary(&record), record.thread_id));
-            Ok(())
+    let _expired = store.expire_due(now).await.map_err(Failure::failed)?;
+    let mut found: Vec<SuspensionRecord> = Vec::new();
+    let mut refused = Vec::new();
+    for id in ids {
+        match find(store, id).await {
+            Ok(suspension) if found.iter().all(|known| known.id != suspension.id) => found.push(suspension),
+            Ok(_) => {}
+            Err(failure) => refused.push(failure),
         }
-        DecideOutcome::AlreadyDecided(record) => {
-            let by = record.decided_by.as_ref().map_or("somebody", |by| by.user.as_str());
-            let channel = record.decided_by.as_ref().map_or("", |by| by.channel.as_str());
-            let at = record.decision.as_ref().map_or(0, |d| d.updated_at);
-            Err(Failure::failed(format!(
-                "already decided by {by} ({channel}) at {}; nothing changed",
-                when(at)
-            )))
+    }
+    for suspension in &found {
+        let is_over = refusal::look(store, suspension).await?;
+        refused.extend(is_over.or_else(|| check(suspension, answer, now).err()));
+    }
+    refused.extend(several_conversations(&found, then).err());
+    refusal::all(refused)?;
+    let (code, lost) = settle(store, found, answer, then, cli, foundation).await?;
+    refusal::all(lost)?;
+    Ok(code)
+}
+
+/// Gives one answer to each of these questions by itself: one that somebody else answers meanwhile keeps theirs.
+async fn answer_each(
+    store: &Store,
+    found: Vec<SuspensionRecord>,
+    answer: &Answer,
+    which: &str,
+    then: ThenArgs,
+    cli: &Cli,
+    foundation: &Foundation,
+) -> Result<u8, Failure> {
+    several_conversations(&found, then)?;
+    let count = found.len();
+    let now = SystemClock.now_ms();
+    let _expired = store.expire_due(now).await.map_err(Failure::failed)?;
+    let (fits, unfit): (Vec<_>, Vec<_>) =
+        found.into_iter().map(|one| (check(&one, answer, now), one)).partition(|(check, _)| check.is_ok());
+    let fits: Vec<_> = fits.into_iter().map(|(_, one)| one).collect();
+    let could = fits.len();
+    let (code, lost) = settle(store, fits, answer, then, cli, foundation).await?;
+    let done = could - lost.len();
+    let unfit = unfit.into_iter().filter_map(|(check, _)| check.err());
+    for failure in unfit.chain(lost) {
+        say(&failure.message);
+    }
+    put(&format!("{} {done} of {count} open calls {which}\n", answer.done))?;
+    if done == count { Ok(code) } else { Err(Failure { message: String::new(), exit: 1 }) }
+}
+
+fn several_conversations(found: &[SuspensionRecord], then: ThenArgs) -> Result<(), Failure> {
+    if then.resume && found.iter().any(|other| other.thread_id != found[0].thread_id) {
+        return Err(Failure::usage(
+            "--resume goes on with one conversation, and these questions belong to several: answer those of one at a time",
+        ));
+    }
+    Ok(())
+}
+
+/// Stores the answers and sees to it that their runs go on. Gives the exit status, and why some were not taken.
+async fn settle(
+    store: &Store,
+    found: Vec<SuspensionRecord>,
+    answer: &Answer,
+    then: ThenArgs,
+    cli: &Cli,
+    foundation: &Foundation,
+) -> Result<(u8, Vec<Failure>), Failure> {
+    let now = SystemClock.now_ms();
+    let mut follow = follow::Follow::new(store);
+    let mut lost = Vec::new();
+    let mut answered = Vec::new();
+    for suspension in found {
+        let actor = super::agent::actor(foundation, "cli");
+        match decide(store, &suspension, answer, actor, now).await? {
+            DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record) => {
+                say(&format!("{}: {}", answer.done, summary(&record)));
+                answered.push(*record);
+            }
+            // Somebody was faster than this command.
+            DecideOutcome::AlreadyDecided(record)
+            | DecideOutcome::Closed(record)
+            | DecideOutcome::Expired(record) => lost.extend(refusal::look(store, &record).await?),
+            DecideOutcome::NotFound => {
+                lost.push(Failure::failed(format!("question {} was deleted just now", suspension.id)));
+            }
         }
-        DecideOutcome::Closed(_) => {
-            Err(Failure::failed("the question is closed: a new message came, or the run is over"))
-        }
-        DecideOutcome::Expired(record) => {
-            let end = record.ticket.suspension.expires_at;
-            let at = end.map_or_else(String::new, |end| format!(" at {}", when(end)));
-            Err(Failure::failed(format!(
-                "it expired{at}; it did not run. Say so to the agent to be asked again: aye -r {}",
-                record.thread_id
-            )))
-        }
-        DecideOutcome::NotFound => Err(Failure::usage(format!("there is no question `{id}`"))),
+    }
+    let code = follow.on(store, answered, then, cli, foundation).await;
+    store.close().await;
+    Ok((code?, lost))
+}
+
+/// What the call is about, on one line.
+fn summary(suspension: &SuspensionRecord) -> String {
+    let pending = &suspension.ticket.pending;
+    about(&pending.name, &call_summary(&pending.name, &pending.arguments))
+}
+
+/// A tool and what it is to do; the tool alone when there is no more to say.
+fn about(tool: &str, summary: &str) -> String {
+    if tool == summary {
+        visible_line(tool).into_owned()
+    } else {
+        format!("{} {summary}", visible_line(tool))
     }
 }

@@ -5,6 +5,7 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::Arc;
 
 use super::agent::App;
+use super::elsewhere::Elsewhere;
 use super::foundation::Foundation;
 use super::host::TerminalHost;
 use super::{Failure, commands, say};
@@ -59,8 +60,10 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let app = Arc::new(app);
     let told = sender.clone();
     app.notifier.complain_to(move |text| drop(told.send(HostEvent::Warned(text))));
-    let host = Arc::new(TerminalHost::new(Arc::clone(&app), sender));
-    let status = tui::run(options, host, events).await;
+    let elsewhere = Elsewhere::new(cli, env, sender.clone());
+    let host = Arc::new(TerminalHost::new(Arc::clone(&app), sender, elsewhere));
+    let status = tui::run(options, Arc::<TerminalHost>::clone(&host), events).await;
+    host.leave().await;
     app.notifier.settle(LAST_WAIT).await;
     app.store.close().await;
     let status = status.map_err(|e| {

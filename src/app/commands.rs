@@ -24,7 +24,11 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
     let mut foundation = super::foundation(cli, env)?;
     match command {
         Command::Threads(command) => threads(command, &foundation).await,
-        Command::Approvals(command) => approvals::run(command, &foundation, cli).await,
+        Command::Inbox(args) => approvals::inbox(&args, &foundation).await,
+        Command::Approve(args) => approvals::approve(args, cli, &foundation).await,
+        Command::Deny(args) => approvals::deny(args, cli, &foundation).await,
+        Command::Answer(args) => approvals::answer(args, cli, &foundation).await,
+        Command::Approvals(command) => approvals::run(command, cli, &foundation).await,
         Command::Grants(command) => ledger::run(command, &foundation).await,
         Command::Skills(command) => skills(command, &foundation),
         Command::Permissions(PermissionsCommand::Check { rules }) => {

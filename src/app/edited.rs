@@ -7,11 +7,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use similar::TextDiff;
 
-use super::approvals::{Answer, decide, suspension_by_prefix};
+use super::approvals::Answer;
 use super::commands::thread_by_prefix;
 use super::foundation::Foundation;
-use super::{Failure, editor, put, say};
-use crate::cli::{ApproveArgs, Cli, DenyArgs};
+use super::{Failure, editor, put};
+use crate::cli::Cli;
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::display::visible;
 use crate::contract::identity::{RunIdentity, RunOrigin};
@@ -95,39 +95,6 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
     }
 }
 
-/// `aye approvals approve`.
-pub(super) async fn approve(
-    args: ApproveArgs,
-    store: &Store,
-    foundation: &Foundation,
-    cli: &Cli,
-) -> Result<(), Failure> {
-    let ApproveArgs { id, edit, args, comment, all_reads, thread } = args;
-    let yes = Answer::yes(Value::Null).with_comment(comment);
-    if all_reads {
-        let found = open_permissions(store, thread.as_deref(), true).await?;
-        return decide_all(found, &yes, "approved", "that only read", store, foundation).await;
-    }
-    let id = id.unwrap_or_default();
-    if !edit && args.is_none() {
-        return decide(store, foundation, &id, yes, "approved").await;
-    }
-    let suspension = suspension_by_prefix(store, &id).await?;
-    let answer = edited(&suspension, args, yes, store, foundation, cli).await?;
-    decide(store, foundation, suspension.id.as_str(), answer, "approved as edited").await
-}
-
-/// `aye approvals deny`.
-pub(super) async fn deny(args: DenyArgs, store: &Store, foundation: &Foundation) -> Result<(), Failure> {
-    let DenyArgs { id, reason, rest, thread } = args;
-    let no = Answer::no(reason);
-    if rest {
-        let found = open_permissions(store, thread.as_deref(), false).await?;
-        return decide_all(found, &no, "denied", "that do more than read", store, foundation).await;
-    }
-    decide(store, foundation, &id.unwrap_or_default(), no, "denied").await
-}
-
 /// Whether a call only looks, as the rules said when the question was asked. What is not known does more.
 fn only_reads(suspension: &SuspensionRecord) -> bool {
     let risk = suspension.ticket.suspension.parameters.get("risk").and_then(Value::as_str);
@@ -135,7 +102,7 @@ fn only_reads(suspension: &SuspensionRecord) -> bool {
 }
 
 /// The open questions whether a call may run, those that only read or the others.
-async fn open_permissions(
+pub(super) async fn open_permissions(
     store: &Store,
     thread: Option<&str>,
     reads: bool,
@@ -153,30 +120,9 @@ async fn open_permissions(
     Ok(found)
 }
 
-/// Gives each question the same answer, each by itself: one that somebody else answers meanwhile keeps theirs.
-async fn decide_all(
-    found: Vec<SuspensionRecord>,
-    answer: &Answer,
-    word: &str,
-    which: &str,
-    store: &Store,
-    foundation: &Foundation,
-) -> Result<(), Failure> {
-    let count = found.len();
-    let mut done = 0;
-    for suspension in &found {
-        match decide(store, foundation, suspension.id.as_str(), answer.clone(), word).await {
-            Ok(()) => done += 1,
-            Err(failure) => say(&format!("{}: {}", suspension.id, failure.message)),
-        }
-    }
-    put(&format!("{word} {done} of {count} open calls {which}\n"))?;
-    if done == count { Ok(()) } else { Err(Failure { message: String::new(), exit: 1 }) }
-}
-
 /// A yes with other arguments: given as JSON, or written in the person's editor. What changes and what the rules say of
 /// it is told first.
-async fn edited(
+pub(super) async fn edited(
     suspension: &SuspensionRecord,
     given: Option<String>,
     yes: Answer,
@@ -184,11 +130,6 @@ async fn edited(
     foundation: &Foundation,
     cli: &Cli,
 ) -> Result<Answer, Failure> {
-    if suspension.status != SuspensionStatus::Open {
-        // Refused with who answered and when, before anybody writes for nothing.
-        decide(store, foundation, suspension.id.as_str(), yes, "approved").await?;
-        return Err(Failure::failed("the question is not open any more"));
-    }
     if suspension.ticket.suspension.action != ACTION_PERMISSION {
         return Err(Failure::usage(
             "only a question whether a call may run can be edited; nothing was decided",
@@ -241,7 +182,7 @@ async fn edited(
             return Err(refuse("the edited call would not run".to_owned(), draft));
         }
     }
-    Ok(Answer { result: review.payload, arguments: Some(arguments), ..yes })
+    Ok(Answer { result: review.payload, arguments: Some(arguments), done: "approved as edited", ..yes })
 }
 
 /// Reviews in the folder of the conversation, with the rules and tools that hold there.

@@ -10,7 +10,7 @@ use crate::config::{
 };
 use crate::contract::workspace::Workspace;
 use crate::plugins::permission::{Layer, RuleSet, shipped_rules};
-use crate::store::{OpenErrorKind, Store};
+use crate::store::{OpenError, OpenErrorKind, Store};
 
 /// See the module's text.
 pub(super) struct Foundation {
@@ -128,19 +128,50 @@ impl Foundation {
         if self.is_ephemeral {
             return Store::in_memory().map_err(Failure::failed);
         }
+        self.make_folders()?;
+        Store::open(&self.paths.database()).map_err(|error| cannot_open(&error))
+    }
+
+    /// Opens the store for a command that only looks: one that cannot be written to will do.
+    pub(super) fn open_store_to_read(&self) -> Result<Store, Failure> {
+        let path = self.paths.database();
+        let refused = match self.open_store() {
+            Ok(store) => return Ok(store),
+            Err(refused) => refused,
+        };
+        // Folders that cannot be made, and files that cannot be written to.
+        let may_look = refused.exit == READ_ONLY || self.make_folders().is_err();
+        if !may_look || !path.is_file() {
+            return Err(refused);
+        }
+        let store = Store::open_to_read(&path).map_err(|error| cannot_open(&error))?;
+        super::say(&format!("{} is read-only: nothing can be answered here", self.paths.display(&path)));
+        Ok(store)
+    }
+
+    fn make_folders(&self) -> Result<(), Failure> {
         self.paths.create().map_err(|error| {
             let cause = std::error::Error::source(&error).map(|s| format!(": {s}")).unwrap_or_default();
             Failure::failed(format!("{error}{cause} (--ephemeral keeps nothing and needs no folder)"))
-        })?;
-        Store::open(&self.paths.database()).map_err(|error| {
-            let exit = match error.kind() {
-                OpenErrorKind::NewerVersion => 3,
-                OpenErrorKind::ReadOnly => 4,
-                _ => 1,
-            };
-            Failure { message: error.to_string(), exit }
         })
     }
+}
+
+/// The exit status when the store cannot be written to.
+pub(super) const READ_ONLY: u8 = 4;
+
+fn cannot_open(error: &OpenError) -> Failure {
+    let exit = match error.kind() {
+        OpenErrorKind::NewerVersion => 3,
+        OpenErrorKind::ReadOnly => READ_ONLY,
+        OpenErrorKind::NotOurs
+        | OpenErrorKind::NotAFile
+        | OpenErrorKind::Locked
+        | OpenErrorKind::Corrupt
+        | OpenErrorKind::Full
+        | OpenErrorKind::Io => 1,
+    };
+    Failure { message: error.to_string(), exit }
 }
 
 fn settings(

@@ -2,34 +2,39 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::agent::App;
+use super::elsewhere::{Elsewhere, folder_of, tell};
 use super::files::Files;
 use super::grants::Pasts;
 use super::viewer::{Viewer, row_of};
 use super::{edited, editor, export, ledger};
-use crate::config::{list_models, write_private};
+use crate::config::{list_models, repository_root, write_private};
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Message;
 use crate::contract::record::{
-    DecideOutcome, GrantScope, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
+    DecideOutcome, GrantScope, InboxRow, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
 };
 use crate::contract::suspension::ToolCallResume;
 use crate::plugins::skills::{invocation, list_rows};
-use crate::runtime::{RunDocument, RunRequest, RuntimeError};
-use crate::store::Glance;
+use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
+use crate::store::{ChangeKind, Glance, InboxFilter};
 use crate::tui::host::{
-    Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedThread, Price,
-    QueuedRow, Review, RuleRow, SkillRow, UserInput,
+    Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread,
+    Price, QueuedRow, Review, RuleRow, SkillRow, UserInput,
 };
+
+/// After a change by another process, so long is waited for the ones that come with it.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// Where the terminal's events come from.
 pub(super) type Events = UnboundedSender<HostEvent>;
@@ -40,14 +45,83 @@ pub(super) struct TerminalHost {
     viewer: Viewer,
     files: Arc<Files>,
     pasts: Pasts,
+    events: Events,
+    elsewhere: Elsewhere,
 }
 
 impl TerminalHost {
-    /// Looks at the conversation that is shown from now on: to be called where tokio runs.
-    pub(super) fn new(app: Arc<App>, events: Events) -> Self {
-        let viewer = Viewer::new(Arc::clone(&app), events);
+    /// Looks at the conversation that is shown from now on, and at what waits in all: to be called where tokio runs.
+    pub(super) fn new(app: Arc<App>, events: Events, elsewhere: Elsewhere) -> Self {
+        let viewer = Viewer::new(Arc::clone(&app), events.clone());
         tokio::spawn(viewer.clone().watch());
-        Self { app, viewer, files: Arc::default(), pasts: Pasts::default() }
+        let host = Self { app, viewer, files: Arc::default(), pasts: Pasts::default(), events, elsewhere };
+        host.watch_inbox();
+        host
+    }
+
+    /// Tells the terminal when another process committed something that the inbox may show. Nothing is done while
+    /// nothing is committed.
+    fn watch_inbox(&self) {
+        let mut changes = match self.app.store.watch() {
+            Ok(changes) => changes,
+            Err(error) => {
+                tracing::warn!(%error, "what waits elsewhere is counted only when something happens here");
+                return;
+            }
+        };
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            loop {
+                match changes.next().await.kind {
+                    ChangeKind::Run | ChangeKind::Decision | ChangeKind::Anything => {}
+                    ChangeKind::Owner | ChangeKind::Queue | ChangeKind::Grant => continue,
+                }
+                // A run that is awake commits many times a second.
+                let rest = async {
+                    loop {
+                        changes.next().await;
+                    }
+                };
+                let _ = tokio::time::timeout(GATHER, rest).await;
+                if events.send(HostEvent::InboxChanged).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// The app that a question's run belongs to: the one on the screen, or that of its folder.
+    async fn app_of(&self, question: &SuspensionRecord) -> Result<Arc<App>, String> {
+        if self.viewer.shows(&question.thread_id) {
+            return Ok(Arc::clone(&self.app));
+        }
+        self.elsewhere.app_of(&self.app, question).await
+    }
+
+    /// Goes on with the run of a conversation that is not on the screen.
+    async fn go_on_elsewhere(&self, question: &SuspensionRecord) {
+        let thread = &question.thread_id;
+        let events = self.events.clone();
+        match self.elsewhere.app_of(&self.app, question).await {
+            Ok(app) if Arc::ptr_eq(&app, &self.app) => {
+                let (own, sink) = (thread.clone(), self.viewer.sink(thread));
+                self.viewer.drive(thread, async move {
+                    app.load_grants().await;
+                    let result = app.runtime.resume(&own, sink, UnknownPolicy::Ask).await;
+                    tell(&app, &events, &own, &result).await;
+                    result.map(Some)
+                });
+            }
+            Ok(app) => self.elsewhere.go_on(app, thread.clone()),
+            Err(why) => {
+                let _ = events.send(HostEvent::Note(format!("stored, but it cannot go on here: {why}")));
+            }
+        }
+    }
+
+    /// Ends what goes on in the background, in order.
+    pub(super) async fn leave(&self) {
+        self.elsewhere.leave().await;
     }
 
     /// What is said, as the model reads it.
@@ -169,7 +243,13 @@ impl Host for TerminalHost {
         match &outcome {
             DecideOutcome::Accepted(record)
             | DecideOutcome::Repeated(record)
-            | DecideOutcome::AlreadyDecided(record) => self.viewer.wake(&record.thread_id),
+            | DecideOutcome::AlreadyDecided(record) => {
+                if self.viewer.shows(&record.thread_id) {
+                    self.viewer.wake(&record.thread_id);
+                } else {
+                    self.go_on_elsewhere(record).await;
+                }
+            }
             DecideOutcome::Closed(_) | DecideOutcome::Expired(_) | DecideOutcome::NotFound => {}
         }
         Ok(outcome)
@@ -198,9 +278,10 @@ impl Host for TerminalHost {
     async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, String> {
         let found = self.app.store.suspension(suspension).await.map_err(|e| e.to_string())?;
         let found = found.ok_or("the question is not known any more")?;
-        self.app.load_grants().await;
-        let tool = self.app.runtime.catalog().tools.get(&found.ticket.pending.name).cloned();
-        edited::review(&self.app.permission, tool, &found, arguments).await
+        let app = self.app_of(&found).await?;
+        app.load_grants().await;
+        let tool = app.runtime.catalog().tools.get(&found.ticket.pending.name).cloned();
+        edited::review(&app.permission, tool, &found, arguments).await
     }
 
     async fn edit(&self, text: &str, name: &str) -> Result<String, String> {
@@ -221,6 +302,25 @@ impl Host for TerminalHost {
 
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {
         self.app.store.threads(None).await.map_err(|e| e.to_string())
+    }
+
+    async fn inbox(&self) -> Result<Vec<InboxRow>, String> {
+        let now = self.app.clock.now_ms();
+        super::approvals::waiting(&self.app.store, InboxFilter::default(), now).await.map_err(|e| e.message)
+    }
+
+    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, String> {
+        self.app.store.waiting_count(here, self.app.clock.now_ms()).await.map_err(|e| e.to_string())
+    }
+
+    async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String> {
+        let text = |e: crate::store::StoreError| e.to_string();
+        let Some(record) = self.app.store.suspension(id).await.map_err(text)? else { return Ok(None) };
+        let Some(thread) = self.app.store.thread(&record.thread_id).await.map_err(text)? else {
+            return Ok(None);
+        };
+        let project = repository_root(&folder_of(&record, &thread.cwd));
+        Ok(Some(OpenedQuestion { record, title: thread.title, project }))
     }
 
     fn info(&self) -> HostInfo {

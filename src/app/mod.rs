@@ -9,6 +9,7 @@ mod commands;
 mod doctor;
 mod edited;
 mod editor;
+mod elsewhere;
 mod export;
 mod files;
 mod foundation;

@@ -20,9 +20,7 @@ const MAX_STDIN: u64 = 10 << 20;
 
 pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let foundation = super::foundation(cli, env)?;
-    if let Some(notice) = TrustAssessment::ignored_notice(&foundation.untrusted) {
-        say(&notice);
-    }
+    notice_untrusted(&foundation);
     let piped = piped()?;
     let prompt = cli.prompt.as_deref().filter(|p| !p.trim().is_empty());
     let text = match (prompt, piped) {
@@ -64,13 +62,29 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             if cli.keep_waiting { Job::Behind(request) } else { Job::Run(request) }
         }
     };
-    let options = Options {
-        format: match cli.output_format {
+    let options = options(&app, cli.output_format, cli.on_unknown, on_ask);
+    let code = headless::run(&app.runtime, job, &options, &app.clock).await;
+    app.notifier.finish().await;
+    app.store.leave().await;
+    Ok(code)
+}
+
+/// Says which files of the folder are not used because nobody trusted it.
+pub(super) fn notice_untrusted(foundation: &Foundation) {
+    if let Some(notice) = TrustAssessment::ignored_notice(&foundation.untrusted) {
+        say(&notice);
+    }
+}
+
+/// How a headless run writes and what it does about calls that may have run.
+pub(super) fn options(app: &App, format: OutputFormat, unknown: OnUnknown, on_ask: OnAsk) -> Options {
+    Options {
+        format: match format {
             OutputFormat::Text => Format::Text,
             OutputFormat::Json => Format::Json,
             OutputFormat::StreamJson => Format::StreamJson,
         },
-        unknown: match cli.on_unknown {
+        unknown: match unknown {
             OnUnknown::Report => UnknownPolicy::Report,
             OnUnknown::Ask => UnknownPolicy::Ask,
             OnUnknown::Stop => UnknownPolicy::Stop,
@@ -82,15 +96,11 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         answered: Arc::default(),
         also: None,
         clean: std::io::stdout().is_terminal(),
-    };
-    let code = headless::run(&app.runtime, job, &options, &app.clock).await;
-    app.notifier.finish().await;
-    app.store.leave().await;
-    Ok(code)
+    }
 }
 
 /// What happens to questions: suspending needs a store that outlives the process.
-fn on_ask(foundation: &Foundation) -> Result<OnAsk, Failure> {
+pub(super) fn on_ask(foundation: &Foundation) -> Result<OnAsk, Failure> {
     match (foundation.loaded.settings.on_ask, foundation.is_ephemeral) {
         (config::OnAsk::Deny, _) => Ok(OnAsk::Deny),
         (config::OnAsk::Wait(limit), _) => Ok(OnAsk::Wait(limit)),

@@ -22,7 +22,7 @@ use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::ids::{RunId, ThreadId};
-use crate::contract::lifecycle::{RunStatus, TerminationReason};
+use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use crate::contract::message::Message;
 use crate::contract::record::QueuedMessage;
 use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
@@ -96,7 +96,16 @@ impl EventSink for ThreadSink {
                 self.viewer.send(HostEvent::Began(self.thread.clone(), row));
             }
         }
+        let is_inbox = match &event {
+            AgentEvent::ToolCallDone { outcome, .. } => *outcome == ToolCallOutcome::Suspended,
+            AgentEvent::RunFinish { .. } => true,
+            _ => false,
+        };
         self.viewer.send(HostEvent::Agent(self.thread.clone(), event));
+        if is_inbox {
+            // The store does not tell this process what this process did.
+            self.viewer.send(HostEvent::InboxChanged);
+        }
     }
 
     async fn acquired(&self) {
@@ -140,6 +149,11 @@ impl Viewer {
     /// There may be something new in the store.
     pub(super) fn poke(&self) {
         self.shown.poke.notify_one();
+    }
+
+    /// Whether the terminal shows this conversation.
+    pub(super) fn shows(&self, thread: &ThreadId) -> bool {
+        self.state(|state| state.thread.as_ref() == Some(thread))
     }
 
     pub(super) fn is_driving(&self, thread: &ThreadId) -> bool {

@@ -77,7 +77,7 @@ impl Desk<'_> {
             Job::Run(request) | Job::Behind(request) => {
                 self.runtime.run(request, self.printer.clone()).await?
             }
-            Job::Resume(thread) => {
+            Job::Resume(thread) | Job::Answered(thread) => {
                 let result = self.runtime.resume(&thread, self.printer.clone(), unknown).await?;
                 if self.printer.events() == 0 {
                     self.tell_again(&result).await?;

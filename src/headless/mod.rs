@@ -69,6 +69,8 @@ pub enum Job {
     Run(RunRequest),
     /// Go on with what waits or was left, and begin what is queued behind it.
     Resume(ThreadId),
+    /// Go on after an answer was stored; a run that another process drives is left to it.
+    Answered(ThreadId),
     /// Say something without closing questions: when some are open it is queued behind them.
     Behind(RunRequest),
 }
@@ -208,14 +210,16 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
     });
     let thread = match &job {
         Job::Run(request) | Job::Behind(request) => request.thread_id.clone(),
-        Job::Resume(thread) => thread.clone(),
+        Job::Resume(thread) | Job::Answered(thread) => thread.clone(),
     };
+    let is_answered = matches!(job, Job::Answered(_));
     let job = match job {
         Job::Behind(request) => match queue::put_behind(runtime, request).await {
             Ok(Some(behind)) => return queue::tell(&printer, &behind),
             Ok(None) => Job::Resume(thread.clone()),
             Err(error) => return refuse(&printer, &error),
         },
+        Job::Answered(thread) => Job::Resume(thread),
         other @ (Job::Run(_) | Job::Resume(_)) => other,
     };
     let standing = Standing::default();
@@ -234,7 +238,13 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
     let code = match result {
         None => break_off(&printer, standing.take(), options, signal.unwrap_or(exit::INTERRUPTED)),
         Some(Ok(attended)) => finish(&printer, &attended, options),
-        Some(Err(error)) => refuse(&printer, &error),
+        Some(Err(error)) => match left_to_others(&error).filter(|_| is_answered) {
+            Some(who) => {
+                note(&who);
+                exit::DONE
+            }
+            None => refuse(&printer, &error),
+        },
     };
     let problem = printer.problem.lock().expect("no panic while the problem is held").take();
     if let Some(error) = problem {
@@ -242,6 +252,25 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         return exit::FAILED;
     }
     signal.unwrap_or(code)
+}
+
+/// Who goes on, or went on, with a run that somebody else was faster to take up.
+fn left_to_others(error: &RuntimeError) -> Option<String> {
+    match error {
+        RuntimeError::ThreadAlreadyRunning { pid, .. } => Some(format!("process {pid} goes on with it")),
+        RuntimeError::NothingToResume { .. } => {
+            Some("another process went on with it; it is over".to_owned())
+        }
+        RuntimeError::State(_)
+        | RuntimeError::AgentNotFound { .. }
+        | RuntimeError::ResolveFailed { .. }
+        | RuntimeError::NotFree { .. }
+        | RuntimeError::NotQueued { .. }
+        | RuntimeError::Damaged { .. }
+        | RuntimeError::Store(_)
+        | RuntimeError::Fenced { .. }
+        | RuntimeError::Internal(_) => None,
+    }
 }
 
 fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
@@ -298,10 +327,6 @@ fn finish(printer: &Printer, Attended { result, denied }: &Attended, options: &O
     if code == exit::WAITING {
         for question in &result.waiting {
             note(&Question::of(question).lines());
-            let moved = question.ticket.suspension.parameters.pointer("/stale/moved");
-            for words in moved.and_then(serde_json::Value::as_array).into_iter().flatten() {
-                note(&format!("  asked again: {}", visible_line(words.as_str().unwrap_or_default())));
-            }
         }
         note(&format!("then go on with: aye -r {} -p", result.thread_id));
     } else if let TerminationReason::Stopped(reason) = &result.termination {

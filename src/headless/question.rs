@@ -59,6 +59,13 @@ impl<'a> Question<'a> {
             text.push_str(why);
             text.push('\n');
         }
+        let moved =
+            self.record.ticket.suspension.parameters.pointer("/stale/moved").and_then(Value::as_array);
+        for words in moved.into_iter().flatten().filter_map(Value::as_str) {
+            text.push_str("  asked again: ");
+            text.push_str(&visible_line(words));
+            text.push('\n');
+        }
         let [yes, no] = self.answers();
         text.push_str(&format!("  answer: {yes}   or: {no}"));
         text

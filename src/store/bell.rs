@@ -145,6 +145,16 @@ impl Bell {
     }
 }
 
+impl Bell {
+    /// How many sockets of others are there; those of dead processes count until the next message.
+    fn others(&self) -> usize {
+        let Some(place) = &self.place else { return 0 };
+        let Ok(entries) = std::fs::read_dir(&place.folder) else { return 0 };
+        let own = place.token.as_bytes();
+        entries.flatten().filter(|entry| !entry.file_name().as_bytes().starts_with(own)).count()
+    }
+}
+
 /// An address of at most as many bytes as a socket's may have: a long path is reached through its opened folder.
 fn with_address<T>(
     folder: &Path,
@@ -214,6 +224,11 @@ impl Drop for Watch {
 }
 
 impl Store {
+    /// Whether somebody else hears of what is committed through this handle, as far as one can tell.
+    pub fn is_heard(&self) -> bool {
+        self.bell.others() > 0
+    }
+
     /// Hears of what other handles, most of them in other processes, commit from now on. To be called where tokio
     /// runs. Look at the store once after this returned: what was committed before is not told.
     ///
@@ -267,6 +282,7 @@ mod tests {
         let change = Change::of(ChangeKind::Decision, &thread("t1"));
         one.bell.ring(&change);
         assert_eq!(heard_by_two.next().await, change);
+        assert!(one.is_heard() && two.is_heard());
         two.bell.ring(&Change::of(ChangeKind::Run, &thread("t2")));
         // The first thing it hears is the other's: its own was never sent to it.
         assert_eq!(heard_by_one.next().await, Change::of(ChangeKind::Run, &thread("t2")));
@@ -297,7 +313,7 @@ mod tests {
         drop(UnixDatagram::bind(bells.join("dead")).unwrap());
         assert!(bells.join("dead").exists());
         store.bell.ring(&Change::anything());
-        assert!(!bells.join("dead").exists());
+        assert!(!bells.join("dead").exists() && !store.is_heard());
         drop(store.watch().unwrap());
         assert_eq!(std::fs::read_dir(&bells).unwrap().count(), 0);
     }

@@ -71,13 +71,15 @@ impl Store {
         .await
     }
 
-    /// How many questions wait, over all threads but the named one.
-    pub async fn waiting_count(&self, except: Option<&ThreadId>) -> Result<u64, StoreError> {
+    /// How many questions wait, over all threads but the named one. One whose time is over does not wait, although
+    /// nobody may have marked it yet.
+    pub async fn waiting_count(&self, except: Option<&ThreadId>, now_ms: u64) -> Result<u64, StoreError> {
         let except = except.cloned();
         self.read(move |conn| {
-            let sql = "SELECT count(*) FROM suspension WHERE status = 'open' AND thread_id IS NOT ?1";
+            let sql = "SELECT count(*) FROM suspension WHERE status = 'open' AND thread_id IS NOT ?1 \
+                       AND (expires_at IS NULL OR expires_at > ?2)";
             let except = except.as_ref().map(ThreadId::as_str);
-            Ok(uint(conn.prepare_cached(sql)?.query_row((except,), |row| row.get(0))?))
+            Ok(uint(conn.prepare_cached(sql)?.query_row((except, int(now_ms)), |row| row.get(0))?))
         })
         .await
     }

@@ -11,7 +11,7 @@ use super::palette::Palette;
 use super::picker::Picker;
 use super::transcript::{Moment, Transcript};
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
-use crate::contract::record::{QueueId, ThreadRecord};
+use crate::contract::record::{InboxRow, QueueId, ThreadRecord};
 
 #[cfg(test)]
 mod edited_tests;
@@ -135,6 +135,10 @@ pub struct App {
     pub palette: Option<Palette>,
     /// A list in place of the text.
     pub picker: Option<Picker>,
+    /// What waits over all conversations, while the list of it is open.
+    pub inbox: Vec<InboxRow>,
+    /// How many questions wait in other conversations.
+    pub elsewhere: u64,
     /// Skills that can be called.
     pub skills: Vec<SkillRow>,
     /// The ledger of grants, while it is looked at.
@@ -156,6 +160,8 @@ pub struct App {
     /// The last entry that was shown whole.
     pub(super) unfolded: Option<u64>,
     pub(super) resumes_by_list: bool,
+    /// The question that was chosen from the list and is being fetched.
+    pub(super) chosen_question: Option<SuspensionId>,
     /// What was queued here, as it was written.
     pub(super) own_queued: HashMap<QueueId, UserInput>,
     /// Questions of the conversation that are over, with what became of them as far as it is known: a look at the store
@@ -201,6 +207,8 @@ impl App {
             composer: Composer::default(),
             palette: None,
             picker: None,
+            inbox: Vec::new(),
+            elsewhere: 0,
             skills: Vec::new(),
             grants: Vec::new(),
             expanded: false,
@@ -213,6 +221,7 @@ impl App {
             files_asked: 0,
             unfolded: None,
             resumes_by_list: false,
+            chosen_question: None,
             own_queued: HashMap::new(),
             over: HashMap::new(),
             seen: 0,
@@ -241,6 +250,16 @@ impl App {
     /// The card that is shown whole.
     pub fn current_card(&self) -> Option<&Card> {
         self.cards.get(self.card)
+    }
+
+    /// How many open questions of this conversation there are.
+    pub fn own_cards(&self) -> usize {
+        self.cards.iter().filter(|card| card.elsewhere.is_none()).count()
+    }
+
+    /// How many questions wait in other conversations and are not shown here.
+    pub fn unseen_elsewhere(&self) -> u64 {
+        self.elsewhere.saturating_sub((self.cards.len() - self.own_cards()) as u64)
     }
 
     /// The conversation's id, once it is open.

@@ -1,7 +1,7 @@
 //! Questions that wait for the person, as cards: what each key means on them. "Approval" is only the picture; what is
 //! answered is a suspension.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -126,6 +126,17 @@ pub enum Reply {
     Next,
     /// The card before has it.
     Previous,
+    /// Put the card away; its question keeps waiting.
+    PutAway,
+}
+
+/// Whose question it is, when it is of another conversation than the one that is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// What that conversation is called.
+    pub title: String,
+    /// The root of its project.
+    pub project: PathBuf,
 }
 
 /// One answer to several cards.
@@ -164,6 +175,8 @@ pub struct Card {
     pub is_unread: bool,
     /// What went wrong with the last answer.
     pub problem: Option<String>,
+    /// Set when it belongs to another conversation.
+    pub elsewhere: Option<Elsewhere>,
     /// The call as the person changed it.
     pub edit: Option<Edit>,
     /// What goes with the answer.
@@ -198,10 +211,16 @@ impl Card {
             read: 0,
             is_unread: false,
             problem: None,
+            elsewhere: None,
             edit: None,
             comment: None,
             draft: None,
         }
+    }
+
+    /// The root of the project that it belongs to.
+    pub fn project<'a>(&'a self, here: &'a Path) -> &'a Path {
+        self.elsewhere.as_ref().map_or(here, |elsewhere| &elsewhere.project)
     }
 
     fn parameter(&self, name: &str) -> Option<&str> {

@@ -135,7 +135,7 @@ pub(super) async fn run(
         ended.map_err(TuiError::Write)?;
     }
     performer.settle().await;
-    Ok(ExitStatus { thread: app.thread_id().cloned(), waiting: app.cards.len(), cause })
+    Ok(ExitStatus { thread: app.thread_id().cloned(), waiting: app.own_cards(), cause })
 }
 
 /// Goes round until the end.
@@ -228,6 +228,7 @@ fn asks(event: &HostEvent) -> bool {
         HostEvent::Agent(_, event) => {
             matches!(event, AgentEvent::ToolCallDone { outcome: ToolCallOutcome::Suspended, .. })
         }
+        HostEvent::InboxChanged | HostEvent::Note(_) => false,
         HostEvent::Synced(sync) => !sync.waiting.is_empty(),
         HostEvent::Began(..) | HostEvent::Deferred(..) | HostEvent::Lost(_) => false,
         HostEvent::Warned(_) => false,
@@ -237,6 +238,8 @@ fn asks(event: &HostEvent) -> bool {
 fn of_host(event: HostEvent) -> Msg {
     match event {
         HostEvent::Agent(thread, event) => Msg::Agent(thread, Box::new(event)),
+        HostEvent::InboxChanged => Msg::InboxChanged,
+        HostEvent::Note(text) => Msg::Note(text),
         HostEvent::Synced(sync) => Msg::Synced(sync),
         HostEvent::Began(thread, row) => Msg::Began(thread, row),
         HostEvent::Deferred(thread, row, input) => Msg::Deferred(thread, row, input),

@@ -13,7 +13,7 @@ use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::judgement::Ruling;
 pub use crate::contract::mode::Mode;
 use crate::contract::record::{
-    DecideOutcome, OpenIntent, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
+    DecideOutcome, InboxRow, OpenIntent, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
 };
 use crate::contract::suspension::ToolCallResume;
@@ -110,11 +110,26 @@ pub struct ThreadSync {
     pub queued: Vec<QueuedRow>,
 }
 
+/// A question of any conversation, with what a card needs beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenedQuestion {
+    /// The question as it stands now.
+    pub record: SuspensionRecord,
+    /// What its conversation is called.
+    pub title: String,
+    /// The root of the project that it was asked in.
+    pub project: PathBuf,
+}
+
 /// Something happened behind the terminal without being asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HostEvent {
     /// A run of this process told something.
     Agent(ThreadId, AgentEvent),
+    /// Something may wait, or wait no more, in some conversation.
+    InboxChanged,
+    /// A word for the person that stays on the screen.
+    Note(String),
     /// Other processes did something in the conversation that is shown.
     Synced(Box<ThreadSync>),
     /// A queued message begins a run of this process.
@@ -308,6 +323,15 @@ pub trait Host: Send + Sync + 'static {
 
     /// All conversations, newest first.
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String>;
+
+    /// What waits, over all conversations, oldest first.
+    async fn inbox(&self) -> Result<Vec<InboxRow>, String>;
+
+    /// How many questions wait in other conversations than this one.
+    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, String>;
+
+    /// A question of any conversation, with what a card of it needs.
+    async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String>;
 
     /// What the status line says. Asked again after every request that may change it.
     fn info(&self) -> HostInfo;

@@ -93,6 +93,7 @@ actions! {
     Expand = "expand", "show the whole output of tools";
     CycleMode = "cycle-mode", "ask, accept-edits, plan";
     Help = "help", "this list";
+    Inbox = "inbox", "what waits in all conversations";
     Allow = "allow", "allow this once";
     Deny = "deny", "say no, with a reason if you like";
     Grant = "grant", "allow from now on: what and how far is shown first";
@@ -115,6 +116,7 @@ actions! {
     Accept = "accept", "take the chosen one";
     Complete = "complete", "put the chosen one into the text";
     Close = "close", "close";
+    Jump = "jump", "what waits: go to its conversation";
     ScrollUp = "scroll-up", "up";
     ScrollDown = "scroll-down", "down";
     PageUp = "page-up", "a page up";
@@ -150,7 +152,7 @@ impl Action {
     pub fn belongs_to(self, place: Place) -> bool {
         use Action as A;
         match self {
-            A::CancelOrQuit | A::Redraw | A::Suspend | A::Expand | A::CycleMode | A::Help => true,
+            A::CancelOrQuit | A::Redraw | A::Suspend | A::Expand | A::CycleMode | A::Help | A::Inbox => true,
             A::Send
             | A::SendBehind
             | A::Newline
@@ -181,7 +183,7 @@ impl Action {
                 place == Place::Card
             }
             A::Accept | A::PageUp | A::PageDown => matches!(place, Place::Card | Place::List),
-            A::Complete | A::Close | A::First | A::Last => place == Place::List,
+            A::Complete | A::Close | A::Jump | A::First | A::Last => place == Place::List,
         }
     }
 }

@@ -8,13 +8,13 @@ use serde_json::Value;
 use super::approval::Answer;
 use super::approval::edit::Draft;
 use super::host::{
-    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, Review, RuleRow, SkillRow,
-    ThreadSync, UserInput,
+    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, QueuedRow, Review,
+    RuleRow, SkillRow, ThreadSync, UserInput,
 };
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::record::{DecideOutcome, QueueId, SuspensionRecord, ThreadSummary};
+use crate::contract::record::{DecideOutcome, InboxRow, QueueId, SuspensionRecord, ThreadSummary};
 
 /// Something happened.
 #[derive(Clone, Debug)]
@@ -70,6 +70,16 @@ pub enum Msg {
     Revoked(String, Result<bool, String>),
     /// The list of conversations.
     Threads(Result<Vec<ThreadSummary>, String>),
+    /// Something may wait, or wait no more, in some conversation.
+    InboxChanged,
+    /// What waits, over all conversations.
+    Inbox(Result<Vec<InboxRow>, String>),
+    /// How many questions wait in other conversations.
+    Elsewhere(u64),
+    /// A question of any conversation as it stands now.
+    Question(SuspensionId, Result<Option<Box<OpenedQuestion>>, String>),
+    /// A word for the person that stays.
+    Note(String),
     /// The list of models.
     Models(Vec<ModelRow>),
     /// The list of skills.
@@ -123,6 +133,12 @@ pub enum Cmd {
     Cancel(ThreadId),
     /// Ask for the list of conversations.
     Threads,
+    /// Ask for what waits, over all conversations.
+    Inbox,
+    /// Count what waits in other conversations than this one.
+    CountElsewhere(Option<ThreadId>),
+    /// Look at a question of any conversation.
+    Question(SuspensionId),
     /// Ask for the list of models.
     Models,
     /// Ask for the list of skills.

@@ -16,11 +16,12 @@ pub struct Command {
 }
 
 /// The commands, in the order in which they are offered.
-pub const COMMANDS: [Command; 13] = [
+pub const COMMANDS: [Command; 14] = [
     command("help", "", "keys and commands"),
     command("new", "", "begin a new conversation"),
     command("resume", "[ID]", "go on with another conversation"),
     command("threads", "", "all conversations"),
+    command("inbox", "", "what waits for an answer, in all conversations"),
     command("model", "[NAME]", "choose the model"),
     command("mode", "[NAME]", "ask, accept-edits, plan or yolo"),
     command("skills", "", "skills that can be called by name"),

@@ -1,10 +1,16 @@
 //! Lists to choose from, in place of the composer.
+//!
+//! They may be long: the text that a filter looks at is made once, and which rows fit is kept until the filter changes.
+
+use super::wrap::width;
 
 /// What is chosen from a list, and what choosing does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PickerKind {
     /// Opens a conversation.
     Threads,
+    /// Opens a question of any conversation.
+    Inbox,
     /// Chooses a model.
     Models,
     /// Puts a skill into the text.
@@ -26,6 +32,7 @@ impl PickerKind {
     pub fn title(self) -> &'static str {
         match self {
             PickerKind::Threads => "Conversations",
+            PickerKind::Inbox => "What waits",
             PickerKind::Models => "Models",
             PickerKind::Skills => "Skills",
             PickerKind::Rules => "Permission rules in force",
@@ -41,6 +48,7 @@ impl PickerKind {
         match self {
             PickerKind::Threads | PickerKind::Grants => Some("open"),
             PickerKind::Grant => Some("choose"),
+            PickerKind::Inbox => Some("answer"),
             PickerKind::Models | PickerKind::Modes => Some("use"),
             PickerKind::Skills => Some("write"),
             PickerKind::Rules | PickerKind::Help => None,
@@ -72,6 +80,12 @@ pub struct Picker {
     pub kind: PickerKind,
     /// All rows; `None` while they are fetched.
     rows: Option<Vec<PickRow>>,
+    /// What a filter looks at, row by row; made when the first letter is typed.
+    folded: Vec<String>,
+    /// The places of the rows that fit what was typed.
+    fitting: Vec<usize>,
+    /// Columns of the widest label among them.
+    widest: usize,
     filter: String,
     selected: usize,
 }
@@ -79,18 +93,61 @@ pub struct Picker {
 impl Picker {
     /// A list whose rows are still fetched.
     pub fn loading(kind: PickerKind) -> Picker {
-        Picker { kind, rows: None, filter: String::new(), selected: 0 }
+        Picker {
+            kind,
+            rows: None,
+            folded: Vec::new(),
+            fitting: Vec::new(),
+            widest: 0,
+            filter: String::new(),
+            selected: 0,
+        }
     }
 
     /// A list.
     pub fn new(kind: PickerKind, rows: Vec<PickRow>) -> Picker {
-        Picker { rows: Some(rows), ..Picker::loading(kind) }
+        let mut picker = Picker::loading(kind);
+        picker.fill(rows);
+        picker
     }
 
-    /// The rows have come.
+    /// The rows have come, for the first time or again: the chosen one stays chosen while it is there.
     pub fn fill(&mut self, rows: Vec<PickRow>) {
+        let chosen = self.chosen().map(|row| row.value.clone()).filter(|value| !value.is_empty());
+        let before = self.selected;
         self.rows = Some(rows);
-        self.selected = 0;
+        self.folded.clear();
+        self.narrow();
+        let again = chosen.and_then(|chosen| {
+            self.fitting.iter().position(|at| self.row(*at).is_some_and(|row| row.value == chosen))
+        });
+        self.selected = again.unwrap_or_else(|| before.min(self.count().saturating_sub(1)));
+    }
+
+    fn row(&self, at: usize) -> Option<&PickRow> {
+        self.rows.as_ref()?.get(at)
+    }
+
+    /// Finds the rows that fit what was typed.
+    fn narrow(&mut self) {
+        let rows = self.rows.as_deref().unwrap_or_default();
+        let words: Vec<String> = self.filter.split_whitespace().map(str::to_lowercase).collect();
+        if words.is_empty() {
+            self.fitting = (0..rows.len()).collect();
+        } else {
+            if self.folded.len() != rows.len() {
+                let fold = |row: &PickRow| {
+                    format!("{} {} {} {}", row.label, row.detail, row.note, row.value).to_lowercase()
+                };
+                self.folded = rows.iter().map(fold).collect();
+            }
+            let fits = |at: &usize| {
+                !rows[*at].is_heading && words.iter().all(|word| self.folded[*at].contains(word.as_str()))
+            };
+            self.fitting = (0..rows.len()).filter(fits).collect();
+        }
+        let labels = self.fitting.iter().map(|at| &rows[*at]).filter(|row| !row.is_heading);
+        self.widest = labels.map(|row| width(&row.label)).max().unwrap_or(0);
     }
 
     /// Whether rows are still fetched.
@@ -103,47 +160,63 @@ impl Picker {
         &self.filter
     }
 
-    /// The place of the chosen row among [`Picker::shown`].
+    /// The place of the chosen row among those that fit.
     pub fn selected(&self) -> usize {
         self.selected
     }
 
-    /// The rows that fit what was typed.
-    pub fn shown(&self) -> Vec<&PickRow> {
-        let words: Vec<String> = self.filter.split_whitespace().map(str::to_lowercase).collect();
-        let fits = |row: &&PickRow| {
-            let text = format!("{} {} {} {}", row.label, row.detail, row.note, row.value).to_lowercase();
-            words.is_empty() || (!row.is_heading && words.iter().all(|word| text.contains(word)))
-        };
-        self.rows.iter().flatten().filter(fits).collect()
+    /// How many rows fit what was typed.
+    pub fn count(&self) -> usize {
+        self.fitting.len()
+    }
+
+    /// Columns of the widest label of those that fit.
+    pub fn widest(&self) -> usize {
+        self.widest
+    }
+
+    /// So many of the rows that fit, from that one on, with their places among them.
+    pub fn window(&self, from: usize, most: usize) -> impl Iterator<Item = (usize, &PickRow)> {
+        let shown = self.fitting.iter().enumerate().skip(from).take(most);
+        shown.filter_map(|(place, at)| Some((place, self.row(*at)?)))
     }
 
     /// The chosen row.
     pub fn chosen(&self) -> Option<&PickRow> {
-        self.shown().get(self.selected).copied()
+        self.row(*self.fitting.get(self.selected)?)
     }
 
     /// Moves the choice, stopping at the ends.
     pub fn step(&mut self, by: isize) {
-        let last = self.shown().len().saturating_sub(1);
+        let last = self.count().saturating_sub(1);
         self.selected = self.selected.saturating_add_signed(by).min(last);
     }
 
     /// Goes to the first or the last row.
     pub fn end(&mut self, last: bool) {
-        self.selected = if last { self.shown().len().saturating_sub(1) } else { 0 };
+        self.selected = if last { self.count().saturating_sub(1) } else { 0 };
     }
 
     /// Narrows the list.
     pub fn type_in(&mut self, c: char) {
-        self.filter.push(c);
+        self.type_all(std::iter::once(c));
+    }
+
+    /// Narrows the list by several letters at once.
+    pub fn type_all(&mut self, letters: impl Iterator<Item = char>) {
+        self.filter.extend(letters);
         self.selected = 0;
+        self.narrow();
     }
 
     /// Takes back the last letter. `false`: there was none.
     pub fn delete(&mut self) -> bool {
         self.selected = 0;
-        self.filter.pop().is_some()
+        let had = self.filter.pop().is_some();
+        if had {
+            self.narrow();
+        }
+        had
     }
 }
 
@@ -168,5 +241,27 @@ mod tests {
         picker.step(1);
         assert!(picker.delete());
         assert!(picker.chosen().is_some());
+    }
+
+    #[test]
+    fn rows_that_come_again_keep_the_choice_and_the_filter() {
+        let row = |value: &str| PickRow { value: value.into(), label: value.into(), ..PickRow::default() };
+        let rows = |values: &[&str]| values.iter().map(|value| row(value)).collect::<Vec<_>>();
+        let mut picker = Picker::new(PickerKind::Inbox, rows(&["a1", "a2", "b3", "a4"]));
+        picker.type_in('A');
+        picker.step(1);
+        assert_eq!(picker.chosen().map(|row| row.value.as_str()), Some("a2"));
+        picker.fill(rows(&["a2", "b3", "a4", "a5"]));
+        assert_eq!((picker.chosen().map(|row| row.value.as_str()), picker.count()), (Some("a2"), 3));
+        picker.step(1);
+        picker.fill(rows(&["a2", "a5"]));
+        assert_eq!(picker.chosen().map(|row| row.value.as_str()), Some("a5"), "the one in its place");
+        picker.fill(Vec::new());
+        assert_eq!((picker.chosen(), picker.selected()), (None, 0));
+        picker.fill(rows(&["a9"]));
+        assert_eq!(
+            picker.window(0, 9).map(|(at, row)| (at, row.value.as_str())).collect::<Vec<_>>(),
+            [(0, "a9")]
+        );
     }
 }

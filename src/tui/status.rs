@@ -74,8 +74,13 @@ fn pieces(app: &App) -> Vec<Piece> {
     if let Driver::Other(pid) = app.driver {
         add(format!("driven by process {pid}"), Role::Warning, 1);
     }
-    if !app.cards.is_empty() {
-        add(format!("{} waiting", app.cards.len()), Role::Warning, 1);
+    if app.own_cards() > 0 {
+        add(format!("{} waiting", app.own_cards()), Role::Warning, 1);
+    }
+    let elsewhere = app.unseen_elsewhere();
+    if elsewhere > 0 {
+        let chord = app.keymap.chord_of(Place::Global, Action::Inbox);
+        add(format!("{elsewhere} elsewhere {chord}").trim_end().to_owned(), Role::Warning, 2);
     }
     let model = if info.is_demo { "demo".to_owned() } else { visible_line(&info.model).into_owned() };
     add(if model.is_empty() { "no model".to_owned() } else { model }, Role::Status, 3);

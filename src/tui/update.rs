@@ -13,6 +13,7 @@ mod agent;
 mod cards;
 mod commands;
 mod grants;
+mod inbox;
 mod keys;
 mod notify;
 mod queue;
@@ -57,7 +58,16 @@ impl App {
                 }
                 self.hand_back(&[input]);
             }
-            Msg::Decided(id, outcome) => self.decided(&id, outcome),
+            Msg::Decided(id, outcome) => {
+                self.answered_elsewhere(&outcome, &id);
+                self.decided(&id, outcome);
+                self.count_elsewhere(&mut cmds);
+            }
+            Msg::InboxChanged => self.inbox_changed(&mut cmds),
+            Msg::Inbox(Ok(rows)) => self.fill_inbox(rows),
+            Msg::Elsewhere(count) => self.elsewhere = count,
+            Msg::Question(id, found) => self.question(&id, found),
+            Msg::Note(text) => self.transcript.note(Level::Info, text),
             Msg::Reviewed(id, arguments, review) => self.reviewed(&id, &arguments, review),
             Msg::EditorClosed(id, argument, text) => self.editor_closed(&id, argument, text, &mut cmds),
             Msg::GrantPreviewed(id, pattern, preview) => self.previewed(&id, pattern, preview),
@@ -71,7 +81,9 @@ impl App {
                 let rows = self.thread_rows(&threads);
                 self.fill_picker(PickerKind::Threads, rows);
             }
-            Msg::Threads(Err(error)) | Msg::Failed(error) => self.transcript.note(Level::Error, error),
+            Msg::Threads(Err(error)) | Msg::Inbox(Err(error)) | Msg::Failed(error) => {
+                self.transcript.note(Level::Error, error)
+            }
             Msg::Models(models) => {
                 let rows = models.into_iter().map(|model| PickRow {
                     note: if model.name == self.info.model { "in use".into() } else { String::new() },

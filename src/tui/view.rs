@@ -70,7 +70,7 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     let mut left = rows - status.lines.len();
 
     let bottom = if let Some(picker) = &app.picker {
-        lists::picker(picker, width, left.min((rows * 2 / 3).max(3)), theme)
+        lists::picker(picker, &app.inbox_details(), width, left.min((rows * 2 / 3).max(3)), theme)
     } else {
         written(app, left, theme)
     };

@@ -31,6 +31,8 @@ mod past_tests;
 #[cfg(test)]
 mod plugin_tests;
 #[cfg(test)]
+mod terms_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_more;

@@ -46,11 +46,12 @@ async fn the_inbox_is_over_all_threads_and_filtered() {
     assert_eq!((row.why.as_str(), row.risk), ("no rule allows it", Some(Risk::Edits)));
     assert_eq!(row.parent_run_id.as_ref().map(|id| id.as_str()), Some("r0"));
 
-    assert_eq!(store.waiting_count(None).await.unwrap(), 3);
-    assert_eq!(store.waiting_count(Some(&"t1".into())).await.unwrap(), 1);
+    assert_eq!(store.waiting_count(None, 30).await.unwrap(), 3);
+    assert_eq!(store.waiting_count(Some(&"t1".into()), 30).await.unwrap(), 1);
     store.decide(&"perm_c1".into(), yes("d"), 30).await.unwrap();
-    assert_eq!(store.waiting_count(None).await.unwrap(), 2);
+    assert_eq!(store.waiting_count(None, 30).await.unwrap(), 2);
     assert_eq!(ids(&store, InboxFilter::default()).await, ["perm_c10", "ask_c2"]);
+    assert_eq!(store.waiting_count(None, 90).await.unwrap(), 1, "one is over, and nobody has marked it");
 }
 
 #[tokio::test]
@@ -142,9 +143,9 @@ async fn a_reader_sees_what_a_writer_commits() {
     let writer = home.open();
     three(&writer).await;
     let reader = Store::open_to_read(&home.path()).unwrap();
-    assert_eq!(reader.waiting_count(None).await.unwrap(), 3);
+    assert_eq!(reader.waiting_count(None, 30).await.unwrap(), 3);
     writer.decide(&"perm_c1".into(), yes("d"), 30).await.unwrap();
-    assert_eq!(reader.waiting_count(None).await.unwrap(), 2);
+    assert_eq!(reader.waiting_count(None, 30).await.unwrap(), 2);
 }
 
 #[tokio::test]

@@ -827,3 +827,5 @@ fn a_run_that_could_not_be_loaded_ends_the_wait() {
     assert_eq!(test.app.run, RunState::Idle);
     assert_eq!(test.screen().matches("the store is locked").count(), 1);
 }
+
+mod inbox;

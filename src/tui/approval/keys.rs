@@ -186,6 +186,8 @@ impl Card {
 
     fn common_key(&mut self, action: Action) -> Reply {
         match action {
+            // Ending a run that is not in sight is more than a person may mean.
+            Action::Stop if self.elsewhere.is_some() => Reply::PutAway,
             Action::Stop => {
                 self.stage = Stage::Deciding("stopping");
                 Reply::Stop

@@ -134,6 +134,17 @@ impl Performer {
             Cmd::Cancel(thread) => host.cancel(&thread),
             Cmd::Expire(thread) => host.expired(&thread),
             Cmd::Threads => self.spawn(async move { send(Msg::Threads(host.threads().await)) }),
+            Cmd::Inbox => self.spawn(async move { send(Msg::Inbox(host.inbox().await)) }),
+            Cmd::CountElsewhere(here) => self.spawn(async move {
+                match host.waiting_elsewhere(here.as_ref()).await {
+                    Ok(count) => send(Msg::Elsewhere(count)),
+                    Err(error) => tracing::warn!(error, "what waits elsewhere could not be counted"),
+                }
+            }),
+            Cmd::Question(id) => self.spawn(async move {
+                let found = host.opened_question(&id).await.map(|found| found.map(Box::new));
+                send(Msg::Question(id, found));
+            }),
             Cmd::Models => send(Msg::Models(host.models())),
             Cmd::Skills => send(Msg::Skills(host.skills())),
             Cmd::Rules => send(Msg::Rules(host.permissions())),

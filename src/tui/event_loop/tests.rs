@@ -10,13 +10,15 @@ use super::*;
 use crate::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
 use crate::contract::ids::SuspensionId;
 use crate::contract::ids::ThreadId;
-use crate::contract::record::{DecideOutcome, GrantScope, QueueId, SuspensionRecord, ThreadSummary};
+use crate::contract::record::{
+    DecideOutcome, GrantScope, InboxRow, QueueId, SuspensionRecord, ThreadSummary,
+};
 use crate::contract::suspension::ToolCallResume;
 use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
 use crate::tui::host::{
-    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedThread, QueuedRow, Review, RuleRow, SkillRow,
-    UserInput,
+    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, QueuedRow, Review,
+    RuleRow, SkillRow, UserInput,
 };
 use crate::tui::keymap::Keymap;
 use crate::tui::theme::Theme;
@@ -89,6 +91,17 @@ impl Host for FakeHost {
     }
     async fn threads(&self) -> Result<Vec<ThreadSummary>, String> {
         Ok(Vec::new())
+    }
+    async fn inbox(&self) -> Result<Vec<InboxRow>, String> {
+        Ok(Vec::new())
+    }
+    async fn waiting_elsewhere(&self, here: Option<&ThreadId>) -> Result<u64, String> {
+        self.note(format!("count all but {here:?}"));
+        Ok(2)
+    }
+    async fn opened_question(&self, id: &SuspensionId) -> Result<Option<OpenedQuestion>, String> {
+        self.note(format!("question {id}"));
+        Ok(None)
     }
     fn info(&self) -> HostInfo {
         HostInfo::default()

@@ -57,7 +57,7 @@ impl App {
                         termination: TerminationReason::BehaviorRequested,
                     };
                     self.transcript.apply(self.now, &quiet);
-                    self.remove_cards(|_| true);
+                    self.remove_cards(|card| card.elsewhere.is_none());
                     return;
                 }
                 self.transcript.accept_words();
@@ -78,7 +78,7 @@ impl App {
             return;
         }
         self.run = RunState::Idle;
-        self.put_away_cards(|_| true, cmds);
+        self.put_away_cards(|card| card.elsewhere.is_none(), cmds);
         self.ended.clone_from(&self.run_id);
         self.take_back_own(termination, cmds);
     }
@@ -100,7 +100,11 @@ impl App {
     }
 
     fn drop_cards_of(&mut self, call_id: &str, cmds: &mut Vec<Cmd>) {
-        self.put_away_cards(|card| card.ticket.pending.id.as_str() == call_id, cmds);
+        // A call of another conversation may have the same id.
+        self.put_away_cards(
+            |card| card.elsewhere.is_none() && card.ticket.pending.id.as_str() == call_id,
+            cmds,
+        );
     }
 
     /// Takes cards away whose questions are over. One that the person is writing on stays until that is given up or
@@ -116,6 +120,7 @@ impl App {
 
     pub(super) fn remove_cards(&mut self, which: impl Fn(&Card) -> bool) {
         let before = self.cards.iter().take(self.card).filter(|card| which(card)).count();
+        let is_current = self.current_card().is_some_and(&which);
         for card in self.cards.iter().filter(|card| which(card)) {
             self.over.entry(card.id.clone()).or_default();
         }
@@ -126,6 +131,10 @@ impl App {
             self.batch = None;
         }
         self.card = self.card.saturating_sub(before).min(self.cards.len().saturating_sub(1));
+        if is_current {
+            // A key that was meant for the one before is no answer to the one in its place.
+            self.show_card(self.card);
+        }
     }
 
     /// Says something, or queues it until the run is over; `behind`: also until open questions are answered.
@@ -184,6 +193,7 @@ impl App {
             .map(|record| Card::new(record.thread_id.clone(), record.run_id.clone(), record.ticket.clone()))
             .collect();
         self.card = 0;
+        self.count_elsewhere(cmds);
         self.batch = None;
         self.focus = Focus::Composer;
         self.stays = false;

@@ -36,7 +36,8 @@ impl App {
             return true;
         }
         card.fit(self.size.0.saturating_sub(super::super::view::CARD_TEXT));
-        let reply = card.key(key, &self.keymap, &self.info.project);
+        let project = card.project(&self.info.project).to_path_buf();
+        let reply = card.key(key, &self.keymap, &project);
         card.fit(self.size.0.saturating_sub(super::super::view::CARD_TEXT));
         let id = card.id.clone();
         self.ask_for_preview(cmds);
@@ -54,6 +55,7 @@ impl App {
                 cmds.push(Cmd::Grant(request));
                 self.go_to_open_card();
             }
+            Reply::PutAway => self.put_away(&id),
             Reply::Review(arguments) => cmds.push(Cmd::Review(id, arguments)),
             Reply::Editor(draft) => cmds.push(Cmd::Editor(id, draft)),
             Reply::Batch(which) => self.begin_batch(which),
@@ -110,7 +112,8 @@ impl App {
 
     fn batch_of(&self, which: Batch) -> impl Iterator<Item = &Card> {
         self.cards.iter().filter(move |card| {
-            card.takes_batch()
+            card.elsewhere.is_none()
+                && card.takes_batch()
                 && match which {
                     // One that was edited is allowed on its own card, where the edited version is shown.
                     Batch::AllowReads => card.only_reads() && card.edit.is_none(),
@@ -204,7 +207,7 @@ impl App {
         card.previewed(pattern, preview);
     }
 
-    fn show_card(&mut self, card: usize) {
+    pub(super) fn show_card(&mut self, card: usize) {
         self.card = card;
         if let Some(card) = self.cards.get_mut(card) {
             card.seen = None;
@@ -278,7 +281,7 @@ impl App {
         }
     }
 
-    fn who_decided(&self, record: &SuspensionRecord, already: &str) -> String {
+    pub(super) fn who_decided(&self, record: &SuspensionRecord, already: &str) -> String {
         let what = match record.decision.as_ref().map(|decision| decision.action) {
             Some(ResumeDecisionAction::Resume) => "allowed",
             Some(ResumeDecisionAction::Cancel) => "declined",

@@ -7,7 +7,7 @@ use super::super::msg::Cmd;
 use super::super::palette::{COMMANDS, is_command_word};
 use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::transcript::{EntryKind, Level};
-use crate::contract::ids::ThreadId;
+use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::ThreadSummary;
 
@@ -81,6 +81,7 @@ impl App {
             "new" | "clear" => self.open(None, cmds),
             "resume" if !words.is_empty() => self.open(Some(ThreadId::from(words)), cmds),
             "resume" | "threads" => self.fetch(PickerKind::Threads, Cmd::Threads, cmds),
+            "inbox" => self.fetch(PickerKind::Inbox, Cmd::Inbox, cmds),
             "model" if !words.is_empty() => cmds.push(Cmd::SetModel(words.to_owned())),
             "model" => self.fetch(PickerKind::Models, Cmd::Models, cmds),
             "skills" => self.fetch(PickerKind::Skills, Cmd::Skills, cmds),
@@ -120,7 +121,7 @@ impl App {
     }
 
     /// Opens another conversation. What runs in this one goes on; what waits keeps waiting.
-    fn open(&mut self, thread: Option<ThreadId>, cmds: &mut Vec<Cmd>) {
+    pub(super) fn open(&mut self, thread: Option<ThreadId>, cmds: &mut Vec<Cmd>) {
         if self.is_awake() && !self.is_driven_elsewhere() {
             self.transcript.note(Level::Info, "the run of this conversation goes on in the background");
         }
@@ -135,7 +136,7 @@ impl App {
         cmds
     }
 
-    fn fetch(&mut self, kind: PickerKind, cmd: Cmd, cmds: &mut Vec<Cmd>) {
+    pub(super) fn fetch(&mut self, kind: PickerKind, cmd: Cmd, cmds: &mut Vec<Cmd>) {
         self.picker = Some(Picker::loading(kind));
         cmds.push(cmd);
     }
@@ -199,6 +200,11 @@ impl App {
             PickerKind::Threads => {
                 self.resumes_by_list = false;
                 self.open(Some(ThreadId::from(row.value)), cmds);
+            }
+            PickerKind::Inbox => {
+                let id = SuspensionId::from(row.value);
+                self.chosen_question = Some(id.clone());
+                cmds.push(Cmd::Question(id));
             }
             PickerKind::Models => cmds.push(Cmd::SetModel(row.value)),
             PickerKind::Skills => {

@@ -49,6 +49,7 @@ impl App {
                 cmds.push(Cmd::SetMode(self.info.mode));
             }
             Some(Action::Help) => self.open_help(),
+            Some(Action::Inbox) => self.toggle_inbox(cmds),
             _ => return false,
         }
         true
@@ -80,7 +81,7 @@ impl App {
         }
         let chord = self.keymap.chord_of(Place::Global, Action::CancelOrQuit);
         let gap = if done.is_empty() { "" } else { "; " };
-        let waiting = if self.cards.is_empty() { "" } else { " (open questions keep waiting)" };
+        let waiting = if self.own_cards() == 0 { "" } else { " (open questions keep waiting)" };
         self.hint = Some((
             format!("{done}{gap}press {chord} again to quit{waiting}"),
             self.now.plus(super::super::app::QUIT_MS),
@@ -144,9 +145,7 @@ impl App {
     pub(super) fn paste(&mut self, text: &str, cmds: &mut Vec<Cmd>) {
         self.quit_armed = None;
         if let Some(picker) = &mut self.picker {
-            for c in text.chars().filter(|c| !c.is_control()).take(200) {
-                picker.type_in(c);
-            }
+            picker.type_all(text.chars().filter(|c| !c.is_control()).take(200));
             return;
         }
         if self.focus == Focus::Card && self.cards.get_mut(self.card).is_some_and(|card| card.paste(text)) {
@@ -271,6 +270,7 @@ impl App {
                 self.resumes_by_list(cmds);
             }
             Some(Action::Accept | Action::Complete) => self.pick(cmds),
+            Some(Action::Jump) => self.jump(cmds),
             _ => {}
         }
     }

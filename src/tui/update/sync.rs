@@ -77,10 +77,11 @@ impl App {
     /// Questions that seem not to be open any more. What is seen here may be older than a question that was just
     /// asked, so its row is looked at before the card goes away.
     fn look_after_cards(&self, sync: &ThreadSync, cmds: &mut Vec<Cmd>) {
-        let seem_over = self
-            .cards
-            .iter()
-            .filter(|card| !card.is_deciding() && sync.waiting.iter().all(|record| record.id != card.id));
+        let seem_over = self.cards.iter().filter(|card| {
+            card.elsewhere.is_none()
+                && !card.is_deciding()
+                && sync.waiting.iter().all(|record| record.id != card.id)
+        });
         cmds.extend(seem_over.map(|card| Cmd::WhoAnswered(card.id.clone())));
     }
 

@@ -17,6 +17,7 @@ mod edit;
 mod foot;
 mod grant;
 mod stale;
+mod unknown;
 
 use call::call;
 use foot::{foot, short_foot};
@@ -64,7 +65,11 @@ fn one_line(card: &Card, app: &App) -> String {
         (false, true) => " (edited)",
         (false, false) => "",
     };
-    format!("{}  {what}{state}", visible_line(&pending.name))
+    let of = card
+        .elsewhere
+        .as_ref()
+        .map_or_else(String::new, |of| format!("{} › ", truncate(&visible_line(&of.title), 24)));
+    format!("{of}{}  {what}{state}", visible_line(&pending.name))
 }
 
 fn card(card: &Card, app: &App, columns: u16, most: usize, theme: &Theme) -> Picture {
@@ -172,10 +177,9 @@ fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {
         CardKind::Unknown => "was interrupted: nobody knows whether it ran to its end",
     };
     let name = if card.kind == CardKind::Ask { header(card).unwrap_or(name) } else { name };
-    let mut left = vec![
-        Span::styled(name, theme.style(Role::CardTitle)),
-        Span::styled(format!(" {what}"), theme.style(Role::Text)),
-    ];
+    let mut left = of_conversation(card, inner, theme);
+    left.push(Span::styled(name, theme.style(Role::CardTitle)));
+    left.push(Span::styled(format!(" {what}"), theme.style(Role::Text)));
     if card.edit.is_some() {
         left.push(Span::styled(" · as you edited it", theme.style(Role::Warning)));
     } else if card.asked_again_as_edited() {
@@ -190,6 +194,13 @@ fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {
         Vec::new()
     };
     spread(left, right, inner)
+}
+
+/// Marks a card of another conversation with what that is called.
+fn of_conversation(card: &Card, inner: u16, theme: &Theme) -> Vec<Span<'static>> {
+    let Some(elsewhere) = &card.elsewhere else { return Vec::new() };
+    let title = truncate(&visible_line(&elsewhere.title), (inner / 3).max(8));
+    vec![Span::styled(format!("{title} › "), theme.style(Role::Warning))]
 }
 
 fn header(card: &Card) -> Option<String> {
@@ -259,8 +270,11 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>>
             lines.extend(call(card, app, inner, theme));
             lines.extend(stale::deltas(card, inner, theme));
             let said = card.ticket.suspension.message.trim();
-            if card.kind == CardKind::Unknown && !said.is_empty() {
-                lines.extend(Wrap::words(inner).text(&visible(said), theme.style(Role::Dim)));
+            if card.kind == CardKind::Unknown {
+                if !said.is_empty() {
+                    lines.extend(Wrap::words(inner).text(&visible(said), theme.style(Role::Dim)));
+                }
+                lines.extend(unknown::known(card, app, inner, theme));
             }
         }
     }

@@ -68,7 +68,7 @@ fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
 fn placeholder(app: &App) -> Cow<'static, str> {
     let text = if app.focus == Focus::Card {
         ""
-    } else if !app.cards.is_empty() {
+    } else if app.own_cards() > 0 {
         let chord = |action| app.keymap.chord_of(Place::Composer, action);
         let (answers, enter, behind) =
             (chord(Action::FocusCard), chord(Action::Send), chord(Action::SendBehind));
@@ -79,6 +79,8 @@ fn placeholder(app: &App) -> Cow<'static, str> {
         } else {
             format!("{answers} answers; {enter} withdraws it, {behind} waits behind it")
         });
+    } else if !app.cards.is_empty() {
+        "Tab answers the question of the other conversation"
     } else if app.is_awake() {
         "write on: it is sent when this is done"
     } else if app.transcript.is_empty() {

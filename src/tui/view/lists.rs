@@ -3,7 +3,7 @@
 use ratatui::text::{Line, Span};
 
 use super::super::palette::{Offer, Palette};
-use super::super::picker::{PickRow, Picker};
+use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::theme::{Role, Theme};
 use super::super::wrap::{truncate, width};
 use super::{Picture, spread};
@@ -36,38 +36,55 @@ pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Them
     shown.iter().enumerate().map(row).collect()
 }
 
-/// A list in place of the text, in at most so many rows.
-pub(super) fn picker(picker: &Picker, columns: u16, most: usize, theme: &Theme) -> Picture {
-    let rows = picker.shown();
+/// A list in place of the text, in at most so many rows; `more` is said of the chosen row below it.
+pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize, theme: &Theme) -> Picture {
     let title = picker.kind.title();
     let mut head = vec![Span::styled(format!("  {title}"), theme.style(Role::CardTitle))];
     if !picker.filter().is_empty() {
         head.push(Span::raw(format!("  {}", visible_line(picker.filter()))));
     }
-    let place = if rows.is_empty() { 0 } else { picker.selected() + 1 };
-    let count = vec![Span::styled(format!("{place}/{} ", rows.len()), theme.style(Role::Dim))];
+    let place = if picker.count() == 0 { 0 } else { picker.selected() + 1 };
+    let count = vec![Span::styled(format!("{place}/{} ", picker.count()), theme.style(Role::Dim))];
     let (has_gap, has_keys) = (most >= 8, most >= 4);
     let mut lines = Vec::new();
     if has_gap {
         lines.push(Line::default());
     }
     lines.push(spread(head, count, columns));
-    let room = most.saturating_sub(1 + usize::from(has_gap) + usize::from(has_keys)).max(1);
+    // The list goes first: three rows of it, then what else there is to say of one.
+    let around = 1 + usize::from(has_gap) + usize::from(has_keys);
+    let for_more = more.len().min(most.saturating_sub(around + 3));
+    let room = most.saturating_sub(around + for_more).max(1);
     if picker.is_loading() {
         lines.push(Line::styled("    …", theme.style(Role::Dim)));
-    } else if rows.is_empty() {
-        let why = if picker.filter().is_empty() { "    there is nothing here" } else { "    nothing fits" };
+    } else if picker.count() == 0 {
+        let why = match picker.kind {
+            _ if !picker.filter().is_empty() => "    nothing fits",
+            PickerKind::Inbox => "    nothing waits",
+            PickerKind::Threads
+            | PickerKind::Models
+            | PickerKind::Skills
+            | PickerKind::Rules
+            | PickerKind::Modes
+            | PickerKind::Grants
+            | PickerKind::Grant
+            | PickerKind::Help => "    there is nothing here",
+        };
         lines.push(Line::styled(why, theme.style(Role::Dim)));
     }
-    let first = window(picker.selected(), rows.len(), room);
-    let widest = rows.iter().filter(|row| !row.is_heading).map(|row| width(&row.label)).max().unwrap_or(0);
-    let widest = widest.min(usize::from(columns) * 2 / 5);
-    for (i, row) in rows.iter().enumerate().skip(first).take(room) {
-        lines.push(row_line(row, i == picker.selected(), widest, columns, theme));
+    let first = window(picker.selected(), picker.count(), room);
+    let widest = picker.widest().min(usize::from(columns) * 2 / 5);
+    for (place, row) in picker.window(first, room) {
+        lines.push(row_line(row, place == picker.selected(), widest, columns, theme));
+    }
+    for text in &more[..for_more] {
+        let text = format!("    {}", visible_line(text));
+        lines.push(Line::styled(truncate(&text, columns), theme.style(Role::Status)));
     }
     if has_keys {
         let verb = picker.kind.verb().map(|verb| format!("Enter {verb} · ")).unwrap_or_default();
-        let keys = format!("    {verb}type to narrow · Esc close");
+        let jump = if picker.kind == PickerKind::Inbox { "→ go there · " } else { "" };
+        let keys = format!("    {verb}{jump}type to narrow · Esc close");
         lines.push(Line::styled(truncate(&keys, columns), theme.style(Role::Dim)));
     }
     lines.truncate(most.max(1));

@@ -80,6 +80,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
         };
         return vec![yes, ("[any other key]".into(), "back".into())];
     }
+    let stop = |what: &str| key(Action::Stop, if card.elsewhere.is_some() { "put away" } else { what });
     let mut keys = match &card.stage {
         Stage::Deciding(word) => return vec![(format!("{word}…"), String::new())],
         Stage::Reason(_) => vec![enter("no, with or without a reason"), esc("back")],
@@ -120,7 +121,6 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
                     key(Action::Allow, "allow once"),
                     key(Action::Deny, "no"),
                     key(Action::Grant, "always…"),
-                    key(Action::Stop, "no, and stop"),
                     key(Action::EditCall, "edit"),
                 ];
                 if !card.previews().is_empty() {
@@ -128,13 +128,14 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
                 }
                 keys.push(key(Action::Modify, "send back"));
                 keys.push(key(Action::Comment, "comment"));
+                keys.push(stop("no, and stop"));
                 keys
             }
             CardKind::Unknown => vec![
                 key(Action::RunAgain, "run again"),
                 key(Action::MarkDone, "it is done"),
                 key(Action::Skip, "skip"),
-                key(Action::Stop, "stop"),
+                stop("stop"),
             ],
             CardKind::Ask if card.ask.line().is_some() => vec![enter("answer"), esc("back")],
             CardKind::Ask => {
@@ -146,7 +147,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
                     keys.push(key(Action::Toggle, "tick"));
                 }
                 keys.push(key(Action::Skip, "skip"));
-                keys.push(key(Action::Stop, "stop"));
+                keys.push(stop("stop"));
                 keys
             }
         },

@@ -31,7 +31,7 @@ pub(super) fn grant(
         let text = format!(
             "Enter stores: allow {} {}, {}",
             visible_line(&pattern),
-            reach(form.scope, app),
+            reach(form.scope, card, app),
             form.end.words()
         );
         lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Warning)));
@@ -46,11 +46,14 @@ pub(super) fn grant(
     lines
 }
 
-fn reach(scope: usize, app: &App) -> String {
+fn reach(scope: usize, card: &Card, app: &App) -> String {
     match scope {
         0 => "until this run is over".to_owned(),
         1 => "in this conversation, also after a restart".to_owned(),
-        2 => format!("in every conversation of {}", short_path(&app.info.project, app.info.home.as_deref())),
+        2 => format!(
+            "in every conversation of {}",
+            short_path(card.project(&app.info.project), app.info.home.as_deref())
+        ),
         _ => "in every project of yours".to_owned(),
     }
 }

@@ -1,0 +1,166 @@
+//! After an answer: who goes on with the run, or how to.
+
+use std::time::Duration;
+
+use super::super::agent::App;
+use super::super::foundation::Foundation;
+use super::super::{Failure, print, say};
+use crate::cli::{Cli, ThenArgs};
+use crate::contract::ids::ThreadId;
+use crate::contract::record::{Owner, SuspensionRecord, SuspensionStatus};
+use crate::headless::{self, Job};
+use crate::runtime::is_alive;
+use crate::store::{ChangeKind, Store, Watch};
+
+/// How long a process that heard of an answer may take to begin with it.
+const TAKEN_UP: Duration = Duration::from_millis(400);
+
+/// Sees who takes an answer up.
+pub(super) struct Follow {
+    own: Owner,
+    /// From before the answer, so that nothing is missed. Without it nobody is heard, and nothing worse.
+    changes: Option<Watch>,
+}
+
+impl Follow {
+    pub(super) fn new(store: &Store) -> Follow {
+        Follow { own: super::super::agent::owner(), changes: store.watch().ok() }
+    }
+
+    /// Says how the runs of these questions go on; with `--resume` goes on here unless another process does.
+    pub(super) async fn on(
+        &mut self,
+        store: &Store,
+        answered: Vec<SuspensionRecord>,
+        then: ThenArgs,
+        cli: &Cli,
+        foundation: &Foundation,
+    ) -> Result<u8, Failure> {
+        let mut threads: Vec<ThreadId> = Vec::new();
+        for suspension in &answered {
+            if threads.contains(&suspension.thread_id) {
+                continue;
+            }
+            threads.push(suspension.thread_id.clone());
+            if let Some(pid) = self.taken_up(store, suspension).await? {
+                say(&match pid {
+                    Some(pid) => format!("it goes on by itself, in process {pid}"),
+                    None => "it went on by itself, in another process".to_owned(),
+                });
+                continue;
+            }
+            let place = Place::of(store, suspension, foundation).await?;
+            if then.resume {
+                return place.resume(store, then, cli, foundation).await;
+            }
+            say(&format!("go on with: {}", place.command()));
+        }
+        Ok(0)
+    }
+
+    /// Whether another process drives the run or begins to; with its number when it is still at it.
+    async fn taken_up(
+        &mut self,
+        store: &Store,
+        suspension: &SuspensionRecord,
+    ) -> Result<Option<Option<u32>>, Failure> {
+        let end = tokio::time::sleep(TAKEN_UP);
+        tokio::pin!(end);
+        loop {
+            let owner = store.owner(&suspension.thread_id).await.map_err(Failure::failed)?;
+            if let Some(owner) = owner.filter(|owner| is_alive(&self.own, owner)) {
+                return Ok(Some(Some(owner.pid)));
+            }
+            let now = store.suspension(&suspension.id).await.map_err(Failure::failed)?;
+            if now.is_some_and(|now| now.status != SuspensionStatus::Decided) {
+                return Ok(Some(None));
+            }
+            let Some(changes) = self.changes.as_mut().filter(|_| store.is_heard()) else { return Ok(None) };
+            tokio::select! {
+                () = &mut end => return Ok(None),
+                () = began(changes, &suspension.thread_id) => {}
+            }
+        }
+    }
+}
+
+/// Returns when somebody may have begun to drive the thread, or have got on with it.
+async fn began(changes: &mut Watch, thread: &ThreadId) {
+    loop {
+        let change = changes.next().await;
+        let is_it = match change.kind {
+            ChangeKind::Owner | ChangeKind::Run | ChangeKind::Anything => true,
+            ChangeKind::Decision | ChangeKind::Queue | ChangeKind::Grant => false,
+        };
+        if is_it && change.concerns(thread) {
+            return;
+        }
+    }
+}
+
+/// A run that waits for somebody to go on with it, and the folder it belongs to.
+struct Place {
+    thread: ThreadId,
+    folder: std::path::PathBuf,
+    is_elsewhere: bool,
+}
+
+impl Place {
+    async fn of(
+        store: &Store,
+        suspension: &SuspensionRecord,
+        foundation: &Foundation,
+    ) -> Result<Place, Failure> {
+        let here = &foundation.workspace.cwd;
+        // What the question says is what was shown; a question of an older version says nothing.
+        let asked = suspension.ticket.suspension.parameters.get("cwd").and_then(serde_json::Value::as_str);
+        let folder = match asked {
+            Some(cwd) => cwd.into(),
+            None => {
+                let thread = store.thread(&suspension.thread_id).await.map_err(Failure::failed)?;
+                thread.map_or_else(|| here.clone(), |thread| thread.cwd)
+            }
+        };
+        Ok(Place { thread: suspension.thread_id.clone(), is_elsewhere: folder != *here, folder })
+    }
+
+    fn command(&self) -> String {
+        let folder = self.folder.to_string_lossy();
+        let folder =
+            shlex::try_quote(&folder).map_or_else(|_| folder.clone(), |quoted| quoted.into_owned().into());
+        let place = if self.is_elsewhere { format!(" -C {folder}") } else { String::new() };
+        format!("aye{place} -r {} -p", self.thread)
+    }
+
+    /// Goes on in this process, in the folder that the question was asked in.
+    async fn resume(
+        self,
+        store: &Store,
+        then: ThenArgs,
+        cli: &Cli,
+        foundation: &Foundation,
+    ) -> Result<u8, Failure> {
+        let not_here = |why: Failure| Failure {
+            message: format!("the answer is stored, but it cannot go on: {}", why.message),
+            exit: why.exit,
+        };
+        let mut cli = cli.clone();
+        if cli.global.cd.is_none() {
+            cli.global.cd = Some(self.folder.clone());
+        }
+        let there = Foundation::load(&cli, foundation.env.clone()).map_err(not_here)?;
+        store.close().await;
+        let on_ask = print::on_ask(&there).map_err(not_here)?;
+        print::notice_untrusted(&there);
+        let _log = crate::logging::to_file(&there.paths.log_dir());
+        let app = App::build(there, &cli).await.map_err(not_here)?;
+        for warning in &app.warnings {
+            say(&format!("aye: {warning}"));
+        }
+        let options = print::options(&app, then.output_format, then.on_unknown, on_ask);
+        let code = headless::run(&app.runtime, Job::Answered(self.thread), &options, &app.clock).await;
+        app.notifier.finish().await;
+        app.store.leave().await;
+        Ok(code)
+    }
+}

@@ -1,0 +1,280 @@
+//! Why an answer is not taken: each reason its own sentence, with what would be right.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::super::Failure;
+use super::super::commands::when;
+use super::{Answer, LIST, summary};
+use crate::contract::display::visible_line;
+use crate::contract::lifecycle::{RunStatus, TerminationReason};
+use crate::contract::record::{SuspensionRecord, SuspensionStatus};
+use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
+use crate::runtime::DecideError;
+use crate::store::{Store, SuspensionFilter};
+
+/// Characters of foreign text in a sentence.
+const QUOTED: usize = 200;
+
+/// One failure of several: a line each. Wrong usage goes before the rest.
+pub(super) fn all(refused: Vec<Failure>) -> Result<(), Failure> {
+    let Some(exit) = refused.iter().map(|failure| failure.exit).max() else { return Ok(()) };
+    let lines: Vec<String> = refused.into_iter().map(|failure| failure.message).collect();
+    Err(Failure { message: lines.join("\n"), exit })
+}
+
+pub(super) fn ambiguous(id: &str, found: &[SuspensionRecord]) -> Failure {
+    let mut text = format!("`{id}` is the beginning of several ids; give more of the one you mean:");
+    for suspension in found {
+        let state = match suspension.status {
+            SuspensionStatus::Open => "",
+            SuspensionStatus::Decided | SuspensionStatus::Applied => "decided: ",
+            SuspensionStatus::Superseded => "closed: ",
+            SuspensionStatus::Expired => "expired: ",
+        };
+        let _ = write!(text, "\n  {}  {state}{}", visible_line(suspension.id.as_str()), summary(suspension));
+    }
+    if found.len() >= 20 {
+        text.push_str("\n  …");
+    }
+    Failure::usage(text)
+}
+
+/// Why the question cannot be answered any more; `None` while it can.
+pub(super) async fn look(store: &Store, suspension: &SuspensionRecord) -> Result<Option<Failure>, Failure> {
+    let id = visible_line(suspension.id.as_str());
+    let what = format!("{id} ({})", summary(suspension));
+    let why = match suspension.status {
+        SuspensionStatus::Open => return Ok(None),
+        SuspensionStatus::Decided | SuspensionStatus::Applied => {
+            format!("{what} was {}; nothing changed", decided(suspension))
+        }
+        SuspensionStatus::Superseded => {
+            format!("{what} is closed: {}; nothing changed", closed(store, suspension).await?)
+        }
+        SuspensionStatus::Expired => {
+            let end = suspension.ticket.suspension.expires_at.map(|at| format!(" at {}", moment(at)));
+            let run = store.run(&suspension.run_id).await.map_err(Failure::failed)?;
+            let is_over = run.is_some_and(|run| run.status == RunStatus::Done);
+            let again = if is_over { " \"please try that again\"" } else { "" };
+            format!(
+                "{what} expired{}: the call did not run, and nothing changed; to be asked again: aye -r {} -p{again}",
+                end.unwrap_or_default(),
+                suspension.thread_id
+            )
+        }
+    };
+    Ok(Some(Failure::failed(why)))
+}
+
+/// Why a question was closed without an answer.
+async fn closed(store: &Store, suspension: &SuspensionRecord) -> Result<String, Failure> {
+    let runs = store.runs(&suspension.thread_id).await.map_err(Failure::failed)?;
+    if runs.iter().any(|run| run.parent_run_id.as_ref() == Some(&suspension.run_id)) {
+        return Ok("a new message came before an answer, and the call did not run".to_owned());
+    }
+    let run = runs.into_iter().find(|run| run.id == suspension.run_id);
+    Ok(match run.filter(|run| run.status == RunStatus::Done).map(|run| run.termination) {
+        Some(Some(TerminationReason::Cancelled)) => "its run was cancelled".to_owned(),
+        Some(Some(TerminationReason::Error(why))) => format!("its run failed ({})", quoted(&why)),
+        Some(Some(TerminationReason::Stopped(why))) => {
+            format!("its run was stopped ({})", quoted(why.detail.as_deref().unwrap_or(&why.code)))
+        }
+        Some(Some(TerminationReason::Blocked(why))) => format!("its run was blocked ({})", quoted(&why)),
+        Some(
+            Some(
+                TerminationReason::NaturalEnd
+                | TerminationReason::BehaviorRequested
+                | TerminationReason::Suspended,
+            )
+            | None,
+        ) => "its run is over".to_owned(),
+        None => {
+            let filter = SuspensionFilter {
+                run: Some(suspension.run_id.clone()),
+                status: Some(SuspensionStatus::Open),
+                ..SuspensionFilter::default()
+            };
+            let open = store.suspensions(filter).await.map_err(Failure::failed)?;
+            match open.iter().find(|other| other.call_id == suspension.call_id) {
+                Some(newer) => format!("it was asked anew as {}", visible_line(newer.id.as_str())),
+                None => format!("it was withdrawn; {LIST}"),
+            }
+        }
+    })
+}
+
+/// Who decided what, when and how, behind "was".
+fn decided(suspension: &SuspensionRecord) -> String {
+    let mut text = "already decided".to_owned();
+    if let Some(by) = &suspension.decided_by {
+        let _ = write!(text, " by {}", who(by));
+    }
+    if let Some(decision) = &suspension.decision {
+        let _ = write!(text, " at {}: {}", moment(decision.updated_at), said(decision));
+    }
+    if let Some(by) = &suspension.decided_by {
+        let _ = write!(text, " ({})", whence(by));
+    }
+    text
+}
+
+/// Who somebody is, and through what they spoke.
+pub(super) fn who(actor: &Actor) -> String {
+    format!("{} ({})", visible_line(&actor.user), visible_line(&actor.channel))
+}
+
+/// What nobody chooses: the number of the user, the process, the terminal.
+pub(super) fn whence(actor: &Actor) -> String {
+    let mut parts = Vec::new();
+    parts.extend(actor.uid.map(|uid| format!("uid {uid}")));
+    parts.push(format!("process {}", actor.pid));
+    parts.extend(actor.tty.as_deref().map(|tty| visible_line(tty).into_owned()));
+    parts.join(", ")
+}
+
+/// What somebody said.
+pub(super) fn said(decision: &ToolCallResume) -> String {
+    let mut text = match (decision.action, &decision.arguments, &decision.result) {
+        (ResumeDecisionAction::Cancel, _, _) if decision.is_modify() => "sent back for a change".to_owned(),
+        (ResumeDecisionAction::Cancel, _, _) => "denied".to_owned(),
+        (ResumeDecisionAction::Resume, Some(arguments), _) => {
+            format!("approved with other arguments, {}", quoted(&arguments.to_string()))
+        }
+        (ResumeDecisionAction::Resume, None, Value::Null) => "approved".to_owned(),
+        (ResumeDecisionAction::Resume, None, data) => format!("answered {}", quoted(&data.to_string())),
+    };
+    if let Some(reason) = decision.comment() {
+        let _ = write!(text, ", saying \"{}\"", quoted(reason));
+    }
+    text
+}
+
+/// No answer was given to `aye answer`.
+pub(super) fn no_answer(suspension: &SuspensionRecord) -> Failure {
+    Failure::usage(format!("the answer is missing; right would be: {}", right(suspension)))
+}
+
+/// Data was given where a yes or a no is asked for.
+pub(super) fn wants_a_word(suspension: &SuspensionRecord) -> Failure {
+    let id = visible_line(suspension.id.as_str());
+    Failure::usage(format!(
+        "{id} ({}) takes no data; right would be: {}; nothing changed",
+        summary(suspension),
+        right(suspension)
+    ))
+}
+
+/// The payload is not what the question asks for.
+pub(super) fn unfit(suspension: &SuspensionRecord, answer: &Answer, error: &DecideError) -> Failure {
+    let why = match error {
+        DecideError::Schema { .. } if answer.result.is_null() && answer.done == "approved" => {
+            let id = visible_line(suspension.id.as_str());
+            format!("{id} ({}) wants more than a yes", summary(suspension))
+        }
+        DecideError::Schema { .. } => error.to_string(),
+        DecideError::Unfit { .. } | DecideError::Arguments { .. } | DecideError::Store(_) => {
+            return Failure::usage(format!("{error}; nothing changed"));
+        }
+    };
+    Failure::usage(format!("{why}; right would be: {}; nothing changed", right(suspension)))
+}
+
+/// The command that answers a question.
+pub(super) fn right(suspension: &SuspensionRecord) -> String {
+    let id = visible_line(suspension.id.as_str());
+    match &suspension.ticket.suspension.response_schema {
+        None => format!("aye approve {id}, or aye deny {id}"),
+        Some(schema) => format!("aye answer {id} '{}'", visible_line(&shape(schema, 0))),
+    }
+}
+
+/// What a schema wants, as JSON with words in it where a choice is left.
+fn shape(schema: &Value, depth: usize) -> String {
+    const DEEP: usize = 4;
+    if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
+        let mut words: Vec<String> = choices.iter().map(Value::to_string).take(12).collect();
+        if choices.len() > words.len() {
+            words.push("…".to_owned());
+        }
+        return words.join(" or ");
+    }
+    if let Some(value) = schema.get("const") {
+        return value.to_string();
+    }
+    match schema.get("type").and_then(Value::as_str) {
+        Some("object") if depth < DEEP => {
+            let required: Vec<&str> = schema
+                .get("required")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
+            let properties = schema.get("properties").and_then(Value::as_object);
+            let part = |name: &str| {
+                let of = properties.and_then(|properties| properties.get(name)).unwrap_or(&Value::Null);
+                format!("{}: {}", Value::from(name), shape(of, depth + 1))
+            };
+            let names: Vec<&str> = if required.is_empty() {
+                properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect()
+            } else {
+                required
+            };
+            format!("{{{}}}", names.into_iter().map(part).collect::<Vec<_>>().join(", "))
+        }
+        Some("array") if depth < DEEP => {
+            format!("[{}, …]", shape(schema.get("items").unwrap_or(&Value::Null), depth + 1))
+        }
+        Some("string") => "\"text\"".to_owned(),
+        Some("integer" | "number") => "number".to_owned(),
+        Some("boolean") => "true or false".to_owned(),
+        Some("null") => "null".to_owned(),
+        Some(_) | None if schema.is_null() => "JSON".to_owned(),
+        Some(_) | None => quoted(&schema.to_string()),
+    }
+}
+
+/// The time of an answer, where the person is.
+pub(super) fn moment(ms: u64) -> String {
+    let seconds = ms / 1000 % 60;
+    format!("{}:{seconds:02}", when(ms))
+}
+
+fn quoted(text: &str) -> String {
+    let line = visible_line(text.trim());
+    if line.chars().count() <= QUOTED {
+        return line.into_owned();
+    }
+    line.chars().take(QUOTED - 1).chain(std::iter::once('…')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_would_be_right_is_said_in_the_form_of_the_answer() {
+        let choice = json!({"type": "object", "properties": {"answer": {"type": "string", "enum": ["a", "b"]}}, "required": ["answer"]});
+        assert_eq!(shape(&choice, 0), "{\"answer\": \"a\" or \"b\"}");
+        let several = json!({"type": "object", "properties": {"answers": {"type": "array", "items": {"type": "string"}}}, "required": ["answers"]});
+        assert_eq!(shape(&several, 0), "{\"answers\": [\"text\", …]}");
+        let unknown =
+            json!({"type": "object", "properties": {"n": {"type": "integer"}, "x": {"type": "boolean"}}});
+        assert_eq!(shape(&unknown, 0), "{\"n\": number, \"x\": true or false}");
+        assert_eq!(shape(&json!({}), 0), "{}");
+        assert_eq!(shape(&Value::Null, 0), "JSON");
+        assert_eq!(shape(&json!({"const": 7}), 0), "7");
+        // A schema that holds itself in itself, and one with a million choices, end.
+        let mut deep = json!({"type": "array"});
+        for _ in 0..60 {
+            deep = json!({"type": "array", "items": deep});
+        }
+        assert!(shape(&deep, 0).len() < 400);
+        let many: Vec<usize> = (0..1000).collect();
+        assert!(shape(&json!({ "enum": many }), 0).ends_with("11 or …"));
+    }
+}

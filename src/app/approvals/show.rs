@@ -1,0 +1,162 @@
+//! One question with everything that is known of it.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::super::edited::difference;
+use super::refusal::{moment, right, whence, who};
+use crate::contract::display::{visible, visible_line};
+use crate::contract::record::{SuspensionRecord, SuspensionStatus};
+use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use crate::contract::tool::FilePreview;
+
+/// Parameters with a place of their own, or that repeat the call.
+const ELSEWHERE: [&str; 7] = ["tool", "args", "preview", "proposals", "output", "original", "stale"];
+/// Lines of a file's change that are shown.
+const DIFF: usize = 200;
+
+/// For people: who asks and why, the exact call, what it would change, how it was answered.
+pub(super) fn shown(suspension: &SuspensionRecord) -> String {
+    let ticket = &suspension.ticket;
+    let parameters = &ticket.suspension.parameters;
+    let mut out = String::new();
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(out, "{:<11} {}", visible_line(name), visible_line(value));
+    };
+    line("question", suspension.id.as_str());
+    line("thread", suspension.thread_id.as_str());
+    line("run", suspension.run_id.as_str());
+    line("call", suspension.call_id.as_str());
+    line("asked", &moment(suspension.created_at));
+    if let Some(end) = ticket.suspension.expires_at {
+        line("expires", &moment(end));
+    }
+    line("status", state(suspension.status));
+    line("asks", &ticket.suspension.action);
+    line("tool", &ticket.pending.name);
+    for (name, value) in parameters.as_object().into_iter().flatten() {
+        if !ELSEWHERE.contains(&name.as_str()) && !value.is_null() {
+            line(name, &plain(value));
+        }
+    }
+    let _ = writeln!(out, "\n{}", visible(&ticket.suspension.message));
+    let arguments = &ticket.pending.arguments;
+    let _ = writeln!(out, "\n{}", visible(&call(arguments)));
+    if let Some(output) = parameters.get("output").and_then(Value::as_str).filter(|text| !text.is_empty()) {
+        let _ = writeln!(out, "\nit had printed:\n{}", visible(output));
+    }
+    let files = parameters.get("preview").and_then(|preview| serde_json::from_value(preview.clone()).ok());
+    for file in files.into_iter().flat_map(Vec::<FilePreview>::into_iter) {
+        out.push_str(&changed(&file));
+    }
+    let proposals: Vec<&str> = parameters
+        .get("proposals")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(|proposal| proposal.get("pattern")?.as_str())
+        .collect();
+    if !proposals.is_empty() {
+        let _ = writeln!(out, "\nrules that would allow it:");
+        for pattern in proposals {
+            let _ = writeln!(out, "  {}", visible_line(pattern));
+        }
+    }
+    let deltas = parameters.pointer("/stale/deltas").and_then(Value::as_array);
+    for delta in deltas.into_iter().flatten().filter_map(|delta| delta.get("diff")?.as_str()) {
+        let _ = writeln!(out, "\nchanged since it was asked before:\n{}", visible(delta));
+    }
+    // Asked again about an edited call: what the model had proposed is still there.
+    if let Some(original) = parameters.get("original") {
+        let changed = difference(original, arguments);
+        let _ = writeln!(out, "\nedited before it was asked again:\n{}", visible(changed.trim_end()));
+    }
+    if let Some(decision) = &suspension.decision {
+        decided(&mut out, suspension, decision);
+    } else if suspension.status == SuspensionStatus::Open {
+        let _ = writeln!(out, "\nanswer with: {}", right(suspension));
+    }
+    out
+}
+
+/// What was decided, by whom, and what they changed and said.
+fn decided(out: &mut String, suspension: &SuspensionRecord, decision: &ToolCallResume) {
+    let what = match decision.action {
+        ResumeDecisionAction::Resume if decision.arguments.is_some() => "allowed as edited",
+        ResumeDecisionAction::Resume => "allowed",
+        ResumeDecisionAction::Cancel if decision.is_modify() => "sent back for a change",
+        ResumeDecisionAction::Cancel => "declined",
+    };
+    let _ = writeln!(out, "\n{what} at {}", moment(decision.updated_at));
+    if !decision.result.is_null() && decision.arguments.is_none() && !decision.is_modify() {
+        let _ = writeln!(out, "with: {}", visible_line(&decision.result.to_string()));
+    }
+    if let Some(arguments) = &decision.arguments {
+        let changed = difference(&suspension.ticket.pending.arguments, arguments);
+        let _ = writeln!(out, "{}", visible(changed.trim_end()));
+        let _ = writeln!(out, "it runs as:\n{}", visible(&call(arguments)));
+    }
+    if let Some(comment) = decision.comment() {
+        let _ = writeln!(out, "they said: {}", visible(comment));
+    }
+    if let Some(by) = &suspension.decided_by {
+        let _ = writeln!(out, "decided by {}, {}", who(by), whence(by));
+    }
+}
+
+fn state(status: SuspensionStatus) -> &'static str {
+    match status {
+        SuspensionStatus::Open => "open",
+        SuspensionStatus::Decided => "decided, not yet carried out",
+        SuspensionStatus::Applied => "decided, carried out",
+        SuspensionStatus::Superseded => "closed without an answer",
+        SuspensionStatus::Expired => "expired",
+    }
+}
+
+/// A value on one line: text as it is, a list of texts with commas, anything else as JSON.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The call: a command as it will be run with what else there is below it, or all arguments.
+fn call(arguments: &Value) -> String {
+    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
+    let Some(command) = arguments.get("command").and_then(Value::as_str) else { return pretty(arguments) };
+    let mut rest = arguments.clone();
+    if let Some(map) = rest.as_object_mut() {
+        map.shift_remove("command");
+    }
+    match rest.as_object().is_some_and(|rest| rest.is_empty()) {
+        true => command.to_owned(),
+        false => format!("{command}\n\n{}", pretty(&rest)),
+    }
+}
+
+/// What would become of a file.
+fn changed(file: &FilePreview) -> String {
+    let path = file.path.to_string_lossy();
+    let mut out = format!("\n{}\n", visible_line(&path));
+    let Some(new) = &file.new_text else {
+        out.push_str("  (too long to show, or no text)\n");
+        return out;
+    };
+    let old = file.old_text.as_deref().unwrap_or_default();
+    let diff = similar::TextDiff::from_lines(old, new.as_str());
+    let text = diff.unified_diff().context_radius(3).to_string();
+    for line in text.lines().take(DIFF) {
+        let _ = writeln!(out, "  {}", visible_line(line));
+    }
+    let more = text.lines().count().saturating_sub(DIFF);
+    if more > 0 {
+        let _ = writeln!(out, "  … {more} more lines");
+    }
+    out
+}

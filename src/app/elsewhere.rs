@@ -1,0 +1,144 @@
+//! Runs of conversations that belong to other folders: they go on in the background, each in its own folder and under
+//! the rules of that folder. To what is on the screen they are as another process is.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::task::JoinHandle;
+
+use super::agent::App;
+use super::foundation::Foundation;
+use super::host::Events;
+use crate::cli::Cli;
+use crate::config::Env;
+use crate::contract::event::AgentEvent;
+use crate::contract::event_sink::EventSink;
+use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::TerminationReason;
+use crate::contract::record::SuspensionRecord;
+use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
+use crate::tui::host::HostEvent;
+
+/// How long runs in the background may take to write down where they stand when the program ends.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// The folder that a question was asked in; that of its conversation when it does not say.
+pub(super) fn folder_of(question: &SuspensionRecord, of_thread: &Path) -> PathBuf {
+    let asked = question.ticket.suspension.parameters.get("cwd").and_then(serde_json::Value::as_str);
+    asked.map_or_else(|| of_thread.to_path_buf(), PathBuf::from)
+}
+
+/// See the module's text.
+pub(super) struct Elsewhere {
+    cli: Cli,
+    env: Env,
+    events: Events,
+    /// One for each folder, made when its first question is answered here.
+    apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<App>>>,
+    running: Mutex<Vec<(ThreadId, Arc<App>, JoinHandle<()>)>>,
+}
+
+/// Nobody listens: what happens is seen in the store.
+struct Unheard;
+
+#[async_trait]
+impl EventSink for Unheard {
+    async fn emit(&self, _: AgentEvent) {}
+}
+
+impl Elsewhere {
+    pub(super) fn new(cli: &Cli, env: Env, events: Events) -> Elsewhere {
+        let mut cli = cli.clone();
+        // What was allowed at this start was allowed in this folder; what was forbidden is forbidden there too.
+        cli.global.allowed_tools.clear();
+        cli.global.permission_mode = None;
+        cli.global.trust = false;
+        Elsewhere { cli, env, events, apps: tokio::sync::Mutex::default(), running: Mutex::default() }
+    }
+
+    /// The app that a question's run belongs to: this one, or that of its folder.
+    pub(super) async fn app_of(
+        &self,
+        here: &Arc<App>,
+        question: &SuspensionRecord,
+    ) -> Result<Arc<App>, String> {
+        let thread = here.store.thread(&question.thread_id).await.map_err(|e| e.to_string())?;
+        let own = &here.foundation.workspace.cwd;
+        let folder = folder_of(question, thread.as_ref().map_or(own, |thread| &thread.cwd));
+        if folder == *own {
+            return Ok(Arc::clone(here));
+        }
+        let mut apps = self.apps.lock().await;
+        if let Some(app) = apps.get(&folder) {
+            return Ok(Arc::clone(app));
+        }
+        let mut cli = self.cli.clone();
+        cli.global.cd = Some(folder.clone());
+        let foundation = Foundation::load(&cli, self.env.clone()).map_err(|e| e.message)?;
+        let app = Arc::new(App::build(foundation, &cli).await.map_err(|e| e.message)?);
+        apps.insert(folder, Arc::clone(&app));
+        Ok(app)
+    }
+
+    /// Goes on with the run of a conversation, unless another process drives it.
+    pub(super) fn go_on(&self, app: Arc<App>, thread: ThreadId) {
+        let (events, of, id) = (self.events.clone(), Arc::clone(&app), thread.clone());
+        let task = tokio::spawn(async move {
+            app.load_grants().await;
+            let result = app.runtime.resume(&id, Arc::new(Unheard), UnknownPolicy::Ask).await;
+            tell(&app, &events, &id, &result).await;
+        });
+        let mut running = self.running.lock().expect("no panic while it is held");
+        running.retain(|(_, _, task)| !task.is_finished());
+        running.push((thread, of, task));
+    }
+
+    /// Stops what goes on and closes what was opened.
+    pub(super) async fn leave(&self) {
+        let running = std::mem::take(&mut *self.running.lock().expect("no panic while it is held"));
+        for (thread, app, _) in &running {
+            app.runtime.cancel(thread);
+        }
+        let all = futures::future::join_all(running.into_iter().map(|(_, _, task)| task));
+        let _ = tokio::time::timeout(LAST_WAIT, all).await;
+        for app in self.apps.lock().await.values() {
+            app.store.close().await;
+        }
+    }
+}
+
+/// Tells what became of a run that is not on the screen. A question of it is counted anyway.
+pub(super) async fn tell(
+    app: &App,
+    events: &Events,
+    thread: &ThreadId,
+    result: &Result<AgentRunResult, RuntimeError>,
+) {
+    let Some(text) = told(result) else { return };
+    let title = app.store.thread(thread).await.ok().flatten().map_or_else(String::new, |thread| thread.title);
+    // Nobody is left to tell when the program ends.
+    let _ = events.send(HostEvent::Note(format!("“{title}” {text}")));
+}
+
+fn told(result: &Result<AgentRunResult, RuntimeError>) -> Option<String> {
+    match result {
+        Ok(result) => match &result.termination {
+            TerminationReason::Suspended => None,
+            TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested => {
+                Some("went on and is done".to_owned())
+            }
+            TerminationReason::Cancelled => Some("was cancelled".to_owned()),
+            TerminationReason::Blocked(why) => Some(format!("was blocked: {why}")),
+            TerminationReason::Stopped(why) => {
+                Some(format!("stopped: {}", why.detail.as_deref().unwrap_or(&why.code)))
+            }
+            TerminationReason::Error(why) => Some(format!("failed: {why}")),
+        },
+        // Another process drives it, or was faster.
+        Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NothingToResume { .. }) => None,
+        Err(error) => Some(format!("cannot go on: {error}")),
+    }
+}

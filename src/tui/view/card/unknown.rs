@@ -1,0 +1,54 @@
+//! A call whose outcome nobody knows: when it began, and what it had printed until then.
+
+use ratatui::text::Line;
+use serde_json::Value;
+
+use super::super::super::app::App;
+use super::super::super::approval::Card;
+use super::super::super::theme::{Role, Theme};
+use super::super::super::wrap::Wrap;
+use crate::contract::display::visible_line;
+
+/// Rows of output that a card shows: the last ones.
+const MAX_ROWS: usize = 12;
+
+/// What is known of it.
+pub(super) fn known(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let parameters = &card.ticket.suspension.parameters;
+    let dim = theme.style(Role::Dim);
+    let time = |key: &str| parameters.get(key).and_then(Value::as_u64);
+    let mut lines = Vec::new();
+    if let Some(started) = time("started_at") {
+        let mut text = format!("It began at {}", app.clock.hour_and_minute(started));
+        if let Some(found) = time("found_at") {
+            let minutes = found.saturating_sub(started).div_ceil(60_000);
+            let passed = match minutes {
+                0 | 1 => "less than a minute".to_owned(),
+                2..=120 => format!("{minutes} min"),
+                _ => format!("{} h", minutes / 60),
+            };
+            text.push_str(&format!(
+                " and was found interrupted at {}: it ran for {passed} at most.",
+                app.clock.hour_and_minute(found)
+            ));
+        }
+        lines.extend(Wrap::words(inner).text(&text, dim));
+    }
+    let output = parameters.get("output").and_then(Value::as_str).unwrap_or_default();
+    let rows: Vec<&str> = output.trim_end().lines().collect();
+    if rows.is_empty() {
+        lines.extend(Wrap::words(inner).text("Nothing that it printed was kept.", dim));
+        return lines;
+    }
+    let hidden = rows.len().saturating_sub(MAX_ROWS);
+    let head = match hidden {
+        0 => "It had printed:".to_owned(),
+        hidden => format!("The end of what it had printed ({hidden} lines before it):"),
+    };
+    lines.extend(Wrap::words(inner).text(&head, dim));
+    for row in &rows[hidden..] {
+        let wrap = Wrap::anywhere(inner).prefix(vec!["  ".into()], vec!["  ".into()]);
+        lines.extend(wrap.text(&visible_line(row), theme.style(Role::Text)));
+    }
+    lines
+}
