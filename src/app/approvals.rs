@@ -12,17 +12,15 @@ mod watch;
 
 use serde_json::Value;
 
-use super::commands::{put_json, when};
+use super::commands::put_json;
 use super::foundation::{Foundation, READ_ONLY};
 use super::{Failure, edited, giving, put, say};
-use crate::cli::{
-    AnswerArgs, ApprovalsCommand, ApproveArgs, Cli, DenyArgs, InboxArgs, JsonFlag, ModifyArgs, ThenArgs,
-};
+use crate::cli::{AnswerArgs, ApprovalsCommand, ApproveArgs, Cli, DenyArgs, InboxArgs, ModifyArgs, ThenArgs};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{call_summary, is_unsafe, visible_line};
 use crate::contract::ids::DecisionId;
-use crate::contract::record::{DecideOutcome, Decision, InboxRow, SuspensionRecord, SuspensionStatus};
-use crate::contract::suspension::{ACTION_UNKNOWN_OUTCOME, Actor, ResumeDecisionAction, ToolCallResume, ToolCallResumeMode};
+use crate::contract::record::{DecideOutcome, Decision, InboxRow, SuspensionRecord};
+use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume, ToolCallResumeMode};
 use crate::runtime::check_payload;
 use crate::store::{InboxFilter, Store, StoreError, SuspensionLookup};
 
@@ -324,10 +322,6 @@ async fn settle(
         let actor = super::agent::actor(foundation, "cli");
         match decide(store, foundation, &suspension, answer, actor, now).await? {
             DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record) => {
-                if let Some(pid) = foundation.elsewhere().holder(&record.id) {
-                    say(&format!("{}: {}; it goes on in process {pid}", answer.done, summary(&record)));
-                    continue;
-                }
                 say(&format!("{}: {}", answer.done, summary(&record)));
                 match foundation.remote().holder(&record.id) {
                     Some(pid) => say(&format!("it goes on by itself, in process {pid}")),

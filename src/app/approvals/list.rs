@@ -89,7 +89,6 @@ fn details(row: &InboxRow, now: u64) -> Vec<String> {
     let mut parts = Vec::new();
     parts.extend(row.ephemeral.map(|pid| format!("in memory of process {pid}")));
     parts.extend(row.risk.map(|risk| risk.to_string()));
-    parts.extend(row.ephemeral.map(|pid| format!("in memory of process {pid}")));
     parts.extend(row.expires_at.map(|end| format!("expires in {}", age(end, now))));
     let title = visible_line(&row.thread_title);
     let of = if row.parent_run_id.is_some() { " (a run of a run)" } else { "" };
@@ -132,7 +131,6 @@ mod tests {
             summary: summary.into(),
             why: "no rule allows `git push`".into(),
             risk: Some(Risk::Network),
-            ephemeral: None,
             created_at: 1_000_000,
             expires_at: Some(1_000_000 + 4 * 3_600_000),
             ephemeral: None,
