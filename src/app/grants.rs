@@ -168,12 +168,11 @@ fn ends_at(
         GrantEnd::Today => midnight_after(now.date())?,
         GrantEnd::Until(text) => {
             let wrong = |error: jiff::Error| format!("`{text}` is no date: {error}");
-            match text.split_once('T') {
-                None => midnight_after(text.parse().map_err(wrong)?)?,
-                Some(_) => {
-                    let time: jiff::civil::DateTime = text.parse().map_err(wrong)?;
-                    time.to_zoned(zone.clone()).map_err(wrong)?
-                }
+            if text.contains('T') {
+                let time: jiff::civil::DateTime = text.parse().map_err(wrong)?;
+                time.to_zoned(zone.clone()).map_err(wrong)?
+            } else {
+                midnight_after(text.parse().map_err(wrong)?)?
             }
         }
     };
