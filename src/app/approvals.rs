@@ -1,7 +1,8 @@
 //! What waits for a person, and the answers: `aye inbox`, `aye approvals` and their short forms.
 //!
 //! All of them go through three functions, so that what waits can come from one more place: [`waiting`] lists,
-//! [`find`] looks one up by the beginning of its id, [`decide`] answers it.
+//! [`find`] looks one up by the beginning of its id, [`decide`] answers it. Besides the store these are the processes
+//! that keep a conversation in memory.
 
 mod follow;
 mod list;
@@ -13,15 +14,13 @@ use serde_json::Value;
 
 use super::commands::put_json;
 use super::foundation::{Foundation, READ_ONLY};
-use super::{Failure, edited, put, say};
+use super::{Failure, edited, giving, put, say};
 use crate::cli::{AnswerArgs, ApprovalsCommand, ApproveArgs, Cli, DenyArgs, InboxArgs, ModifyArgs, ThenArgs};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{call_summary, is_unsafe, visible_line};
 use crate::contract::ids::DecisionId;
-use crate::contract::record::{DecideOutcome, Decision, InboxRow, SuspensionRecord, SuspensionStatus};
-use crate::contract::suspension::{
-    ACTION_UNKNOWN_OUTCOME, Actor, ResumeDecisionAction, ToolCallResume, ToolCallResumeMode,
-};
+use crate::contract::record::{DecideOutcome, Decision, InboxRow, SuspensionRecord};
+use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume, ToolCallResumeMode};
 use crate::runtime::check_payload;
 use crate::store::{InboxFilter, Store, StoreError, SuspensionLookup};
 
@@ -74,11 +73,14 @@ pub(super) async fn run(
         ApprovalsCommand::List(args) => inbox(&args, foundation).await,
         ApprovalsCommand::Show { id, json } => {
             let store = foundation.open_store_to_read()?;
-            let suspension = find(&store, &id).await?;
+            let suspension = find(&store, foundation, &id).await?;
             if json {
                 put_json(&serde_json::json!(suspension))?;
             } else {
                 put(&show::shown(&suspension))?;
+                if let Some(pid) = foundation.remote().holder(&suspension.id) {
+                    put(&format!("in the memory of process {pid} only\n"))?;
+                }
             }
             store.close().await;
             Ok(0)
@@ -100,18 +102,27 @@ pub(super) async fn run(
 
 pub(super) async fn inbox(args: &InboxArgs, foundation: &Foundation) -> Result<u8, Failure> {
     let store = foundation.open_store_to_read()?;
-    let code = if args.watch { watch::run(args, &store).await } else { list::run(args, &store).await };
+    let code =
+        if args.watch { watch::run(args, &store).await } else { list::run(args, &store, foundation).await };
     store.close().await;
     code
 }
 
 pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
-    let ApproveArgs { ids, edit, args, comment, all_reads, thread, then } = args;
+    let ApproveArgs { ids, edit, args, comment, all_reads, thread, granting, then } = args;
     let yes = Answer::yes(Value::Null, "approved").with_comment(comment);
     let store = to_answer(foundation)?;
     if all_reads {
         let found = edited::open_permissions(&store, thread.as_deref(), true).await?;
         return answer_each(&store, found, &yes, "that only read", then, cli, foundation).await;
+    }
+    if granting.grant.is_some() {
+        let [id] = ids.as_slice() else {
+            return Err(Failure::usage("a rule is granted at one question at a time; nothing was decided"));
+        };
+        let suspension = find(&store, foundation, id).await?;
+        refusal::all(refusal::look(&store, &suspension).await?.into_iter().collect())?;
+        giving::give(granting, &suspension, &store, foundation, cli).await?;
     }
     if !edit && args.is_none() {
         return answer_all(&store, &ids, &yes, then, cli, foundation).await;
@@ -119,7 +130,7 @@ pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundatio
     let [id] = ids.as_slice() else {
         return Err(Failure::usage("only one call at a time can be edited; nothing was decided"));
     };
-    let suspension = find(&store, id).await?;
+    let suspension = find(&store, foundation, id).await?;
     refusal::all(refusal::look(&store, &suspension).await?.into_iter().collect())?;
     let answer = edited::edited(&suspension, args, yes, &store, foundation, cli).await?;
     answer_all(&store, &[suspension.id.to_string()], &answer, then, cli, foundation).await
@@ -140,7 +151,7 @@ pub(super) async fn answer(args: AnswerArgs, cli: &Cli, foundation: &Foundation)
     let result = match args.answer.as_deref().map(str::trim) {
         None | Some("") => {
             let store = foundation.open_store_to_read()?;
-            return Err(refusal::no_answer(&find(&store, &args.id).await?));
+            return Err(refusal::no_answer(&find(&store, foundation, &args.id).await?));
         }
         Some(text) => {
             serde_json::from_str(text).map_err(|e| Failure::usage(format!("the answer is not JSON: {e}")))?
@@ -159,7 +170,11 @@ pub(super) async fn waiting(store: &Store, filter: InboxFilter, now: u64) -> Res
 }
 
 /// The question whose id begins so.
-pub(super) async fn find(store: &Store, id: &str) -> Result<SuspensionRecord, Failure> {
+pub(super) async fn find(
+    store: &Store,
+    foundation: &Foundation,
+    id: &str,
+) -> Result<SuspensionRecord, Failure> {
     if id.is_empty() {
         return Err(Failure::usage(format!("the id of a question is empty; {LIST}")));
     }
@@ -168,7 +183,11 @@ pub(super) async fn find(store: &Store, id: &str) -> Result<SuspensionRecord, Fa
             "`{id}` holds control characters and is the id of no question; {LIST}"
         )));
     }
-    match store.find_suspension(id).await.map_err(Failure::failed)? {
+    let local = store.find_suspension(id).await.map_err(Failure::failed)?;
+    if let Some(suspension) = foundation.remote().find(id, &local).await? {
+        return Ok(suspension);
+    }
+    match local {
         SuspensionLookup::One(suspension) => Ok(*suspension),
         SuspensionLookup::None => Err(Failure::usage(format!("there is no question `{id}`; {LIST}"))),
         SuspensionLookup::Many(found) => Err(refusal::ambiguous(id, &found)),
@@ -178,12 +197,16 @@ pub(super) async fn find(store: &Store, id: &str) -> Result<SuspensionRecord, Fa
 /// Stores an answer that fits its question.
 pub(super) async fn decide(
     store: &Store,
+    foundation: &Foundation,
     suspension: &SuspensionRecord,
     answer: &Answer,
     actor: Actor,
     now: u64,
 ) -> Result<DecideOutcome, Failure> {
     let decision = Decision { resume: answer.resume(now), actor };
+    if let Some(outcome) = foundation.remote().decide(&suspension.id, &decision).await? {
+        return Ok(outcome);
+    }
     store.decide(&suspension.id, decision, now).await.map_err(|error| match error {
         StoreError::ReadOnly => read_only("the store"),
         other => Failure::failed(other),
@@ -228,7 +251,7 @@ async fn answer_all(
     let mut found: Vec<SuspensionRecord> = Vec::new();
     let mut refused = Vec::new();
     for id in ids {
-        match find(store, id).await {
+        match find(store, foundation, id).await {
             Ok(suspension) if found.iter().all(|known| known.id != suspension.id) => found.push(suspension),
             Ok(_) => {}
             Err(failure) => refused.push(failure),
@@ -297,10 +320,13 @@ async fn settle(
     let mut answered = Vec::new();
     for suspension in found {
         let actor = super::agent::actor(foundation, "cli");
-        match decide(store, &suspension, answer, actor, now).await? {
+        match decide(store, foundation, &suspension, answer, actor, now).await? {
             DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record) => {
                 say(&format!("{}: {}", answer.done, summary(&record)));
-                answered.push(*record);
+                match foundation.remote().holder(&record.id) {
+                    Some(pid) => say(&format!("it goes on by itself, in process {pid}")),
+                    None => answered.push(*record),
+                }
             }
             // Somebody was faster than this command.
             DecideOutcome::AlreadyDecided(record)

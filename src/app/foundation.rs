@@ -1,8 +1,10 @@
 //! What every start needs first: where things are, what the settings say, what is trusted.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::Failure;
+use super::remote::Client;
 use crate::cli::Cli;
 use crate::config::{
     Env, Instructions, Loaded, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
@@ -25,6 +27,7 @@ pub(super) struct Foundation {
     pub(super) warnings: Vec<String>,
     /// Nothing is kept.
     pub(super) is_ephemeral: bool,
+    remote: OnceLock<Client>,
 }
 
 impl Foundation {
@@ -69,6 +72,7 @@ impl Foundation {
             assessment,
             warnings,
             is_ephemeral: cli.global.ephemeral,
+            remote: OnceLock::new(),
         };
         foundation.warnings.extend(foundation.loaded.warnings.iter().map(ToString::to_string));
         Ok(foundation)
@@ -122,6 +126,11 @@ impl Foundation {
             load_instructions(&self.paths.config_dir, &self.workspace.root, &self.workspace.cwd);
         self.warnings.extend(instructions.warnings.iter().cloned());
         instructions
+    }
+
+    /// The processes that keep a conversation in memory, and have questions.
+    pub(super) fn remote(&self) -> &Client {
+        self.remote.get_or_init(|| Client::new(&self.env))
     }
 
     pub(super) fn open_store(&self) -> Result<Store, Failure> {

@@ -13,6 +13,7 @@ mod elsewhere;
 mod export;
 mod files;
 mod foundation;
+mod giving;
 mod grants;
 mod history;
 mod host;
@@ -22,6 +23,7 @@ mod notify;
 mod owner;
 mod print;
 mod prompt;
+mod remote;
 mod since;
 mod viewer;
 

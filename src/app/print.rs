@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use super::agent::App;
 use super::foundation::Foundation;
+use super::remote::{Counter, Hearing, Place};
 use super::{Failure, commands, say};
 use crate::cli::{Cli, OnUnknown, OutputFormat, ThreadChoice};
 use crate::config::{self, Env, TrustAssessment};
+use crate::contract::event_sink::EventSink;
 use crate::contract::ids::ThreadId;
 use crate::contract::message::Message;
 use crate::headless::{self, Format, Job, OnAsk, Options};
@@ -28,7 +30,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         (Some(prompt), None) => Some(prompt.to_owned()),
         (None, piped) => piped,
     };
-    let on_ask = on_ask(&foundation)?;
+    let (on_ask, place) = on_ask(&foundation)?;
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
     let app = App::build(foundation, cli).await?;
     for warning in &app.warnings {
@@ -62,8 +64,16 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             if cli.keep_waiting { Job::Behind(request) } else { Job::Run(request) }
         }
     };
-    let options = options(&app, cli.output_format, cli.on_unknown, on_ask);
+    let mut options = options(&app, cli.output_format, cli.on_unknown, on_ask);
+    let counter = place.map(|place| {
+        let answered = Arc::clone(&options.answered);
+        Counter::new(app.runtime.clone(), place, move |_| answered.notify_one())
+    });
+    options.also = counter.clone().map(|counter| Arc::new(Hearing(counter)) as Arc<dyn EventSink>);
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
+    if let Some(counter) = counter {
+        counter.close().await;
+    }
     app.notifier.finish().await;
     app.store.leave().await;
     Ok(code)
@@ -99,20 +109,36 @@ pub(super) fn options(app: &App, format: OutputFormat, unknown: OnUnknown, on_as
     }
 }
 
-/// What happens to questions: suspending needs a store that outlives the process.
-pub(super) fn on_ask(foundation: &Foundation) -> Result<OnAsk, Failure> {
-    match (foundation.loaded.settings.on_ask, foundation.is_ephemeral) {
-        (config::OnAsk::Deny, _) => Ok(OnAsk::Deny),
-        (config::OnAsk::Wait(limit), _) => Ok(OnAsk::Wait(limit)),
-        (config::OnAsk::Auto, true) => Ok(OnAsk::Wait(None)),
-        (config::OnAsk::Auto | config::OnAsk::Suspend, false) => Ok(OnAsk::Suspend),
-        (config::OnAsk::Suspend, true) => {
+/// What happens to questions. Suspending needs a store that outlives the process, and waiting a way in for those who
+/// answer: the store's file, or a place for a socket.
+pub(super) fn on_ask(foundation: &Foundation) -> Result<(OnAsk, Option<Place>), Failure> {
+    let wanted = foundation.loaded.settings.on_ask;
+    if !foundation.is_ephemeral {
+        return Ok(match wanted {
+            config::OnAsk::Auto | config::OnAsk::Suspend => (OnAsk::Suspend, None),
+            config::OnAsk::Deny => (OnAsk::Deny, None),
+            config::OnAsk::Wait(limit) => (OnAsk::Wait(limit), None),
+        });
+    }
+    let limit = match wanted {
+        config::OnAsk::Suspend => {
             let origin = foundation.loaded.provenance.origin("on_ask").map(ToString::to_string);
-            Err(Failure::usage(format!(
-                "{}: `suspend` cannot be with --ephemeral, which keeps nothing to go on with; use wait or deny",
+            return Err(Failure::usage(format!(
+                "{}: `suspend` cannot be with --ephemeral: nothing would be kept to go on with; use wait or deny",
                 origin.unwrap_or_default()
-            )))
+            )));
         }
+        config::OnAsk::Deny => return Ok((OnAsk::Deny, None)),
+        config::OnAsk::Wait(limit) => limit,
+        config::OnAsk::Auto => None,
+    };
+    match Place::make(&foundation.env) {
+        Ok(place) => Ok((OnAsk::Wait(limit), Some(place))),
+        Err(why) if wanted == config::OnAsk::Auto => {
+            say(&format!("aye: questions are declined, because no other terminal could answer them: {why}"));
+            Ok((OnAsk::Deny, None))
+        }
+        Err(why) => Err(Failure::failed(format!("nobody could answer from another terminal: {why}"))),
     }
 }
 

@@ -350,6 +350,9 @@ pub struct InboxRow {
     pub created_at: u64,
     /// When it ends unanswered.
     pub expires_at: Option<u64>,
+    /// The process that holds it in memory, for a conversation that is kept nowhere else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ephemeral: Option<u32>,
 }
 
 /// How far a grant reaches.

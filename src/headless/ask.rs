@@ -251,9 +251,12 @@ impl Desk<'_> {
                         note(&format!("process {pid} goes on with this run; waiting for what comes of it"));
                     }
                     self.standing.set(Some(AgentRunResult { waiting: Vec::new(), ..before.clone() }));
+                    // A process that is stopped says nothing and does not die: its right to go on ends all the same.
+                    let term = self.runtime.driven_elsewhere(&self.thread).await?.unwrap_or_default();
                     tokio::select! {
                         () = async { while !watch.next().await.concerns(&self.thread) {} } => {}
                         () = until_dead(pid) => {}
+                        () = tokio::time::sleep(term) => {}
                     }
                 }
                 // It ended between the look and the try.

@@ -54,7 +54,7 @@ pub(super) fn tell(printer: &Printer, behind: &Behind) -> u8 {
             "thread_id": thread,
             "queued": behind.message.id,
             "driver": behind.driver,
-            "waiting": behind.waiting,
+            "waiting": behind.waiting.iter().map(|question| Question::of(question).object()).collect::<Vec<_>>(),
             "exit": exit::WAITING,
         });
         printer.put(&format!("{}\n", escape_json(&object.to_string())));

@@ -105,7 +105,8 @@ impl Driver {
         call: &CallId,
         closing: &Closing,
     ) -> Result<bool, RuntimeError> {
-        let (Closing::Declined { .. }, Some(ticket)) = (closing, self.tickets.get(call)) else {
+        let (Closing::Declined { .. } | Closing::Skipped, Some(ticket)) = (closing, self.tickets.get(call))
+        else {
             return Ok(false);
         };
         let row = self.shared.store.suspension(&ticket.suspension.id).await?;
@@ -122,6 +123,7 @@ impl Driver {
         let output = if output.is_empty() { output_of(ticket.as_ref()) } else { output };
         let (mut result, outcome) = match closing {
             Closing::Declined { reason } if by_policy => words::nobody_to_ask(&tool, reason.as_deref()),
+            Closing::Skipped if by_policy => (words::unknown_result(&tool, &output), ToolCallOutcome::Failed),
             _ => {
                 words::closing_result(&tool, closing, decision.as_ref(), &output, action_of(ticket.as_ref()))
             }

@@ -153,5 +153,6 @@ fn row_of(row: &Row<'_>) -> Result<Option<InboxRow>, StoreError> {
         risk,
         created_at: uint(row.get(12)?),
         expires_at: row.get::<_, Option<i64>>(13)?.map(uint),
+        ephemeral: None,
     }))
 }

@@ -1,12 +1,17 @@
 //! Headless runs and their questions: left, declined, waited for, and answered from elsewhere.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::home::{Home, Out, Running};
-use crate::support::llm::{Answer, Gate, MockLlm};
+use crate::support::home::{Home, Out, Running, id_of};
+use crate::support::llm::{Answer, Gate, MockLlm, PATIENCE, Part};
+use crate::support::pty::Pty;
 
 const TOUCH: &str = "echo ran >> log.txt";
 
@@ -281,7 +286,7 @@ fn a_run_that_another_process_drives_is_followed() {
 fn a_run_whose_other_process_dies_is_taken_back() {
     let llm = MockLlm::answers([
         Answer::say("I will.").bash("c1", TOUCH),
-        Answer::say("It is").part(crate::support::llm::Part::Hang),
+        Answer::say("It is").part(Part::Hang),
         Answer::say("It is done."),
     ]);
     let home = Home::with(&llm);
@@ -328,4 +333,219 @@ fn a_question_that_expired_meanwhile_counts_at_the_next_start() {
     assert_eq!(out.json()["expired"], json!(["perm_c1"]));
     assert!(llm.last().result("c1").contains("not answered in time"));
     assert_eq!(home.read("log.txt"), "");
+}
+
+/// Speaks with the process that serves its questions in this home.
+struct Caller {
+    stream: BufReader<UnixStream>,
+}
+
+impl Caller {
+    fn call(home: &Home) -> Self {
+        let stream = UnixStream::connect(&sockets(home)[0]).expect("somebody listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        Self { stream: BufReader::new(stream) }
+    }
+
+    fn ask(&mut self, line: &str) -> Value {
+        self.stream.get_mut().write_all(format!("{line}\n").as_bytes()).expect("it listens");
+        let mut reply = String::new();
+        self.stream.read_line(&mut reply).expect("it answers");
+        serde_json::from_str(&reply).unwrap_or_else(|error| panic!("{error}: {reply:?}"))
+    }
+}
+
+fn sockets(home: &Home) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(home.root().join("aye/run")).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+fn decision(id: &str, action: &str) -> String {
+    json!({"decide": {"id": id, "decision": {
+        "resume": {"decision_id": format!("d-{action}"), "action": action, "updated_at": 0},
+        "actor": {"user": "tester", "channel": "cli", "pid": 1, "uid": 0},
+    }}})
+    .to_string()
+}
+
+/// What is kept, and what was asked for, say what a headless run does about its questions.
+#[test]
+fn the_matrix_of_a_conversation_that_is_not_kept() {
+    let llm = MockLlm::by(|chat| match chat.results().is_empty() {
+        true => Answer::new().bash("c1", TOUCH),
+        false => Answer::say("It is done."),
+    });
+    let home = Home::with(&llm);
+    let refused = home.aye(&["-p", "do it", "--ephemeral", "--on-ask", "suspend"]).run().exits(2);
+    refused.says("nothing would be kept to go on with");
+    home.aye(&["-p", "do it", "--ephemeral", "--config", "on_ask=suspend"]).run().exits(2);
+    assert_eq!(llm.asked().len(), 0, "refused before anything is asked");
+
+    home.ok(&["-p", "do it", "--ephemeral", "--on-ask", "deny"]);
+    assert!(llm.last().result("c1").contains("nobody can be asked"));
+    assert!(!home.root().join("aye/run").exists(), "nobody can answer what is declined");
+
+    home.aye(&["-p", "do it", "--ephemeral", "--on-ask", "wait=1"]).run().exits(6);
+    assert!(llm.last().result("c1").contains("not answered in time"));
+    assert_eq!(sockets(&home), [] as [PathBuf; 0]);
+
+    // No place that others can come in by.
+    std::fs::remove_dir(home.root().join("aye/run")).expect("empty");
+    std::fs::write(home.root().join("aye/run"), "").expect("written");
+    home.ok(&["-p", "do it", "--ephemeral"]).says("questions are declined");
+    home.aye(&["-p", "do it", "--ephemeral", "--on-ask", "wait"]).run().exits(1).says("nobody could answer");
+    assert_eq!(home.read("log.txt"), "");
+    assert!(home.open().is_empty() && home.ok(&["threads", "list"]).stdout.is_empty(), "nothing was kept");
+}
+
+#[test]
+fn a_conversation_in_memory_serves_its_questions_while_they_wait() {
+    let gate = Gate::default();
+    let llm = MockLlm::answers([
+        Answer::say("I will.").bash("c1", TOUCH),
+        Answer::say("It is ").wait(&gate).text("done."),
+    ]);
+    let home = Home::with(&llm);
+    let mut run = home.aye(&["-p", "do it", "--ephemeral", "--output-format", "stream-json"]).spawn();
+    run.until_told("with the end of this process the question is gone");
+    let sockets_now = sockets(&home);
+    let mode = |path: &Path| std::fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    assert_eq!(mode(&sockets_now[0]), 0o600);
+    assert_eq!(mode(&home.root().join("aye/run")), 0o700);
+
+    // What looks at the store only takes a while and disturbs nobody.
+    home.ok(&["threads", "list"]);
+    let before = switches(run.pid());
+    home.ok(&["threads", "list"]);
+    assert_eq!(switches(run.pid()), before, "it waits without looking");
+
+    let mut caller = Caller::call(&home);
+    let rows = caller.ask(r#"{"list":{}}"#);
+    assert_eq!(rows["rows"][0]["summary"], TOUCH, "{rows:#}");
+    assert_eq!(rows["rows"][0]["ephemeral"], run.pid());
+    assert_eq!(caller.ask(r#"{"list":{"tool":"Read"}}"#), json!({"rows": []}));
+    assert_eq!(caller.ask(r#"{"show":"perm_"}"#)["questions"][0]["id"], "perm_c1");
+    assert_eq!(caller.ask(r#"{"show":"x"}"#), json!({"questions": []}));
+    for wrong in ["no json", r#"{"drop":{}}"#, r#"{"list":{"all":true}}"#, "[]"] {
+        let refused = caller.ask(wrong);
+        assert!(refused["refused"].as_str().is_some_and(|why| why.contains("no request")), "{refused}");
+    }
+    assert_eq!(caller.ask(&decision("perm_c2", "resume")), json!({"outcome": "not_found"}));
+    // Somebody who says nothing keeps nobody else from it.
+    let silent = UnixStream::connect(&sockets_now[0]).expect("somebody listens");
+
+    let taken = caller.ask(&decision("perm_c1", "resume"));
+    assert_eq!(taken["outcome"]["accepted"]["decided_by"]["user"], "tester", "{taken:#}");
+    let by = &taken["outcome"]["accepted"]["decided_by"];
+    assert_eq!(by["pid"], std::process::id(), "the kernel's word counts, not the caller's: {by}");
+    assert_eq!(by["uid"], rustix::process::getuid().as_raw());
+    run.until_line("It is ");
+    // Nothing waits, so nobody is served.
+    assert_eq!(sockets(&home), [] as [PathBuf; 0]);
+    // Who still speaks with it hears who was first.
+    let late = caller.ask(&decision("perm_c1", "cancel"));
+    assert_eq!(late["outcome"]["already_decided"]["id"], "perm_c1", "{late:#}");
+    gate.open();
+    let out = run.end().exits(0);
+    drop(silent);
+    assert_eq!(home.read("log.txt"), "ran\n");
+    let kinds = out.events();
+    assert_eq!(kinds.last().map(String::as_str), Some("run_finish(natural_end)"));
+    assert!(home.ok(&["threads", "list"]).stdout.is_empty(), "nothing was kept");
+}
+
+#[test]
+fn a_line_without_an_end_is_not_read_for_ever() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    let run = home.aye(&["-p", "do it", "--ephemeral"]).spawn();
+    run.until_told("for an answer from another terminal");
+    let mut flood = UnixStream::connect(&sockets(&home)[0]).expect("somebody listens");
+    let piece = vec![b'x'; 1 << 20];
+    let written = (0..64).take_while(|_| flood.write_all(&piece).is_ok()).count();
+    assert!(written < 64, "all of it was taken");
+    let mut caller = Caller::call(&home);
+    assert!(caller.ask(&decision("perm_c1", "cancel"))["outcome"]["accepted"].is_object());
+    run.end().exits(0);
+    assert!(llm.last().result("c1").contains("The user declined"));
+}
+
+#[test]
+fn a_signal_ends_a_conversation_in_memory_with_its_questions() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    let run = home.aye(&["-p", "do it", "--ephemeral", "--output-format", "json"]).spawn();
+    run.until_told("for an answer from another terminal");
+    run.signal(Signal::INT);
+    let out = run.end().exits(130);
+    assert_eq!(out.json()["waiting"][0]["id"], "perm_c1");
+    out.says("nothing was kept");
+    assert_eq!(sockets(&home), [] as [PathBuf; 0]);
+}
+
+/// The commands of other terminals find it as they find what is stored.
+#[test]
+fn a_conversation_in_memory_is_answered_with_the_usual_commands() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    home.aye(&["-p", "do it"]).run().exits(3);
+    home.ok(&["approvals", "deny", "perm_c1"]);
+    home.ok(&["-c", "-p"]);
+
+    let llm = MockLlm::answers([
+        Answer::new().bash("c2", TOUCH).call("q1", "AskUser", json!({"question": "Which?"})),
+        Answer::say("It is done."),
+    ]);
+    let point = |home: &Home| {
+        home.config(&format!(
+            "model = \"mock/m1\"\n[providers.mock]\nadapter = \"openai\"\nbase_url = \"{}\"\n\
+             api_key_env = \"MOCK_KEY\"\n[retry]\nmax_retries = 0\n",
+            llm.url
+        ));
+    };
+    point(&home);
+    let run = home.aye(&["-p", "do it", "--ephemeral"]).spawn();
+    run.until_told("for an answer from another terminal");
+    // What a process that was killed left is cleaned up by whoever looks.
+    let dead = home.root().join("aye/run/1-dead.sock");
+    drop(std::os::unix::net::UnixListener::bind(&dead).expect("bound"));
+    let open = home.open();
+    assert!(!dead.exists());
+    assert_eq!(open.len(), 2, "{open:#?}");
+    assert!(open.iter().all(|row| row["ephemeral"] == run.pid()), "{open:#?}");
+    let list = home.ok(&["approvals", "list"]).stdout;
+    assert!(list.contains(TOUCH) && list.contains("perm_c2"), "{list}");
+    assert!(home.ok(&["approvals", "show", "perm_c2"]).stdout.contains(TOUCH));
+
+    // The beginning of several, here and there.
+    home.aye(&["approvals", "approve", "perm_"]).run().exits(2).says("perm_c2");
+    home.aye(&["approvals", "approve", "perm_c2@1"]).run().exits(2);
+    let question = open.iter().map(id_of).find(|id| id != "perm_c2").expect("the other one");
+    home.aye(&["approvals", "answer", &question, "{\"wrong\": 1}"]).run().exits(2);
+    home.ok(&["approvals", "answer", &question, "{\"answer\": \"the second\"}"]);
+    run.until_told(&format!("{question}: answered by tester (cli)"));
+    let named = format!("perm_c2@{}", run.pid());
+    home.ok(&["approvals", "approve", &named]).says(&format!("process {}", run.pid()));
+    run.end().exits(0);
+    assert_eq!(home.read("log.txt"), "ran\n");
+    assert!(llm.last().result("q1").contains("the second"));
+    home.aye(&["approvals", "approve", "perm_c2"]).run().exits(2).says("perm_c2");
+}
+
+/// A terminal answers its own cards, and others may be faster.
+#[test]
+fn a_terminal_in_memory_is_answered_from_another_one() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    let mut terminal = Pty::start(&home, &["--ephemeral"], 100, 30);
+    terminal.ready();
+    terminal.say("do it");
+    terminal.card(TOUCH);
+    assert_eq!(home.question(), "perm_c1");
+    home.ok(&["approvals", "approve", "perm_c1"]);
+    terminal.shows("It is done.");
+    terminal.wait("no card", |view| !view.screen().lines().any(|line| line.starts_with('┃')));
+    assert_eq!(home.read("log.txt"), "ran\n");
+    assert_eq!(sockets(&home), [] as [PathBuf; 0]);
+    terminal.quit();
 }

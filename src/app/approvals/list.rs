@@ -6,6 +6,7 @@ use std::io::IsTerminal as _;
 use serde_json::json;
 
 use super::super::commands::{put_json, thread_by_prefix, when};
+use super::super::foundation::Foundation;
 use super::super::{Failure, put, say};
 use super::{about, waiting};
 use crate::cli::InboxArgs;
@@ -19,20 +20,27 @@ use crate::tui::wrap::{truncate, width};
 /// after other questions came.
 const LEAST: usize = 12;
 
-pub(super) async fn run(args: &InboxArgs, store: &Store) -> Result<u8, Failure> {
+pub(super) async fn run(args: &InboxArgs, store: &Store, foundation: &Foundation) -> Result<u8, Failure> {
     let now = SystemClock.now_ms();
     // A store that cannot be written to keeps what is over; it is left out of the list all the same.
     match store.expire_due(now).await {
         Ok(_) | Err(StoreError::ReadOnly) => {}
         Err(error) => return Err(Failure::failed(error)),
     }
-    let rows = waiting(store, filter(args, store, now).await?, now).await?;
+    let filter = filter(args, store, now).await?;
+    let mut rows = waiting(store, filter.clone(), now).await?;
+    rows.extend(foundation.remote().list(&filter).await);
+    rows.sort_by_key(|row| row.created_at);
     if args.json {
         put_json(&json!(rows))?;
         return Ok(0);
     }
     let ids = rows.iter().map(|row| row.id.clone()).collect();
-    let short = store.short_ids(ids, LEAST).await.map_err(Failure::failed)?;
+    let mut short = store.short_ids(ids, LEAST).await.map_err(Failure::failed)?;
+    // The store does not know the neighbours of these.
+    for (short, row) in short.iter_mut().zip(&rows).filter(|(_, row)| row.ephemeral.is_some()) {
+        row.id.as_str().clone_into(short);
+    }
     put(&text(&rows, &short, now, columns()))?;
     if rows.is_empty() && std::io::stdout().is_terminal() {
         say("nothing waits");
@@ -79,6 +87,7 @@ fn text(rows: &[InboxRow], short: &[String], now: u64, columns: u16) -> String {
 
 fn details(row: &InboxRow, now: u64) -> Vec<String> {
     let mut parts = Vec::new();
+    parts.extend(row.ephemeral.map(|pid| format!("in memory of process {pid}")));
     parts.extend(row.risk.map(|risk| risk.to_string()));
     parts.extend(row.expires_at.map(|end| format!("expires in {}", age(end, now))));
     let title = visible_line(&row.thread_title);
@@ -124,6 +133,7 @@ mod tests {
             risk: Some(Risk::Network),
             created_at: 1_000_000,
             expires_at: Some(1_000_000 + 4 * 3_600_000),
+            ephemeral: None,
         }
     }
 

@@ -50,17 +50,11 @@ pub(super) fn shown(suspension: &SuspensionRecord) -> String {
     for file in files.into_iter().flat_map(Vec::<FilePreview>::into_iter) {
         out.push_str(&changed(&file));
     }
-    let proposals: Vec<&str> = parameters
-        .get("proposals")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(|proposal| proposal.get("pattern")?.as_str())
-        .collect();
+    let proposals = super::super::giving::proposals(suspension);
     if !proposals.is_empty() {
         let _ = writeln!(out, "\nrules that would allow it:");
-        for pattern in proposals {
-            let _ = writeln!(out, "  {}", visible_line(pattern));
+        for (at, pattern) in proposals.iter().enumerate() {
+            let _ = writeln!(out, "  --grant {}: {}", at + 1, visible_line(pattern));
         }
     }
     let deltas = parameters.pointer("/stale/deltas").and_then(Value::as_array);

@@ -20,8 +20,10 @@ fn row(id: &str, thread: &str, summary: &str) -> InboxRow {
         summary: summary.into(),
         why: format!("no rule allows `{summary}`"),
         risk: Some(Risk::Runs),
+        ephemeral: None,
         created_at: 1000,
         expires_at: Some((12 * 60 + 30) * 60_000),
+        ephemeral: None,
     }
 }
 
@@ -230,7 +232,7 @@ fn what_happens_elsewhere_takes_the_card_away_and_says_who_it_was() {
 
     // Chosen, and gone before it was fetched.
     for (gone, text) in [
-        (found(SuspensionStatus::Expired), "has expired"),
+        (found(SuspensionStatus::Expired), "expired; it did not run"),
         (found(SuspensionStatus::Superseded), "was closed"),
         (Msg::Question(perm_a(), Ok(None)), "not there any more"),
     ] {
@@ -261,18 +263,16 @@ fn right_goes_to_the_conversation() {
     assert_eq!(test.app.focus, Focus::Card);
 }
 
-/// A rule for a project is one for the project of the question, not for the one on the screen.
+/// A rule is made where the rules and the history of its project are in sight.
 #[test]
-fn a_grant_at_a_card_belongs_to_its_own_project() {
+fn no_rule_is_made_at_a_card_of_another_project() {
     let mut test = card(100, 24);
     test.wait(1000);
-    test.keys("a<right><right>");
-    assert!(test.screen().contains("~/other"), "{}", test.screen());
-    test.keys("<enter>");
-    let scope = GrantScope::Project("/home/me/other".into());
-    let pattern = "Bash(make *)".to_owned();
-    let request = GrantRequest { suspension: perm_a(), pattern, scope, end: GrantEnd::Never };
-    assert!(test.cmds.contains(&Cmd::Grant(request)), "{:?}", test.cmds);
+    test.keys("a");
+    assert!(test.screen().contains("it is of another project"), "{}", test.screen());
+    assert!(test.cmds.is_empty(), "{:?}", test.cmds);
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 1);
 }
 
 #[test]
