@@ -270,7 +270,7 @@ async fn of_several_answers_that_are_carried_out_at_once_a_crash_loses_none() {
         let (result, _) = wake(&runtime(), UnknownPolicy::Ask).await;
         assert_eq!(result.termination, TerminationReason::NaturalEnd, "{mode:?}");
         for (call, told) in
-            [("a", "declined"), ("b", "declined"), ("c", "ran"), ("d", "not answered in time")]
+            [("a", "declined"), ("b", "declined"), ("c", "ran"), ("d", "expired")]
         {
             assert!(script.result_of(call).contains(told), "{call}: {}", script.result_of(call));
         }
@@ -327,7 +327,7 @@ async fn a_question_ends_by_itself_while_a_sibling_still_runs() {
     awake.end().await.unwrap();
     let stored = there.store.messages(&"t".into()).await.unwrap();
     let told = stored.iter().find(|m| m.message.tool_call_id.as_deref() == Some("a")).unwrap();
-    assert!(told.message.text().contains("not answered in time"), "{}", told.message.text());
+    assert!(told.message.text().contains("expired"), "{}", told.message.text());
 }
 
 #[tokio::test]
@@ -354,6 +354,6 @@ async fn a_question_that_somebody_else_found_expired_is_closed_at_the_next_wake_
     runtime().decide(&"perm_b".into(), answer(ResumeDecisionAction::Cancel), actor()).await.unwrap();
     let (result, _) = wake(&runtime(), UnknownPolicy::Ask).await;
     assert_eq!(result.response, "I see.");
-    assert!(script.result_of("a").contains("not answered in time"), "{}", script.result_of("a"));
+    assert!(script.result_of("a").contains("expired"), "{}", script.result_of("a"));
     assert_eq!(house.executed(), 0);
 }
