@@ -1,7 +1,6 @@
 //! What waits over all conversations: the list, the badge, cards of other conversations.
 
 use super::*;
-use crate::contract::grant::{GrantEnd, GrantRequest};
 use crate::contract::judgement::Risk;
 use crate::contract::record::InboxRow;
 use crate::tui::host::OpenedQuestion;
@@ -23,7 +22,6 @@ fn row(id: &str, thread: &str, summary: &str) -> InboxRow {
         ephemeral: None,
         created_at: 1000,
         expires_at: Some((12 * 60 + 30) * 60_000),
-        ephemeral: None,
     }
 }
 
