@@ -12,7 +12,18 @@ use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::FilePreview;
 
 /// Parameters with a place of their own, or that repeat the call.
-const ELSEWHERE: [&str; 7] = ["tool", "args", "preview", "proposals", "output", "original", "stale"];
+const ELSEWHERE: [&str; 10] = [
+    "tool",
+    "args",
+    "preview",
+    "proposals",
+    "output",
+    "original",
+    "stale",
+    "world",
+    "started_at",
+    "found_at",
+];
 /// Lines of a file's change that are shown.
 const DIFF: usize = 200;
 
@@ -39,6 +50,15 @@ pub(super) fn shown(suspension: &SuspensionRecord) -> String {
         if !ELSEWHERE.contains(&name.as_str()) && !value.is_null() {
             line(name, &plain(value));
         }
+    }
+    for (key, name) in [("started_at", "began"), ("found_at", "found")] {
+        if let Some(at) = parameters.get(key).and_then(Value::as_u64) {
+            line(name, &moment(at));
+        }
+    }
+    if let Some(git) = parameters.pointer("/world/git").filter(|git| git.is_object()) {
+        let part = |key: &str| git.get(key).and_then(Value::as_str).unwrap_or("none");
+        line("branch", &format!("{} at {}", part("branch"), part("commit")));
     }
     let _ = writeln!(out, "\n{}", visible(&ticket.suspension.message));
     let arguments = &ticket.pending.arguments;
