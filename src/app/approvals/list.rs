@@ -29,8 +29,11 @@ pub(super) async fn run(args: &InboxArgs, store: &Store, foundation: &Foundation
     }
     let filter = filter(args, store, now).await?;
     let mut rows = waiting(store, filter.clone(), now).await?;
-    rows.extend(foundation.remote().list(&filter).await);
-    rows.sort_by_key(|row| row.created_at);
+    let in_memory = foundation.remote().list(&filter).await;
+    if !in_memory.is_empty() {
+        rows.extend(in_memory);
+        rows.sort_by_key(|row| row.created_at);
+    }
     if args.json {
         put_json(&json!(rows))?;
         return Ok(0);
