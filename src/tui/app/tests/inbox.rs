@@ -19,6 +19,7 @@ fn row(id: &str, thread: &str, summary: &str) -> InboxRow {
         summary: summary.into(),
         why: format!("no rule allows `{summary}`"),
         risk: Some(Risk::Runs),
+        ephemeral: None,
         created_at: 1000,
         expires_at: Some((12 * 60 + 30) * 60_000),
     }
@@ -225,7 +226,7 @@ fn what_happens_elsewhere_takes_the_card_away_and_says_who_it_was() {
     assert_eq!((test.app.cards.len(), test.app.focus), (1, focus), "it was only looked at");
     test.send(found(SuspensionStatus::Decided));
     assert!(test.app.cards.is_empty());
-    assert!(test.screen().contains("already allowed by ann through cli"), "{}", test.screen());
+    assert!(test.screen().contains("was allowed by ann through cli"), "{}", test.screen());
 
     // Chosen, and gone before it was fetched.
     for (gone, text) in [

@@ -121,6 +121,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
                     key(Action::Allow, "allow once"),
                     key(Action::Deny, "no"),
                     key(Action::Grant, "always…"),
+                    stop("no, and stop"),
                     key(Action::EditCall, "edit"),
                 ];
                 if !card.previews().is_empty() {
@@ -128,7 +129,6 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
                 }
                 keys.push(key(Action::Modify, "send back"));
                 keys.push(key(Action::Comment, "comment"));
-                keys.push(stop("no, and stop"));
                 keys
             }
             CardKind::Unknown => vec![
