@@ -363,9 +363,26 @@ pub struct ApproveArgs {
     /// Only those of this conversation
     #[arg(long, value_name = "ID", requires = "all_reads", conflicts_with = "ids")]
     pub thread: Option<String>,
+    /// The rule that is granted besides.
+    #[command(flatten)]
+    pub granting: GrantFlags,
     /// And then.
     #[command(flatten)]
     pub then: ThenArgs,
+}
+
+/// A rule that is granted with an answer.
+#[derive(Args, Clone, Debug, Default)]
+pub struct GrantFlags {
+    /// Allow such calls from now on too: a pattern, or the number of a proposal in `aye approvals show`
+    #[arg(long, value_name = "PATTERN", conflicts_with_all = ["all_reads", "edit", "args"])]
+    pub grant: Option<String>,
+    /// How far it reaches [default: run]
+    #[arg(long, requires = "grant", value_parser = ["run", "thread", "project", "all"])]
+    pub scope: Option<String>,
+    /// Until when: 1h, 7d, today, 2026-12-01, 5uses
+    #[arg(long = "for", value_name = "END", requires = "grant")]
+    pub until: Option<String>,
 }
 
 /// `aye deny ...`
@@ -495,7 +512,8 @@ pub enum PermissionsCommand {
     /// Suggest the fewest rules that would have answered what you always answered in the same way
     ///
     /// None of them would have allowed a call that you declined or changed, none is broader than what a question offers
-    /// to grant, and each would have saved at least two questions. The output is a file of rules. Nothing is stored.
+    /// to grant, and each would have saved at least two questions. What the rules that hold here answer already is left
+    /// out. The output is a file of rules; nothing is stored.
     #[command(
         after_help = "Example:\n  aye permissions suggest --since 2w > new.yaml && aye permissions simulate --rules new.yaml"
     )]
@@ -856,6 +874,7 @@ mod tests {
             "approvals list --thread a --tool Bash --older-than 2h",
             "approvals approve a b",
             "approvals approve a --edit -m b",
+            "approvals approve a --grant 2 --scope project --for 5uses",
             "approvals approve a --args {}",
             "approvals approve --all-reads --thread t",
             "approvals deny a b",

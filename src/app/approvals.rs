@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::commands::put_json;
 use super::foundation::{Foundation, READ_ONLY};
-use super::{Failure, edited, put, say};
+use super::{Failure, edited, giving, put, say};
 use crate::cli::{AnswerArgs, ApprovalsCommand, ApproveArgs, Cli, DenyArgs, InboxArgs, ModifyArgs, ThenArgs};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{call_summary, is_unsafe, visible_line};
@@ -109,12 +109,20 @@ pub(super) async fn inbox(args: &InboxArgs, foundation: &Foundation) -> Result<u
 }
 
 pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
-    let ApproveArgs { ids, edit, args, comment, all_reads, thread, then } = args;
+    let ApproveArgs { ids, edit, args, comment, all_reads, thread, granting, then } = args;
     let yes = Answer::yes(Value::Null, "approved").with_comment(comment);
     let store = to_answer(foundation)?;
     if all_reads {
         let found = edited::open_permissions(&store, thread.as_deref(), true).await?;
         return answer_each(&store, found, &yes, "that only read", then, cli, foundation).await;
+    }
+    if granting.grant.is_some() {
+        let [id] = ids.as_slice() else {
+            return Err(Failure::usage("a rule is granted at one question at a time; nothing was decided"));
+        };
+        let suspension = find(&store, foundation, id).await?;
+        refusal::all(refusal::look(&store, &suspension).await?.into_iter().collect())?;
+        giving::give(granting, &suspension, &store, foundation, cli).await?;
     }
     if !edit && args.is_none() {
         return answer_all(&store, &ids, &yes, then, cli, foundation).await;

@@ -4,6 +4,7 @@ mod block;
 mod object;
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::json;
@@ -161,7 +162,7 @@ fn verified(report: &AuditReport, json: bool) -> Result<u8, Failure> {
     };
     if report.is_whole() {
         let lists = count(report.rules, "list of rules", "lists of rules");
-        out.push_str(&format!("whole: {rows}{times}; {lists}; the tables agree\n"));
+        let _ = writeln!(out, "whole: {rows}{times}; {lists}; the tables agree");
     } else {
         let wrong = report.faults.len() as u64 + report.unlisted;
         let listed = match report.unlisted {
@@ -169,7 +170,7 @@ fn verified(report: &AuditReport, json: bool) -> Result<u8, Failure> {
             more => format!(", {more} of them not listed"),
         };
         let things = count(wrong, "thing is wrong", "things are wrong");
-        out.push_str(&format!("broken: {things}{listed}; {rows}{times}\n"));
+        let _ = writeln!(out, "broken: {things}{listed}; {rows}{times}");
     }
     put(&out)?;
     Ok(code)

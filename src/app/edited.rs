@@ -137,21 +137,20 @@ pub(super) async fn edited(
     }
     let original = &suspension.ticket.pending.arguments;
     let mut draft = None;
-    let text = match given {
-        Some(text) => text,
-        None => {
-            let text = serde_json::to_string_pretty(original).map_err(Failure::failed)?;
-            let name = format!("{}.json", suspension.ticket.pending.name);
-            let made = editor::edit(&foundation.env, &format!("{text}\n"), &name)
-                .await
-                .map_err(|why| Failure::failed(format!("{why}; nothing was decided")))?;
-            if made.text.trim().is_empty() {
-                return Err(Failure::failed("the text is empty; nothing was decided"));
-            }
-            let text = made.text.clone();
-            draft = Some(made);
-            text
+    let text = if let Some(text) = given {
+        text
+    } else {
+        let text = serde_json::to_string_pretty(original).map_err(Failure::failed)?;
+        let name = format!("{}.json", suspension.ticket.pending.name);
+        let made = editor::edit(&foundation.env, &format!("{text}\n"), &name)
+            .await
+            .map_err(|why| Failure::failed(format!("{why}; nothing was decided")))?;
+        if made.text.trim().is_empty() {
+            return Err(Failure::failed("the text is empty; nothing was decided"));
         }
+        let text = made.text.clone();
+        draft = Some(made);
+        text
     };
     let refuse = |why: String, draft: Option<editor::Draft>| {
         let kept = draft.map(|draft| format!("; your text is kept in {}", draft.keep().display()));

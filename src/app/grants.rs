@@ -11,7 +11,7 @@ use crate::contract::ids::SuspensionId;
 use crate::contract::record::{GrantRecord, GrantScope, SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::Actor;
 use crate::plugins::permission::{Decision, Permissions, Prepared, Question, RuleSet, check_grant};
-use crate::store::{Change, ChangeKind, PastCall, Store};
+use crate::store::{Change, ChangeKind, RecentCall, Store};
 
 /// Rows of the audit that are looked at for what a pattern would have matched.
 const HISTORY: u64 = 5_000;
@@ -168,12 +168,11 @@ fn ends_at(
         GrantEnd::Today => midnight_after(now.date())?,
         GrantEnd::Until(text) => {
             let wrong = |error: jiff::Error| format!("`{text}` is no date: {error}");
-            match text.split_once('T') {
-                None => midnight_after(text.parse().map_err(wrong)?)?,
-                Some(_) => {
-                    let time: jiff::civil::DateTime = text.parse().map_err(wrong)?;
-                    time.to_zoned(zone.clone()).map_err(wrong)?
-                }
+            if text.contains('T') {
+                let time: jiff::civil::DateTime = text.parse().map_err(wrong)?;
+                time.to_zoned(zone.clone()).map_err(wrong)?
+            } else {
+                midnight_after(text.parse().map_err(wrong)?)?
             }
         }
     };
@@ -197,7 +196,7 @@ struct Past {
 
 /// Equal calls.
 struct Distinct {
-    call: PastCall,
+    call: RecentCall,
     times: u64,
     declined: u64,
 }
@@ -211,7 +210,7 @@ impl Pasts {
         let asked = open_question(&app.store, suspension).await?;
         let root = &app.permission.workspace().root;
         let tool = &asked.ticket.pending.name;
-        let calls = app.store.calls_below(tool, root, HISTORY).await.map_err(|e| e.to_string())?;
+        let calls = app.store.recent_calls(tool, root, HISTORY).await.map_err(|e| e.to_string())?;
         let calls = calls.into_iter().filter(|call| !is_of(&asked, call)).collect();
         let past = Arc::new(Past { calls: distinct(calls), asked });
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&past));
@@ -220,12 +219,12 @@ impl Pasts {
 }
 
 /// Whether this is the very call that is asked about: that it matches is known.
-fn is_of(asked: &SuspensionRecord, call: &PastCall) -> bool {
+fn is_of(asked: &SuspensionRecord, call: &RecentCall) -> bool {
     call.id.0 == asked.run_id && call.id.1 == asked.call_id
 }
 
 /// Equal calls as one, the newest first.
-fn distinct(calls: Vec<PastCall>) -> Vec<Distinct> {
+fn distinct(calls: Vec<RecentCall>) -> Vec<Distinct> {
     let mut places: HashMap<(String, std::path::PathBuf), usize> = HashMap::new();
     let mut found: Vec<Distinct> = Vec::new();
     for call in calls {

@@ -13,6 +13,7 @@ mod elsewhere;
 mod export;
 mod files;
 mod foundation;
+mod giving;
 mod grants;
 mod history;
 mod host;

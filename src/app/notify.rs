@@ -27,6 +27,9 @@ const AT_ONCE: usize = 4;
 /// What is kept of its words for the log.
 const MAX_WORDS: usize = 4 << 10;
 
+/// Where the store is, when the person chose another place for it.
+const AYE_HOME: &str = "AYE_HOME";
+
 /// Who hears of the first failure.
 type Complain = Box<dyn Fn(String) + Send + Sync>;
 
@@ -49,7 +52,11 @@ struct Shared {
 impl Notifier {
     pub(super) fn new(foundation: &Foundation) -> Self {
         let env = super::agent::tool_env(foundation);
-        let variables = exec::child_env(&env.variables, &env.secret_variables);
+        let mut variables = exec::child_env(&env.variables, &env.secret_variables);
+        if let Some(home) = foundation.env.var(AYE_HOME) {
+            // Commands do not learn where this store is; a program that may answer has to.
+            variables.insert(AYE_HOME.into(), home.into());
+        }
         Self {
             shared: Arc::new(Shared {
                 cwd: foundation.workspace.cwd.clone(),

@@ -305,10 +305,8 @@ impl Driver {
         AttemptId { run_id: self.record.id.clone(), call_id: id.clone(), attempt }
     }
 
-    /// Starts the tool; the result comes back as [`Done::Executed`]. The process may have been stopped for any time
-    /// since the intent was written, so it first makes sure that the thread is still its own.
-    pub(super) async fn execute(&mut self, id: &CallId) -> Result<(), RuntimeError> {
-        let start_before = self.lease.confirm().await?;
+    /// Starts the tool; the result comes back as [`Done::Executed`].
+    pub(super) fn execute(&mut self, id: &CallId) {
         let attempt = self.machine.call(id).map_or(1, |c| c.attempt);
         let sink = CallSink::new(
             Arc::clone(&self.sink),
@@ -320,15 +318,19 @@ impl Driver {
         self.outputs.insert(id.clone(), Arc::clone(&sink));
         let prepared = self.effective_call(id).ok().and_then(|call| {
             let tool = self.agent.tools.get(&call.name).cloned()?;
-            let mut ctx = self.call_context(id, &call.name, Some(sink));
-            ctx.start_before = Some(start_before);
-            Some((tool, ctx, call.arguments))
+            Some((tool, self.call_context(id, &call.name, Some(sink)), call.arguments))
         });
-        let id = id.clone();
+        let (id, lease) = (id.clone(), Arc::clone(&self.lease));
         self.in_flight.push(Box::pin(async move {
             let output = match prepared {
                 None => Err(ToolError::Internal("the tool went away".into())),
-                Some((tool, ctx, arguments)) => {
+                Some((tool, mut ctx, arguments)) => {
+                    // The process may have been stopped for any time since the intent was written, and other intents
+                    // were written meanwhile: right before the start it makes sure that the thread is still its own.
+                    match lease.confirm().await {
+                        Ok(start_before) => ctx.start_before = Some(start_before),
+                        Err(error) => return Done::Kept(error),
+                    }
                     AssertUnwindSafe(tool.execute(arguments, &ctx)).catch_unwind().await.unwrap_or_else(
                         |panic| Err(ToolError::Internal(format!("the tool panicked: {}", words_of(&*panic)))),
                     )
@@ -336,7 +338,6 @@ impl Driver {
             };
             Done::Executed { call: id, output }
         }));
-        Ok(())
     }
 
     /// Takes a result: the state, the hooks behind it, the outcome row.

@@ -28,7 +28,7 @@ use crate::contract::record::{Fence, QueueId, RunRecord};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolError, ToolOutput};
 use crate::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress};
-use crate::run::{Directive, Fact, Run};
+use crate::run::{Directive, Fact, Gate, Run};
 use crate::state::{PersistedState, Phase, StateStore, UnknownKeyPolicy};
 
 /// How long tools may take to end after a cancel before they are dropped.
@@ -41,7 +41,12 @@ const ABORT_GRACE: Duration = Duration::from_secs(4);
 )]
 pub(super) enum Done {
     Inferred(Box<Inferred>),
-    Executed { call: CallId, output: Result<ToolOutput, ToolError> },
+    Executed {
+        call: CallId,
+        output: Result<ToolOutput, ToolError>,
+    },
+    /// A tool was not started, because the thread is not surely this driver's any more.
+    Kept(RuntimeError),
 }
 
 /// A run as it is about to be driven.
@@ -264,7 +269,14 @@ impl Driver {
                 }
             }
             if let Some(fact) = facts.pop_front() {
+                let asks = is_question(&fact);
                 directives.extend(self.apply(fact)?);
+                // All the questions of an answer are one commit.
+                while asks && facts.front().is_some_and(is_question) {
+                    if let Some(fact) = facts.pop_front() {
+                        directives.extend(self.apply(fact)?);
+                    }
+                }
                 continue;
             }
             if !cancelled && self.slot.cancel.is_cancelled() {
@@ -332,7 +344,7 @@ impl Driver {
                 Ok(None)
             }
             Directive::Execute { call } => {
-                self.execute(&call).await?;
+                self.execute(&call);
                 Ok(None)
             }
             Directive::Record { call, closing } => {
@@ -355,6 +367,7 @@ impl Driver {
         match done {
             Done::Inferred(inferred) => self.inferred(*inferred).await.map(Some),
             Done::Executed { call, output } => self.executed(call, output).await.map(Some),
+            Done::Kept(error) => Err(error),
         }
     }
 
@@ -439,4 +452,9 @@ impl Driver {
         }
         self.in_flight.clear();
     }
+}
+
+/// Whether a call was judged, and the person has to be asked.
+fn is_question(fact: &Fact) -> bool {
+    matches!(fact, Fact::Gated { gate: Gate::Suspend(_), .. })
 }

@@ -16,7 +16,7 @@ use crate::contract::record::{
 };
 use crate::contract::suspension::{CHANNEL_POLICY, SuspendTicket, ToolCallResume};
 use crate::contract::tool::ToolResult;
-use crate::run::Closing;
+use crate::run::{Call, Closing};
 use crate::state::KeyScope;
 use crate::store::StoreError;
 
@@ -171,7 +171,13 @@ impl Driver {
             if status == SuspensionStatus::Expired {
                 self.expired.push(ticket.suspension.id.clone());
             }
-            self.unsaved.closed.push((ticket.suspension.id, status));
+            let id = ticket.suspension.id;
+            let asked = self.unsaved.opened.len();
+            self.unsaved.opened.retain(|row| row.id != id);
+            // One that was never written need not be closed.
+            if self.unsaved.opened.len() == asked {
+                self.unsaved.closed.push((id, status));
+            }
         }
     }
 
@@ -198,8 +204,10 @@ impl Driver {
 
     /// Appends the results of a step to the conversation, in call order, once all are there.
     pub(super) fn record_step(&mut self) {
+        // A result that the machine has not heard of may still be another one after a crash.
+        let closed = self.machine.calls().iter().all(Call::is_closed);
         let all = self.calls.iter().all(|call| self.results.iter().any(|r| r.call.as_str() == call.id));
-        if self.recorded || self.calls.is_empty() || !all {
+        if self.recorded || self.calls.is_empty() || !all || !closed {
             return;
         }
         self.recorded = true;
@@ -220,13 +228,23 @@ impl Driver {
         });
         let run = self.row()?;
         let unsaved = std::mem::take(&mut self.unsaved);
+        // A question and the machine that asks it are true together: calls are judged side by side, and the machine
+        // learns of each in its turn. What it does not know yet waits for the next checkpoint; a crash before that
+        // judges the call again.
+        let holds = |id: &SuspensionId| {
+            self.machine.calls().iter().any(|call| call.ticket().is_some_and(|t| t.suspension.id == *id))
+        };
+        let (opened, early) = unsaved.opened.into_iter().partition(|row| holds(&row.id));
+        let (held, closed) = unsaved.closed.into_iter().partition(|(id, _)| holds(id));
+        self.unsaved.opened = early;
+        self.unsaved.closed = held;
         Ok(Checkpoint {
             fence: self.fence.clone(),
             run,
             messages: unsaved.messages,
             thread_state,
-            opened: unsaved.opened,
-            closed: unsaved.closed,
+            opened,
+            closed,
             outcomes: unsaved.outcomes,
             judged: unsaved.judged,
             takes: unsaved.takes,

@@ -71,7 +71,7 @@ pub(super) fn closing_result(
         Closing::Expired => {
             let text = match action {
                 ACTION_ASK_USER => {
-                    "Nobody answered this question in time; it expired. That is no answer: neither a yes nor a no."
+                    "This question was not answered in time; it expired. That is no answer: neither a yes nor a no."
                         .to_owned()
                 }
                 // Not asking any longer does not make it known.
@@ -79,7 +79,7 @@ pub(super) fn closing_result(
                     "The program was interrupted while this call ran; it may have run in part or in whole. Nobody said in time what to do about it. Check before you rely on it.",
                     output,
                 ),
-                _ => "Nobody answered in time whether to run this call; the question expired and it was not run. This is no refusal: ask again when it is still needed."
+                _ => "The question whether to run this call was not answered in time: it expired, and the call was not run. Nobody said no; ask again when it is still needed."
                     .to_owned(),
             };
             let code = if action == ACTION_UNKNOWN_OUTCOME { "unknown" } else { "expired" };

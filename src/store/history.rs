@@ -14,7 +14,7 @@ use crate::contract::suspension::ResumeDecisionAction;
 
 /// A call that met the rules once.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PastCall {
+pub struct RecentCall {
     /// Its run and its id.
     pub id: (RunId, CallId),
     /// The tool.
@@ -49,12 +49,12 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`] when the store fails. A row that cannot be read is left out.
-    pub async fn calls_below(
+    pub async fn recent_calls(
         &self,
         tool: &str,
         below: &Path,
         rows: u64,
-    ) -> Result<Vec<PastCall>, StoreError> {
+    ) -> Result<Vec<RecentCall>, StoreError> {
         let (tool, below) = (tool.to_owned(), below.to_path_buf());
         self.read(move |conn| {
             let mut statement = conn.prepare_cached(
@@ -82,7 +82,7 @@ impl Store {
                 if judged.tool != tool || !judged.cwd.starts_with(&below) || !seen.insert(call.clone()) {
                     continue;
                 }
-                calls.push(PastCall {
+                calls.push(RecentCall {
                     declined: declined.contains(&call),
                     id: call,
                     tool: judged.tool,

@@ -43,7 +43,7 @@ pub use audit::AuditFilter;
 pub use bell::{Change, ChangeKind, Watch};
 pub use error::{AcquireError, OpenError, OpenErrorKind, StoreError};
 pub use glance::Glance;
-pub use history::PastCall;
+pub use history::RecentCall;
 pub use inbox::InboxFilter;
 pub use leases::Term;
 pub use suspensions::{SuspensionFilter, SuspensionLookup};

@@ -4,12 +4,12 @@ use std::collections::{HashMap, VecDeque};
 
 use super::approval::{Batch, Card, QUIET_MS};
 use super::composer::Composer;
-use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, UserInput};
+use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UserInput};
 use super::keymap::Keymap;
-use super::msg::Msg;
 use super::palette::Palette;
 use super::picker::Picker;
 use super::transcript::{Moment, Transcript};
+use crate::contract::event::AgentEvent;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::record::{InboxRow, QueueId, ThreadRecord};
 
@@ -49,6 +49,17 @@ impl RunState {
             RunState::Idle | RunState::Waiting => None,
         }
     }
+}
+
+/// Something that was told of a conversation before it was open.
+#[derive(Clone, Debug)]
+pub(super) enum Early {
+    /// A run of this process told it.
+    Agent(Box<AgentEvent>),
+    /// The store told it.
+    Synced(Box<ThreadSync>),
+    /// A queued message began.
+    Began(QueuedRow),
 }
 
 /// Where keys go, as long as no list is open.
@@ -179,7 +190,7 @@ pub struct App {
     pub(super) expiry_told: Option<Moment>,
     /// How many conversations are being opened, and what was told that may belong to them.
     pub(super) opening: usize,
-    pub(super) early: Vec<(ThreadId, Msg)>,
+    pub(super) early: Vec<(ThreadId, Early)>,
 }
 
 impl App {

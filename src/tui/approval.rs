@@ -344,8 +344,9 @@ impl Card {
 
     /// Text that was pasted while a line of the card is written.
     pub fn paste(&mut self, text: &str) -> bool {
-        let text = crate::contract::display::visible_line(text).replace('⏎', " ");
+        let one_line = crate::contract::display::visible_line(text).replace('⏎', " ");
         let line = match &mut self.stage {
+            // A command may have several lines.
             Stage::Edit(command) => {
                 let text = text.replace("\r\n", "\n").replace('\r', "\n");
                 command.insert_text(&crate::contract::display::visible(&text));
@@ -355,11 +356,11 @@ impl Card {
             Stage::Open => self.ask.line_mut(),
             // Nothing is written there: a paste is not an answer, and not a message either.
             Stage::Hunks(_) | Stage::Away => return true,
-            Stage::Grant(form) => return form.insert(&text),
+            Stage::Grant(form) => return form.insert(&one_line),
             Stage::Deciding(_) => None,
         };
         let Some(line) = line else { return false };
-        line.insert_text(&text);
+        line.insert_text(&one_line);
         true
     }
 }

@@ -82,7 +82,7 @@ impl App {
                 self.fill_picker(PickerKind::Threads, rows);
             }
             Msg::Threads(Err(error)) | Msg::Inbox(Err(error)) | Msg::Failed(error) => {
-                self.transcript.note(Level::Error, error)
+                self.transcript.note(Level::Error, error);
             }
             Msg::Models(models) => {
                 let rows = models.into_iter().map(|model| PickRow {

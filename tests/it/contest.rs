@@ -396,6 +396,7 @@ fn three_processes_decide_the_same_calls_once() {
     println!("{said} in {:?}", began.elapsed());
     assert!(played.iter().all(|fine| *fine), "a contestant failed; see {}", diary_file.display());
     assert!(wrong.is_empty(), "see {}: {wrong:#?}", diary_file.display());
+    contest.home.ok(&["audit", "--verify"]);
     assert!(tally.pauses > 0 && tally.kills > 0, "{said}");
     // What the model saw was whole all the time, and in the end it knows a result of each call.
     assert_eq!(contest.llm.last().results().len(), calls);

@@ -265,7 +265,7 @@ fn a_command_is_edited_on_its_card_and_runs_as_it_was_shown() {
     // And so does it look after a restart.
     let again = Pty::start(&home, &["-c"], 100, 30);
     again.shows("edited before it was allowed");
-    again.shows("echo  new");
+    again.shows("echo new");
 }
 
 #[test]

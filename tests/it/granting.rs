@@ -177,3 +177,32 @@ fn wrong_ids_are_refused_with_how_to_list() {
     }
     assert_eq!(home.ok(&["grants", "list", "--json"]).json(), Value::Array(Vec::new()));
 }
+
+#[test]
+fn a_rule_is_granted_with_an_answer_from_the_shell() {
+    let llm = runs(&[&["touch one"], &["touch two"], &["touch three"]]);
+    let home = Home::with(&llm);
+    home.aye(&["-p", "do it"]).run().exits(3);
+    let id = home.question();
+    assert!(home.ok(&["approvals", "show", &id]).stdout.contains("--grant 2: Bash(touch *)"));
+    for (args, said) in [
+        (&["--grant", "Bash"][..], "Bash cannot be granted: it would allow any call of Bash"),
+        (&["--grant", "Bash(mkdir *)"], "it does not match this call"),
+        (&["--grant", "3"], "there is no proposal 3; `aye approvals show` lists 2"),
+        (&["--grant", "2", "--for", "soon"], "--for: `soon` is no end"),
+        (&["--grant", "2", "--for", "2020-01-01"], "would be over already"),
+        (&["--scope", "all"], "--grant"),
+    ] {
+        let args = [&["approvals", "approve", &id], args].concat();
+        home.aye(&args).run().exits(2).says(said);
+    }
+    assert!(grants(&home).is_empty() && home.open().len() == 1, "nothing changed");
+    let args = ["approvals", "approve", &id, "--grant", "2", "--scope", "project", "--for", "1use"];
+    home.ok(&args).says("granted: Bash(touch *) for project /");
+    // The answer is for the first call, the one use for the second; the third asks.
+    home.aye(&["-c", "-p"]).run().exits(3);
+    assert!(home.work().join("one").exists() && home.work().join("two").exists());
+    assert!(!home.work().join("three").exists());
+    let [grant] = &grants(&home)[..] else { panic!("one grant") };
+    assert_eq!((&grant["state"], &grant["actor"]["channel"]), (&"used up".into(), &"cli".into()));
+}

@@ -526,7 +526,7 @@ fn show_has_everything_there_is() {
     assert!(shown.contains(&format!("answer with: aye approve {id}")), "{shown}");
     home.ok(&["approve", &id]);
     let shown = home.ok(&["approvals", "show", &id]).stdout;
-    assert!(shown.contains(": approved") && shown.contains("by tester (cli)"), "{shown}");
+    assert!(shown.contains("allowed at") && shown.contains("decided by tester (cli), uid "), "{shown}");
 }
 
 /// A model that runs the command it was asked for, and the commands that wait in conversations of their own.

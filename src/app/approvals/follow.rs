@@ -6,8 +6,9 @@ use super::super::agent::App;
 use super::super::foundation::Foundation;
 use super::super::{Failure, print, say};
 use crate::cli::{Cli, ThenArgs};
+use crate::contract::clock::uptime_ms;
 use crate::contract::ids::ThreadId;
-use crate::contract::record::{Owner, SuspensionRecord, SuspensionStatus};
+use crate::contract::record::{LeaseRecord, Owner, SuspensionRecord, SuspensionStatus};
 use crate::headless::{self, Job};
 use crate::runtime::is_alive;
 use crate::store::{ChangeKind, Store, Watch};
@@ -67,9 +68,12 @@ impl Follow {
         let end = tokio::time::sleep(TAKEN_UP);
         tokio::pin!(end);
         loop {
-            let owner = store.owner(&suspension.thread_id).await.map_err(Failure::failed)?;
-            if let Some(owner) = owner.filter(|owner| is_alive(&self.own, owner)) {
-                return Ok(Some(Some(owner.pid)));
+            let lease = store.lease(&suspension.thread_id).await.map_err(Failure::failed)?;
+            let is_held = |lease: &LeaseRecord| {
+                lease.until.is_none_or(|until| uptime_ms() < until) && is_alive(&self.own, &lease.owner)
+            };
+            if let Some(lease) = lease.filter(is_held) {
+                return Ok(Some(Some(lease.owner.pid)));
             }
             let now = store.suspension(&suspension.id).await.map_err(Failure::failed)?;
             if now.is_some_and(|now| now.status != SuspensionStatus::Decided) {

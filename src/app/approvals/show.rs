@@ -12,7 +12,18 @@ use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::FilePreview;
 
 /// Parameters with a place of their own, or that repeat the call.
-const ELSEWHERE: [&str; 7] = ["tool", "args", "preview", "proposals", "output", "original", "stale"];
+const ELSEWHERE: [&str; 10] = [
+    "tool",
+    "args",
+    "preview",
+    "proposals",
+    "output",
+    "original",
+    "stale",
+    "world",
+    "started_at",
+    "found_at",
+];
 /// Lines of a file's change that are shown.
 const DIFF: usize = 200;
 
@@ -40,6 +51,15 @@ pub(super) fn shown(suspension: &SuspensionRecord) -> String {
             line(name, &plain(value));
         }
     }
+    for (key, name) in [("started_at", "began"), ("found_at", "found")] {
+        if let Some(at) = parameters.get(key).and_then(Value::as_u64) {
+            line(name, &moment(at));
+        }
+    }
+    if let Some(git) = parameters.pointer("/world/git").filter(|git| git.is_object()) {
+        let part = |key: &str| git.get(key).and_then(Value::as_str).unwrap_or("none");
+        line("branch", &format!("{} at {}", part("branch"), part("commit")));
+    }
     let _ = writeln!(out, "\n{}", visible(&ticket.suspension.message));
     let arguments = &ticket.pending.arguments;
     let _ = writeln!(out, "\n{}", visible(&call(arguments)));
@@ -50,17 +70,11 @@ pub(super) fn shown(suspension: &SuspensionRecord) -> String {
     for file in files.into_iter().flat_map(Vec::<FilePreview>::into_iter) {
         out.push_str(&changed(&file));
     }
-    let proposals: Vec<&str> = parameters
-        .get("proposals")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(|proposal| proposal.get("pattern")?.as_str())
-        .collect();
+    let proposals = super::super::giving::proposals(suspension);
     if !proposals.is_empty() {
         let _ = writeln!(out, "\nrules that would allow it:");
-        for pattern in proposals {
-            let _ = writeln!(out, "  {}", visible_line(pattern));
+        for (at, pattern) in proposals.iter().enumerate() {
+            let _ = writeln!(out, "  --grant {}: {}", at + 1, visible_line(pattern));
         }
     }
     let deltas = parameters.pointer("/stale/deltas").and_then(Value::as_array);

@@ -175,7 +175,7 @@ fn alone(row: &AuditRow, known: &Known) -> String {
         },
         AuditKind::Revoked | AuditKind::Spent | AuditKind::Lapsed => grant(),
         AuditKind::Deleted => {
-            let thread = row.thread_id.as_ref().map(AsRef::as_ref).unwrap_or("?");
+            let thread = row.thread_id.as_ref().map_or("?", AsRef::as_ref);
             let (questions, executions) = (&body["questions"], &body["executions"]);
             format!(
                 "thread {thread} with {questions} questions and {executions} executions by {}",

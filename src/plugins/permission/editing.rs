@@ -63,9 +63,9 @@ pub fn check_grant(call: &Prepared<'_>, rules: &RuleSet, text: &str) -> Result<R
 }
 
 /// The comparisons of a pattern that bind the tool's main argument. None: it binds nothing.
-fn bounds<'r>(rule: &'r Rule, key: &str) -> Result<Vec<&'r Matcher>, String> {
+fn bounds<'r>(rule: &'r Rule, key: &str) -> Vec<&'r Matcher> {
     let all = match rule.pattern.args() {
-        Args::Any => return Ok(Vec::new()),
+        Args::Any => Vec::new(),
         Args::Primary(matcher) => vec![matcher],
         Args::All(conditions) => conditions
             .iter()
@@ -74,20 +74,20 @@ fn bounds<'r>(rule: &'r Rule, key: &str) -> Result<Vec<&'r Matcher>, String> {
             .collect(),
     };
     // A regular expression is found anywhere: it binds less than it looks.
-    Ok(all.into_iter().filter(|matcher| !matches!(matcher, Matcher::Regex(_))).collect())
+    all.into_iter().filter(|matcher| !matches!(matcher, Matcher::Regex(_))).collect()
 }
 
 fn narrow_enough(call: &Prepared<'_>, rule: &Rule) -> Result<(), String> {
     let tool = call.question.tool;
     if tool == SHELL_TOOL {
-        return one_of(&bounds(rule, "command")?, SHELL_TOOL, "`Bash(program subcommand *)`", command);
+        return one_of(&bounds(rule, "command"), SHELL_TOOL, "`Bash(program subcommand *)`", command);
     }
     if is_file_edit(tool) || matches!(tool, "Read" | "List") {
         let key = known_primary(tool).unwrap_or("file_path");
-        return one_of(&bounds(rule, key)?, tool, "a folder", |matcher| file(call, matcher));
+        return one_of(&bounds(rule, key), tool, "a folder", |matcher| file(call, matcher));
     }
     if tool == "WebFetch" {
-        return one_of(&bounds(rule, "url")?, tool, "a host", url);
+        return one_of(&bounds(rule, "url"), tool, "a host", url);
     }
     Ok(())
 }

@@ -73,24 +73,22 @@ impl Past {
     pub fn add(&mut self, row: PastRow, mut look: impl FnMut(&str) -> PastFolder) {
         match row {
             PastRow::Call(call) => {
-                let folder = match self.places.get(&call.cwd) {
-                    Some(folder) => *folder,
-                    None => {
-                        self.folders.push(look(&call.cwd));
-                        self.places.insert(call.cwd.clone(), self.folders.len() - 1);
-                        self.folders.len() - 1
-                    }
+                let folder = if let Some(folder) = self.places.get(&call.cwd) {
+                    *folder
+                } else {
+                    self.folders.push(look(&call.cwd));
+                    self.places.insert(call.cwd.clone(), self.folders.len() - 1);
+                    self.folders.len() - 1
                 };
                 let new = self.questions.len();
                 let key = (call.tool, call.arguments, folder);
-                let question = match self.known.get(&key) {
-                    Some(question) => *question,
-                    None => {
-                        let arguments = serde_json::from_str(&key.1).unwrap_or(Value::Null);
-                        self.questions.push(PastQuestion { tool: key.0.clone(), arguments, folder });
-                        self.known.insert(key, new);
-                        new
-                    }
+                let question = if let Some(question) = self.known.get(&key) {
+                    *question
+                } else {
+                    let arguments = serde_json::from_str(&key.1).unwrap_or(Value::Null);
+                    self.questions.push(PastQuestion { tool: key.0.clone(), arguments, folder });
+                    self.known.insert(key, new);
+                    new
                 };
                 self.calls.push(PastMade {
                     question,

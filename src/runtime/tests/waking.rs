@@ -269,9 +269,7 @@ async fn of_several_answers_that_are_carried_out_at_once_a_crash_loses_none() {
         let _ = run.await;
         let (result, _) = wake(&runtime(), UnknownPolicy::Ask).await;
         assert_eq!(result.termination, TerminationReason::NaturalEnd, "{mode:?}");
-        for (call, told) in
-            [("a", "declined"), ("b", "declined"), ("c", "ran"), ("d", "not answered in time")]
-        {
+        for (call, told) in [("a", "declined"), ("b", "declined"), ("c", "ran"), ("d", "expired")] {
             assert!(script.result_of(call).contains(told), "{call}: {}", script.result_of(call));
         }
         assert_eq!(house.executed(), 1);
@@ -284,6 +282,30 @@ async fn of_several_answers_that_are_carried_out_at_once_a_crash_loses_none() {
             assert_eq!(house.store.suspension(&id.into()).await.unwrap().unwrap().status, status, "{id}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_crash_between_questions_leaves_none_that_its_run_does_not_know() {
+    let house = House { mode: ToolExecutionMode::ParallelStreaming, ..House::new() };
+    let script = Script::of([calls(&[("a", "ask"), ("b", "free"), ("c", "ask"), ("d", "ask")])]);
+    let stuck = Arc::new(Stuck { at: "tool_call_done(suspended)", reached: tokio::sync::Notify::new() });
+    let (dying, sink) = (house.runtime(&script), stuck.clone());
+    let request = RunRequest::new("t", vec![Message::user("go")]);
+    let run = tokio::spawn(async move { dying.run(request, sink).await });
+    stuck.reached.notified().await;
+    run.abort();
+    let _ = run.await;
+    let asked = async || {
+        let all = house.store.suspensions(SuspensionFilter::default()).await.unwrap();
+        all.into_iter().map(|question| (question.id.to_string(), question.status)).collect::<Vec<_>>()
+    };
+    // The machine knows of the first; what is answered now is not lost.
+    assert_eq!(asked().await, [("perm_a".to_owned(), SuspensionStatus::Open)]);
+    let (result, _) = wake(&house.runtime(&script), UnknownPolicy::Ask).await;
+    assert_eq!(result.waiting.len(), 3);
+    let ids = ["perm_a", "perm_c", "perm_d"].map(|id| (id.to_owned(), SuspensionStatus::Open));
+    assert_eq!(asked().await, ids, "the same questions under the same ids");
+    assert_eq!(house.executed(), 1);
 }
 
 #[tokio::test]
@@ -303,7 +325,7 @@ async fn a_question_ends_by_itself_while_a_sibling_still_runs() {
     awake.end().await.unwrap();
     let stored = there.store.messages(&"t".into()).await.unwrap();
     let told = stored.iter().find(|m| m.message.tool_call_id.as_deref() == Some("a")).unwrap();
-    assert!(told.message.text().contains("not answered in time"), "{}", told.message.text());
+    assert!(told.message.text().contains("expired"), "{}", told.message.text());
 }
 
 #[tokio::test]
@@ -330,6 +352,6 @@ async fn a_question_that_somebody_else_found_expired_is_closed_at_the_next_wake_
     runtime().decide(&"perm_b".into(), answer(ResumeDecisionAction::Cancel), actor()).await.unwrap();
     let (result, _) = wake(&runtime(), UnknownPolicy::Ask).await;
     assert_eq!(result.response, "I see.");
-    assert!(script.result_of("a").contains("not answered in time"), "{}", script.result_of("a"));
+    assert!(script.result_of("a").contains("expired"), "{}", script.result_of("a"));
     assert_eq!(house.executed(), 0);
 }

@@ -291,12 +291,11 @@ impl Chain {
                     None => None,
                 };
                 let written = link.as_ref().and_then(|link| time(link.at));
-                faults.push(match twin {
-                    Some(twin) => doubled(n - 2, twin, written),
-                    None => {
-                        let what = "it was put in, and the rows behind it were numbered anew";
-                        fault(Kind::Added, Some(n - 2), written, what.to_owned())
-                    }
+                faults.push(if let Some(twin) = twin {
+                    doubled(n - 2, twin, written)
+                } else {
+                    let what = "it was put in, and the rows behind it were numbered anew";
+                    fault(Kind::Added, Some(n - 2), written, what.to_owned())
                 });
             }
         }

@@ -20,7 +20,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`] when the store fails. What is wrong in the audit is told in the report.
     pub async fn verify_audit(&self) -> Result<AuditReport, StoreError> {
-        self.read(|conn| verify(conn)).await
+        self.read(verify).await
     }
 }
 

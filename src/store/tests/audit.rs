@@ -471,7 +471,7 @@ async fn rows_of_an_older_version_are_exempt() {
     let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
     let outcomes = vec![outcome(attempt("r1", "c0", 1), OutcomeKind::Unknown)];
     let opened = vec![question("q3", &record, "c3", None)];
-    store.checkpoint(Checkpoint { outcomes, opened, ..checkpoint(&fence, &record) }).await.unwrap();
+    store.checkpoint(Checkpoint { opened, outcomes, ..checkpoint(&fence, &record) }).await.unwrap();
     assert_eq!(store.spend_grants(vec!["g1".into()], 100).await.unwrap(), None);
     assert_eq!(store.grants(300).await.unwrap().len(), 0);
     assert_eq!(verify(&store).await.faults, []);

@@ -111,12 +111,12 @@ async fn calls_of_the_past_come_newest_first_and_say_what_was_declined() {
     ];
     store.checkpoint(Checkpoint { judged, ..checkpoint(&fence, &run) }).await.unwrap();
     store.decide(&"q1".into(), no("d1"), 30).await.unwrap();
-    let calls = store.calls_below("Bash", Path::new("/work"), 100).await.unwrap();
+    let calls = store.recent_calls("Bash", Path::new("/work"), 100).await.unwrap();
     let told: Vec<_> = calls.iter().map(|c| (c.id.1.as_str(), c.at, c.declined)).collect();
     assert_eq!(told, [("c1", 15, true), ("c0", 10, false)]);
     assert_eq!(calls[1].arguments, json!({"command": "ls"}));
     assert!(
-        store.calls_below("Bash", Path::new("/work"), 1).await.unwrap().is_empty(),
+        store.recent_calls("Bash", Path::new("/work"), 1).await.unwrap().is_empty(),
         "only the newest rows"
     );
 }

@@ -143,7 +143,7 @@ impl Card {
             Some(Action::PreviousCard) => form.scope = step(form.scope, -1, SCOPES.len()),
             Some(Action::NextCard) => form.scope = step(form.scope, 1, SCOPES.len()),
             Some(Action::EditCall) => {
-                form.writing = Some(Writing::Pattern(line_with(&form.pattern(&proposals))))
+                form.writing = Some(Writing::Pattern(line_with(&form.pattern(&proposals))));
             }
             Some(Action::GrantEnd) => form.end = next_end(&form.end),
             Some(Action::GrantUntil) => form.writing = Some(Writing::End(line())),

@@ -24,7 +24,7 @@ pub struct Hunks {
     /// Lines with their ends.
     old: Vec<String>,
     new: Vec<String>,
-    hunks: Vec<Hunk>,
+    pieces: Vec<Hunk>,
     at: usize,
 }
 
@@ -33,14 +33,14 @@ impl Hunks {
     pub fn between(old: &str, new: &str) -> Hunks {
         let lines = |text: &str| text.split_inclusive('\n').map(str::to_owned).collect::<Vec<_>>();
         let (old, new) = (lines(old), lines(new));
-        let hunks =
+        let pieces =
             changes(&old, &new).into_iter().map(|(old, new)| Hunk { old, new, is_kept: true }).collect();
-        Hunks { old, new, hunks, at: 0 }
+        Hunks { old, new, pieces, at: 0 }
     }
 
     /// The pieces, in order.
     pub fn all(&self) -> &[Hunk] {
-        &self.hunks
+        &self.pieces
     }
 
     /// The lines that a piece takes away, and those that it brings.
@@ -54,26 +54,26 @@ impl Hunks {
     }
 
     pub(in crate::tui) fn step(&mut self, by: isize) {
-        let last = self.hunks.len().saturating_sub(1);
+        let last = self.pieces.len().saturating_sub(1);
         self.at = self.at.saturating_add_signed(by).min(last);
     }
 
     pub(in crate::tui) fn toggle(&mut self) {
-        if let Some(hunk) = self.hunks.get_mut(self.at) {
+        if let Some(hunk) = self.pieces.get_mut(self.at) {
             hunk.is_kept = !hunk.is_kept;
         }
     }
 
     /// How many pieces stay.
     pub fn kept(&self) -> usize {
-        self.hunks.iter().filter(|hunk| hunk.is_kept).count()
+        self.pieces.iter().filter(|hunk| hunk.is_kept).count()
     }
 
     /// The old text with the pieces that stay.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut from = 0;
-        for hunk in &self.hunks {
+        for hunk in &self.pieces {
             text.extend(self.old[from..hunk.old.start].iter().map(String::as_str));
             let lines = if hunk.is_kept { &self.new[hunk.new.clone()] } else { &self.old[hunk.old.clone()] };
             text.extend(lines.iter().map(String::as_str));
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn set(hunks: &mut Hunks, kept: impl Fn(usize) -> bool) {
-        for (at, hunk) in hunks.hunks.iter_mut().enumerate() {
+        for (at, hunk) in hunks.pieces.iter_mut().enumerate() {
             hunk.is_kept = kept(at);
         }
     }
@@ -145,7 +145,7 @@ mod tests {
         hunks.toggle();
         assert_eq!(hunks.text(), "a\r\nb");
         assert_eq!(Hunks::between("", "").all().len(), 0);
-        let long: String = (0..9000).map(|n| format!("{n}\n")).collect();
+        let long: String = (0..9000).fold(String::new(), |text, n| text + &format!("{n}\n"));
         let mut hunks = Hunks::between("x\n", &long);
         assert_eq!(hunks.all().len(), 1);
         hunks.toggle();

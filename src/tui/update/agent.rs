@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::super::app::{App, Focus, RunState};
+use super::super::app::{App, Early, Focus, RunState};
 use super::super::approval::Card;
 use super::super::host::{Driver, OpenedThread, UserInput};
-use super::super::msg::{Cmd, Msg};
+use super::super::msg::Cmd;
 use super::super::transcript::{Level, Transcript};
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{RunId, ThreadId};
@@ -17,8 +17,7 @@ impl App {
         if self.thread_id() != Some(thread) {
             // It may belong to the conversation that is being opened.
             if self.opening > 0 {
-                let msg = Msg::Agent(thread.clone(), Box::new(event.clone()));
-                self.early.push((thread.clone(), msg));
+                self.early.push((thread.clone(), Early::Agent(Box::new(event.clone()))));
             }
             return;
         }
@@ -210,12 +209,11 @@ impl App {
             self.transcript.note(Level::Error, why.clone());
         }
         // Events that overtook the answer.
-        for (thread, msg) in std::mem::take(&mut self.early) {
-            match msg {
-                Msg::Agent(_, event) => self.agent(&thread, &event, cmds),
-                Msg::Synced(sync) => self.synced(sync, cmds),
-                Msg::Began(_, row) => self.began(&thread, row),
-                _ => {}
+        for (thread, told) in std::mem::take(&mut self.early) {
+            match told {
+                Early::Agent(event) => self.agent(&thread, &event, cmds),
+                Early::Synced(sync) => self.synced(sync, cmds),
+                Early::Began(row) => self.began(&thread, row),
             }
         }
         for input in earlier {

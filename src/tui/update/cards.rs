@@ -35,6 +35,17 @@ impl App {
             self.batch_key(key, cmds);
             return true;
         }
+        // A rule is made with the rules and the history of its own project in sight.
+        let is_of_other = card.elsewhere.as_ref().is_some_and(|of| of.project != self.info.project);
+        let is_grant = self.keymap.action(Place::Card, key) == Some(Action::Grant);
+        if is_of_other && is_grant && matches!(card.stage, Stage::Open) && card.line().is_none() {
+            let chord = self.keymap.chord_of(Place::List, Action::Jump);
+            card.problem = Some(format!(
+                "it is of another project: a rule for it is made in its own conversation ({chord} in the list goes there)"
+            ));
+            self.card_key_at = Some(now);
+            return true;
+        }
         card.fit(self.size.0.saturating_sub(super::super::view::CARD_TEXT));
         let project = card.project(&self.info.project).to_path_buf();
         let reply = card.key(key, &self.keymap, &project);

@@ -1,6 +1,6 @@
 //! Messages that the store keeps until their conversation is free.
 
-use super::super::app::{App, RunState};
+use super::super::app::{App, Early, RunState};
 use super::super::host::{QueuedRow, UserInput};
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
@@ -43,7 +43,7 @@ impl App {
     pub(super) fn began(&mut self, thread: &ThreadId, row: QueuedRow) {
         if self.thread_id() != Some(thread) {
             if self.opening > 0 {
-                self.early.push((thread.clone(), super::super::msg::Msg::Began(thread.clone(), row)));
+                self.early.push((thread.clone(), Early::Began(row)));
             }
             return;
         }

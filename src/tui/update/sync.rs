@@ -1,9 +1,9 @@
 //! What other processes did in the conversation that is shown.
 
-use super::super::app::{App, RunState};
+use super::super::app::{App, Early, RunState};
 use super::super::approval::Card;
 use super::super::host::{Driver, ThreadSync};
-use super::super::msg::{Cmd, Msg};
+use super::super::msg::Cmd;
 use super::super::transcript::Level;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
@@ -18,7 +18,7 @@ impl App {
         let thread = &sync.thread.id;
         if self.opening > 0 {
             // It belongs to the conversation that is being opened, or is told again after it.
-            self.early.push((thread.clone(), Msg::Synced(sync)));
+            self.early.push((thread.clone(), Early::Synced(sync)));
             return;
         }
         if self.thread_id() != Some(thread) {

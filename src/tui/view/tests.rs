@@ -60,7 +60,7 @@ fn a_question_at_120_columns() {
     ┃
     ┃ in ~/proj · rule: ask Bash(git push *)
     ┃ it changes what others see
-    ┃ [y] allow once  [n] no  [a] always…  [Esc] no, and stop
+    ┃ [y] allow once  [n] no  [a] always…  [Esc] no, and stop  [e] edit  [m] send back  [c] comment
 
     ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
     ❯
@@ -71,7 +71,6 @@ fn a_question_at_120_columns() {
 #[test]
 fn a_question_at_60_columns() {
     insta::assert_snapshot!(busy(60, 15).screen(), @r"
-            a
           - b
           + c
     ? Bash  git push origin main                 waiting for you
@@ -83,6 +82,7 @@ fn a_question_at_60_columns() {
     ┃ in ~/proj · rule: ask Bash(git push *)
     ┃ it changes what others see
     ┃ [y] allow once  [n] no  [a] always…  [Esc] no, and stop
+    ┃ [e] edit  [m] send back  [c] comment
 
     ❯
       1 waiting · demo · ask · 31% context · ~/proj
@@ -94,7 +94,7 @@ fn a_question_at_20_columns_and_5_rows() {
     insta::assert_snapshot!(busy(20, 5).screen(), @r"
     ┃ Bash wants to run
     ┃ $ git push … …+1
-    ┃ [y] [n] [a] [Esc]
+    ┃ [y] [n] [a] [Esc]…
     ❯
     1 waiting · demo
     ");

@@ -243,5 +243,7 @@ impl Operator {
         }
         assert!(results.get("look").is_some_and(|text| text.contains("five")), "{results:?}");
         assert!(self.home.open().is_empty());
+        // Wherever it was cut, the record is whole and tells what the tables do.
+        self.home.ok(&["audit", "--verify"]);
     }
 }

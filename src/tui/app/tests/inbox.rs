@@ -1,7 +1,6 @@
 //! What waits over all conversations: the list, the badge, cards of other conversations.
 
 use super::*;
-use crate::contract::grant::{GrantEnd, GrantRequest};
 use crate::contract::judgement::Risk;
 use crate::contract::record::InboxRow;
 use crate::tui::host::OpenedQuestion;
@@ -22,7 +21,6 @@ fn row(id: &str, thread: &str, summary: &str) -> InboxRow {
         risk: Some(Risk::Runs),
         created_at: 1000,
         expires_at: Some((12 * 60 + 30) * 60_000),
-        ephemeral: None,
     }
 }
 
@@ -231,7 +229,7 @@ fn what_happens_elsewhere_takes_the_card_away_and_says_who_it_was() {
 
     // Chosen, and gone before it was fetched.
     for (gone, text) in [
-        (found(SuspensionStatus::Expired), "has expired"),
+        (found(SuspensionStatus::Expired), "expired; it did not run"),
         (found(SuspensionStatus::Superseded), "was closed"),
         (Msg::Question(perm_a(), Ok(None)), "not there any more"),
     ] {
@@ -262,18 +260,16 @@ fn right_goes_to_the_conversation() {
     assert_eq!(test.app.focus, Focus::Card);
 }
 
-/// A rule for a project is one for the project of the question, not for the one on the screen.
+/// A rule is made where the rules and the history of its project are in sight.
 #[test]
-fn a_grant_at_a_card_belongs_to_its_own_project() {
+fn no_rule_is_made_at_a_card_of_another_project() {
     let mut test = card(100, 24);
     test.wait(1000);
-    test.keys("a<right><right>");
-    assert!(test.screen().contains("~/other"), "{}", test.screen());
-    test.keys("<enter>");
-    let scope = GrantScope::Project("/home/me/other".into());
-    let pattern = "Bash(make *)".to_owned();
-    let request = GrantRequest { suspension: perm_a(), pattern, scope, end: GrantEnd::Never };
-    assert!(test.cmds.contains(&Cmd::Grant(request)), "{:?}", test.cmds);
+    test.keys("a");
+    assert!(test.screen().contains("it is of another project"), "{}", test.screen());
+    assert!(test.cmds.is_empty(), "{:?}", test.cmds);
+    test.keys("y");
+    assert_eq!(test.decisions().len(), 1);
 }
 
 #[test]

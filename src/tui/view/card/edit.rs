@@ -69,7 +69,7 @@ pub(super) fn hunks(hunks: &Hunks, inner: u16, theme: &Theme) -> (Vec<Line<'stat
                 .prefix(vec![Span::styled(format!("    {sign}"), style)], vec![Span::raw("      ")]);
             for text in texts {
                 let text = visible(text.trim_end_matches(['\n', '\r'])).into_owned();
-                lines.extend(wrap.line(&Line::styled(text, style)));
+                lines.extend(wrap.line(&Line::from(Span::styled(text, style))));
             }
         }
     }

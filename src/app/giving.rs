@@ -1,0 +1,86 @@
+//! `aye approvals approve --grant`: an allow rule given with an answer, from any terminal.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::foundation::Foundation;
+use super::grants::{check_pattern, open_question, record};
+use super::{Failure, say};
+use crate::cli::{Cli, GrantFlags};
+use crate::contract::clock::{Clock, SystemClock};
+use crate::contract::display::visible_line;
+use crate::contract::grant::{GrantEnd, GrantRequest};
+use crate::contract::record::{GrantScope, SuspensionRecord};
+use crate::contract::suspension::ACTION_PERMISSION;
+use crate::plugins::permission::Permissions;
+use crate::store::Store;
+
+/// Stores the rule that the flags say, when they say one, and tells which; the question itself stays open.
+pub(super) async fn give(
+    flags: GrantFlags,
+    found: &SuspensionRecord,
+    store: &Store,
+    foundation: &Foundation,
+    cli: &Cli,
+) -> Result<(), Failure> {
+    let GrantFlags { grant: Some(wanted), scope, until } = flags else { return Ok(()) };
+    let asked = open_question(store, &found.id).await.map_err(Failure::failed)?;
+    if asked.ticket.suspension.action != ACTION_PERMISSION {
+        return Err(Failure::usage("a rule can be granted only at a question whether a call may run"));
+    }
+    let end = until.map_or(Ok(GrantEnd::Never), |end| GrantEnd::parse(&end));
+    let end = end.map_err(|why| Failure::usage(format!("--for: {why}")))?;
+    let pattern = pattern(&asked, &wanted)?;
+    // The rules and the project are those of the folder that the question came from.
+    let thread = store.thread(&asked.thread_id).await.map_err(Failure::failed)?;
+    let mut there = cli.clone();
+    there.global.cd = Some(thread.map_or_else(|| foundation.workspace.cwd.clone(), |thread| thread.cwd));
+    let mut there_is = Foundation::load(&there, foundation.env.clone())?;
+    let rules = there_is.rules(cli)?;
+    let scope = match scope.as_deref() {
+        Some("thread") => GrantScope::Thread(asked.thread_id.clone()),
+        Some("project") => GrantScope::Project(there_is.workspace.root.clone()),
+        Some("all") => GrantScope::Everywhere,
+        Some(_) | None => GrantScope::Run(asked.run_id.clone()),
+    };
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let now = clock.now_ms();
+    let mode = super::agent::mode_of(&there_is);
+    let permissions = Permissions::new(there_is.workspace.clone(), clock, rules, mode);
+    permissions.set_grants(store.grants(now).await.map_err(Failure::failed)?);
+    let in_force = permissions.rules_for(&asked.thread_id, &asked.run_id, &[]);
+    let tools = crate::tools::builtin(super::agent::tool_env(&there_is));
+    let tool = tools.into_iter().find(|tool| tool.descriptor().id == asked.ticket.pending.name);
+    let primary = tool.and_then(|tool| tool.descriptor().primary_argument);
+    check_pattern(&permissions, &in_force, &asked, primary, &pattern)
+        .map_err(|why| Failure::usage(format!("{} cannot be granted: {why}", visible_line(&pattern))))?;
+    let told = format!("{} for {scope}, {}", visible_line(&pattern), end.words());
+    let request = GrantRequest { suspension: asked.id.clone(), pattern, scope, end };
+    let actor = super::agent::actor(foundation, "cli");
+    let grant = record(request, now, actor).map_err(|why| Failure::usage(format!("--for: {why}")))?;
+    let id = grant.id.clone();
+    store.add_grant(grant).await.map_err(Failure::failed)?;
+    say(&format!("granted: {told} ({id})"));
+    Ok(())
+}
+
+/// What the person wrote, or the proposal of that number.
+fn pattern(asked: &SuspensionRecord, wanted: &str) -> Result<String, Failure> {
+    let Ok(number) = wanted.trim().parse::<usize>() else { return Ok(wanted.trim().to_owned()) };
+    let proposals = proposals(asked);
+    let chosen = number.checked_sub(1).and_then(|at| proposals.get(at));
+    chosen.cloned().ok_or_else(|| {
+        Failure::usage(match proposals.len() {
+            0 => "there is no rule to propose for this call; write the pattern out".to_owned(),
+            n => format!("there is no proposal {number}; `aye approvals show` lists {n}"),
+        })
+    })
+}
+
+/// The patterns that were proposed when the question was asked.
+pub(super) fn proposals(asked: &SuspensionRecord) -> Vec<String> {
+    let list = asked.ticket.suspension.parameters.get("proposals").and_then(Value::as_array);
+    let texts = list.into_iter().flatten().filter_map(|proposal| proposal.get("pattern")?.as_str());
+    texts.map(str::to_owned).collect()
+}
