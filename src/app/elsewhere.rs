@@ -31,6 +31,9 @@ pub(super) fn folder_of(question: &SuspensionRecord, of_thread: &Path) -> PathBu
     asked.map_or_else(|| of_thread.to_path_buf(), PathBuf::from)
 }
 
+/// A run that goes on in the background, with the app that drives it.
+type Running = (ThreadId, Arc<App>, JoinHandle<()>);
+
 /// See the module's text.
 pub(super) struct Elsewhere {
     cli: Cli,
@@ -38,7 +41,7 @@ pub(super) struct Elsewhere {
     events: Events,
     /// One for each folder, made when its first question is answered here.
     apps: tokio::sync::Mutex<HashMap<PathBuf, Arc<App>>>,
-    running: Mutex<Vec<(ThreadId, Arc<App>, JoinHandle<()>)>>,
+    running: Mutex<Vec<Running>>,
 }
 
 /// Nobody listens: what happens is seen in the store.

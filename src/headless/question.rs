@@ -1,6 +1,7 @@
 //! A question that waits, as the person at this process reads it: what it is about, and how to answer it from anywhere.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
@@ -67,7 +68,7 @@ impl<'a> Question<'a> {
             text.push('\n');
         }
         let [yes, no] = self.answers();
-        text.push_str(&format!("  answer: {yes}   or: {no}"));
+        let _ = write!(text, "  answer: {yes}   or: {no}");
         text
     }
 

@@ -240,8 +240,10 @@ impl Store {
         };
         let name = PathBuf::from(format!("{}-{}", place.token, uuid::Uuid::now_v7().simple()));
         let bound = || -> std::io::Result<tokio::net::UnixDatagram> {
-            use std::os::unix::fs::DirBuilderExt as _;
+            use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&place.folder)?;
+            // Whatever the umask is: the owner must be able to enter, and nobody else.
+            std::fs::set_permissions(&place.folder, std::fs::Permissions::from_mode(0o700))?;
             let socket = with_address(&place.folder, &name, |address| UnixDatagram::bind(address))?;
             socket.set_nonblocking(true)?;
             tokio::net::UnixDatagram::from_std(socket)

@@ -91,7 +91,7 @@ fn uri(file: &Path, how: &str) -> String {
     for byte in file.as_os_str().as_bytes() {
         match byte {
             b'/' | b'-' | b'_' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
-                uri.push(char::from(*byte))
+                uri.push(char::from(*byte));
             }
             other => {
                 let _ = write!(uri, "%{other:02x}");

@@ -583,7 +583,7 @@ fn the_badge_and_the_list_follow_other_processes() {
     tty.send("\r");
     tty.card("echo one");
     home.ok(&["deny", &id_of(&home.open()[0])]);
-    tty.wait("who it was", |view| view.has("was already declined by tester") && !view.has("wants to run"));
+    tty.wait("who it was", |view| view.has("was declined by tester") && !view.has("wants to run"));
     home.ok(&["deny", &home.question()]);
     tty.wait("no badge", |view| !view.has("elsewhere"));
     tty.quit();

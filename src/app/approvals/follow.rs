@@ -118,12 +118,11 @@ impl Place {
         let here = &foundation.workspace.cwd;
         // What the question says is what was shown; a question of an older version says nothing.
         let asked = suspension.ticket.suspension.parameters.get("cwd").and_then(serde_json::Value::as_str);
-        let folder = match asked {
-            Some(cwd) => cwd.into(),
-            None => {
-                let thread = store.thread(&suspension.thread_id).await.map_err(Failure::failed)?;
-                thread.map_or_else(|| here.clone(), |thread| thread.cwd)
-            }
+        let folder = if let Some(cwd) = asked {
+            cwd.into()
+        } else {
+            let thread = store.thread(&suspension.thread_id).await.map_err(Failure::failed)?;
+            thread.map_or_else(|| here.clone(), |thread| thread.cwd)
         };
         Ok(Place { thread: suspension.thread_id.clone(), is_elsewhere: folder != *here, folder })
     }

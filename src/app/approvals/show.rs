@@ -148,9 +148,10 @@ fn call(arguments: &Value) -> String {
     if let Some(map) = rest.as_object_mut() {
         map.shift_remove("command");
     }
-    match rest.as_object().is_some_and(|rest| rest.is_empty()) {
-        true => command.to_owned(),
-        false => format!("{command}\n\n{}", pretty(&rest)),
+    if rest.as_object().is_some_and(serde_json::Map::is_empty) {
+        command.to_owned()
+    } else {
+        format!("{command}\n\n{}", pretty(&rest))
     }
 }
 

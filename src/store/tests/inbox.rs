@@ -44,7 +44,7 @@ async fn the_inbox_is_over_all_threads_and_filtered() {
     assert_eq!((row.thread_title.as_str(), row.tool.as_str()), ("other", "Edit"));
     assert_eq!(row.summary, "a^[[2J.rs");
     assert_eq!((row.why.as_str(), row.risk), ("no rule allows it", Some(Risk::Edits)));
-    assert_eq!(row.parent_run_id.as_ref().map(|id| id.as_str()), Some("r0"));
+    assert_eq!(row.parent_run_id.as_ref().map(crate::contract::ids::RunId::as_str), Some("r0"));
 
     assert_eq!(store.waiting_count(None, 30).await.unwrap(), 3);
     assert_eq!(store.waiting_count(Some(&"t1".into()), 30).await.unwrap(), 1);

@@ -1,5 +1,7 @@
 //! A call whose outcome nobody knows: when it began, and what it had printed until then.
 
+use std::fmt::Write as _;
+
 use ratatui::text::Line;
 use serde_json::Value;
 
@@ -27,10 +29,11 @@ pub(super) fn known(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Li
                 2..=120 => format!("{minutes} min"),
                 _ => format!("{} h", minutes / 60),
             };
-            text.push_str(&format!(
+            let _ = write!(
+                text,
                 " and was found interrupted at {}: it ran for {passed} at most.",
                 app.clock.hour_and_minute(found)
-            ));
+            );
         }
         lines.extend(Wrap::words(inner).text(&text, dim));
     }
