@@ -206,7 +206,7 @@ impl Contest {
             Some(1) if out.stderr.contains("is being worked on by process") => tally.busy += 1,
             Some(1) if out.stderr.contains("was taken over by another process") => tally.fenced += 1,
             Some(2) if out.stderr.contains("nothing to go on with") => {
-                self.done.store(true, Ordering::SeqCst)
+                self.done.store(true, Ordering::SeqCst);
             }
             _ => panic!("{out:?}"),
         }

@@ -138,6 +138,52 @@ async fn an_owner_that_slept_through_its_lease_starts_nothing_when_it_was_taken(
     assert_eq!(tenure.lease.confirm().await, fenced);
 }
 
+/// A process that is stopped when it is about to look at the clock before a start: when it goes on, the thread is
+/// another one's.
+struct Sleeper {
+    store: Store,
+    looks: AtomicU32,
+}
+
+impl Clock for Sleeper {
+    fn now_ms(&self) -> u64 {
+        1
+    }
+
+    fn uptime_ms(&self) -> u64 {
+        match self.looks.fetch_add(1, Ordering::SeqCst) {
+            // The lease begins.
+            0 => 0,
+            1 => {
+                let store = self.store.clone();
+                let slept = std::thread::spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                    let term = Term { now: 600_000, until: Some(700_000) };
+                    runtime.block_on(store.acquire(&"t".into(), &other(), term, |_| true)).map(drop)
+                });
+                slept.join().unwrap().unwrap();
+                600_001
+            }
+            _ => 600_002,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_was_stopped_right_before_a_start_does_not_start() {
+    let house = House::new();
+    let clock = Arc::new(Sleeper { store: house.store.clone(), looks: AtomicU32::new(0) });
+    let script = Script::of([calls(&[("c1", "free")])]);
+    let builder = house.builder(&script).with_clock(clock).with_lease(Duration::from_mins(10));
+    let request = RunRequest::new("t", vec![Message::user("go")]);
+    let result = builder.build().unwrap().run(request, Arc::new(VecEventSink::new())).await;
+    assert_eq!(result, Err(RuntimeError::Fenced { thread_id: "t".into() }));
+    assert_eq!(house.executed(), 0);
+    // The intent stands, and whoever has the thread now judges it.
+    let run = house.store.latest_run(&"t".into()).await.unwrap().unwrap();
+    assert!(house.store.intents(&run.id).await.unwrap()[0].1.is_none());
+}
+
 #[tokio::test]
 async fn a_lease_is_renewed_while_its_driver_is_awake_and_given_back_after() {
     let house = House::new();
