@@ -198,7 +198,9 @@ impl Driver {
     /// Tells whoever wants to know of new questions. They are in the store: whoever is told may answer.
     pub(super) fn tell_asked(&self, opened: &[SuspensionRecord]) {
         if let Some(asked) = &self.shared.asked {
-            opened.iter().for_each(|question| asked(question));
+            for question in opened {
+                asked(question);
+            }
         }
     }
 
