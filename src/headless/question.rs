@@ -67,8 +67,7 @@ impl<'a> Question<'a> {
             text.push('\n');
         }
         let [yes, no] = self.answers();
-        text.push_str(&format!("  answer: {yes}   or: {no}"));
-        text
+        text + &format!("  answer: {yes}   or: {no}")
     }
 
     /// For a program: the whole record, what a list shows of it, and the commands.

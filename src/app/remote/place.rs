@@ -88,7 +88,7 @@ impl Place {
         let Ok(entries) = Dir::read_from(&self.dir) else { return Vec::new() };
         let name = |entry: rustix::fs::DirEntry| {
             let name = String::from_utf8_lossy(entry.file_name().to_bytes()).into_owned();
-            name.ends_with(".sock").then_some(name)
+            Path::new(&name).extension().is_some_and(|ending| ending == "sock").then_some(name)
         };
         let mut names: Vec<String> = entries.flatten().filter_map(name).collect();
         names.sort();
@@ -98,7 +98,8 @@ impl Place {
 
 /// Whether a folder is this user's and nobody else can enter it.
 fn is_own(uid: u32, mode: u32) -> bool {
-    uid == rustix::process::getuid().as_raw() && mode & 0o077 == 0
+    const OTHERS: u32 = 0o077;
+    uid == rustix::process::getuid().as_raw() && mode & OTHERS == 0
 }
 
 /// Where sockets may be, the place for one's own first.
