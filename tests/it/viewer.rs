@@ -45,7 +45,7 @@ fn has_no_card(tty: &Pty) {
 
 /// How often a line of the conversation stands there.
 fn count(tty: &Pty, text: &str) -> usize {
-    tty.look(|view| view.all()).matches(text).count()
+    tty.look(super::support::pty::View::all).matches(text).count()
 }
 
 #[test]
@@ -117,7 +117,10 @@ fn the_later_answer_is_told_who_was_first() {
     tty.send("\r");
     has_no_card(&tty);
     tty.shows("It is done.");
-    tty.wait("the sentence", |view| view.all().contains("! Bash was already allowed by tester through cli"));
+    tty.wait(
+        "the sentence",
+        super::support::pty::View::all.contains("! Bash was already allowed by tester through cli"),
+    );
     assert_eq!(home.read("log.txt"), "ran\n");
     assert_eq!(llm.asked().len(), 2, "what was written on the card is no message");
     tty.quit();
@@ -162,7 +165,7 @@ fn two_terminals_show_the_same_and_either_answers() {
     three.shows("You said goodbye.");
     for text in ["do it", "Call 0.", "Call 1.", "Both are made.", "You said hello.", "You said goodbye."] {
         for (nth, tty) in [&one, &two, &three].into_iter().enumerate() {
-            let all = tty.look(|view| view.all());
+            let all = tty.look(super::support::pty::View::all);
             // The title of a conversation that was opened says it too.
             let shown = all.lines().filter(|line| line.contains(text) && !line.contains("──")).count();
             assert_eq!(shown, 1, "{text} in terminal {nth}:\n{all}");

@@ -371,9 +371,8 @@ fn decision(id: &str, action: &str) -> String {
 /// What is kept, and what was asked for, say what a headless run does about its questions.
 #[test]
 fn the_matrix_of_a_conversation_that_is_not_kept() {
-    let llm = MockLlm::by(|chat| match chat.results().is_empty() {
-        true => Answer::new().bash("c1", TOUCH),
-        false => Answer::say("It is done."),
+    let llm = MockLlm::by(|chat| {
+        if chat.results().is_empty() { Answer::new().bash("c1", TOUCH) } else { Answer::say("It is done.") }
     });
     let home = Home::with(&llm);
     let refused = home.aye(&["-p", "do it", "--ephemeral", "--on-ask", "suspend"]).run().exits(2);

@@ -29,16 +29,11 @@ pub(super) fn known(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Li
                 2..=120 => format!("{minutes} min"),
                 _ => format!("{} h", minutes / 60),
             };
-<<<<<<< HEAD
             let _ = write!(
                 text,
                 " and was found interrupted at {}: it ran for {passed} at most.",
                 app.clock.hour_and_minute(found)
             );
-=======
-            let at = app.clock.hour_and_minute(found);
-            text = format!("{text} and was found interrupted at {at}: it ran for {passed} at most.");
->>>>>>> world
         }
         lines.extend(Wrap::words(inner).text(&text, dim));
     }
