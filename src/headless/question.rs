@@ -68,12 +68,7 @@ impl<'a> Question<'a> {
             text.push('\n');
         }
         let [yes, no] = self.answers();
-<<<<<<< HEAD
-        let _ = write!(text, "  answer: {yes}   or: {no}");
-        text
-=======
         text + &format!("  answer: {yes}   or: {no}")
->>>>>>> headless
     }
 
     /// For a program: the whole record, what a list shows of it, and the commands.

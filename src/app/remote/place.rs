@@ -98,12 +98,8 @@ impl Place {
 
 /// Whether a folder is this user's and nobody else can enter it.
 fn is_own(uid: u32, mode: u32) -> bool {
-<<<<<<< HEAD
-    uid == rustix::process::getuid().as_raw() && mode.trailing_zeros() >= 6
-=======
     const OTHERS: u32 = 0o077;
     uid == rustix::process::getuid().as_raw() && mode & OTHERS == 0
->>>>>>> headless
 }
 
 /// Where sockets may be, the place for one's own first.
