@@ -1,7 +1,6 @@
 //! A question that waits, as the person at this process reads it: what it is about, and how to answer it from anywhere.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
