@@ -501,7 +501,7 @@ fn show_has_everything_there_is() {
     let changed = conn
         .execute(
             "UPDATE suspension SET ticket = json_set(ticket, '$.suspension.parameters.risk', 'edits', \
-             '$.suspension.parameters.world', json('{\"head\":\"abc\"}'))",
+             '$.suspension.parameters.later', json('{\"head\":\"abc\"}'))",
             (),
         )
         .expect("changed");

@@ -117,10 +117,7 @@ fn the_later_answer_is_told_who_was_first() {
     tty.send("\r");
     has_no_card(&tty);
     tty.shows("It is done.");
-    tty.wait(
-        "the sentence",
-        super::support::pty::View::all.contains("! Bash was already allowed by tester through cli"),
-    );
+    tty.wait("the sentence", |view| view.all().contains("! Bash was already allowed by tester through cli"));
     assert_eq!(home.read("log.txt"), "ran\n");
     assert_eq!(llm.asked().len(), 2, "what was written on the card is no message");
     tty.quit();
