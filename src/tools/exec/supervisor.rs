@@ -68,7 +68,7 @@ fn report(report: &Report) {
     }
 }
 
-/// Supervises one command: `args` are what stands behind [`SUPERVISE_ARG`], that is its [`Duty`], the program, and its
+/// Supervises one command: `args` are what stands behind [`SUPERVISE_ARG`], that is its `Duty`, the program, and its
 /// arguments. The exit status is the command's own, or 128 and the signal.
 pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut args = args;
