@@ -70,7 +70,7 @@ async fn a_closed_store_is_one_file_and_refuses_requests() {
 #[test]
 fn a_newer_store_is_refused_and_left_alone() {
     let home = Home::new();
-    drop(home.open());
+    home.make();
     home.raw().pragma_update(None, "user_version", 99).unwrap();
     let before = fs::read(home.path()).unwrap();
     let error = refusal(&home);
@@ -149,7 +149,7 @@ fn what_is_no_plain_file_is_refused_by_name() {
 #[test]
 fn a_linked_log_is_refused() {
     let home = Home::new();
-    drop(home.open());
+    home.make();
     let wal = super::super::rows::with_suffix(&home.path(), "-wal");
     let _ = fs::remove_file(&wal);
     std::os::unix::fs::symlink("/etc/passwd", &wal).unwrap();
@@ -159,7 +159,7 @@ fn a_linked_log_is_refused() {
 #[test]
 fn a_linked_folder_is_fine() {
     let home = Home::new();
-    drop(home.open());
+    home.make();
     let link = home.folder.path().join("link");
     std::os::unix::fs::symlink(home.path().parent().unwrap(), &link).unwrap();
     let store = Store::open(&link.join("aye.db")).unwrap();
@@ -189,7 +189,7 @@ fn a_shared_sticky_folder_is_not_closed_to_others() {
     let home = Home::new();
     fs::create_dir_all(home.path().parent().unwrap()).unwrap();
     chmod(home.path().parent().unwrap(), 0o1777);
-    drop(home.open());
+    home.make();
     assert_eq!(mode(home.path().parent().unwrap()), 0o777);
 }
 
@@ -215,7 +215,7 @@ fn a_read_only_file_or_folder_is_named() {
 #[test]
 fn a_store_held_by_another_is_named() {
     let home = Home::new();
-    drop(home.open());
+    home.make();
     let other = home.raw();
     other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
     let error = refusal(&home);
@@ -387,7 +387,7 @@ fn nothing_is_left_of_a_store_that_could_not_be_made() {
 #[test]
 fn code_in_the_schema_is_refused() {
     let home = Home::new();
-    drop(home.open());
+    home.make();
     home.raw()
         .execute_batch("CREATE TRIGGER evil AFTER INSERT ON message BEGIN DELETE FROM thread; END")
         .unwrap();
@@ -399,7 +399,7 @@ fn code_in_the_schema_is_refused() {
 #[test]
 fn a_missing_table_is_named() {
     let home = Home::new();
-    drop(home.open());
+    home.make();
     home.raw().execute_batch("DROP TABLE grant_row").unwrap();
     let error = refusal(&home);
     assert_eq!(error.kind(), OpenErrorKind::Corrupt);

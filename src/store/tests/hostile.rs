@@ -63,7 +63,7 @@ async fn log_deleted() {
 fn read_only() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::new();
-    drop(home.open());
+    home.make();
     std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o444)).unwrap();
     assert_eq!(home.try_open().unwrap_err().kind(), OpenErrorKind::ReadOnly);
 }

@@ -48,6 +48,11 @@ impl Home {
         Store::open(&self.path()).unwrap()
     }
 
+    /// Makes the store and waits until it is closed again: a dropped one closes some time later.
+    fn make(&self) {
+        futures::executor::block_on(self.open().close());
+    }
+
     fn try_open(&self) -> Result<Store, OpenError> {
         Store::open_with(&self.path(), Duration::from_millis(50))
     }
