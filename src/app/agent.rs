@@ -61,7 +61,7 @@ impl App {
         let parts = (&store, &permission, &clock, &notifier);
         let runtime = runtime(&foundation, parts, &skills, &instructions, &selection)?;
         let catalog = runtime.catalog();
-        permission.set_tools(catalog.tools.keys().cloned().collect());
+        permission.set_tools(catalog.tool_ids().map(str::to_owned).collect());
         let mut warnings = std::mem::take(&mut foundation.warnings);
         warnings.extend(skills.issues.iter().map(ToString::to_string));
         let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));

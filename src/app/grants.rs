@@ -93,7 +93,7 @@ impl App {
     /// The primary argument of a call's tool.
     fn primary(&self, asked: &SuspensionRecord) -> Option<String> {
         let catalog = self.runtime.catalog();
-        catalog.tools.get(&asked.ticket.pending.name)?.descriptor().primary_argument
+        catalog.tool(&asked.ticket.pending.name)?.descriptor().primary_argument
     }
 
     /// What a pattern would have allowed of what was done in this project.

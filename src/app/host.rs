@@ -30,7 +30,7 @@ use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
 use crate::store::{ChangeKind, Glance, InboxFilter};
 use crate::tui::host::{
     Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread,
-    Price, QueuedRow, Review, RuleRow, SkillRow, UserInput,
+    Page, Price, QueuedRow, Review, RuleRow, SkillRow, UserInput,
 };
 
 /// After a change by another process, so long is waited for the ones that come with it.
@@ -280,7 +280,7 @@ impl Host for TerminalHost {
         let found = found.ok_or("the question is not known any more")?;
         let app = self.app_of(&found).await?;
         app.load_grants().await;
-        let tool = app.runtime.catalog().tools.get(&found.ticket.pending.name).cloned();
+        let tool = app.runtime.catalog().tool(&found.ticket.pending.name).cloned();
         edited::review(&app.permission, tool, &found, arguments).await
     }
 
@@ -409,6 +409,10 @@ impl Host for TerminalHost {
         let store = self.app.store.clone();
         tokio::spawn(async move { store.warm().await });
         prompts
+    }
+
+    async fn page(&self, thread: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String> {
+        super::pages::page(&self.app, thread, name, words).await
     }
 
     async fn remember(&self, prompt: &str) {

@@ -21,6 +21,7 @@ mod ledger;
 mod models;
 mod notify;
 mod owner;
+mod pages;
 mod print;
 mod prompt;
 mod remote;

@@ -1,5 +1,6 @@
 //! The vocabulary that every layer speaks: data, and the seams that layers meet at.
 
+pub mod activity;
 pub mod audit;
 pub mod clock;
 pub mod content;

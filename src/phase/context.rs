@@ -65,6 +65,8 @@ pub struct PhaseContext {
     pub agent_spec: Arc<AgentSpec>,
     /// The conversation so far, newest last.
     pub messages: Arc<[Message]>,
+    /// The tools of the agent, whether or not the step offers them; filled in the phases of a step.
+    pub tools: Arc<[ToolDescriptor]>,
     /// The call, in the two phases of a call.
     pub tool: Option<ToolCallInfo>,
     /// Its result, in `AfterToolExecute`.
@@ -87,6 +89,7 @@ impl PhaseContext {
             run_identity,
             agent_spec,
             messages: Arc::from([]),
+            tools: Arc::from([]),
             tool: None,
             tool_result: None,
             response: None,
@@ -148,6 +151,13 @@ impl PhaseContext {
     #[must_use]
     pub fn with_messages(mut self, messages: impl Into<Arc<[Message]>>) -> Self {
         self.messages = messages.into();
+        self
+    }
+
+    /// Sets the tools of the agent.
+    #[must_use]
+    pub fn with_tools(mut self, tools: impl Into<Arc<[ToolDescriptor]>>) -> Self {
+        self.tools = tools.into();
         self
     }
 

@@ -4,8 +4,11 @@ use super::{
     EffectDispatchReport, ExecutionEnv, PendingScheduledActions, PendingUpdate, PhaseContext, PhaseReport,
     PluginRegistrar, SubmitCommandReport, core_actions,
 };
+use crate::contract::activity::{Activity, ReportActivity};
 use crate::contract::spec::AgentSpec;
-use crate::state::{MutationBatch, Snapshot, StateCommand, StateError, StateStore, TypedEffect};
+use crate::state::{
+    EffectSpec as _, MutationBatch, Snapshot, StateCommand, StateError, StateStore, TypedEffect,
+};
 
 /// So many rounds of actions a phase may take; one more is [`StateError::PhaseRunLoopExceeded`].
 pub const DEFAULT_MAX_PHASE_ROUNDS: usize = 16;
@@ -97,8 +100,9 @@ impl PhaseRuntime {
             batch.update::<PendingScheduledActions>(PendingUpdate::Push(scheduled_actions));
         }
         let snapshot = self.store.commit_snapshot(batch)?;
-        let effects = dispatch(env, &effects, &snapshot).await;
-        Ok(SubmitCommandReport { revision: snapshot.revision, queued_actions, effects })
+        let mut activities = Vec::new();
+        let effects = dispatch(env, &effects, &snapshot, &mut activities).await;
+        Ok(SubmitCommandReport { revision: snapshot.revision, queued_actions, effects, activities })
     }
 }
 
@@ -107,23 +111,29 @@ pub(super) fn check_handlers(env: &ExecutionEnv, command: &StateCommand) -> Resu
     if let Some(action) = command.scheduled_actions.iter().find(|action| !env.knows_action(&action.key)) {
         return Err(StateError::UnknownScheduledActionHandler { key: action.key.clone() });
     }
-    if let Some(effect) = command.effects.iter().find(|effect| !env.effect_handlers.contains_key(&effect.key))
-    {
+    let is_known = |effect: &&TypedEffect| {
+        effect.key == ReportActivity::KEY || env.effect_handlers.contains_key(&effect.key)
+    };
+    if let Some(effect) = command.effects.iter().find(|effect| !is_known(effect)) {
         return Err(StateError::UnknownEffectHandler { key: effect.key.clone() });
     }
     Ok(())
 }
 
-/// Tells the handlers, in order. The commit stands whatever they say.
+/// Tells the handlers, in order; what the person is told goes into `activities`. The commit stands whatever they say.
 pub(super) async fn dispatch(
     env: &ExecutionEnv,
     effects: &[TypedEffect],
     snapshot: &Snapshot,
+    activities: &mut Vec<Activity>,
 ) -> EffectDispatchReport {
     let mut report = EffectDispatchReport::default();
     for effect in effects {
         report.attempted += 1;
         let outcome = match env.effect_handlers.get(&effect.key) {
+            None if effect.key == ReportActivity::KEY => {
+                effect.decode::<ReportActivity>().map(|told| activities.push(told)).map_err(|e| e.to_string())
+            }
             Some(handler) => guarded(|| "its handler".to_owned(), handler.handle(effect, snapshot))
                 .await
                 .unwrap_or_else(|panic| Err(panic.to_string())),

@@ -140,7 +140,8 @@ impl<'a> PhaseRun<'a> {
         let snapshot = self.store.commit_since(batch, &self.ctx.snapshot)?;
         self.queue.extend(own);
         if !effects.is_empty() {
-            self.report.effects.add(dispatch(self.env, &effects, &snapshot).await);
+            let told = &mut self.report.activities;
+            self.report.effects.add(dispatch(self.env, &effects, &snapshot, told).await);
         }
         Ok(())
     }

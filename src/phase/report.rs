@@ -1,4 +1,5 @@
 use super::{EffectDispatchReport, InferenceShape};
+use crate::contract::activity::Activity;
 use crate::contract::judgement::Judgement;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::tool_intercept::ToolInterceptPayload;
@@ -21,6 +22,8 @@ pub struct PhaseReport {
     pub failed_actions: usize,
     /// How the effects went.
     pub effects: EffectDispatchReport,
+    /// What the person is told, in order.
+    pub activities: Vec<Activity>,
     /// What plugins want of the step's request; only filled by `BeforeInference`.
     pub inference: InferenceShape,
     /// What is to be done instead of executing; only filled by `BeforeToolExecute`.
@@ -41,6 +44,7 @@ impl PhaseReport {
             actions: 0,
             failed_actions: 0,
             effects: EffectDispatchReport::default(),
+            activities: Vec::new(),
             inference: InferenceShape::default(),
             intercept: None,
             judgement: None,
@@ -50,7 +54,7 @@ impl PhaseReport {
 }
 
 /// What submitting a command came to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SubmitCommandReport {
     /// The revision after the commit.
     pub revision: u64,
@@ -58,4 +62,6 @@ pub struct SubmitCommandReport {
     pub queued_actions: usize,
     /// How the effects went.
     pub effects: EffectDispatchReport,
+    /// What the person is told, in order.
+    pub activities: Vec<Activity>,
 }

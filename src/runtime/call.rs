@@ -94,6 +94,7 @@ impl Driver {
                 Ok(report) => report,
                 Err(error) => return Ok(Err(error)),
             };
+            self.tell(std::mem::take(&mut report.activities)).await;
             let Some(judgement) = report.judgement.take() else { return Ok(Ok(report)) };
             let now = self.shared.clock.now_ms();
             let grants: Vec<String> =
@@ -357,11 +358,14 @@ impl Driver {
             Ok(output) => (output.result, Some(output.command)),
             Err(error) => (ToolResult::error(&call.name, error.to_string()), None),
         };
-        if let Some(command) = command.filter(|c| !c.is_empty())
-            && let Err(error) = self.phases.submit_command(&self.agent.env, command).await
-        {
-            result =
-                ToolResult::error(&call.name, format!("the tool's change of state was refused: {error}"));
+        if let Some(command) = command.filter(|c| !c.is_empty()) {
+            match self.phases.submit_command(&self.agent.env, command).await {
+                Ok(report) => self.tell(report.activities).await,
+                Err(error) => {
+                    let text = format!("the tool's change of state was refused: {error}");
+                    result = ToolResult::error(&call.name, text);
+                }
+            }
         }
         if let Some(ticket) = result.suspension.take() {
             let mut ticket = *ticket;
@@ -373,9 +377,12 @@ impl Driver {
         }
         let info = ToolCallInfo::new(call.clone(), self.agent.tools.get(&call.name).map(|t| t.descriptor()));
         let ctx = self.context(Phase::AfterToolExecute).with_tool(info).with_tool_result(result.clone());
-        if let Err(error) = self.phases.run_phase(&self.agent.env, ctx).await {
+        match self.phases.run_phase(&self.agent.env, ctx).await {
+            Ok(report) => self.tell(report.activities).await,
             // The tool ran: what hooks say of it afterwards does not undo that.
-            tracing::error!(run = %self.record.id, call = %id, %error, "hooks failed behind a tool");
+            Err(error) => {
+                tracing::error!(run = %self.record.id, call = %id, %error, "hooks failed behind a tool");
+            }
         }
         // Hooks looked at what the tool said; the model reads what the person did besides.
         result.touched = self.touched(&id, Came::Ran, None);

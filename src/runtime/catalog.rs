@@ -22,6 +22,11 @@ pub struct Catalog {
     pub providers: BTreeMap<String, Arc<dyn LlmExecutor>>,
     /// Tools by id.
     pub tools: IndexMap<String, Arc<dyn Tool>>,
+    /// Tools that come and go while the program runs, such as those of servers, by who brings them. An id of
+    /// [`Catalog::tools`] hides one of these.
+    pub brought: BTreeMap<String, Vec<(String, Arc<dyn Tool>)>>,
+    /// Counts the changes of what is registered.
+    pub revision: u64,
     /// Plugins by id.
     pub plugins: IndexMap<String, Arc<dyn Plugin>>,
 }
@@ -33,7 +38,23 @@ impl std::fmt::Debug for Catalog {
             .field("models", &self.models)
             .field("providers", &self.providers.keys())
             .field("tools", &self.tools.keys())
+            .field("brought", &self.brought.keys())
             .field("plugins", &self.plugins.keys())
             .finish()
+    }
+}
+
+impl Catalog {
+    /// A tool, whoever brought it.
+    pub fn tool(&self, id: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.get(id).or_else(|| {
+            self.brought.values().flatten().find_map(|(known, tool)| (known == id).then_some(tool))
+        })
+    }
+
+    /// The ids of all tools.
+    pub fn tool_ids(&self) -> impl Iterator<Item = &str> {
+        let brought = self.brought.values().flatten().map(|(id, _)| id);
+        self.tools.keys().chain(brought).map(String::as_str)
     }
 }

@@ -18,6 +18,8 @@ use super::live::Slot;
 use super::output::CallSink;
 use super::request::RuntimeError;
 use super::resolve::ResolvedAgent;
+use crate::contract::activity::Activity;
+use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::identity::{RunIdentity, RunOrigin};
 use crate::contract::ids::{CallId, MessageId, SuspensionId};
@@ -96,6 +98,8 @@ pub(super) struct Driver {
     pub(super) slot: Slot,
     pub(super) sink: Arc<dyn EventSink>,
     pub(super) agent: ResolvedAgent,
+    /// The state of the catalog that the agent's tools are from.
+    catalog_revision: u64,
     pub(super) overrides: InferenceOverride,
     pub(super) identity: RunIdentity,
     pub(super) record: RunRecord,
@@ -171,6 +175,7 @@ impl Driver {
             RunOrigin::User,
         );
         let awake_since = shared.clock.now_ms();
+        let catalog_revision = shared.catalog().revision;
         let driver = Self {
             shared,
             fence: lease.fence().clone(),
@@ -204,6 +209,7 @@ impl Driver {
             awake_since,
             saved_thread_state,
             agent,
+            catalog_revision,
         };
         driver.phases.activate(&driver.agent.env, &driver.agent.spec)?;
         Ok(driver)
@@ -382,6 +388,7 @@ impl Driver {
         let mut ctx = PhaseContext::new(phase, self.identity.clone(), Arc::clone(&self.agent.spec))
             .with_snapshot(self.state.snapshot())
             .with_messages(messages)
+            .with_tools(Arc::clone(&self.agent.descriptors))
             .with_progress(progress)
             .with_cancellation(self.slot.cancel.clone());
         ctx.response.clone_from(&self.last_response);
@@ -392,11 +399,41 @@ impl Driver {
         self.record.active_ms + self.shared.clock.now_ms().saturating_sub(self.awake_since)
     }
 
+    /// Takes the tools that came or went since the last step.
+    fn refresh_tools(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let catalog = shared.catalog();
+        if catalog.revision == self.catalog_revision {
+            return;
+        }
+        self.catalog_revision = catalog.revision;
+        if let Err(error) = self.agent.refresh_tools(&catalog) {
+            tracing::warn!(run = %self.record.id, %error, "the tools stay as they were");
+        }
+    }
+
+    /// Tells the person what plugins and tools reported.
+    pub(super) fn tell(&self, activities: Vec<Activity>) -> impl Future<Output = ()> + use<> {
+        let (sink, message_id) = (Arc::clone(&self.sink), self.message_id.to_string());
+        async move {
+            for Activity { activity_type, content } in activities {
+                let message_id = message_id.clone();
+                let event =
+                    AgentEvent::ActivitySnapshot { message_id, activity_type, content, replace: Some(false) };
+                sink.emit(event).await;
+            }
+        }
+    }
+
     async fn run_phase(&mut self, phase: Phase) -> Fact {
+        if phase == Phase::StepStart {
+            self.refresh_tools();
+        }
         let ctx = self.context(phase);
         let report: Result<PhaseReport, _> = self.phases.run_phase(&self.agent.env, ctx).await;
         match report {
             Ok(report) => {
+                self.tell(report.activities).await;
                 let mut stop = report.stop;
                 if phase == Phase::BeforeInference {
                     self.shape = report.inference;

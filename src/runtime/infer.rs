@@ -83,13 +83,8 @@ impl Driver {
                 }
             }
         }
-        let tools = self
-            .agent
-            .tools
-            .iter()
-            .filter(|(id, _)| self.shape.offers(id))
-            .map(|(_, tool)| tool.descriptor())
-            .collect();
+        let tools =
+            self.agent.descriptors.iter().filter(|tool| self.shape.offers(&tool.id)).cloned().collect();
         let request = InferenceRequest {
             model: self.agent.model_id.clone(),
             upstream_model: self.agent.model.model_name.clone(),

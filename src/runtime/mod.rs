@@ -29,7 +29,7 @@ mod words;
 mod world;
 
 use std::path::PathBuf;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use crate::contract::clock::Clock;
@@ -44,6 +44,7 @@ use crate::contract::record::{
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::{Actor, ToolCallResume};
 use crate::contract::terms::Terms;
+use crate::contract::tool::Tool;
 use crate::llm::{CircuitBreaker, CircuitBreakerConfig};
 use crate::run::{Fact, Run};
 use crate::state::KeyRegistration;
@@ -82,14 +83,14 @@ pub(crate) struct Parts {
 }
 
 struct Inner {
-    catalog: RwLock<Catalog>,
     shared: Arc<Shared>,
     live: Arc<Live>,
-    /// One for all runs: a model that is down is down for each of them.
-    breaker: Arc<CircuitBreaker>,
 }
 
 pub(crate) struct Shared {
+    catalog: RwLock<Catalog>,
+    /// One for all runs: a model that is down is down for each of them.
+    breaker: Arc<CircuitBreaker>,
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: Owner,
@@ -101,6 +102,25 @@ pub(crate) struct Shared {
     pub(crate) question_terms: Terms,
 }
 
+impl Shared {
+    pub(crate) fn catalog(&self) -> RwLockReadGuard<'_, Catalog> {
+        self.catalog.read().expect("no panic while the catalog is held")
+    }
+
+    fn change_catalog(&self, change: impl FnOnce(&mut Catalog)) {
+        let mut catalog = self.catalog.write().expect("no panic while the catalog is held");
+        change(&mut catalog);
+        catalog.revision += 1;
+    }
+
+    fn resolve(&self, agent_id: &str, model: Option<&str>) -> Result<ResolvedAgent, RuntimeError> {
+        resolve::resolve(&self.catalog(), &self.breaker, agent_id, model).map_err(|e| match e {
+            ResolveError::AgentNotFound(agent_id) => RuntimeError::AgentNotFound { agent_id },
+            other => RuntimeError::ResolveFailed { message: other.to_string() },
+        })
+    }
+}
+
 /// Runs agents over threads. Clones share everything.
 #[derive(Clone)]
 pub struct AgentRuntime {
@@ -110,16 +130,20 @@ pub struct AgentRuntime {
 impl AgentRuntime {
     pub(crate) fn from_parts(parts: Parts) -> Self {
         let Parts { catalog, store, clock, owner, cwd, keys, remains, lease, asked, question_terms } = parts;
-        let shared =
-            Arc::new(Shared { store, clock, owner, cwd, keys, remains, lease, asked, question_terms });
-        Self {
-            inner: Arc::new(Inner {
-                catalog: RwLock::new(catalog),
-                shared,
-                live: Arc::default(),
-                breaker: Arc::new(CircuitBreaker::new(CircuitBreakerConfig::default())),
-            }),
-        }
+        let shared = Arc::new(Shared {
+            catalog: RwLock::new(catalog),
+            breaker: Arc::new(CircuitBreaker::new(CircuitBreakerConfig::default())),
+            store,
+            clock,
+            owner,
+            cwd,
+            keys,
+            remains,
+            lease,
+            asked,
+            question_terms,
+        });
+        Self { inner: Arc::new(Inner { shared, live: Arc::default() }) }
     }
 
     /// The store that threads and runs live in.
@@ -129,32 +153,46 @@ impl AgentRuntime {
 
     /// A copy of what is registered now.
     pub fn catalog(&self) -> Catalog {
-        self.inner.catalog.read().expect("no panic while the catalog is held").clone()
+        self.inner.shared.catalog().clone()
     }
 
     /// Replaces an agent, for the runs that start from now on.
     pub fn set_agent(&self, spec: AgentSpec) {
-        let mut catalog = self.inner.catalog.write().expect("no panic while the catalog is held");
-        catalog.agents.insert(spec.id.clone(), Arc::new(spec));
+        self.inner.shared.change_catalog(|catalog| {
+            catalog.agents.insert(spec.id.clone(), Arc::new(spec));
+        });
     }
 
     /// Registers or replaces a model and its provider, for the runs that start from now on.
     pub fn set_model(&self, id: &str, model: ModelEntry, executor: Arc<dyn LlmExecutor>) {
-        let mut catalog = self.inner.catalog.write().expect("no panic while the catalog is held");
-        catalog.providers.insert(model.provider.clone(), executor);
-        catalog.models.insert(id.to_owned(), model);
+        self.inner.shared.change_catalog(|catalog| {
+            catalog.providers.insert(model.provider.clone(), executor);
+            catalog.models.insert(id.to_owned(), model);
+        });
+    }
+
+    /// Replaces all the tools that `source` brings; runs that are awake have them from their next step on.
+    pub fn set_tools(&self, source: &str, tools: Vec<Arc<dyn Tool>>) {
+        let tools = tools.into_iter().map(|tool| (tool.descriptor().id, tool)).collect();
+        self.inner.shared.change_catalog(|catalog| {
+            catalog.brought.insert(source.to_owned(), tools);
+        });
     }
 
     pub(crate) fn breaker(&self) -> &Arc<CircuitBreaker> {
-        &self.inner.breaker
+        &self.inner.shared.breaker
     }
 
     fn resolve(&self, agent_id: &str, model: Option<&str>) -> Result<ResolvedAgent, RuntimeError> {
-        let catalog = self.inner.catalog.read().expect("no panic while the catalog is held");
-        resolve::resolve(&catalog, &self.inner.breaker, agent_id, model).map_err(|e| match e {
-            ResolveError::AgentNotFound(agent_id) => RuntimeError::AgentNotFound { agent_id },
-            other => RuntimeError::ResolveFailed { message: other.to_string() },
-        })
+        self.inner.shared.resolve(agent_id, model)
+    }
+
+    /// An agent with everything that a run of it would have now.
+    ///
+    /// # Errors
+    /// [`RuntimeError::AgentNotFound`], [`RuntimeError::ResolveFailed`].
+    pub fn resolved(&self, agent_id: &str) -> Result<ResolvedAgent, RuntimeError> {
+        self.resolve(agent_id, None)
     }
 
     /// Starts a run and stays with it until it is over or waits. A run of the thread that is awake here is cancelled
@@ -308,7 +346,7 @@ impl AgentRuntime {
         if let Some(id) = &request.agent_id {
             return Ok(id.clone());
         }
-        let catalog = self.inner.catalog.read().expect("no panic while the catalog is held");
+        let catalog = self.inner.shared.catalog();
         catalog
             .agents
             .keys()
@@ -397,7 +435,7 @@ impl AgentRuntime {
         };
         request::check_payload(&suspension, &resume)?;
         if let Some(arguments) = &resume.arguments {
-            let tool = self.catalog().tools.get(&suspension.ticket.pending.name).cloned();
+            let tool = self.inner.shared.catalog().tool(&suspension.ticket.pending.name).cloned();
             request::check_arguments(&suspension, tool.as_deref(), arguments)?;
         }
         let decision = Decision { resume: resume.clone(), actor };

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use super::catalog::Catalog;
 use crate::contract::executor::LlmExecutor;
 use crate::contract::spec::{AgentSpec, ModelEntry};
-use crate::contract::tool::Tool;
+use crate::contract::tool::{Tool, ToolDescriptor};
 use crate::llm::retry::Fallback;
 use crate::llm::{CircuitBreaker, LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
 use crate::pattern::Pattern;
@@ -80,6 +80,8 @@ pub struct ResolvedAgent {
     pub env: Arc<ExecutionEnv>,
     /// The tools, filtered, in a stable order.
     pub tools: Arc<IndexMap<String, Arc<dyn Tool>>>,
+    /// What the tools are, in the same order.
+    pub descriptors: Arc<[ToolDescriptor]>,
     /// Sections nobody claims: probably a typing error.
     pub warnings: Vec<String>,
 }
@@ -109,6 +111,7 @@ pub(super) fn resolve(
     let (model, executor) = executor_of(catalog, breaker, spec, model_id)?;
     let (env, warnings) = environment(catalog, spec)?;
     let tools = tools_of(catalog, spec, &env)?;
+    let descriptors = descriptors_of(&tools);
     Ok(ResolvedAgent {
         spec: Arc::clone(spec),
         model_id: model_id.to_owned(),
@@ -116,6 +119,7 @@ pub(super) fn resolve(
         executor,
         env: Arc::new(env),
         tools: Arc::new(tools),
+        descriptors,
         warnings,
     })
 }
@@ -180,6 +184,20 @@ fn patterns(texts: &[String]) -> Result<Vec<Pattern>, ResolveError> {
         .collect()
 }
 
+fn descriptors_of(tools: &IndexMap<String, Arc<dyn Tool>>) -> Arc<[ToolDescriptor]> {
+    tools.values().map(|tool| tool.descriptor()).collect()
+}
+
+impl ResolvedAgent {
+    /// Takes the tools that are there now; everything else stays as it was resolved.
+    pub(super) fn refresh_tools(&mut self, catalog: &Catalog) -> Result<(), ResolveError> {
+        let tools = tools_of(catalog, &self.spec, &self.env)?;
+        self.descriptors = descriptors_of(&tools);
+        self.tools = Arc::new(tools);
+        Ok(())
+    }
+}
+
 fn tools_of(
     catalog: &Catalog,
     spec: &AgentSpec,
@@ -194,6 +212,9 @@ fn tools_of(
                 source_b: "a plugin".into(),
             });
         }
+    }
+    for (id, tool) in catalog.brought.values().flatten() {
+        tools.entry(id.clone()).or_insert_with(|| Arc::clone(tool));
     }
     let allowed = spec.allowed_tools.as_deref().map(patterns).transpose()?;
     let excluded = patterns(spec.excluded_tools.as_deref().unwrap_or_default())?;

@@ -15,8 +15,11 @@ use super::rows::with_suffix;
 /// "aye1" in ASCII: what tells our file from any other SQLite file.
 pub(super) const APPLICATION_ID: i64 = 0x6179_6531;
 /// Numbered from 1; only ever added to.
-const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001_first.sql"), include_str!("migrations/0002_decisions.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_first.sql"),
+    include_str!("migrations/0002_decisions.sql"),
+    include_str!("migrations/0003_runtime.sql"),
+];
 /// Above this the write-ahead log is cut back after a checkpoint.
 const JOURNAL_LIMIT: i64 = 8 * 1024 * 1024;
 /// Between two tries while another process makes the same file.

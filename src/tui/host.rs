@@ -258,6 +258,15 @@ impl ExportFormat {
     }
 }
 
+/// Something to read: its lines stand as they are, so that columns stay columns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// What it is.
+    pub title: String,
+    /// The lines.
+    pub text: String,
+}
+
 /// What the rules and the tool say of an edited call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Review {
@@ -359,6 +368,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// What was said before, oldest first.
     async fn history(&self) -> Vec<String>;
+
+    /// Carries out a command of [`COMMANDS`](super::palette::COMMANDS) that gives a page, with the words behind it.
+    async fn page(&self, thread: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String>;
 
     /// Adds to the history.
     async fn remember(&self, prompt: &str);

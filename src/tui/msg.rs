@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::approval::Answer;
 use super::approval::edit::Draft;
 use super::host::{
-    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, QueuedRow, Review,
+    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, Page, QueuedRow, Review,
     RuleRow, SkillRow, ThreadSync, UserInput,
 };
 use crate::contract::event::AgentEvent;
@@ -94,6 +94,8 @@ pub enum Msg {
     Info(Box<HostInfo>),
     /// A conversation was written to a file, or not.
     Exported(Result<PathBuf, String>),
+    /// A page, or why there is none.
+    Page(Result<Page, String>),
     /// Something that was asked for went wrong.
     Failed(String),
     /// The terminal is gone: stop without a question.
@@ -153,6 +155,8 @@ pub enum Cmd {
     Files(u64, String),
     /// Write a conversation to a file.
     Export(ThreadId, ExportFormat),
+    /// Ask for the page of a command, with the words behind it.
+    Page(Option<ThreadId>, String, String),
     /// Add to the history.
     Remember(String),
     /// Tell the person that a question waits: ring, and show a notification of the desktop with this text.

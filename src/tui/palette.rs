@@ -13,10 +13,12 @@ pub struct Command {
     pub argument: &'static str,
     /// What it does.
     pub help: &'static str,
+    /// Whether the host answers it with a page: such a command needs nothing else here.
+    pub is_page: bool,
 }
 
 /// The commands, in the order in which they are offered.
-pub const COMMANDS: [Command; 14] = [
+pub const COMMANDS: &[Command] = &[
     command("help", "", "keys and commands"),
     command("new", "", "begin a new conversation"),
     command("resume", "[ID]", "go on with another conversation"),
@@ -27,6 +29,7 @@ pub const COMMANDS: [Command; 14] = [
     command("skills", "", "skills that can be called by name"),
     command("permissions", "", "rules in force"),
     command("grants", "", "what you allowed from now on, and take it back"),
+    page("plugins", "", "what watches over a run, and what it brought"),
     command("copy", "", "put the last answer on the clipboard"),
     command("export", "[md|json]", "write this conversation to a file"),
     command("clear", "", "begin a new conversation, as /new"),
@@ -34,7 +37,11 @@ pub const COMMANDS: [Command; 14] = [
 ];
 
 const fn command(name: &'static str, argument: &'static str, help: &'static str) -> Command {
-    Command { name, argument, help }
+    Command { name, argument, help, is_page: false }
+}
+
+const fn page(name: &'static str, argument: &'static str, help: &'static str) -> Command {
+    Command { name, argument, help, is_page: true }
 }
 
 /// What is offered.

@@ -73,6 +73,13 @@ pub enum EntryKind {
         /// What.
         text: String,
     },
+    /// Something the person asked to read.
+    Page {
+        /// What it is.
+        title: String,
+        /// Its lines.
+        text: String,
+    },
 }
 
 /// One piece of the conversation.
@@ -171,6 +178,11 @@ impl Transcript {
     /// Adds a notice.
     pub fn note(&mut self, level: Level, text: impl Into<String>) {
         self.push(EntryKind::Notice { level, text: text.into() }, true);
+    }
+
+    /// Adds something to read.
+    pub fn page(&mut self, title: impl Into<String>, text: impl Into<String>) {
+        self.push(EntryKind::Page { title: title.into(), text: text.into() }, true);
     }
 
     /// The call of that id, the newest when an id was used again.

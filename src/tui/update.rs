@@ -124,6 +124,8 @@ impl App {
             Msg::Exported(Ok(path)) => {
                 self.transcript.note(Level::Info, format!("written to {}", path.display()));
             }
+            Msg::Page(Ok(page)) => self.transcript.page(page.title, page.text),
+            Msg::Page(Err(error)) => self.transcript.note(Level::Warning, error),
             Msg::Exported(Err(error)) => self.transcript.note(Level::Error, error),
             Msg::Hangup | Msg::Terminate => self.quit(&mut cmds),
         }

@@ -164,6 +164,10 @@ impl Performer {
             Cmd::Export(thread, format) => {
                 self.spawn(async move { send(Msg::Exported(host.export(&thread, format).await)) });
             }
+            Cmd::Page(thread, name, words) => self.spawn(async move {
+                send(Msg::Page(host.page(thread.as_ref(), &name, &words).await));
+                send(Msg::Info(Box::new(host.info())));
+            }),
             Cmd::Remember(prompt) => self.spawn(async move { host.remember(&prompt).await }),
             // The loop does these itself.
             Cmd::Copy(_)

@@ -17,7 +17,7 @@ use crate::contract::suspension::ToolCallResume;
 use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
 use crate::tui::host::{
-    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, QueuedRow, Review,
+    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, Page, QueuedRow, Review,
     RuleRow, SkillRow, UserInput,
 };
 use crate::tui::keymap::Keymap;
@@ -129,6 +129,10 @@ impl Host for FakeHost {
     }
     async fn history(&self) -> Vec<String> {
         Vec::new()
+    }
+    async fn page(&self, _: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String> {
+        self.note(format!("page {name} {words}"));
+        Ok(Page { title: name.to_owned(), text: words.to_owned() })
     }
     async fn remember(&self, prompt: &str) {
         self.note(format!("remember {prompt}"));

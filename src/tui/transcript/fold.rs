@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{EntryKind, Level, Moment, ToolEntry, ToolState, Transcript};
+use crate::contract::activity::NOTICE_ACTIVITY_TYPE;
 use crate::contract::event::AgentEvent;
 use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::TerminationReason;
@@ -186,6 +187,17 @@ impl Transcript {
                 }
                 tool.progress = message;
             });
+        } else if kind == NOTICE_ACTIVITY_TYPE {
+            let level = match text("level") {
+                "warning" => Level::Warning,
+                "error" => Level::Error,
+                _ => Level::Info,
+            };
+            let words = match text("source") {
+                "" => text("text").to_owned(),
+                source => format!("{source}: {}", text("text")),
+            };
+            self.note(level, words);
         } else if kind == INFERENCE_RETRY_ACTIVITY_TYPE {
             let number = |key: &str| content.get(key).and_then(Value::as_u64).unwrap_or(0);
             let reason = text("reason");

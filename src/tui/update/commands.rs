@@ -101,7 +101,12 @@ impl App {
             },
             "export" => self.export(words, cmds),
             "quit" | "exit" => self.quit(cmds),
-            _ => return false,
+            _ => {
+                if !COMMANDS.iter().any(|command| command.is_page && command.name == name) {
+                    return false;
+                }
+                cmds.push(Cmd::Page(self.thread_id().cloned(), name.to_owned(), words.to_owned()));
+            }
         }
         true
     }

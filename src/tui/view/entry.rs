@@ -85,6 +85,14 @@ pub(super) fn notice(level: Level, text: &str, width: u16, theme: &Theme) -> Vec
         .text(&visible(text), style)
 }
 
+/// Something to read.
+pub(super) fn page(title: &str, text: &str, page: Page<'_>) -> Vec<Line<'static>> {
+    let mut lines = vec![Line::styled(visible_line(title).into_owned(), page.theme.style(Role::Accent))];
+    let wrap = Wrap::words(page.width).indent(INDENT, OUTPUT_INDENT);
+    lines.extend(wrap.text(&visible(text.trim_end()), page.theme.style(Role::Text)));
+    lines
+}
+
 /// The mark of an answer that was cut off.
 pub(super) fn cut_off(page: Page<'_>) -> Line<'static> {
     Line::styled("  — cut off —", page.theme.style(Role::Warning))

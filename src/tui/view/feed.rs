@@ -216,6 +216,7 @@ fn draw(entry: &Entry, page: Page<'_>) -> Vec<Line<'static>> {
             entry::notice(level, text, page.width, page.theme)
         }
         // Answers go through their stream.
+        EntryKind::Page { title, text } => entry::page(title, text, page),
         EntryKind::Assistant { text, .. } => vec![Line::from(Span::raw(text.clone()))],
     }
 }

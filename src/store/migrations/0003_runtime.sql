@@ -1,0 +1,19 @@
+-- What agents remember, hand over and put off. Not released yet: each part below stands by itself.
+
+
+-- == profile: values that agents keep beyond a thread
+
+
+-- == mailbox: jobs that wait for a worker
+
+
+-- == children: runs that serve another run's call
+
+
+-- == context: summaries that stand for older messages
+
+
+-- == servers: what is known of tool servers
+
+
+-- == statistics: what the table of numbers needs beside runs and the audit
