@@ -38,6 +38,7 @@ use crate::contract::executor::LlmExecutor;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Message;
+use crate::contract::profile::ProfileStore;
 use crate::contract::record::{
     DecideOutcome, Decision, LeaseRecord, Owner, RunRecord, SuspensionRecord, SuspensionStatus, ThreadRecord,
 };
@@ -80,6 +81,7 @@ pub(crate) struct Parts {
     pub(crate) lease: Duration,
     pub(crate) asked: Option<Asked>,
     pub(crate) question_terms: Terms,
+    pub(crate) profiles: Arc<dyn ProfileStore>,
 }
 
 struct Inner {
@@ -100,6 +102,7 @@ pub(crate) struct Shared {
     pub(crate) lease: Duration,
     pub(crate) asked: Option<Asked>,
     pub(crate) question_terms: Terms,
+    pub(crate) profiles: Arc<dyn ProfileStore>,
 }
 
 impl Shared {
@@ -129,7 +132,19 @@ pub struct AgentRuntime {
 
 impl AgentRuntime {
     pub(crate) fn from_parts(parts: Parts) -> Self {
-        let Parts { catalog, store, clock, owner, cwd, keys, remains, lease, asked, question_terms } = parts;
+        let Parts {
+            catalog,
+            store,
+            clock,
+            owner,
+            cwd,
+            keys,
+            remains,
+            lease,
+            asked,
+            question_terms,
+            profiles,
+        } = parts;
         let shared = Arc::new(Shared {
             catalog: RwLock::new(catalog),
             breaker: Arc::new(CircuitBreaker::new(CircuitBreakerConfig::default())),
@@ -142,6 +157,7 @@ impl AgentRuntime {
             lease,
             asked,
             question_terms,
+            profiles,
         });
         Self { inner: Arc::new(Inner { shared, live: Arc::default() }) }
     }
@@ -149,6 +165,11 @@ impl AgentRuntime {
     /// The store that threads and runs live in.
     pub fn store(&self) -> &Store {
         &self.inner.shared.store
+    }
+
+    /// The values that outlive threads.
+    pub fn profiles(&self) -> &Arc<dyn ProfileStore> {
+        &self.inner.shared.profiles
     }
 
     /// A copy of what is registered now.
