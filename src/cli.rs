@@ -1,10 +1,14 @@
 //! The command line: what can be typed, and nothing about what it does.
 
+mod memory;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+pub use memory::{MemoryCommand, MemoryForm};
 
 use crate::config::{Flags, PermissionMode};
 
@@ -176,6 +180,9 @@ pub enum Command {
     /// What was allowed at questions from now on, and take it back
     #[command(subcommand)]
     Grants(GrantsCommand),
+    /// What is remembered beyond a conversation, and change it
+    #[command(subcommand)]
+    Memory(MemoryCommand),
     /// Skills: which there are, and whether their files are right
     #[command(subcommand)]
     Skills(SkillsCommand),

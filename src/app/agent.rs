@@ -207,6 +207,7 @@ fn runtime(
         .with_plugin("permission", Arc::new(gatekeeper))
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
+        .with_plugin("memory", super::memory::plugin(foundation, clock))
         .with_plugin("stop", Arc::new(StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?))
         .build()
         .map_err(Failure::usage)
