@@ -1,6 +1,7 @@
 //! The command line: what can be typed, and nothing about what it does.
 
 mod memory;
+mod stats;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub use memory::{MemoryCommand, MemoryForm};
+pub use stats::{StatsArgs, StatsBy};
 
 use crate::config::{Flags, PermissionMode};
 
@@ -191,6 +193,8 @@ pub enum Command {
     Permissions(PermissionsCommand),
     /// What was proposed, judged, asked, decided and done, call by call; and whether the record is whole
     Audit(AuditArgs),
+    /// Answers, calls, tokens, cost and waiting, by model, tool and day
+    Stats(StatsArgs),
     /// Models that can be used, and why the others cannot
     Models(JsonFlag),
     /// Settings

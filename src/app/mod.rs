@@ -27,6 +27,7 @@ mod print;
 mod prompt;
 mod remote;
 mod since;
+mod stats;
 mod viewer;
 
 use std::ffi::OsString;

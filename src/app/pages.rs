@@ -19,6 +19,7 @@ pub(super) async fn page(
     match name {
         "memory" => super::memory::page(app, words).await,
         "plugins" => plugins(app),
+        "stats" => super::stats::page(app, words).await,
         _ => Err(format!("there is no /{name}")),
     }
 }

@@ -26,6 +26,7 @@ mod read_only;
 mod relaxed;
 mod rows;
 mod runs;
+mod statistics;
 mod suspensions;
 #[cfg(test)]
 mod tests;

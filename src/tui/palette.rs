@@ -31,6 +31,7 @@ pub const COMMANDS: &[Command] = &[
     command("grants", "", "what you allowed from now on, and take it back"),
     page("memory", "[add|edit|forget]", "what is remembered about you and this project"),
     page("plugins", "", "what watches over a run, and what it brought"),
+    page("stats", "[model|tool|day] [TIME]", "answers, calls, tokens, cost and waiting"),
     command("copy", "", "put the last answer on the clipboard"),
     command("export", "[md|json]", "write this conversation to a file"),
     command("clear", "", "begin a new conversation, as /new"),
