@@ -3,3 +3,5 @@
 pub mod permission;
 pub mod skills;
 pub mod stop;
+
+pub use crate::phase::{Plugin, PluginDescriptor, PluginRegistrar};

@@ -11,9 +11,9 @@ use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::terms::Terms;
 use crate::contract::tool::Tool;
-use crate::phase::Plugin;
+use crate::phase::{PhaseRuntime, Plugin};
 use crate::state::{KeyRegistration, StateError};
-use crate::store::Store;
+use crate::store::{Store, ThreadRunStore};
 
 /// Why a runtime could not be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum BuildError {
     /// An agent cannot be resolved.
     #[error("{0}")]
     ValidationFailed(String),
-    /// The store in memory could not be made.
+    /// The store could not be opened.
     #[error("the store could not be opened: {0}")]
     Store(String),
 }
@@ -58,6 +58,7 @@ pub struct AgentRuntimeBuilder {
     lease: Option<Duration>,
     asked: Option<Asked>,
     question_terms: Terms,
+    phases: Option<PhaseRuntime>,
 }
 
 impl AgentRuntimeBuilder {
@@ -172,6 +173,23 @@ impl AgentRuntimeBuilder {
         self
     }
 
+    /// Keeps threads and runs where this source says; see [`AgentRuntimeBuilder::with_store`].
+    #[must_use]
+    pub fn with_thread_run_store<S: ThreadRunStore + ?Sized>(mut self, source: Arc<S>) -> Self {
+        match source.store() {
+            Ok(store) => self.store = Some(store),
+            Err(error) => self.errors.push(BuildError::Store(error.to_string())),
+        }
+        self
+    }
+
+    /// Lets all runs work on one engine, for callers that look at its state afterwards.
+    #[must_use]
+    pub(super) fn with_phases(mut self, phases: PhaseRuntime) -> Self {
+        self.phases = Some(phases);
+        self
+    }
+
     /// Takes the time from here; without it from the machine.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -236,6 +254,7 @@ impl AgentRuntimeBuilder {
             lease: self.lease.unwrap_or(lease::LENGTH),
             asked: self.asked,
             question_terms: self.question_terms,
+            phases: self.phases,
         }))
     }
 }

@@ -145,19 +145,22 @@ impl Driver {
         loaded: Loaded,
     ) -> Result<Self, RuntimeError> {
         let Loaded { record, machine, calls, results, recorded, message_id, messages, takes } = loaded;
-        let state = StateStore::new();
-        let phases = PhaseRuntime::new(state.clone())?;
+        let phases = match &shared.phases {
+            Some(given) => given.clone(),
+            None => PhaseRuntime::new(StateStore::new())?,
+        };
+        let state = phases.store().clone();
         phases.install(&agent.env)?;
-        for key in &shared.keys {
-            state.register(*key)?;
-        }
+        state.ensure(&shared.keys)?;
         let saved_thread_state = shared.store.thread_state(&record.thread_id).await?;
         let persisted = PersistedState {
             revision: 0,
             values: saved_thread_state.clone().into_iter().chain(record.state.clone()).collect(),
         };
         // A key of a plugin that is gone is left out; it stays in the store until the thread's state is next written.
-        state.restore(persisted, UnknownKeyPolicy::Skip)?;
+        if shared.phases.is_none() {
+            state.restore(persisted, UnknownKeyPolicy::Skip)?;
+        }
         let stored = shared.store.messages(&record.thread_id).await?;
         let mut history: Vec<Message> = stored.into_iter().map(|m| m.message).collect();
         history.extend(messages.iter().cloned());

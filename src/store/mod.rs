@@ -25,6 +25,7 @@ mod read_only;
 mod relaxed;
 mod rows;
 mod runs;
+mod source;
 mod suspensions;
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ pub use glance::Glance;
 pub use history::RecentCall;
 pub use inbox::InboxFilter;
 pub use leases::Term;
+pub use source::{FileStore, InMemoryStore, ThreadRunStore};
 pub use suspensions::{SuspensionFilter, SuspensionLookup};
 pub use threads::ThreadLookup;
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room, and the rooms it may name. The order is that of the architecture's picture, lowest first.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("state", &[]),
     ("contract", &["state"]),
     ("run", &["contract", "state"]),
@@ -21,6 +21,8 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("config", &["contract"]),
     ("headless", &["runtime", "contract"]),
     ("tui", &["runtime", "config", "contract"]),
+    // Names for programs that embed aye: it points to what is elsewhere.
+    ("facade", &["runtime", "store", "llm", "plugins", "phase", "contract", "state"]),
     // The composition root names everything.
     (
         "app",
@@ -48,7 +50,7 @@ const ONLY_IN: [(&str, &[&str]); 22] = [
     ("tracing_subscriber::", &["logging.rs"]),
     // The environment and the home directory are read at the composition root and come down as values. The one
     // exception is the library's convenience `GenaiExecutor::new`, which says so.
-    ("std::env::", &["main.rs", "app/", "llm/executor/environment.rs"]),
+    ("std::env::", &["main.rs", "app/", "llm/executor/environment.rs", "facade/ext_permission.rs"]),
     ("env::var", &["app/", "llm/executor/environment.rs"]),
     ("directories::", &["app/"]),
     // The terminal belongs to the front ends; a supervisor's stdout and stderr are pipes to the tool that started it.
