@@ -7,6 +7,7 @@ use super::resolve::resolve;
 use super::{AgentRuntime, Asked, Parts, Remains, lease};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::executor::LlmExecutor;
+use crate::contract::profile::ProfileStore;
 use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::terms::Terms;
@@ -59,6 +60,7 @@ pub struct AgentRuntimeBuilder {
     asked: Option<Asked>,
     question_terms: Terms,
     phases: Option<PhaseRuntime>,
+    profiles: Option<Arc<dyn ProfileStore>>,
 }
 
 impl AgentRuntimeBuilder {
@@ -190,6 +192,13 @@ impl AgentRuntimeBuilder {
         self
     }
 
+    /// Keeps values that outlive a thread here; without it they are in the store of the threads.
+    #[must_use]
+    pub fn with_profile_store(mut self, profiles: Arc<dyn ProfileStore>) -> Self {
+        self.profiles = Some(profiles);
+        self
+    }
+
     /// Takes the time from here; without it from the machine.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -243,10 +252,13 @@ impl AgentRuntimeBuilder {
             pid: std::process::id(),
             pid_started: 0,
         });
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
+        let profiles = self.profiles.unwrap_or_else(|| store.profiles(Arc::clone(&clock)));
         Ok(AgentRuntime::from_parts(Parts {
             catalog: self.catalog,
             store,
-            clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock)),
+            clock,
+            profiles,
             owner,
             cwd: self.cwd.unwrap_or_default(),
             keys: self.keys,

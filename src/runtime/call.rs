@@ -246,6 +246,7 @@ impl Driver {
             run_identity: self.identity.clone(),
             agent_spec: Arc::clone(&self.agent.spec),
             snapshot: self.state.snapshot(),
+            profile: Some(self.profile()),
             activity_sink: sink.map(|sink| sink as Arc<dyn crate::contract::event_sink::EventSink>),
             cancellation: self.slot.cancel.clone(),
             resume: state.and_then(|c| c.decision().cloned()),

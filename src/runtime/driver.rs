@@ -26,6 +26,7 @@ use crate::contract::ids::{CallId, MessageId, SuspensionId};
 use crate::contract::inference::{InferenceOverride, StreamResult};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::message::{Message, ToolCall};
+use crate::contract::profile::ProfileAccess;
 use crate::contract::record::{Fence, QueueId, RunRecord};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolError, ToolOutput};
@@ -393,9 +394,15 @@ impl Driver {
             .with_messages(messages)
             .with_tools(Arc::clone(&self.agent.descriptors))
             .with_progress(progress)
+            .with_profile(self.profile())
             .with_cancellation(self.slot.cancel.clone());
         ctx.response.clone_from(&self.last_response);
         ctx
+    }
+
+    /// The values that outlive the thread, of the namespaces that the agent's plugins registered.
+    pub(super) fn profile(&self) -> ProfileAccess {
+        ProfileAccess::new(Arc::clone(&self.shared.profiles), Arc::clone(&self.agent.env.profile_keys))
     }
 
     pub(super) fn active_ms(&self) -> u64 {

@@ -40,6 +40,7 @@ use crate::contract::executor::LlmExecutor;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Message;
+use crate::contract::profile::ProfileStore;
 use crate::contract::record::{
     DecideOutcome, Decision, LeaseRecord, Owner, RunRecord, SuspensionRecord, SuspensionStatus, ThreadRecord,
 };
@@ -85,6 +86,7 @@ pub(crate) struct Parts {
     pub(crate) asked: Option<Asked>,
     pub(crate) question_terms: Terms,
     pub(crate) phases: Option<PhaseRuntime>,
+    pub(crate) profiles: Arc<dyn ProfileStore>,
 }
 
 struct Inner {
@@ -107,6 +109,7 @@ pub(crate) struct Shared {
     pub(crate) question_terms: Terms,
     /// The engine that runs work on, for callers that look at its state; without it each run has its own.
     pub(crate) phases: Option<PhaseRuntime>,
+    pub(crate) profiles: Arc<dyn ProfileStore>,
 }
 
 impl Shared {
@@ -136,8 +139,20 @@ pub struct AgentRuntime {
 
 impl AgentRuntime {
     pub(crate) fn from_parts(parts: Parts) -> Self {
-        let Parts { catalog, store, clock, owner, cwd, keys, remains, lease, asked, question_terms, phases } =
-            parts;
+        let Parts {
+            catalog,
+            store,
+            clock,
+            owner,
+            cwd,
+            keys,
+            remains,
+            lease,
+            asked,
+            question_terms,
+            phases,
+            profiles,
+        } = parts;
         let shared = Arc::new(Shared {
             catalog: RwLock::new(catalog),
             breaker: Arc::new(CircuitBreaker::new(CircuitBreakerConfig::default())),
@@ -150,7 +165,7 @@ impl AgentRuntime {
             lease,
             asked,
             question_terms,
-            phases,
+    phases, profiles,
         });
         Self { inner: Arc::new(Inner { shared, live: Arc::default() }) }
     }
@@ -158,6 +173,11 @@ impl AgentRuntime {
     /// The store that threads and runs live in.
     pub fn store(&self) -> &Store {
         &self.inner.shared.store
+    }
+
+    /// The values that outlive threads.
+    pub fn profiles(&self) -> &Arc<dyn ProfileStore> {
+        &self.inner.shared.profiles
     }
 
     /// A copy of what is registered now.

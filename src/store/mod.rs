@@ -19,6 +19,7 @@ mod journal;
 mod leases;
 mod open;
 mod output;
+mod profile;
 mod prompts;
 mod queue;
 mod read_only;

@@ -9,6 +9,7 @@ mod inbox;
 mod journal;
 mod ledger;
 mod model;
+mod profile;
 mod threads;
 
 use std::collections::BTreeMap;
