@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     NotifyList,
     /// What happens to questions when nobody is there; `wait=` takes a duration.
     OnAsk,
+    /// Any value: whoever reads it looks at it.
+    Any,
 }
 
 impl fmt::Display for Kind {
@@ -67,6 +69,7 @@ impl fmt::Display for Kind {
             Self::OnAsk => f.write_str(
                 "one of \"auto\", \"suspend\", \"deny\", \"wait\" or \"wait=TIME\" with seconds or a unit, such as \"wait=90\" or \"wait=2m\"",
             ),
+            Self::Any => f.write_str("a value of TOML"),
             Self::EnvName => f.write_str("the name of an environment variable such as \"OPENAI_API_KEY\""),
         }
     }
@@ -108,6 +111,8 @@ pub(crate) enum Node {
     Table(Fields),
     /// A table whose keys are names that the user chooses.
     Named(Fields),
+    /// The same, with one value behind each name.
+    Each(Leaf),
 }
 
 pub(crate) type Fields = &'static [(&'static str, Node)];
@@ -116,13 +121,18 @@ const fn leaf(kind: Kind, project: ProjectMay, doc: &'static str) -> Node {
     Node::Leaf(Leaf { kind, project, doc })
 }
 
+const fn each(kind: Kind, project: ProjectMay, doc: &'static str) -> Node {
+    Node::Each(Leaf { kind, project, doc })
+}
+
 pub(crate) const PERMISSION_MODES: &[&str] = &["plan", "ask", "accept-edits", "yolo"];
 pub(crate) const TOOL_EXECUTIONS: &[&str] = &["sequential", "parallel_batch_approval", "parallel_streaming"];
 pub(crate) const ADAPTERS: &[&str] = &["openai", "openai_responses", "anthropic", "gemini", "ollama"];
 pub(crate) const SCREENS: &[&str] = &["inline", "full"];
 
 use Kind::{
-    Count, Duration, DurationIn, EnvName, Expiry, Flag, NotifyList, Number, OnAsk, OneOf, Text, TextList, Url,
+    Any, Count, Duration, DurationIn, EnvName, Expiry, Flag, NotifyList, Number, OnAsk, OneOf, Text,
+    TextList, Url,
 };
 use ProjectMay::{Lower, Never, Set, Tighten};
 
@@ -201,6 +211,8 @@ pub(crate) const ROOT: Fields = &[
             ("notify", leaf(NotifyList, Never, "who is told that a question waits")),
         ]),
     ),
+    ("agents", each(Any, Set, "an agent of your own, with the fields of an agent's file")),
+    ("sections", each(Any, Set, "configuration of a plugin, for the agent that you talk to")),
     (
         "tui",
         Node::Table(&[
@@ -244,7 +256,7 @@ pub(crate) fn find<S: AsRef<str>>(path: &[S]) -> Option<&'static Node> {
     let mut inside_named = false;
     for part in rest {
         node = match node {
-            Node::Leaf(_) => return None,
+            Node::Leaf(_) | Node::Each(_) => return None,
             Node::Named(_) if !inside_named => {
                 inside_named = true;
                 continue;
@@ -259,10 +271,15 @@ pub(crate) fn find<S: AsRef<str>>(path: &[S]) -> Option<&'static Node> {
 
 /// The leaf at a path, if there is one.
 pub(crate) fn find_leaf<S: AsRef<str>>(path: &[S]) -> Option<&'static Leaf> {
+    if let [table, _] = path
+        && let Some(Node::Each(leaf)) = find(std::slice::from_ref(table))
+    {
+        return Some(leaf);
+    }
     match find(path)? {
         // A path that ends at the user's own name is a table, whatever it holds.
         Node::Leaf(leaf) => Some(leaf),
-        Node::Table(_) | Node::Named(_) => None,
+        Node::Table(_) | Node::Named(_) | Node::Each(_) => None,
     }
 }
 
@@ -279,7 +296,7 @@ pub(crate) fn suggest(siblings: Fields, key: &str) -> Option<String> {
             Node::Named(fields) => {
                 fields.iter().find(|(name, _)| *name == key).map(|(name, _)| format!("{table}.NAME.{name}"))
             }
-            Node::Leaf(_) => (*table == key)
+            Node::Leaf(_) | Node::Each(_) => (*table == key)
                 .then(|| format!("{key}` at the top of the file, outside of any table; `{key}")),
         })
     })
@@ -326,6 +343,9 @@ mod tests {
         assert!(find_leaf(&["providers", "base_url"]).is_none(), "that is a provider named base_url");
         assert!(find_leaf(&["model", "x"]).is_none());
         assert!(find_leaf(&["bash"]).is_none());
+        assert!(find_leaf(&["sections", "stop"]).is_some());
+        assert!(find_leaf(&["sections"]).is_none());
+        assert!(find_leaf(&["sections", "stop", "policies"]).is_none());
         assert!(find_leaf::<&str>(&[]).is_none());
     }
 
@@ -345,7 +365,7 @@ mod tests {
         fn check(fields: Fields) {
             for (name, node) in fields {
                 match node {
-                    Node::Leaf(leaf) => assert!(!leaf.doc.is_empty(), "{name}"),
+                    Node::Leaf(leaf) | Node::Each(leaf) => assert!(!leaf.doc.is_empty(), "{name}"),
                     Node::Table(fields) | Node::Named(fields) => check(fields),
                 }
             }
