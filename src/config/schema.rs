@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::contract::near::{distance, is_near};
+
 /// What a leaf of the settings holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
@@ -285,7 +287,7 @@ pub(crate) fn find_leaf<S: AsRef<str>>(path: &[S]) -> Option<&'static Leaf> {
 
 /// What the reader may have meant by an unknown key: a neighbour that is spelled alike, else the same word elsewhere.
 pub(crate) fn suggest(siblings: Fields, key: &str) -> Option<String> {
-    let close = |name: &&'static str| distance(name, key) <= (key.chars().count() / 3).clamp(1, 3);
+    let close = |name: &&'static str| is_near(name, key);
     let neighbour =
         siblings.iter().map(|(name, _)| *name).filter(close).min_by_key(|name| distance(name, key));
     neighbour.map(str::to_owned).or_else(|| {
@@ -300,30 +302,6 @@ pub(crate) fn suggest(siblings: Fields, key: &str) -> Option<String> {
                 .then(|| format!("{key}` at the top of the file, outside of any table; `{key}")),
         })
     })
-}
-
-/// Edits that turn one word into the other, case ignored, a swap of neighbours counted as one.
-fn distance(a: &str, b: &str) -> usize {
-    // Keys are short; a very long one is no misspelling and not worth the square of its length.
-    let (a, b): (Vec<char>, Vec<char>) =
-        (a.to_lowercase().chars().take(40).collect(), b.to_lowercase().chars().take(40).collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for (j, cell) in rows[0].iter_mut().enumerate() {
-        *cell = j;
-    }
-    for i in 1..=a.len() {
-        rows[i][0] = i;
-        for j in 1..=b.len() {
-            let change = rows[i - 1][j - 1]
-                + usize::from(a[i - 1] != b[j - 1] && !(a[i - 1] == '-' && b[j - 1] == '_'));
-            let mut best = change.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = best;
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 /// The known names for messages that have no near miss to offer.

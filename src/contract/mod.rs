@@ -19,6 +19,7 @@ pub mod judgement;
 pub mod lifecycle;
 pub mod message;
 pub mod mode;
+pub mod near;
 pub mod progress;
 pub mod record;
 pub mod spec;
