@@ -4,6 +4,8 @@ pub mod state;
 
 pub mod contract;
 
+pub mod front_matter;
+
 pub mod run;
 
 pub mod phase;
@@ -17,6 +19,8 @@ pub mod store;
 pub mod runtime;
 
 pub mod plugins;
+
+pub mod agents;
 
 pub mod tools;
 

@@ -25,6 +25,7 @@ mod pages;
 mod print;
 mod prompt;
 mod remote;
+mod sections;
 mod since;
 mod viewer;
 

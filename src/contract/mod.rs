@@ -20,6 +20,7 @@ pub mod lifecycle;
 pub mod message;
 pub mod mode;
 pub mod profile;
+pub mod near;
 pub mod progress;
 pub mod record;
 pub mod spec;

@@ -224,6 +224,14 @@ impl AgentRuntime {
         self.resolve(agent_id, None)
     }
 
+    /// The same, for callers that want to know what exactly is wrong.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    pub fn try_resolve(&self, agent_id: &str) -> Result<ResolvedAgent, ResolveError> {
+        resolve::resolve(&self.inner.shared.catalog(), self.breaker(), agent_id, None)
+    }
+
     /// Starts a run and stays with it until it is over or waits. A run of the thread that is awake here is cancelled
     /// first; one that waits, or was left by a dead process, is closed: its questions are superseded.
     ///

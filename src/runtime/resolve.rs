@@ -192,7 +192,15 @@ fn executor_of(
     model_id: &str,
 ) -> Result<(ModelEntry, Arc<dyn LlmExecutor>), ResolveError> {
     let (model, executor) = lookup(catalog, model_id)?;
-    let policy: LlmRetryPolicy = spec.config::<RetryConfigKey>()?;
+    let policy: LlmRetryPolicy =
+        spec.config::<RetryConfigKey>().map_err(|error| ResolveError::InvalidPluginConfig {
+            plugin: "retry".into(),
+            key: RetryConfigKey::KEY.into(),
+            message: match error {
+                StateError::KeyDecode { message, .. } => message,
+                other => other.to_string(),
+            },
+        })?;
     let fallback_ids = policy.fallback_models.clone();
     if policy.max_retries == 0 && fallback_ids.is_empty() {
         return Ok((model, executor));
@@ -215,11 +223,13 @@ fn environment(catalog: &Catalog, spec: &AgentSpec) -> Result<(ExecutionEnv, Vec
             plugins.push(Arc::clone(plugin));
         }
     }
-    let warnings = validate_sections(&plugins, spec).map_err(|e| ResolveError::InvalidPluginConfig {
+    let mut warnings = validate_sections(&plugins, spec).map_err(|e| ResolveError::InvalidPluginConfig {
         plugin: e.plugin.into(),
         key: e.key,
         message: e.message,
     })?;
+    // The one section that the runtime itself reads.
+    warnings.retain(|key| key != RetryConfigKey::KEY);
     Ok((ExecutionEnv::from_plugins(&plugins)?, warnings))
 }
 

@@ -7,16 +7,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room, and the rooms it may name. The order is that of the architecture's picture, lowest first.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: &[(&str, &[&str])] = &[
     ("state", &[]),
     ("contract", &["state"]),
+    ("front_matter", &["contract"]),
     ("run", &["contract", "state"]),
     ("pattern", &["contract", "state"]),
     ("phase", &["contract", "state"]),
     ("llm", &["contract"]),
     ("store", &["contract"]),
     ("runtime", &["llm", "store", "run", "phase", "pattern", "contract", "state"]),
-    ("plugins", &["phase", "pattern", "contract", "state"]),
+    ("plugins", &["phase", "pattern", "front_matter", "contract", "state"]),
+    ("agents", &["pattern", "front_matter", "contract"]),
     ("tools", &["contract", "state"]),
     ("config", &["contract"]),
     ("headless", &["runtime", "contract"]),
@@ -27,14 +29,14 @@ const ARROWS: [(&str, &[&str]); 15] = [
     (
         "app",
         &[
-            "cli", "logging", "config", "contract", "headless", "llm", "pattern", "phase", "plugins", "run",
-            "runtime", "state", "store", "tools", "tui",
+            "agents", "cli", "logging", "config", "contract", "headless", "llm", "pattern", "phase",
+            "plugins", "run", "runtime", "state", "store", "tools", "tui",
         ],
     ),
 ];
 
 /// Words that stand in some places only.
-const ONLY_IN: [(&str, &[&str]); 22] = [
+const ONLY_IN: &[(&str, &[&str])] = &[
     ("genai::", &["llm/"]),
     ("rusqlite::", &["store/"]),
     ("ratatui::", &["tui/"]),
