@@ -24,7 +24,7 @@ pub(super) fn of(rows: &[AuditRow], known: &Known) -> Value {
         let value = rows.iter().find_map(|row| row.body.get(key)).cloned();
         call.insert(key.into(), value.unwrap_or_default());
     }
-    let mut lists: Map<String, Value> = ["judged", "asked", "decided", "granted", "began", "ended", "closed"]
+    let mut lists: Map<String, Value> = ["judged", "hooks", "asked", "decided", "granted", "began", "ended", "closed"]
         .map(|name| (name.to_owned(), Value::Array(Vec::new())))
         .into_iter()
         .collect();
@@ -52,6 +52,7 @@ pub(super) fn of(rows: &[AuditRow], known: &Known) -> Value {
                     }
                 }
             }
+            AuditKind::Hook => add("hooks", told),
             AuditKind::Asked => add("asked", told),
             AuditKind::Began => add("began", told),
             AuditKind::Ended => add("ended", told),
