@@ -132,18 +132,8 @@ fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
 }
 
 fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), StoreError> {
-    let Checkpoint {
-        fence,
-        run,
-        messages,
-        thread_state,
-        opened,
-        closed,
-        outcomes,
-        judged,
-        commands,
-        takes,
-    } = checkpoint;
+    let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes, judged, commands, takes } =
+        checkpoint;
     write_run(tx, fence, run)?;
     if let Some(id) = takes {
         queue::take(tx, &run.thread_id, *id)?;

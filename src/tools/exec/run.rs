@@ -196,7 +196,10 @@ pub struct Said {
 }
 
 /// Writes the next piece, as far as there is somebody to read it.
-async fn write_some(lifeline: &mut Option<tokio::process::ChildStdin>, rest: &[u8]) -> std::io::Result<usize> {
+async fn write_some(
+    lifeline: &mut Option<tokio::process::ChildStdin>,
+    rest: &[u8],
+) -> std::io::Result<usize> {
     match lifeline {
         Some(lifeline) => lifeline.write(rest).await,
         None => std::future::pending().await,
