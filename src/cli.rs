@@ -6,7 +6,11 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+mod hooks;
+
 use crate::config::{Flags, PermissionMode};
+
+pub use hooks::HooksCommand;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -182,6 +186,9 @@ pub enum Command {
     /// Permission rules
     #[command(subcommand)]
     Permissions(PermissionsCommand),
+    /// Commands at the boundaries of a run
+    #[command(subcommand)]
+    Hooks(HooksCommand),
     /// What was proposed, judged, asked, decided and done, call by call; and whether the record is whole
     Audit(AuditArgs),
     /// Models that can be used, and why the others cannot

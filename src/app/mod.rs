@@ -16,6 +16,7 @@ mod foundation;
 mod giving;
 mod grants;
 mod history;
+mod hooks;
 mod host;
 mod ledger;
 mod models;

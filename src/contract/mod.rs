@@ -11,6 +11,7 @@ pub mod event;
 pub mod event_sink;
 pub mod executor;
 pub mod grant;
+pub mod hook;
 pub mod identity;
 pub mod ids;
 pub mod inference;

@@ -443,6 +443,7 @@ impl Driver {
         let report: Result<PhaseReport, _> = self.phases.run_phase(&self.agent.env, ctx).await;
         match report {
             Ok(report) => {
+                self.unsaved.commands.extend(report.commands);
                 self.tell(report.activities).await;
                 let mut stop = report.stop;
                 if phase == Phase::BeforeInference {

@@ -11,6 +11,7 @@ mod edited;
 mod exec;
 mod granting;
 mod headless;
+mod hooks;
 mod hostile;
 mod inbox;
 mod kills;
