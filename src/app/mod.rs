@@ -24,6 +24,7 @@ mod owner;
 mod pages;
 mod print;
 mod prompt;
+mod reminders;
 mod remote;
 mod since;
 mod viewer;

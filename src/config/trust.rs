@@ -60,6 +60,7 @@ impl TrustAssessment {
         let settings = project_config_files(&repository, &folder);
         for level in levels {
             items.extend(rules_item(&level.join(".aye/permissions.yaml")));
+            items.extend(reminders_item(&level.join(".aye/reminders.json")));
             let config = level.join(".aye/config.toml");
             if settings.contains(&config) {
                 items.extend(config_item(&config));
@@ -132,6 +133,12 @@ fn text_of(path: &Path) -> String {
 fn rules_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
     let summary = format!("permission rules: {}", excerpt(&text_of(path)));
+    Some(TrustItem { path: path.to_path_buf(), summary, hash })
+}
+
+fn reminders_item(path: &Path) -> Option<TrustItem> {
+    let hash = hash_file(path)?;
+    let summary = format!("tells the model things after tool calls: {}", excerpt(&text_of(path)));
     Some(TrustItem { path: path.to_path_buf(), summary, hash })
 }
 
