@@ -25,6 +25,7 @@ mod owner;
 mod pages;
 mod print;
 mod prompt;
+mod reminders;
 mod remote;
 mod sections;
 mod since;

@@ -2,6 +2,7 @@
 
 pub mod hooks;
 pub mod permission;
+pub mod reminder;
 pub mod skills;
 pub mod stop;
 

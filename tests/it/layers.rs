@@ -48,7 +48,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("pulldown_cmark::", &["tui/"]),
     ("tree_sitter::", &["pattern/"]),
     ("tree_sitter_bash::", &["pattern/"]),
-    ("clap::", &["cli.rs", "app/"]),
+    ("clap::", &["cli.rs", "cli/", "app/"]),
     ("tracing_subscriber::", &["logging.rs"]),
     // The environment and the home directory are read at the composition root and come down as values. The one
     // exception is the library's convenience `GenaiExecutor::new`, which says so.

@@ -18,6 +18,7 @@ mod kills;
 mod layers;
 mod lease;
 mod notify;
+mod reminders;
 mod stale;
 mod support;
 mod terminal;
