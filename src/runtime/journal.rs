@@ -12,7 +12,7 @@ use crate::contract::judgement::JudgedCall;
 use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use crate::contract::message::{Message, ToolCall};
 use crate::contract::record::{
-    AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, QueueId, RunRecord, SuspensionRecord, SuspensionStatus,
+    AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord, SuspensionStatus, Taking,
 };
 use crate::contract::suspension::{CHANNEL_POLICY, SuspendTicket, ToolCallResume};
 use crate::contract::tool::ToolResult;
@@ -30,7 +30,7 @@ pub(super) struct Unsaved {
     /// Calls that met the rules; told with whatever is written next.
     pub(super) judged: Vec<JudgedCall>,
     /// The queued message that the run begins with.
-    pub(super) takes: Option<QueueId>,
+    pub(super) takes: Option<Taking>,
     /// Something that only the run's row holds.
     pub(super) run: bool,
 }

@@ -18,6 +18,7 @@ mod infer;
 mod journal;
 mod lease;
 mod live;
+mod mailbox;
 mod output;
 mod queue;
 mod recover;
