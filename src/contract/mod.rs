@@ -18,6 +18,7 @@ pub mod inference;
 pub mod json;
 pub mod judgement;
 pub mod lifecycle;
+pub mod mailbox;
 pub mod message;
 pub mod mode;
 pub mod profile;

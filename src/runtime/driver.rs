@@ -27,7 +27,7 @@ use crate::contract::inference::{InferenceOverride, StreamResult};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::message::{Message, ToolCall};
 use crate::contract::profile::ProfileAccess;
-use crate::contract::record::{Fence, QueueId, RunRecord};
+use crate::contract::record::{Fence, RunRecord, Taking};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolError, ToolOutput};
 use crate::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress};
@@ -61,7 +61,7 @@ pub(super) struct Loaded {
     recorded: bool,
     message_id: MessageId,
     messages: Vec<Message>,
-    takes: Option<QueueId>,
+    takes: Option<Taking>,
 }
 
 impl Loaded {
@@ -70,7 +70,7 @@ impl Loaded {
         record: RunRecord,
         machine: Run,
         messages: Vec<Message>,
-        takes: Option<QueueId>,
+        takes: Option<Taking>,
     ) -> Self {
         Self {
             record,

@@ -20,6 +20,7 @@ mod journal;
 mod lease;
 mod live;
 pub mod loop_runner;
+mod mailbox;
 mod output;
 mod queue;
 mod recover;

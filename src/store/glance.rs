@@ -1,6 +1,6 @@
 //! A conversation as it stands in one moment, for a front end that shows it while others may work in it.
 
-use super::{Store, StoreError, SuspensionFilter, journal, leases, queue, runs, suspensions, threads};
+use super::{Store, StoreError, SuspensionFilter, journal, leases, mailbox, runs, suspensions, threads};
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::{
@@ -65,7 +65,7 @@ impl Store {
                     Some(run) => journal::open_of(conn, &run.id)?,
                     None => Vec::new(),
                 },
-                queued: queue::of_thread(conn, &id)?,
+                queued: mailbox::of_thread(conn, &id)?,
                 run,
                 thread,
             }))
