@@ -2,6 +2,7 @@
 
 pub mod activity;
 pub mod audit;
+pub mod child;
 pub mod clock;
 pub mod content;
 pub mod context_message;

@@ -367,7 +367,7 @@ pub struct InboxRow {
     pub id: SuspensionId,
     /// The conversation.
     pub thread_id: ThreadId,
-    /// What it is called.
+    /// What it is called; for a child's question, what the conversation at the top is called.
     pub thread_title: String,
     /// The folder it works in.
     pub cwd: PathBuf,
@@ -391,9 +391,21 @@ pub struct InboxRow {
     pub created_at: u64,
     /// When it ends unanswered.
     pub expires_at: Option<u64>,
+    /// Whose question it is, when an agent asks that another one set to work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<InboxChild>,
     /// The process that holds it in memory, for a conversation that is kept nowhere else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ephemeral: Option<u32>,
+}
+
+/// A child that asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InboxChild {
+    /// The agent.
+    pub agent: String,
+    /// The conversation at the top.
+    pub root: ThreadId,
 }
 
 /// How far a grant reaches.

@@ -202,7 +202,7 @@ impl Driver {
     /// Tells whoever wants to know of new questions. They are in the store: whoever is told may answer.
     pub(super) fn tell_asked(&self, opened: &[SuspensionRecord]) {
         if let Some(asked) = &self.shared.asked {
-            for question in opened {
+            for question in opened.iter().filter(|question| !question.ticket.is_served()) {
                 asked(question);
             }
         }

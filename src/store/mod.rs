@@ -9,6 +9,7 @@
 
 mod audit;
 mod bell;
+mod children;
 mod error;
 pub mod failpoint;
 mod glance;
