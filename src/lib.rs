@@ -4,6 +4,8 @@ pub mod state;
 
 pub mod contract;
 
+pub mod context;
+
 pub mod run;
 
 pub mod phase;

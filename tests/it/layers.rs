@@ -7,16 +7,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room, and the rooms it may name. The order is that of the architecture's picture, lowest first.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("state", &[]),
     ("contract", &["state"]),
     ("run", &["contract", "state"]),
     ("pattern", &["contract", "state"]),
     ("phase", &["contract", "state"]),
-    ("llm", &["contract"]),
+    ("context", &["contract", "state"]),
+    ("llm", &["context", "contract"]),
     ("store", &["contract"]),
-    ("runtime", &["llm", "store", "run", "phase", "pattern", "contract", "state"]),
-    ("plugins", &["phase", "pattern", "contract", "state"]),
+    ("runtime", &["llm", "store", "run", "phase", "pattern", "context", "contract", "state"]),
+    ("plugins", &["phase", "pattern", "context", "contract", "state"]),
     ("tools", &["contract", "state"]),
     ("config", &["contract"]),
     ("headless", &["runtime", "contract"]),
@@ -25,8 +26,8 @@ const ARROWS: [(&str, &[&str]); 14] = [
     (
         "app",
         &[
-            "cli", "logging", "config", "contract", "headless", "llm", "pattern", "phase", "plugins", "run",
-            "runtime", "state", "store", "tools", "tui",
+            "cli", "logging", "config", "context", "contract", "headless", "llm", "pattern", "phase",
+            "plugins", "run", "runtime", "state", "store", "tools", "tui",
         ],
     ),
 ];
@@ -61,8 +62,8 @@ const ONLY_IN: [(&str, &[&str]); 22] = [
 ];
 
 /// Plain data code: no async, no clock, no file, no channel.
-const PURE: [&str; 7] =
-    ["state/", "run/", "pattern/", "tui/view.rs", "tui/view/", "tui/update.rs", "tui/update/"];
+const PURE: [&str; 8] =
+    ["state/", "run/", "pattern/", "context/", "tui/view.rs", "tui/view/", "tui/update.rs", "tui/update/"];
 const IMPURE: [&str; 12] = [
     "async fn",
     "async move",
