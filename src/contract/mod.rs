@@ -2,6 +2,7 @@
 
 pub mod activity;
 pub mod audit;
+pub mod child;
 pub mod clock;
 pub mod content;
 pub mod context_message;
@@ -11,14 +12,17 @@ pub mod event;
 pub mod event_sink;
 pub mod executor;
 pub mod grant;
+pub mod hook;
 pub mod identity;
 pub mod ids;
 pub mod inference;
 pub mod json;
 pub mod judgement;
 pub mod lifecycle;
+pub mod mailbox;
 pub mod message;
 pub mod mode;
+pub mod near;
 pub mod profile;
 pub mod progress;
 pub mod record;

@@ -10,6 +10,7 @@ use crate::contract::profile::ProfileAccess;
 use crate::contract::spec::AgentSpec;
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolDescriptor, ToolResult};
+use crate::contract::tool_intercept::ToolInterceptPayload;
 use crate::state::{Phase, Snapshot, StateKey};
 
 /// How far the run is, over all its waits and restarts.
@@ -70,6 +71,8 @@ pub struct PhaseContext {
     pub tools: Arc<[ToolDescriptor]>,
     /// The call, in the two phases of a call.
     pub tool: Option<ToolCallInfo>,
+    /// What is to be done instead of executing, as far as it was said in this phase: for the handlers of actions.
+    pub intercept: Option<ToolInterceptPayload>,
     /// Its result, in `AfterToolExecute`.
     pub tool_result: Option<ToolResult>,
     /// The answer of the step's inference, from `AfterInference` to `StepEnd`; absent when the process was restarted
@@ -94,6 +97,7 @@ impl PhaseContext {
             messages: Arc::from([]),
             tools: Arc::from([]),
             tool: None,
+            intercept: None,
             tool_result: None,
             response: None,
             progress: RunProgress::default(),
