@@ -62,8 +62,8 @@ use crate::store::{AcquireError, Store, StoreError};
 pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;
 pub use delegate::{
-    AgentBackend, AgentBackendError, AgentTool, DELEGATION_DEPTH, DelegateRunResult, DelegateRunStatus, LocalBackend,
-    tool_name,
+    AgentBackend, AgentBackendError, AgentTool, DELEGATION_DEPTH, DelegateRunResult, DelegateRunStatus,
+    LocalBackend, tool_name,
 };
 pub use document::{CallResult, DocumentError, RunDocument, tool_message};
 pub use edited::{change_words, shown_payload};
@@ -175,7 +175,8 @@ impl AgentRuntime {
             lease,
             asked,
             question_terms,
-    phases, profiles,
+            phases,
+            profiles,
             tasks: tasks::Tasks::default(),
         });
         Self { inner: Arc::new(Inner { shared, live: Arc::default() }) }

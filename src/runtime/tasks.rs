@@ -120,8 +120,9 @@ impl AgentRuntime {
             words.trim()
         );
         let mut message = Message::user(text);
-        message.metadata =
-            Some(json!({"from_child": {"task": task, "agent": child.agent, "status": status.word(), "thread_id": child.thread_id}}));
+        message.metadata = Some(
+            json!({"from_child": {"task": task, "agent": child.agent, "status": status.word(), "thread_id": child.thread_id}}),
+        );
         let shared = &self.inner.shared;
         shared.store.tell_child_end(&child.thread_id, vec![message], shared.clock.now_ms()).await?;
         Ok(())

@@ -1,5 +1,5 @@
-mod profile;
 mod children;
+mod profile;
 mod queue;
 mod waking;
 

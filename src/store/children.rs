@@ -115,7 +115,8 @@ impl Store {
     /// [`StoreError::Damaged`] when a run is unreadable.
     pub async fn all_tasks(&self, open_only: bool) -> Result<Vec<TaskRecord>, StoreError> {
         self.read(move |conn| {
-            let mut statement = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM child c ORDER BY c.n"))?;
+            let mut statement =
+                conn.prepare_cached(&format!("SELECT {COLUMNS} FROM child c ORDER BY c.n"))?;
             let children = statement.query_map((), child_of)?.collect::<Result<Vec<_>, _>>()?;
             tasks_of(conn, children, open_only)
         })
@@ -210,7 +211,8 @@ pub(super) fn questions_below(
     threads.insert(0, thread.clone());
     let mut found = Vec::new();
     for thread in threads {
-        let filter = SuspensionFilter { thread: Some(thread), status: Some(status), ..SuspensionFilter::default() };
+        let filter =
+            SuspensionFilter { thread: Some(thread), status: Some(status), ..SuspensionFilter::default() };
         found.extend(suspensions::listed(conn, &filter)?.into_iter().filter(|row| !row.ticket.is_served()));
     }
     found.sort_by_key(|row| row.created_at);
@@ -234,7 +236,8 @@ pub(super) fn tasks_below(
     thread: &ThreadId,
     open_only: bool,
 ) -> Result<Vec<TaskRecord>, StoreError> {
-    let sql = format!("{BELOW} SELECT {COLUMNS} FROM child c JOIN below b ON b.id = c.thread_id ORDER BY c.n");
+    let sql =
+        format!("{BELOW} SELECT {COLUMNS} FROM child c JOIN below b ON b.id = c.thread_id ORDER BY c.n");
     let children = conn
         .prepare_cached(&sql)?
         .query_map((thread.as_str(), false), child_of)?

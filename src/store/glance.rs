@@ -1,7 +1,7 @@
 //! A conversation as it stands in one moment, for a front end that shows it while others may work in it.
 
-use crate::contract::child::TaskRecord;
 use super::{Store, StoreError, children, journal, leases, mailbox, runs, threads};
+use crate::contract::child::TaskRecord;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::{

@@ -30,8 +30,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "app",
         &[
-            "agents", "cli", "logging", "config", "context", "contract", "headless", "llm", "pattern", "phase",
-            "plugins", "run", "runtime", "state", "store", "tools", "tui",
+            "agents", "cli", "logging", "config", "context", "contract", "headless", "llm", "pattern",
+            "phase", "plugins", "run", "runtime", "state", "store", "tools", "tui",
         ],
     ),
 ];
