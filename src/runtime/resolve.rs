@@ -126,6 +126,7 @@ impl ResolvedAgent {
             model: ModelEntry { provider: executor.name().to_owned(), model_name: model.clone() },
             model_id: model,
             executor,
+            delegates: Arc::default(),
             env: Arc::default(),
             tools: Arc::default(),
             descriptors: Arc::from([]),
