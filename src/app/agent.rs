@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
+use super::telemetry::Telemetry;
 use super::{Failure, models, prompt, reminders, sections};
 use crate::cli::Cli;
 use crate::config::{Instructions, Selection};
@@ -16,6 +17,7 @@ use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
+use crate::plugins::observe::OBSERVABILITY_PLUGIN;
 use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
 use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
 use crate::plugins::skills::{
@@ -41,6 +43,7 @@ pub struct App {
     pub(super) selection: RwLock<Selection>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Notifier,
+    pub(super) telemetry: Telemetry,
     /// What went wrong at the start and does not stop it.
     pub(super) warnings: Vec<String>,
     _grants: GrantWatch,
@@ -60,7 +63,8 @@ impl App {
         let permission = Permissions::new(foundation.workspace.clone(), Arc::clone(&clock), rules, mode);
         permission.set_terms(foundation.loaded.settings.questions.clone());
         let notifier = Notifier::new(&foundation);
-        let parts = (&store, &permission, &clock, &notifier);
+        let telemetry = Telemetry::start(&mut foundation);
+        let parts = (&store, &permission, &clock, &notifier, &telemetry);
         let runtime = runtime(&foundation, parts, &skills, reminders, &instructions, &selection)?;
         let unclaimed = sections::check(&runtime, &foundation)?;
         let catalog = runtime.catalog();
@@ -80,6 +84,7 @@ impl App {
             selection: RwLock::new(selection),
             clock,
             notifier,
+            telemetry,
             warnings,
         };
         app.load_grants().await;
@@ -149,9 +154,11 @@ fn entry_of(selection: &Selection) -> ModelEntry {
     ModelEntry { provider: selection.full_name(), model_name: selection.model.clone() }
 }
 
+type Parts<'a> = (&'a Store, &'a Permissions, &'a Arc<dyn Clock>, &'a Notifier, &'a Telemetry);
+
 fn runtime(
     foundation: &Foundation,
-    (store, permission, clock, notifier): (&Store, &Permissions, &Arc<dyn Clock>, &Notifier),
+    (store, permission, clock, notifier, telemetry): Parts<'_>,
     skills: &Discovery,
     reminders: Vec<ReminderRule>,
     instructions: &Instructions,
@@ -206,6 +213,9 @@ fn runtime(
     }
     for tool in tools::builtin(tool_env) {
         builder = builder.with_tool(tool.descriptor().id, tool);
+    }
+    if let Some(plugin) = telemetry.plugin() {
+        builder = builder.with_plugin(OBSERVABILITY_PLUGIN, plugin);
     }
     // The skills plugin's grants are allow rules of the run; neither plugin knows the other.
     let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(granted_patterns));

@@ -108,6 +108,7 @@ impl Elsewhere {
         let all = futures::future::join_all(running.into_iter().map(|(_, _, task)| task));
         let _ = tokio::time::timeout(LAST_WAIT, all).await;
         for app in self.apps.lock().await.values() {
+            app.telemetry.end().await;
             app.store.close().await;
         }
     }

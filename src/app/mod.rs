@@ -31,6 +31,7 @@ mod remote;
 mod sections;
 mod since;
 mod stats;
+mod telemetry;
 mod viewer;
 
 use std::ffi::OsString;

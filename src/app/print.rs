@@ -75,6 +75,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         counter.close().await;
     }
     app.notifier.finish().await;
+    app.telemetry.end().await;
     app.store.leave().await;
     Ok(code)
 }

@@ -28,7 +28,7 @@ pub use paths::{Paths, PathsError, PrivateFileError, create_private_dir, write_p
 pub use providers::{BuiltInProvider, KNOWN_MODELS, KnownModel, PROVIDERS, known_price};
 pub use settings::{
     Adapter, BashSettings, ModelSettings, OnAsk, PermissionMode, ProviderSettings, RetrySettings, Screen,
-    Settings, StopSettings, TuiSettings, UnknownWord, documented_keys, tool_execution,
+    Settings, StopSettings, TelemetrySettings, TuiSettings, UnknownWord, documented_keys, tool_execution,
 };
 pub use tree::Tree;
 pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};

@@ -216,6 +216,16 @@ pub(crate) const ROOT: Fields = &[
     ("agents", each(Any, Set, "an agent of your own, with the fields of an agent's file")),
     ("sections", each(Any, Set, "configuration of a plugin, for the agent that you talk to")),
     (
+        "telemetry",
+        Node::Table(&[
+            (
+                "endpoint",
+                leaf(Url, Never, "collector that is told what was measured, by OTLP as JSON over HTTP"),
+            ),
+            ("content", leaf(Flag, Never, "tell it prompts, answers and arguments too")),
+        ]),
+    ),
+    (
         "tui",
         Node::Table(&[
             ("mouse", leaf(Flag, Set, "take the mouse from the terminal")),
@@ -245,6 +255,8 @@ max_output = 32768
 max_tokens_total = 0
 timeout_s = 0
 consecutive_errors = 8
+[telemetry]
+content = false
 [tui]
 mouse = false
 bell = true

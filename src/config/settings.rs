@@ -196,6 +196,15 @@ pub struct StopSettings {
     pub consecutive_errors: Option<u32>,
 }
 
+/// `[telemetry]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TelemetrySettings {
+    /// The collector.
+    pub endpoint: Option<String>,
+    /// Whether it is told contents too.
+    pub content: bool,
+}
+
 /// `[tui]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TuiSettings {
@@ -238,6 +247,8 @@ pub struct Settings {
     pub stop: StopSettings,
     /// On which terms questions are asked that no rule has terms for.
     pub questions: Terms,
+    /// Who is told what was measured.
+    pub telemetry: TelemetrySettings,
     /// The terminal.
     pub tui: TuiSettings,
     /// Agents by name; who reads them checks them.
@@ -309,6 +320,10 @@ impl Settings {
             questions: Terms {
                 expires_in: get.word("questions.expires_in"),
                 notify: get.notify("questions.notify"),
+            },
+            telemetry: TelemetrySettings {
+                endpoint: get.text("telemetry.endpoint"),
+                content: get.flag("telemetry.content"),
             },
             tui: TuiSettings {
                 mouse: get.flag("tui.mouse"),

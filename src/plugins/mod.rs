@@ -2,6 +2,7 @@
 
 pub mod hooks;
 pub mod memory;
+pub mod observe;
 pub mod permission;
 pub mod reminder;
 pub mod skills;

@@ -21,6 +21,7 @@ mod memory;
 mod notify;
 mod reminders;
 mod stale;
+mod stats;
 mod support;
 mod terminal;
 mod unknown;
