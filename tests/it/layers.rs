@@ -49,6 +49,9 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("pulldown_cmark::", &["tui/"]),
     ("tree_sitter::", &["pattern/"]),
     ("tree_sitter_bash::", &["pattern/"]),
+    ("opentelemetry::", &["plugins/observe/"]),
+    ("opentelemetry_sdk::", &["plugins/observe/"]),
+    ("opentelemetry_otlp::", &["plugins/observe/"]),
     ("clap::", &["cli.rs", "cli/", "app/"]),
     ("tracing_subscriber::", &["logging.rs"]),
     // The environment and the home directory are read at the composition root and come down as values. The one

@@ -55,3 +55,53 @@ fn a_provider_that_fails_is_counted_and_the_terminal_shows_it() {
     tty.send("\u{1b}");
     tty.quit();
 }
+
+/// The real program, its spans at a collector of the loopback.
+#[cfg(feature = "otel")]
+#[test]
+fn a_run_is_told_to_the_collector_that_the_person_named_and_to_no_other() {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let (send, bodies) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let send = send.clone();
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
+                let mut length = 0;
+                loop {
+                    let mut line = String::new();
+                    if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                        return;
+                    }
+                    if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                        length = value.trim().parse().expect("a length");
+                    } else if line.trim().is_empty() {
+                        let mut body = vec![0; length];
+                        reader.read_exact(&mut body).expect("a body");
+                        let _ = send.send(String::from_utf8(body).expect("text"));
+                        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
+                    }
+                }
+            });
+        }
+    });
+    let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
+        0 => Answer::new().call("c1", "List", json!({"path": "."})),
+        _ => Answer::say("The secret is out."),
+    });
+    let home = Home::with(&llm);
+    // A project cannot name one.
+    home.write(".aye/config.toml", &format!("[telemetry]\nendpoint = \"{url}\"\n"));
+    home.aye(&["--trust", "-p", "my secret"]).run();
+    assert!(bodies.try_recv().is_err(), "a project's endpoint was used");
+    std::fs::remove_dir_all(home.work().join(".aye")).expect("removed");
+    home.aye(&["-p", "my secret"]).env("OTEL_EXPORTER_OTLP_ENDPOINT", &url).run().exits(0);
+    let all: String = bodies.try_iter().collect();
+    for word in ["invoke_agent aye", "chat m1", "execute_tool List", "gen_ai.client.token.usage"] {
+        assert!(all.contains(word), "{word} is not in {all}");
+    }
+    assert!(!all.contains("secret"), "{all}");
+}
