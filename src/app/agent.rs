@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
-use super::{Failure, models, prompt, reminders};
+use super::{Failure, deferred, models, prompt, reminders};
 use crate::cli::Cli;
 use crate::config::{Instructions, Selection};
 use crate::contract::clock::{Clock, SystemClock};
@@ -16,6 +16,7 @@ use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
+use crate::plugins::deferred_tools::DEFERRED_TOOLS_PLUGIN;
 use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
 use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
 use crate::plugins::skills::{
@@ -211,6 +212,7 @@ fn runtime(
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
+        .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
         .with_plugin("stop", Arc::new(StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?))
         .build()
         .map_err(Failure::usage)

@@ -1,0 +1,13 @@
+//! Deferred tools: which ones, and where what is learned of their use is kept.
+
+use std::sync::Arc;
+
+use crate::plugins::deferred_tools::{DeferralRule, DeferredToolsPlugin, InMemoryPriors, ToolLoadMode};
+
+/// What servers bring may be deferred; the tools of aye itself only where somebody's rule says so.
+pub(super) fn plugin() -> DeferredToolsPlugin {
+    let servers = DeferralRule { tool: "mcp__*".to_owned(), mode: ToolLoadMode::Deferred };
+    DeferredToolsPlugin::new(Vec::new())
+        .with_default_rules(vec![servers])
+        .with_priors(Arc::new(InMemoryPriors::default()))
+}
