@@ -1,15 +1,18 @@
 //! The command line: what can be typed, and nothing about what it does.
 
-mod reminders;
-
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-pub use self::reminders::RemindersCommand;
+mod hooks;
+mod reminders;
+
 use crate::config::{Flags, PermissionMode};
+
+pub use hooks::HooksCommand;
+pub use reminders::RemindersCommand;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -188,6 +191,9 @@ pub enum Command {
     /// What the model is reminded of after tool calls
     #[command(subcommand)]
     Reminders(RemindersCommand),
+    /// Commands at the boundaries of a run
+    #[command(subcommand)]
+    Hooks(HooksCommand),
     /// What was proposed, judged, asked, decided and done, call by call; and whether the record is whole
     Audit(AuditArgs),
     /// Models that can be used, and why the others cannot

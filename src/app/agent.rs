@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
-use super::{Failure, deferred, models, prompt, reminders};
+use super::{Failure, deferred, models, prompt, reminders, sections};
 use crate::cli::Cli;
 use crate::config::{Instructions, Selection};
 use crate::contract::clock::{Clock, SystemClock};
@@ -63,9 +63,11 @@ impl App {
         let notifier = Notifier::new(&foundation);
         let parts = (&store, &permission, &clock, &notifier);
         let runtime = runtime(&foundation, parts, &skills, reminders, &instructions, &selection)?;
+        let unclaimed = sections::check(&runtime, &foundation)?;
         let catalog = runtime.catalog();
         permission.set_tools(catalog.tool_ids().map(str::to_owned).collect());
         let mut warnings = std::mem::take(&mut foundation.warnings);
+        warnings.extend(unclaimed);
         warnings.extend(skills.issues.iter().map(ToString::to_string));
         let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
         let app = Self {
@@ -171,6 +173,7 @@ fn runtime(
             backoff_base_ms: u64::try_from(settings.retry.backoff_base.as_millis()).unwrap_or(u64::MAX),
         })
         .map_err(Failure::failed)?;
+    let spec = sections::with_sections(spec, foundation);
     let tool_env = tool_env(foundation);
     let subsystem = SkillSubsystem::new(Arc::new(skills.registry()))
         .with_scripts(Arc::new(Scripts { env: tool_env.clone() }), foundation.workspace.cwd.clone());
@@ -209,12 +212,13 @@ fn runtime(
     let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(granted_patterns));
     builder
         .with_plugin("permission", Arc::new(gatekeeper))
+        .with_plugin("hooks", Arc::new(super::hooks::plugin(foundation, clock)?))
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
         .with_plugin("stop", Arc::new(StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?))
-        .build()
+        .build_unchecked()
         .map_err(Failure::usage)
 }
 

@@ -17,6 +17,7 @@ mod foundation;
 mod giving;
 mod grants;
 mod history;
+mod hooks;
 mod host;
 mod ledger;
 mod models;
@@ -27,6 +28,7 @@ mod print;
 mod prompt;
 mod reminders;
 mod remote;
+mod sections;
 mod since;
 mod viewer;
 

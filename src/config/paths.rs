@@ -77,6 +77,11 @@ impl Paths {
         self.config_dir.join("config.toml")
     }
 
+    /// The user's hooks.
+    pub fn hooks_file(&self) -> PathBuf {
+        self.config_dir.join("hooks.toml")
+    }
+
     /// The user's permission rules.
     pub fn permissions_file(&self) -> PathBuf {
         self.config_dir.join("permissions.yaml")

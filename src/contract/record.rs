@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::hook::HookRan;
 use super::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
 use super::inference::TokenUsage;
 use super::judgement::{JudgedCall, Risk};
@@ -284,6 +285,8 @@ pub struct Checkpoint {
     pub outcomes: Vec<OutcomeRecord>,
     /// Calls that met the rules, for the audit.
     pub judged: Vec<JudgedCall>,
+    /// Commands that hooks ran, for the audit.
+    pub commands: Vec<HookRan>,
     /// The queued message that this run begins with; it leaves the queue.
     pub takes: Option<QueueId>,
 }
@@ -301,6 +304,8 @@ pub struct Begin {
     pub spends: Option<(SuspensionId, DecisionId)>,
     /// Calls that met the rules, for the audit.
     pub judged: Vec<JudgedCall>,
+    /// Commands that hooks ran, for the audit.
+    pub commands: Vec<HookRan>,
 }
 
 /// The number of a queued message, unique in the store.

@@ -7,6 +7,7 @@ use super::driver::Driver;
 use super::edited::Came;
 use super::request::RuntimeError;
 use super::words;
+use crate::contract::hook::HookRan;
 use crate::contract::ids::{CallId, SuspensionId};
 use crate::contract::judgement::JudgedCall;
 use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
@@ -29,6 +30,8 @@ pub(super) struct Unsaved {
     pub(super) outcomes: Vec<OutcomeRecord>,
     /// Calls that met the rules; told with whatever is written next.
     pub(super) judged: Vec<JudgedCall>,
+    /// Commands that hooks ran; told with whatever is written next.
+    pub(super) commands: Vec<HookRan>,
     /// The queued message that the run begins with.
     pub(super) takes: Option<QueueId>,
     /// Something that only the run's row holds.
@@ -42,6 +45,7 @@ impl Unsaved {
             && self.closed.is_empty()
             && self.outcomes.is_empty()
             && self.judged.is_empty()
+            && self.commands.is_empty()
             && self.takes.is_none()
             && !self.run
     }
@@ -249,6 +253,7 @@ impl Driver {
             closed,
             outcomes: unsaved.outcomes,
             judged: unsaved.judged,
+            commands: unsaved.commands,
             takes: unsaved.takes,
         })
     }

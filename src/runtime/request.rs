@@ -25,6 +25,8 @@ pub struct RunRequest {
     pub agent_id: Option<String>,
     /// Changed parameters for the whole run.
     pub overrides: InferenceOverride,
+    /// The run's id; a fresh one when `None`.
+    pub run_id: Option<RunId>,
     /// The run this one continues or serves.
     pub parent_run_id: Option<RunId>,
     /// The queued message that this run begins with. Such a run closes no questions: see [`RuntimeError::NotFree`].
@@ -39,6 +41,7 @@ impl RunRequest {
             messages,
             agent_id: None,
             overrides: InferenceOverride::default(),
+            run_id: None,
             parent_run_id: None,
             takes: None,
         }

@@ -1,3 +1,4 @@
+mod profile;
 mod queue;
 mod waking;
 

@@ -107,8 +107,18 @@ pub(super) fn open_of(conn: &Connection, run: &RunId) -> Result<Vec<OpenIntent>,
 
 /// Nothing that a person said, decided or was told is done, and nothing that a call did.
 fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
-    let Checkpoint { fence: _, run, messages, thread_state, opened, closed, outcomes, judged, takes } =
-        checkpoint;
+    let Checkpoint {
+        fence: _,
+        run,
+        messages,
+        thread_state,
+        opened,
+        closed,
+        outcomes,
+        judged,
+        commands,
+        takes,
+    } = checkpoint;
     run.status == RunStatus::Running
         && !messages.is_empty()
         && messages.iter().all(|message| message.role == Role::Assistant)
@@ -117,11 +127,12 @@ fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
         && closed.is_empty()
         && outcomes.is_empty()
         && judged.is_empty()
+        && commands.is_empty()
         && takes.is_none()
 }
 
 fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), StoreError> {
-    let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes, judged, takes } =
+    let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes, judged, commands, takes } =
         checkpoint;
     write_run(tx, fence, run)?;
     if let Some(id) = takes {
@@ -133,6 +144,9 @@ fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), Stor
     }
     for call in judged {
         audit::judged(tx, run, call)?;
+    }
+    for command in commands {
+        audit::hook(tx, run, command)?;
     }
     for outcome in outcomes {
         write_outcome(tx, &run.thread_id, outcome)?;
@@ -151,7 +165,7 @@ fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), Stor
 }
 
 fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), StoreError> {
-    let Begin { fence, run, intent, spends, judged } = begin;
+    let Begin { fence, run, intent, spends, judged, commands } = begin;
     if intent.thread_id != run.thread_id || intent.id.run_id != run.id {
         let what = format!("the intent for call {}", intent.id.call_id);
         return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) });
@@ -177,6 +191,9 @@ fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), StoreError> {
     }
     for call in judged {
         audit::judged(tx, run, call)?;
+    }
+    for command in commands {
+        audit::hook(tx, run, command)?;
     }
     audit::began(tx, begin)
 }

@@ -19,12 +19,14 @@ mod journal;
 mod leases;
 mod open;
 mod output;
+mod profile;
 mod prompts;
 mod queue;
 mod read_only;
 mod relaxed;
 mod rows;
 mod runs;
+mod source;
 mod suspensions;
 #[cfg(test)]
 mod tests;
@@ -46,6 +48,7 @@ pub use glance::Glance;
 pub use history::RecentCall;
 pub use inbox::InboxFilter;
 pub use leases::Term;
+pub use source::{FileStore, InMemoryStore, ThreadRunStore};
 pub use suspensions::{SuspensionFilter, SuspensionLookup};
 pub use threads::ThreadLookup;
 

@@ -7,33 +7,37 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room, and the rooms it may name. The order is that of the architecture's picture, lowest first.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: &[(&str, &[&str])] = &[
     ("state", &[]),
     ("contract", &["state"]),
+    ("front_matter", &["contract"]),
     ("run", &["contract", "state"]),
     ("pattern", &["contract", "state"]),
     ("phase", &["contract", "state"]),
     ("llm", &["contract"]),
     ("store", &["contract"]),
     ("runtime", &["llm", "store", "run", "phase", "pattern", "contract", "state"]),
-    ("plugins", &["phase", "pattern", "contract", "state"]),
+    ("plugins", &["phase", "pattern", "front_matter", "contract", "state"]),
+    ("agents", &["pattern", "front_matter", "contract"]),
     ("tools", &["contract", "state"]),
     ("config", &["contract"]),
     ("headless", &["runtime", "contract"]),
     ("tui", &["runtime", "config", "contract"]),
     ("cli", &["config", "contract"]),
+    // Names for programs that embed aye: it points to what is elsewhere.
+    ("facade", &["runtime", "store", "llm", "plugins", "phase", "contract", "state"]),
     // The composition root names everything.
     (
         "app",
         &[
-            "cli", "logging", "config", "contract", "headless", "llm", "pattern", "phase", "plugins", "run",
-            "runtime", "state", "store", "tools", "tui",
+            "agents", "cli", "logging", "config", "contract", "headless", "llm", "pattern", "phase",
+            "plugins", "run", "runtime", "state", "store", "tools", "tui",
         ],
     ),
 ];
 
 /// Words that stand in some places only.
-const ONLY_IN: [(&str, &[&str]); 22] = [
+const ONLY_IN: &[(&str, &[&str])] = &[
     ("genai::", &["llm/"]),
     ("rusqlite::", &["store/"]),
     ("ratatui::", &["tui/"]),
@@ -49,7 +53,7 @@ const ONLY_IN: [(&str, &[&str]); 22] = [
     ("tracing_subscriber::", &["logging.rs"]),
     // The environment and the home directory are read at the composition root and come down as values. The one
     // exception is the library's convenience `GenaiExecutor::new`, which says so.
-    ("std::env::", &["main.rs", "app/", "llm/executor/environment.rs"]),
+    ("std::env::", &["main.rs", "app/", "llm/executor/environment.rs", "facade/ext_permission.rs"]),
     ("env::var", &["app/", "llm/executor/environment.rs"]),
     ("directories::", &["app/"]),
     // The terminal belongs to the front ends; a supervisor's stdout and stderr are pipes to the tool that started it.

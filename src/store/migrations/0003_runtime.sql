@@ -3,6 +3,15 @@
 
 -- == profile: values that agents keep beyond a thread
 
+CREATE TABLE profile (
+    n          INTEGER PRIMARY KEY AUTOINCREMENT, -- the version: each write is a new row, and no number comes twice
+    namespace  TEXT    NOT NULL,
+    key        TEXT    NOT NULL,
+    updated_at INTEGER NOT NULL,
+    value      TEXT    NOT NULL,
+    UNIQUE (namespace, key)
+) STRICT;
+
 
 -- == mailbox: jobs that wait for a worker
 
