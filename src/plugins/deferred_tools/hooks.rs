@@ -7,7 +7,7 @@ use super::beta::{Beta, PRIOR};
 use super::config::ToolLoadMode;
 use super::index::View;
 use super::list::list;
-use super::priors::{LearnEffect, Lesson, Priors};
+use super::priors::{AgentToolPriors, AgentToolPriorsValue, LearnAction, Lesson};
 use super::state::{
     DeferToolAction, DeferralRegistry, DeferralState, DeferralStateValue, DeferralUpdate, DiscBetaState,
     DiscBetaUpdate, PromoteToolAction, RegistryValue, RunToolUsage, Settle, SettleAction, ToolUsageStats,
@@ -16,7 +16,7 @@ use super::state::{
 use super::{TOOL_SEARCH, Views};
 use crate::contract::context_message::ContextMessage;
 use crate::phase::{
-    AddContextMessage, ExcludeTool, ExcludeTools, ExcludedTools, PhaseContext, PhaseHook, TypedEffectHandler,
+    AddContextMessage, ExcludeTool, ExcludeTools, ExcludedTools, PhaseContext, PhaseHook,
     TypedScheduledActionHandler,
 };
 use crate::state::{Snapshot, StateCommand, StateError};
@@ -223,13 +223,14 @@ impl PhaseHook for CountHook {
 }
 
 /// Takes over what earlier runs taught.
-pub(super) struct LoadPriorsHook(pub(super) Arc<dyn Priors>);
+pub(super) struct LoadPriorsHook;
 
 #[async_trait]
 impl PhaseHook for LoadPriorsHook {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
-        match self.0.load(&ctx.agent_spec.id).await {
+        let Some(profile) = ctx.profile() else { return Ok(command) };
+        match profile.read::<AgentToolPriors>(&ctx.agent_spec.id).await {
             Ok(priors) => {
                 let priors = priors.frequencies();
                 if ctx.state::<DiscBetaState>().map_or(!priors.is_empty(), |known| known.priors != priors) {
@@ -251,19 +252,24 @@ impl PhaseHook for PersistPriorsHook {
         let mut command = StateCommand::new();
         if let Some(run) = ctx.state::<RunToolUsage>().filter(|run| run.turns > 0) {
             let offered = self.0.view(ctx)?.index.deferrable.keys().cloned().collect();
-            let agent = ctx.agent_spec.id.clone();
-            command.emit::<LearnEffect>(Lesson { agent, run: run.clone(), offered })?;
+            command.schedule_action::<LearnAction>(Lesson { run: run.clone(), offered })?;
         }
         Ok(command)
     }
 }
 
-/// Carries [`LearnEffect`] out.
-pub(super) struct Learner(pub(super) Arc<dyn Priors>);
-
 #[async_trait]
-impl TypedEffectHandler<LearnEffect> for Learner {
-    async fn handle_typed(&self, lesson: Lesson, _: &Snapshot) -> Result<(), String> {
-        self.0.learn(&lesson.agent, &lesson.run, &lesson.offered).await
+impl TypedScheduledActionHandler<LearnAction> for Handlers {
+    async fn handle_typed(&self, ctx: &PhaseContext, lesson: Lesson) -> Result<StateCommand, StateError> {
+        if let Some(profile) = ctx.profile() {
+            let learn = |known: &mut AgentToolPriorsValue| {
+                known.learn(&lesson.run, &lesson.offered);
+                Ok::<(), std::convert::Infallible>(())
+            };
+            if let Err(error) = profile.update::<AgentToolPriors, _, _>(&ctx.agent_spec.id, learn).await {
+                tracing::warn!(%error, "what the run taught of the use of tools cannot be kept");
+            }
+        }
+        Ok(StateCommand::new())
     }
 }

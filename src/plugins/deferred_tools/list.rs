@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::contract::display::visible_line;
 
 /// So many bytes of names are told; what is left out can be searched for.
-const BUDGET: usize = 8 * 1024;
+const BUDGET: usize = 6 * 1024;
 /// Of so many servers.
 const MAX_GROUPS: usize = 64;
 

@@ -28,7 +28,7 @@ pub use beta::{Beta, PRIOR};
 pub use config::{DeferralRule, DeferredToolsConfig, DeferredToolsConfigKey, DiscBetaParams, ToolLoadMode};
 pub use cost::Cost;
 pub use hooks::LIST_KEY;
-pub use priors::{AgentToolPriors, InMemoryPriors, Priors, ToolPrior};
+pub use priors::{AgentToolPriors, AgentToolPriorsValue, ToolPrior};
 pub use savings::{Savings, savings};
 pub use search::{MAX_RESULTS, Query};
 pub use state::{
@@ -39,9 +39,9 @@ pub use state::{
 pub use tool::{TOOL_SEARCH, ToolSearchTool};
 
 use self::config::Policy;
-use self::hooks::{CountHook, Handlers, Learner, LoadPriorsHook, PersistPriorsHook, RegisterHook, ShapeHook};
+use self::hooks::{CountHook, Handlers, LoadPriorsHook, PersistPriorsHook, RegisterHook, ShapeHook};
 use self::index::{Index, View};
-use self::priors::LearnEffect;
+use self::priors::LearnAction;
 use self::state::SettleAction;
 use crate::contract::spec::PluginConfigKey;
 use crate::contract::tool::ToolDescriptor;
@@ -55,7 +55,6 @@ pub const DEFERRED_TOOLS_PLUGIN: &str = "ext-deferred-tools";
 #[derive(Clone)]
 pub struct DeferredToolsPlugin {
     views: Arc<Views>,
-    priors: Option<Arc<dyn Priors>>,
 }
 
 impl DeferredToolsPlugin {
@@ -63,7 +62,7 @@ impl DeferredToolsPlugin {
     /// agent has.
     pub fn new(seed_tools: Vec<ToolDescriptor>) -> Self {
         let views = Views { seed: seed_tools.into(), defaults: Vec::new(), made: Mutex::default() };
-        Self { views: Arc::new(views), priors: None }
+        Self { views: Arc::new(views) }
     }
 
     /// Adds rules behind those of every agent.
@@ -71,13 +70,6 @@ impl DeferredToolsPlugin {
     pub fn with_default_rules(mut self, rules: Vec<DeferralRule>) -> Self {
         let seed = Arc::clone(&self.views.seed);
         self.views = Arc::new(Views { seed, defaults: rules, made: Mutex::default() });
-        self
-    }
-
-    /// Keeps what runs teach.
-    #[must_use]
-    pub fn with_priors(mut self, priors: Arc<dyn Priors>) -> Self {
-        self.priors = Some(priors);
         self
     }
 }
@@ -148,11 +140,10 @@ impl Plugin for DeferredToolsPlugin {
         registrar.register_hook(Phase::BeforeInference, ShapeHook(views()));
         registrar.register_hook(Phase::AfterInference, CountHook(views()));
         registrar.register_hook(Phase::BeforeToolExecute, RegisterHook(views()));
-        if let Some(priors) = &self.priors {
-            registrar.register_hook(Phase::RunStart, LoadPriorsHook(Arc::clone(priors)));
-            registrar.register_hook(Phase::RunEnd, PersistPriorsHook(views()));
-            registrar.register_effect::<LearnEffect, _>(Learner(Arc::clone(priors)))?;
-        }
+        registrar.register_profile_key::<AgentToolPriors>()?;
+        registrar.register_scheduled_action::<LearnAction, _>(Handlers(views()))?;
+        registrar.register_hook(Phase::RunStart, LoadPriorsHook);
+        registrar.register_hook(Phase::RunEnd, PersistPriorsHook(views()));
         registrar.register_tool(TOOL_SEARCH, Arc::new(ToolSearchTool))
     }
 

@@ -1,13 +1,12 @@
 //! What is learned of tools over runs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
 
-use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::state::RunUsage;
-use crate::state::EffectSpec;
+use crate::contract::profile::ProfileKey;
+use crate::state::{Phase, ScheduledActionSpec};
 
 /// So many tools are remembered for an agent.
 const MAX_TOOLS: usize = 1000;
@@ -24,12 +23,12 @@ pub struct ToolPrior {
 /// What is known of an agent's tools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct AgentToolPriors {
+pub struct AgentToolPriorsValue {
     /// By id.
     pub tools: BTreeMap<String, ToolPrior>,
 }
 
-impl AgentToolPriors {
+impl AgentToolPriorsValue {
     /// Takes a run in. A tool that is seen for the first time takes the run's own frequency; one that was on offer and
     /// was not called is used less often than was thought; one that was not there stays as it was.
     pub fn learn(&mut self, run: &RunUsage, offered: &BTreeSet<String>) {
@@ -59,52 +58,26 @@ impl AgentToolPriors {
     }
 }
 
-/// Where what was learned is kept, by agent.
-#[async_trait]
-pub trait Priors: Send + Sync + 'static {
-    /// What is known of an agent's tools; nothing when it is seen for the first time.
-    ///
-    /// # Errors
-    /// A sentence; the run goes on without.
-    async fn load(&self, agent: &str) -> Result<AgentToolPriors, String>;
+/// Where what was learned is kept, by the agent's id.
+pub struct AgentToolPriors;
 
-    /// Takes a run of the agent in, as [`AgentToolPriors::learn`] does.
-    ///
-    /// # Errors
-    /// A sentence; it is logged, and what the run taught is lost.
-    async fn learn(&self, agent: &str, run: &RunUsage, offered: &BTreeSet<String>) -> Result<(), String>;
-}
-
-/// Keeps what was learned as long as the process lives.
-#[derive(Debug, Default)]
-pub struct InMemoryPriors(Mutex<BTreeMap<String, AgentToolPriors>>);
-
-#[async_trait]
-impl Priors for InMemoryPriors {
-    async fn load(&self, agent: &str) -> Result<AgentToolPriors, String> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(known.get(agent).cloned().unwrap_or_default())
-    }
-
-    async fn learn(&self, agent: &str, run: &RunUsage, offered: &BTreeSet<String>) -> Result<(), String> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.entry(agent.to_owned()).or_default().learn(run, offered);
-        Ok(())
-    }
+impl ProfileKey for AgentToolPriors {
+    const KEY: &'static str = "deferred_tools.priors";
+    type Value = AgentToolPriorsValue;
 }
 
 /// A run to learn from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Lesson {
-    pub(super) agent: String,
     pub(super) run: RunUsage,
     pub(super) offered: BTreeSet<String>,
 }
 
-/// Has a run learned from, after its end.
-pub(super) struct LearnEffect;
+/// Has a run learned from at its end. An action, and not done by the hook: a hook may run twice.
+pub(super) struct LearnAction;
 
-impl EffectSpec for LearnEffect {
+impl ScheduledActionSpec for LearnAction {
     const KEY: &'static str = "deferred_tools.learn";
+    const PHASE: Phase = Phase::RunEnd;
     type Payload = Lesson;
 }
