@@ -1,18 +1,17 @@
 //! The command line: what can be typed, and nothing about what it does.
 
+mod hooks;
+mod reminders;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-mod hooks;
-mod reminders;
-
+pub use self::hooks::HooksCommand;
+pub use self::reminders::RemindersCommand;
 use crate::config::{Flags, PermissionMode};
-
-pub use hooks::HooksCommand;
-pub use reminders::RemindersCommand;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -188,12 +187,12 @@ pub enum Command {
     /// Permission rules
     #[command(subcommand)]
     Permissions(PermissionsCommand),
-    /// What the model is reminded of after tool calls
-    #[command(subcommand)]
-    Reminders(RemindersCommand),
     /// Commands at the boundaries of a run
     #[command(subcommand)]
     Hooks(HooksCommand),
+    /// What the model is reminded of after tool calls
+    #[command(subcommand)]
+    Reminders(RemindersCommand),
     /// What was proposed, judged, asked, decided and done, call by call; and whether the record is whole
     Audit(AuditArgs),
     /// Models that can be used, and why the others cannot

@@ -4,6 +4,8 @@ pub mod state;
 
 pub mod contract;
 
+pub mod context;
+
 pub mod front_matter;
 
 pub mod run;
@@ -39,8 +41,8 @@ pub mod logging;
 pub mod facade;
 
 pub use facade::{
-    agent, builder, context, engine, execution, ext_permission, ext_skills, loop_runner, model, policies,
-    registry, registry_spec, stores,
+    agent, builder, engine, execution, ext_permission, ext_skills, loop_runner, model, policies, registry,
+    registry_spec, stores,
 };
 
 /// Cooperative cancellation: clones share one state.

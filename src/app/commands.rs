@@ -40,8 +40,8 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Permissions(PermissionsCommand::Suggest { since, json }) => {
             history::suggestions(since.as_deref(), json, &mut foundation, cli).await
         }
-        Command::Reminders(command) => reminders::run(command, &foundation),
         Command::Hooks(command) => hooks::run(command, &foundation).await,
+        Command::Reminders(command) => reminders::run(command, &foundation),
         Command::Audit(args) => audit::run(args, &foundation).await,
         Command::Models(JsonFlag { json }) => {
             let hits = models::probe(&foundation.env).await;

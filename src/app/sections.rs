@@ -40,6 +40,7 @@ fn placed(error: &ResolveError, provenance: &Provenance) -> String {
         | ResolveError::RemoteAgentNotDirectlyRunnable(_)
         | ResolveError::ToolIdConflict { .. }
         | ResolveError::InvalidToolPattern { .. }
+        | ResolveError::InvalidDelegate { .. }
         | ResolveError::EnvBuild(_) => None,
     };
     match place {

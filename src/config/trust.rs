@@ -60,8 +60,8 @@ impl TrustAssessment {
         let settings = project_config_files(&repository, &folder);
         for level in levels {
             items.extend(rules_item(&level.join(".aye/permissions.yaml")));
-            items.extend(reminders_item(&level.join(".aye/reminders.json")));
             items.extend(hooks_item(level, &repository));
+            items.extend(reminders_item(&level.join(".aye/reminders.json")));
             let config = level.join(".aye/config.toml");
             if settings.contains(&config) {
                 items.extend(config_item(&config));
@@ -137,12 +137,6 @@ fn rules_item(path: &Path) -> Option<TrustItem> {
     Some(TrustItem { path: path.to_path_buf(), summary, hash })
 }
 
-fn reminders_item(path: &Path) -> Option<TrustItem> {
-    let hash = hash_file(path)?;
-    let summary = format!("tells the model things after tool calls: {}", excerpt(&text_of(path)));
-    Some(TrustItem { path: path.to_path_buf(), summary, hash })
-}
-
 /// Commands that run by themselves: all of them are shown, and trust holds for the files that they name, too.
 fn hooks_item(folder: &Path, repository: &Path) -> Option<TrustItem> {
     let path = folder.join(".aye/hooks.toml");
@@ -189,6 +183,12 @@ fn hooks_item(folder: &Path, repository: &Path) -> Option<TrustItem> {
     };
     // Without a hash each start asks.
     Some(TrustItem { path, summary, hash: hash.unwrap_or_default() })
+}
+
+fn reminders_item(path: &Path) -> Option<TrustItem> {
+    let hash = hash_file(path)?;
+    let summary = format!("tells the model things after tool calls: {}", excerpt(&text_of(path)));
+    Some(TrustItem { path: path.to_path_buf(), summary, hash })
 }
 
 fn mcp_item(path: &Path) -> Option<TrustItem> {

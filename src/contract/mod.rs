@@ -2,6 +2,7 @@
 
 pub mod activity;
 pub mod audit;
+pub mod child;
 pub mod clock;
 pub mod content;
 pub mod context_message;
@@ -18,6 +19,7 @@ pub mod inference;
 pub mod json;
 pub mod judgement;
 pub mod lifecycle;
+pub mod mailbox;
 pub mod message;
 pub mod mode;
 pub mod near;

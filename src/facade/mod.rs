@@ -45,11 +45,6 @@ pub mod builder {
     pub use crate::runtime::{AgentRuntimeBuilder, BuildError};
 }
 
-/// What hooks know of their moment.
-pub mod context {
-    pub use crate::phase::PhaseContext;
-}
-
 /// The state that runs keep for their agents.
 pub mod agent {
     /// The core actions, and the messages that they leave.

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::catalog::Catalog;
+use super::delegate::AgentBackend;
 use super::resolve::resolve;
 use super::{AgentRuntime, Asked, Parts, Remains, lease};
 use crate::contract::clock::{Clock, SystemClock};
@@ -131,6 +132,20 @@ impl AgentRuntimeBuilder {
         self
     }
 
+    /// Registers what runs the agents whose endpoint names this backend, such as `a2a`.
+    #[must_use]
+    pub fn with_agent_backend(mut self, name: impl Into<String>, backend: Arc<dyn AgentBackend>) -> Self {
+        self.catalog.backends.insert(name.into(), backend);
+        self
+    }
+
+    /// How deep agents may set agents to work; 3 without it. `None` is no limit: then no agent may delegate to itself.
+    #[must_use]
+    pub fn with_delegation_depth(mut self, depth: Option<u32>) -> Self {
+        self.catalog.delegation_depth = depth;
+        self
+    }
+
     /// Registers a provider.
     #[must_use]
     pub fn with_provider(mut self, name: impl Into<String>, executor: Arc<dyn LlmExecutor>) -> Self {
@@ -227,8 +242,11 @@ impl AgentRuntimeBuilder {
     pub fn build(self) -> Result<AgentRuntime, BuildError> {
         let runtime = self.build_unchecked()?;
         let catalog = runtime.catalog();
-        for id in catalog.agents.keys() {
-            resolve(&catalog, runtime.breaker(), id, None)
+        // Agents that run elsewhere are not run here.
+        for (id, _) in catalog.agents.iter().filter(|(_, spec)| spec.endpoint.is_none()) {
+            // One that names no model has that of the agent that sets it to work.
+            let any = catalog.models.keys().next().filter(|_| catalog.agents[id].model.is_empty());
+            resolve(&catalog, runtime.breaker(), id, any.map(String::as_str))
                 .map_err(|e| BuildError::ValidationFailed(format!("the agent `{id}` cannot run: {e}")))?;
         }
         Ok(runtime)

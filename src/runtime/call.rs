@@ -406,6 +406,9 @@ impl Driver {
                 tracing::error!(run = %self.record.id, call = %id, %error, "hooks failed behind a tool");
             }
         }
+        if result.is_success() {
+            self.launch(&id, &call).await?;
+        }
         // Hooks looked at what the tool said; the model reads what the person did besides.
         result.touched = self.touched(&id, Came::Ran, None);
         let succeeded = result.is_success();

@@ -1,10 +1,12 @@
 //! From an agent's id to everything a run of it needs, in three stages: look up, plugins, tools.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 
 use super::catalog::Catalog;
+use super::delegate;
 use super::request::RuntimeError;
 use crate::contract::executor::LlmExecutor;
 use crate::contract::spec::{AgentSpec, ModelEntry, PluginConfigKey as _};
@@ -61,6 +63,16 @@ pub enum ResolveError {
         /// What is wrong.
         message: String,
     },
+    /// An agent that may be delegated to cannot be.
+    #[error("the agent `{agent}` cannot delegate to `{delegate}`: {message}")]
+    InvalidDelegate {
+        /// The agent.
+        agent: String,
+        /// The other one.
+        delegate: String,
+        /// What is wrong.
+        message: String,
+    },
     /// The plugins do not fit together.
     #[error(transparent)]
     EnvBuild(#[from] StateError),
@@ -83,6 +95,8 @@ pub struct ResolvedAgent {
     pub tools: Arc<IndexMap<String, Arc<dyn Tool>>>,
     /// What the tools are, in the same order.
     pub descriptors: Arc<[ToolDescriptor]>,
+    /// The agents of this runtime that tools stand for, by tool.
+    pub delegates: Arc<BTreeMap<String, String>>,
     /// Sections nobody claims: probably a typing error.
     pub warnings: Vec<String>,
 }
@@ -112,6 +126,7 @@ impl ResolvedAgent {
             model: ModelEntry { provider: executor.name().to_owned(), model_name: model.clone() },
             model_id: model,
             executor,
+            delegates: Arc::default(),
             env: Arc::default(),
             tools: Arc::default(),
             descriptors: Arc::from([]),
@@ -171,6 +186,7 @@ pub(super) fn resolve(
         env: Arc::new(env),
         tools: Arc::new(tools),
         descriptors,
+        delegates: Arc::new(delegate::local_delegates(catalog, spec).collect()),
         warnings,
     })
 }
@@ -271,6 +287,16 @@ fn tools_of(
                 tool_id: id.to_owned(),
                 source_a: "the runtime".into(),
                 source_b: "a plugin".into(),
+            });
+        }
+    }
+    for tool in delegate::tools(catalog, spec)? {
+        let id = tool.descriptor().id;
+        if tools.insert(id.clone(), tool).is_some() {
+            return Err(ResolveError::ToolIdConflict {
+                tool_id: id,
+                source_a: "a tool that is registered".into(),
+                source_b: "an agent that may be delegated to".into(),
             });
         }
     }

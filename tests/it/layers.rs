@@ -14,10 +14,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("run", &["contract", "state"]),
     ("pattern", &["contract", "state"]),
     ("phase", &["contract", "state"]),
-    ("llm", &["contract"]),
+    ("context", &["contract", "state"]),
+    ("llm", &["context", "contract"]),
     ("store", &["contract"]),
-    ("runtime", &["llm", "store", "run", "phase", "pattern", "contract", "state"]),
-    ("plugins", &["phase", "pattern", "front_matter", "contract", "state"]),
+    ("runtime", &["llm", "store", "run", "phase", "pattern", "context", "contract", "state"]),
+    ("plugins", &["phase", "pattern", "context", "front_matter", "contract", "state"]),
     ("agents", &["pattern", "front_matter", "contract"]),
     ("tools", &["contract", "state"]),
     ("config", &["contract"]),
@@ -30,8 +31,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "app",
         &[
-            "agents", "cli", "logging", "config", "contract", "headless", "llm", "pattern", "phase",
-            "plugins", "run", "runtime", "state", "store", "tools", "tui",
+            "agents", "cli", "logging", "config", "context", "contract", "headless", "llm", "pattern",
+            "phase", "plugins", "run", "runtime", "state", "store", "tools", "tui",
         ],
     ),
 ];
@@ -66,8 +67,8 @@ const ONLY_IN: &[(&str, &[&str])] = &[
 ];
 
 /// Plain data code: no async, no clock, no file, no channel.
-const PURE: [&str; 7] =
-    ["state/", "run/", "pattern/", "tui/view.rs", "tui/view/", "tui/update.rs", "tui/update/"];
+const PURE: [&str; 8] =
+    ["state/", "run/", "pattern/", "context/", "tui/view.rs", "tui/view/", "tui/update.rs", "tui/update/"];
 const IMPURE: [&str; 12] = [
     "async fn",
     "async move",

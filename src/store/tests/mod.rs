@@ -8,6 +8,8 @@ mod hostile;
 mod inbox;
 mod journal;
 mod ledger;
+mod mailbox;
+mod mailbox_model;
 mod model;
 mod profile;
 mod threads;
