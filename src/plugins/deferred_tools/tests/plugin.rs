@@ -41,7 +41,10 @@ fn brought(i: usize) -> ToolDescriptor {
             "owner": {"type": "string", "description": "who owns the repository"},
             "repo": {"type": "string", "description": "the repository"},
             "number": {"type": "integer", "description": format!("number of the {word}")},
-            "body": {"type": "string", "description": "text in Markdown"},
+            "body": {
+                "type": "string",
+                "description": "text in Markdown; links and mentions work as on the site. ".repeat(14),
+            },
         },
         "required": ["owner", "repo"],
     }))
