@@ -380,7 +380,8 @@ fn deferred(c: &mut Criterion) {
     const NAMES: [&str; 19] =
         ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s"];
     let rt = runtime();
-    let tools: Arc<[ToolDescriptor]> = sample::tools(500).into();
+    let tools: Arc<[ToolDescriptor]> =
+        sample::tools(500).into_iter().chain([ToolSearchTool.descriptor()]).collect();
     let servers = DeferralRule { tool: "mcp__*".into(), mode: ToolLoadMode::Deferred };
     let plugin = DeferredToolsPlugin::new(Vec::new()).with_default_rules(vec![servers]);
     let mut plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(plugin)];

@@ -114,17 +114,21 @@ pub struct InferenceShape {
 impl InferenceShape {
     /// Whether a tool stays in the request.
     pub fn offers(&self, tool_id: &str) -> bool {
-        !self.excluded.contains(tool_id)
-            && !self.excluded_groups.iter().any(|group| group.tools.contains(tool_id))
-            && self.include_only.as_ref().is_none_or(|only| only.contains(tool_id))
+        !self.withholds(tool_id) && !self.excluded_groups.iter().any(|group| group.tools.contains(tool_id))
     }
 }
 
 impl InferenceShape {
+    /// Whether a tool by itself is kept from the model, groups of [`ExcludeTools`] aside.
+    pub fn withholds(&self, tool_id: &str) -> bool {
+        self.excluded.contains(tool_id)
+            || self.include_only.as_ref().is_some_and(|only| !only.contains(tool_id))
+    }
+
     /// Why a tool is not offered, when somebody said so.
     pub fn why_not(&self, tool_id: &str) -> Option<&str> {
         let group = self.excluded_groups.iter().find(|group| group.tools.contains(tool_id))?;
-        group.why.as_deref().filter(|_| !self.excluded.contains(tool_id))
+        group.why.as_deref().filter(|_| !self.withholds(tool_id))
     }
 }
 

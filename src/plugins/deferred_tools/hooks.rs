@@ -16,7 +16,7 @@ use super::state::{
 use super::{TOOL_SEARCH, Views};
 use crate::contract::context_message::ContextMessage;
 use crate::phase::{
-    AddContextMessage, ExcludeTool, ExcludeTools, ExcludedTools, PhaseContext, PhaseHook,
+    AddContextMessage, ExcludeTool, ExcludeTools, ExcludedTools, PhaseContext, PhaseHook, StepShape,
     TypedScheduledActionHandler,
 };
 use crate::state::{Snapshot, StateCommand, StateError};
@@ -130,9 +130,13 @@ fn beta(snapshot: &Snapshot, view: &View, tool: &str, turn: u64) -> Beta {
 fn offer(ctx: &PhaseContext, view: View, command: &mut StateCommand) -> Result<(), StateError> {
     let known = ctx.state::<DeferralState>().cloned().unwrap_or_default();
     let state = synced(&known, &view);
-    if let Some(text) = list(state.deferred()) {
+    // What others keep from the model, such as a rule that denies a tool, is not told of either.
+    let step = ctx.state::<StepShape>();
+    if let Some(text) = list(state.deferred().filter(|tool| !step.is_some_and(|step| step.withholds(tool)))) {
         command.schedule_action::<AddContextMessage>(ContextMessage::system(LIST_KEY, text))?;
-        let tools = state.deferred().map(str::to_owned).collect();
+    }
+    let tools: BTreeSet<String> = state.deferred().map(str::to_owned).collect();
+    if !tools.is_empty() {
         command.schedule_action::<ExcludeTools>(ExcludedTools { tools, why: Some(NOT_LOADED.into()) })?;
     }
     if state != known {

@@ -70,10 +70,12 @@ impl Index {
 pub(super) struct View {
     pub(super) index: Arc<Index>,
     pub(super) policy: Arc<Policy>,
+    /// Whether the agent has the tool that searches: without it, what is deferred could not be found.
+    pub(super) can_search: bool,
 }
 
 impl View {
     pub(super) fn is_on(&self) -> bool {
-        self.index.is_on(&self.policy)
+        self.can_search && self.index.is_on(&self.policy)
     }
 }

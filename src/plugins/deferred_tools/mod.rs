@@ -108,7 +108,9 @@ impl Views {
         };
         let policy = policy
             .map_err(|message| StateError::KeyDecode { key: DeferredToolsConfigKey::KEY.into(), message })?;
-        let view = View { index: Arc::new(Index::new(tools, &policy)), policy: Arc::new(policy) };
+        let can_search = ctx.tools.is_empty() || tools.iter().any(|tool| tool.id == TOOL_SEARCH);
+        let index = Arc::new(Index::new(tools, &policy));
+        let view = View { index, policy: Arc::new(policy), can_search };
         if made.len() == KEPT_VIEWS {
             made.remove(0);
         }

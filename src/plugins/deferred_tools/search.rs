@@ -57,14 +57,14 @@ pub(super) struct Found<'a> {
     pub(super) left_out: usize,
 }
 
-/// Searches the tools that may be deferred; by its exact name any tool is found.
-pub(super) fn search<'a>(index: &'a Index, query: &Query) -> Found<'a> {
+/// Searches the tools that may be deferred; by its exact name any tool is found. What is kept from the model is not.
+pub(super) fn search<'a>(index: &'a Index, query: &Query, is_kept: impl Fn(&str) -> bool) -> Found<'a> {
     let mut found = Found::default();
     match query {
         Query::Select(ids) => {
             for id in ids {
                 let deferrable = index.deferrable.get(id).map(|entry| &entry.descriptor);
-                match deferrable.or_else(|| index.eager.get(id)) {
+                match deferrable.or_else(|| index.eager.get(id)).filter(|_| !is_kept(id)) {
                     Some(tool) => found.tools.push(tool),
                     None => found.unknown.push(id.clone()),
                 }
@@ -73,7 +73,7 @@ pub(super) fn search<'a>(index: &'a Index, query: &Query) -> Found<'a> {
         Query::Words { required, ranked } => {
             let mut hits: Vec<(usize, &str, &ToolDescriptor)> = Vec::new();
             for (id, entry) in &index.deferrable {
-                if !required.iter().all(|word| entry.words.contains(word.as_str())) {
+                if is_kept(id) || !required.iter().all(|word| entry.words.contains(word.as_str())) {
                     continue;
                 }
                 let points = ranked.iter().filter(|word| entry.words.contains(word.as_str())).count();

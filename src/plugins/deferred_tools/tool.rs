@@ -11,6 +11,7 @@ use crate::contract::display::visible_line;
 use crate::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
+use crate::phase::StepShape;
 use crate::state::StateCommand;
 
 /// Id of the tool that finds deferred tools.
@@ -68,7 +69,8 @@ impl Tool for ToolSearchTool {
         let view = registry.filter(|view| view.is_on()).ok_or_else(|| {
             ToolError::ExecutionFailed("no tools are deferred: all are in your list".into())
         })?;
-        let mut found = search(&view.index, &query);
+        let step = ctx.state::<StepShape>();
+        let mut found = search(&view.index, &query, |tool| step.is_some_and(|step| step.withholds(tool)));
         found.left_out += found.tools.len().saturating_sub(limit);
         found.tools.truncate(limit);
         let mut text = String::new();

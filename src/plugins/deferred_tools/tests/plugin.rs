@@ -9,9 +9,12 @@ use crate::contract::message::ToolCall;
 use crate::contract::profile::{ProfileAccess, ProfileKeys};
 use crate::contract::spec::AgentSpec;
 use crate::contract::tool::{Tool as _, ToolCallContext, ToolDescriptor, ToolResult};
-use crate::phase::{ExecutionEnv, InferenceShape, PhaseContext, PhaseRuntime, Plugin, ToolCallInfo};
+use crate::phase::{
+    ExcludeTool, ExecutionEnv, InferenceShape, PhaseContext, PhaseHook, PhaseRuntime, Plugin,
+    PluginDescriptor, PluginRegistrar, ToolCallInfo,
+};
 use crate::plugins::deferred_tools::*;
-use crate::state::{PersistedState, Phase, StateStore, UnknownKeyPolicy};
+use crate::state::{PersistedState, Phase, StateCommand, StateError, StateStore, UnknownKeyPolicy};
 use crate::store::Store;
 
 /// A tool as servers bring them.
@@ -302,13 +305,53 @@ async fn rules_and_other_plugins_move_tools() {
     for _ in 0..10 {
         assert!(thread.step(&[]).await.offers(CREATE), "what a rule makes eager is never deferred again");
     }
-    let mut command = crate::state::StateCommand::new();
+    let mut command = StateCommand::new();
     command.schedule_action::<DeferToolAction>(vec![CREATE.into(), "Nope".into()]).expect("an action");
     command.schedule_action::<PromoteToolAction>(vec!["Bash".into()]).expect("an action");
     thread.phases.submit_command(&thread.env, command).await.expect("submitted");
     let shape = thread.step(&[]).await;
     assert!(!shape.offers(CREATE) && shape.offers("Bash"));
     assert!(!thread.state().modes.contains_key("Nope"), "what is no tool is no state");
+}
+
+#[tokio::test]
+async fn what_others_keep_from_the_model_is_not_told_of_or_found() {
+    struct Denies;
+    impl Plugin for Denies {
+        fn descriptor(&self) -> PluginDescriptor {
+            PluginDescriptor::new("denies", "takes a tool out")
+        }
+
+        fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+            registrar.register_hook(Phase::BeforeInference, Denies);
+            Ok(())
+        }
+    }
+    #[async_trait::async_trait]
+    impl PhaseHook for Denies {
+        async fn run(&self, _: &PhaseContext) -> Result<StateCommand, StateError> {
+            let mut command = StateCommand::new();
+            command.schedule_action::<ExcludeTool>(CREATE.into())?;
+            Ok(command)
+        }
+    }
+    let mut thread = Thread::with(100);
+    let plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(plugin()), Arc::new(Denies)];
+    thread.env = ExecutionEnv::from_plugins(&plugins).expect("an environment");
+    let shape = thread.step(&[]).await;
+    assert!(told(&shape).contains("mcp__server0__*: create_branch, create_comment"), "{}", told(&shape));
+    assert!(!told(&shape).contains("server0__*: create_branch, create_comment, create_file, create_issue"));
+    assert!(shape.why_not(CREATE).is_none(), "it is not said to be loaded soon");
+    let found = thread.search(&format!("select:{CREATE}")).await;
+    assert!(found.is_error() && found.model_text().contains("no tool is named: mcp__server0__create_issue"));
+    assert!(!thread.search("+server0 +create +issue").await.model_text().contains("<function>"));
+}
+
+#[tokio::test]
+async fn an_agent_that_may_not_search_has_all_its_tools() {
+    let mut thread = Thread::with(100);
+    thread.tools = thread.tools.iter().filter(|tool| tool.id != TOOL_SEARCH).cloned().collect();
+    assert_eq!(thread.offered(&thread.step(&[]).await).len(), 102);
 }
 
 #[tokio::test]

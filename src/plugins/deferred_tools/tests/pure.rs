@@ -180,11 +180,11 @@ fn searches_find_what_the_specification_says() {
         // A word does not reach from one field into the next.
         ("send\nsend", &["mail_send", "slack_send"], 0),
     ] {
-        let found = search(&index, &Query::parse(text).expect("a query"));
+        let found = search(&index, &Query::parse(text).expect("a query"), |_| false);
         let ids: Vec<_> = found.tools.iter().map(|tool| tool.id.as_str()).collect();
         assert_eq!((&ids[..], found.left_out), (wanted, left_out), "{text}");
     }
-    let found = search(&index, &Query::parse("select:weather,Weather,nope").expect("a query"));
+    let found = search(&index, &Query::parse("select:weather,Weather,nope").expect("a query"), |_| false);
     assert_eq!(found.unknown, ["Weather", "nope"], "names are exact");
 }
 
@@ -312,7 +312,7 @@ proptest! {
             tools.iter().map(|(id, (name, about))| ToolDescriptor::new(id, name, about)).collect();
         let text = words.iter().map(|(plus, word)| format!("{plus}{word}")).collect::<Vec<_>>().join(" ");
         let index = index(&tools);
-        let found = search(&index, &Query::parse(&text).expect("a query"));
+        let found = search(&index, &Query::parse(&text).expect("a query"), |_| false);
         let holds = |tool: &ToolDescriptor, word: &str| {
             [&tool.id, &tool.name, &tool.description].iter().any(|field| field.to_lowercase().contains(word))
         };
