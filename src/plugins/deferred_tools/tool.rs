@@ -81,7 +81,9 @@ impl Tool for ToolSearchTool {
                 view.index.deferrable.len()
             );
         } else {
-            text.push_str("<functions>\n");
+            // For the person, who sees the first lines.
+            let names: Vec<_> = found.tools.iter().map(|tool| visible_line(&tool.id)).collect();
+            let _ = write!(text, "loaded: {}\n<functions>\n", names.join(", "));
             for tool in &found.tools {
                 let function = json!({
                     "description": tool.description,

@@ -194,8 +194,9 @@ async fn what_is_found_can_be_called_from_the_next_step_on() {
     let first = thread.step(&[TOOL_SEARCH]).await;
     assert!(told(&first).contains("create_issue"));
     let result = thread.search("+server0 create issue").await.model_text();
+    assert!(result.starts_with("loaded: mcp__server0__create_issue, "), "{result}");
     assert!(
-        result.starts_with("<functions>\n<function>{\"description\":\"Do the create of a issue"),
+        result.contains("\n<functions>\n<function>{\"description\":\"Do the create of a issue"),
         "{result}"
     );
     assert!(result.contains("\"name\":\"mcp__server0__create_issue\""), "{result}");
@@ -244,7 +245,7 @@ async fn what_servers_write_stays_inside_of_its_place() {
     thread.step(&[]).await;
     let text = thread.search("evil").await.model_text();
     assert_eq!(text.matches("</functions>").count(), 1, "{text}");
-    assert_eq!(text.lines().count(), 4, "{text}");
+    assert_eq!(text.lines().count(), 5, "{text}");
     let text = thread.search("select:mcp__nope__x").await;
     assert!(text.is_error(), "{text:?}");
 }
