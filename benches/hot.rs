@@ -17,6 +17,8 @@ use aye::contract::identity::{RunIdentity, RunOrigin};
 use aye::contract::ids::ThreadId;
 use aye::contract::lifecycle::RunStatus;
 use aye::contract::record::{Checkpoint, RunRecord};
+use aye::contract::tool::{Tool as _, ToolCallContext, ToolDescriptor};
+use aye::plugins::deferred_tools::{DeferralRule, DeferredToolsPlugin, ToolLoadMode, ToolSearchTool};
 use aye::plugins::permission::{Prepared, Question, evaluate, shipped_rules};
 use aye::run::{Directive, Fact, Gate, Run, Settled};
 use aye::store::{InboxFilter, Store};
@@ -355,5 +357,61 @@ fn phase(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, markdown, open, inbox, rules, machine, store, phase);
+/// A hook that does nothing in each phase of a step.
+struct Attentive(&'static str);
+
+const STEP: [Phase; 4] = [Phase::StepStart, Phase::BeforeInference, Phase::AfterInference, Phase::StepEnd];
+
+impl Plugin for Attentive {
+    fn descriptor(&self) -> PluginDescriptor {
+        PluginDescriptor::new(self.0, "looks on in every phase of a step")
+    }
+
+    fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        for phase in STEP {
+            registrar.register_hook(phase, QuietHook);
+        }
+        Ok(())
+    }
+}
+
+/// 500 tools of servers: the phases of a step that keep them out of the request, among 20 plugins; and a search.
+fn deferred(c: &mut Criterion) {
+    const NAMES: [&str; 19] =
+        ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s"];
+    let rt = runtime();
+    let tools: Arc<[ToolDescriptor]> =
+        sample::tools(500).into_iter().chain([ToolSearchTool.descriptor()]).collect();
+    let servers = DeferralRule { tool: "mcp__*".into(), mode: ToolLoadMode::Deferred };
+    let plugin = DeferredToolsPlugin::new(Vec::new()).with_default_rules(vec![servers]);
+    let mut plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(plugin)];
+    plugins.extend(NAMES.iter().map(|name| Arc::new(Attentive(name)) as Arc<dyn Plugin>));
+    let env = ExecutionEnv::from_plugins(&plugins).unwrap();
+    let state = StateStore::new();
+    let phases = PhaseRuntime::new(state.clone()).unwrap();
+    phases.install(&env).unwrap();
+    let spec = Arc::new(AgentSpec::new("bench"));
+    let identity = RunIdentity::new("t".into(), None, "r".into(), None, "bench".into(), RunOrigin::User);
+    let step = || {
+        for phase in STEP {
+            let ctx = PhaseContext::new(phase, identity.clone(), Arc::clone(&spec))
+                .with_snapshot(state.snapshot())
+                .with_tools(Arc::clone(&tools));
+            rt.block_on(phases.run_phase(&env, ctx)).unwrap();
+        }
+    };
+    step();
+    let mut group = c.benchmark_group("deferred");
+    group.bench_function("a step of 20 plugins with 500 tools", |b| b.iter(step));
+    let mut ctx = ToolCallContext::test_default();
+    ctx.snapshot = state.snapshot();
+    group.bench_function("search 500 tools", |b| {
+        b.iter(|| {
+            rt.block_on(ToolSearchTool.execute(json!({"query": "+create issue comment"}), &ctx)).unwrap()
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, markdown, open, inbox, rules, machine, store, phase, deferred);
 criterion_main!(benches);

@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
+use super::{Failure, deferred, models, prompt, reminders, sections};
 use super::telemetry::Telemetry;
-use super::{Failure, models, prompt, reminders, sections};
 use crate::cli::Cli;
 use crate::config::{Instructions, Selection};
 use crate::contract::clock::{Clock, SystemClock};
@@ -17,6 +17,7 @@ use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
+use crate::plugins::deferred_tools::DEFERRED_TOOLS_PLUGIN;
 use crate::plugins::observe::OBSERVABILITY_PLUGIN;
 use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
 use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
@@ -226,6 +227,7 @@ fn runtime(
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
         .with_plugin("memory", super::memory::plugin(foundation, clock))
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
+        .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
         .with_plugin("stop", Arc::new(StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?))
         .build_unchecked()
         .map_err(Failure::usage)

@@ -6,6 +6,7 @@ mod approvals;
 mod audit;
 mod chat;
 mod commands;
+mod deferred;
 mod doctor;
 mod edited;
 mod editor;

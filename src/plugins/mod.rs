@@ -1,5 +1,6 @@
 //! Behaviour that hooks into the phases of a run. No plugin names another plugin, a tool, or the runtime.
 
+pub mod deferred_tools;
 pub mod hooks;
 pub mod memory;
 pub mod observe;

@@ -7,6 +7,7 @@ mod commands;
 mod contest;
 #[cfg(feature = "failpoints")]
 mod crash;
+mod deferred;
 mod edited;
 mod exec;
 mod granting;
