@@ -340,6 +340,8 @@ fn finish(printer: &Printer, Attended { result, denied }: &Attended, options: &O
         note(&format!("then go on with: aye -r {} -p", result.thread_id));
     } else if let TerminationReason::Stopped(reason) = &result.termination {
         note(&format!("stopped: {}", visible(reason.detail.as_deref().unwrap_or(&reason.code))));
+    } else if let TerminationReason::Blocked(reason) = &result.termination {
+        note(&format!("blocked: {}", visible(reason)));
     }
     for id in &result.expired {
         note(&format!("expired without an answer: {}", visible_line(id.as_str())));

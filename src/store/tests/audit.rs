@@ -531,6 +531,7 @@ async fn the_rows_of_a_call_stand_together() {
             "-: spent",
             "-: lapsed",
             "-: revoked",
+            "-: hook",
             "c1: asked",
             "-: deleted",
         ]
