@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
+use super::budget::Purse;
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
@@ -40,6 +41,7 @@ pub struct App {
     pub(super) selection: RwLock<Selection>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Notifier,
+    purse: Purse,
     /// What went wrong at the start and does not stop it.
     pub(super) warnings: Vec<String>,
     _grants: GrantWatch,
@@ -58,7 +60,8 @@ impl App {
         let permission = Permissions::new(foundation.workspace.clone(), Arc::clone(&clock), rules, mode);
         permission.set_terms(foundation.loaded.settings.questions.clone());
         let notifier = Notifier::new(&foundation);
-        let parts = (&store, &permission, &clock, &notifier);
+        let purse = Purse::new(&foundation);
+        let parts = (&store, &permission, &clock, &notifier, &purse);
         let runtime = runtime(&foundation, parts, &skills, &instructions, &selection)?;
         let catalog = runtime.catalog();
         permission.set_tools(catalog.tool_ids().map(str::to_owned).collect());
@@ -76,6 +79,7 @@ impl App {
             selection: RwLock::new(selection),
             clock,
             notifier,
+            purse,
             warnings,
         };
         app.load_grants().await;
@@ -93,6 +97,7 @@ impl App {
         let executor = models::executor(&selection, &self.foundation.env);
         let entry = entry_of(&selection);
         let id = selection.full_name();
+        self.purse.admit(&id, &selection)?;
         self.runtime.set_model(&id, entry, executor);
         let catalog = self.runtime.catalog();
         if let Some(spec) = catalog.agents.get(AGENT) {
@@ -147,7 +152,7 @@ fn entry_of(selection: &Selection) -> ModelEntry {
 
 fn runtime(
     foundation: &Foundation,
-    (store, permission, clock, notifier): (&Store, &Permissions, &Arc<dyn Clock>, &Notifier),
+    (store, permission, clock, notifier, purse): (&Store, &Permissions, &Arc<dyn Clock>, &Notifier, &Purse),
     skills: &Discovery,
     instructions: &Instructions,
     selection: &Selection,
@@ -185,11 +190,13 @@ fn runtime(
         .with_agent_spec(spec)
         .with_model(selection.full_name(), entry_of(selection))
         .with_provider(selection.full_name(), models::executor(selection, &foundation.env));
+    purse.admit(&selection.full_name(), selection).map_err(Failure::usage)?;
     for id in &settings.retry.fallback_models {
         let mut named = settings.clone();
         named.model = Some(id.clone());
         let choice = crate::config::select_model(&named, &foundation.loaded.provenance, &foundation.env, &[])
             .map_err(|e| Failure::usage(format!("retry.fallback_models: {e}")))?;
+        purse.admit(id, &choice).map_err(Failure::usage)?;
         let provider = format!("fallback {}", choice.full_name());
         let entry = ModelEntry { provider: provider.clone(), model_name: choice.model.clone() };
         builder =
@@ -201,6 +208,7 @@ fn runtime(
     for tool in tools::builtin(tool_env) {
         builder = builder.with_tool(tool.descriptor().id, tool);
     }
+    let stop = StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?;
     // The skills plugin's grants are allow rules of the run; neither plugin knows the other.
     let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(granted_patterns));
     builder
@@ -208,7 +216,7 @@ fn runtime(
         .with_plugin("hooks", Arc::new(super::hooks::plugin(foundation, clock)?))
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
-        .with_plugin("stop", Arc::new(StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?))
+        .with_plugin("stop", Arc::new(purse.over(stop)))
         .build()
         .map_err(Failure::usage)
 }
@@ -227,6 +235,16 @@ fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
     if let Some(max) = stop.consecutive_errors {
         conditions
             .push(StopConditionSpec::ConsecutiveErrors { max: usize::try_from(max).unwrap_or(usize::MAX) });
+    }
+    if let Some(window) = stop.loop_detection {
+        conditions
+            .push(StopConditionSpec::LoopDetection { window: usize::try_from(window).unwrap_or(usize::MAX) });
+    }
+    conditions.extend(
+        stop.stop_on_tool.iter().map(|name| StopConditionSpec::StopOnTool { tool_name: name.clone() }),
+    );
+    if let Some(pattern) = &stop.content_match {
+        conditions.push(StopConditionSpec::ContentMatch { pattern: pattern.clone() });
     }
     conditions
 }
