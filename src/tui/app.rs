@@ -292,11 +292,27 @@ impl App {
         self.hint = Some((text.into(), self.now.plus(HINT_MS)));
     }
 
+    /// Whether the last run was stopped by a limit and can go on: then Enter on an empty text does that.
+    pub fn can_go_on(&self) -> bool {
+        self.transcript.is_stopped()
+            && matches!(self.run, RunState::Idle)
+            && matches!(self.driver, Driver::Nobody | Driver::Own)
+            && self.cards.is_empty()
+            && self.queued.is_empty()
+    }
+
     /// The next time at which the picture changes without anybody doing anything; `None`: never.
     pub fn deadline(&self) -> Option<Moment> {
-        let tick = self.run.awake_since().map(|since| {
-            let passed = self.now.since(since);
-            since.plus((passed / TICK_MS + 1) * TICK_MS)
+        let tick = self.run.awake_since().map(|since| match self.transcript.retry_at(self.now) {
+            // Until an inference is tried again only the seconds change.
+            Some(again) => self.now.plus(match again.since(self.now) % 1000 {
+                0 => 1000,
+                rest => rest,
+            }),
+            None => {
+                let passed = self.now.since(since);
+                since.plus((passed / TICK_MS + 1) * TICK_MS)
+            }
         });
         let focus = self.wants_focus().then(|| self.typed_at.map(|typed| typed.plus(QUIET_MS))).flatten();
         let hint = self.hint.as_ref().map(|(_, until)| *until);

@@ -18,6 +18,7 @@ mod layers;
 mod lease;
 mod notify;
 mod stale;
+mod stops;
 mod support;
 mod terminal;
 mod unknown;
