@@ -9,7 +9,7 @@ use super::budget::Purse;
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
-use super::{Failure, models, prompt};
+use super::{Failure, models, prompt, reminders, sections};
 use crate::cli::Cli;
 use crate::config::{Instructions, Selection};
 use crate::contract::clock::{Clock, SystemClock};
@@ -18,6 +18,7 @@ use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
 use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
+use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
 use crate::plugins::skills::{
     Discovery, ScriptOutput, ScriptRequest, ScriptRunner, SkillSubsystem, bundled, discover,
     granted_patterns, project_roots, user_roots,
@@ -53,6 +54,7 @@ impl App {
         let store = foundation.open_store()?;
         let rules = foundation.rules(cli)?;
         let instructions = foundation.instructions();
+        let reminders = reminders::in_force(&mut foundation);
         let skills = find_skills(&foundation);
         let selection = models::choose(&foundation).await?;
         let mode = mode_of(&foundation);
@@ -62,10 +64,12 @@ impl App {
         let notifier = Notifier::new(&foundation);
         let purse = Purse::new(&foundation);
         let parts = (&store, &permission, &clock, &notifier, &purse);
-        let runtime = runtime(&foundation, parts, &skills, &instructions, &selection)?;
+        let runtime = runtime(&foundation, parts, &skills, reminders, &instructions, &selection)?;
+        let unclaimed = sections::check(&runtime, &foundation)?;
         let catalog = runtime.catalog();
         permission.set_tools(catalog.tool_ids().map(str::to_owned).collect());
         let mut warnings = std::mem::take(&mut foundation.warnings);
+        warnings.extend(unclaimed);
         warnings.extend(skills.issues.iter().map(ToString::to_string));
         let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
         let app = Self {
@@ -154,6 +158,7 @@ fn runtime(
     foundation: &Foundation,
     (store, permission, clock, notifier, purse): (&Store, &Permissions, &Arc<dyn Clock>, &Notifier, &Purse),
     skills: &Discovery,
+    reminders: Vec<ReminderRule>,
     instructions: &Instructions,
     selection: &Selection,
 ) -> Result<AgentRuntime, Failure> {
@@ -172,6 +177,7 @@ fn runtime(
             backoff_base_ms: u64::try_from(settings.retry.backoff_base.as_millis()).unwrap_or(u64::MAX),
         })
         .map_err(Failure::failed)?;
+    let spec = sections::with_sections(spec, foundation);
     let tool_env = tool_env(foundation);
     let subsystem = SkillSubsystem::new(Arc::new(skills.registry()))
         .with_scripts(Arc::new(Scripts { env: tool_env.clone() }), foundation.workspace.cwd.clone());
@@ -216,8 +222,9 @@ fn runtime(
         .with_plugin("hooks", Arc::new(super::hooks::plugin(foundation, clock)?))
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
+        .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin("stop", Arc::new(purse.over(stop)))
-        .build()
+        .build_unchecked()
         .map_err(Failure::usage)
 }
 

@@ -26,7 +26,9 @@ mod owner;
 mod pages;
 mod print;
 mod prompt;
+mod reminders;
 mod remote;
+mod sections;
 mod since;
 mod viewer;
 

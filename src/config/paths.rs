@@ -87,6 +87,11 @@ impl Paths {
         self.config_dir.join("permissions.yaml")
     }
 
+    /// What the user's models are reminded of after tool calls.
+    pub fn reminders_file(&self) -> PathBuf {
+        self.config_dir.join("reminders.json")
+    }
+
     /// The database of threads, runs and grants.
     pub fn database(&self) -> PathBuf {
         self.data_dir.join("aye.db")

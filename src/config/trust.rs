@@ -61,6 +61,7 @@ impl TrustAssessment {
         for level in levels {
             items.extend(rules_item(&level.join(".aye/permissions.yaml")));
             items.extend(hooks_item(level, &repository));
+            items.extend(reminders_item(&level.join(".aye/reminders.json")));
             let config = level.join(".aye/config.toml");
             if settings.contains(&config) {
                 items.extend(config_item(&config));
@@ -182,6 +183,12 @@ fn hooks_item(folder: &Path, repository: &Path) -> Option<TrustItem> {
     };
     // Without a hash each start asks.
     Some(TrustItem { path, summary, hash: hash.unwrap_or_default() })
+}
+
+fn reminders_item(path: &Path) -> Option<TrustItem> {
+    let hash = hash_file(path)?;
+    let summary = format!("tells the model things after tool calls: {}", excerpt(&text_of(path)));
+    Some(TrustItem { path: path.to_path_buf(), summary, hash })
 }
 
 fn mcp_item(path: &Path) -> Option<TrustItem> {

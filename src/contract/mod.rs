@@ -2,6 +2,7 @@
 
 pub mod activity;
 pub mod audit;
+pub mod child;
 pub mod clock;
 pub mod content;
 pub mod context_message;
@@ -18,11 +19,15 @@ pub mod inference;
 pub mod json;
 pub mod judgement;
 pub mod lifecycle;
+pub mod mailbox;
 pub mod message;
 pub mod mode;
+pub mod near;
+pub mod profile;
 pub mod progress;
 pub mod record;
 pub mod spec;
+pub mod storage;
 pub mod suspension;
 pub mod terms;
 pub mod tool;

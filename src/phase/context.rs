@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 use crate::contract::identity::{RunIdentity, RunOrigin};
 use crate::contract::inference::{StreamResult, TokenUsage};
 use crate::contract::message::{Message, ToolCall};
+use crate::contract::profile::ProfileAccess;
 use crate::contract::spec::AgentSpec;
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolDescriptor, ToolResult};
@@ -79,6 +80,8 @@ pub struct PhaseContext {
     pub response: Option<StreamResult>,
     /// How far the run is.
     pub progress: RunProgress,
+    /// Values that outlive the thread; absent where nothing keeps them.
+    pub profile: Option<ProfileAccess>,
     /// Cancelled when the run is given up. Hooks of `RunEnd` run all the same.
     pub cancellation: CancellationToken,
 }
@@ -98,6 +101,7 @@ impl PhaseContext {
             tool_result: None,
             response: None,
             progress: RunProgress::default(),
+            profile: None,
             cancellation: CancellationToken::new(),
         }
     }
@@ -128,6 +132,11 @@ impl PhaseContext {
     /// The state.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
+    }
+
+    /// Values that outlive the thread, when something keeps them.
+    pub fn profile(&self) -> Option<&ProfileAccess> {
+        self.profile.as_ref()
     }
 
     /// Sets the phase.
@@ -190,6 +199,13 @@ impl PhaseContext {
     #[must_use]
     pub fn with_progress(mut self, progress: RunProgress) -> Self {
         self.progress = progress;
+        self
+    }
+
+    /// Sets what keeps values that outlive the thread.
+    #[must_use]
+    pub fn with_profile(mut self, profile: ProfileAccess) -> Self {
+        self.profile = Some(profile);
         self
     }
 

@@ -2,5 +2,8 @@
 
 pub mod hooks;
 pub mod permission;
+pub mod reminder;
 pub mod skills;
 pub mod stop;
+
+pub use crate::phase::{Plugin, PluginDescriptor, PluginRegistrar};

@@ -249,6 +249,7 @@ impl Driver {
             run_identity: self.identity.clone(),
             agent_spec: Arc::clone(&self.agent.spec),
             snapshot: self.state.snapshot(),
+            profile: Some(self.profile()),
             activity_sink: sink.map(|sink| sink as Arc<dyn crate::contract::event_sink::EventSink>),
             cancellation: self.slot.cancel.clone(),
             resume: state.and_then(|c| c.decision().cloned()),
@@ -390,6 +391,9 @@ impl Driver {
             Err(error) => {
                 tracing::error!(run = %self.record.id, call = %id, %error, "hooks failed behind a tool");
             }
+        }
+        if result.is_success() {
+            self.launch(&id, &call).await?;
         }
         // Hooks looked at what the tool said; the model reads what the person did besides.
         result.touched = self.touched(&id, Came::Ran, None);

@@ -13,7 +13,7 @@ use crate::contract::judgement::JudgedCall;
 use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use crate::contract::message::{Message, ToolCall};
 use crate::contract::record::{
-    AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, QueueId, RunRecord, SuspensionRecord, SuspensionStatus,
+    AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord, SuspensionStatus, Taking,
 };
 use crate::contract::suspension::{CHANNEL_POLICY, SuspendTicket, ToolCallResume};
 use crate::contract::tool::ToolResult;
@@ -33,7 +33,7 @@ pub(super) struct Unsaved {
     /// Commands that hooks ran; told with whatever is written next.
     pub(super) commands: Vec<HookRan>,
     /// The queued message that the run begins with.
-    pub(super) takes: Option<QueueId>,
+    pub(super) takes: Option<Taking>,
     /// Something that only the run's row holds.
     pub(super) run: bool,
 }
@@ -202,7 +202,7 @@ impl Driver {
     /// Tells whoever wants to know of new questions. They are in the store: whoever is told may answer.
     pub(super) fn tell_asked(&self, opened: &[SuspensionRecord]) {
         if let Some(asked) = &self.shared.asked {
-            for question in opened {
+            for question in opened.iter().filter(|question| !question.ticket.is_served()) {
                 asked(question);
             }
         }

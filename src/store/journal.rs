@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::rows::{body, body_or_null, decode, encode, outcome_kind, text};
 use super::{
-    Change, ChangeKind, Store, StoreError, audit, leases, output, queue, runs, suspensions, threads,
+    Change, ChangeKind, Store, StoreError, audit, leases, mailbox, output, runs, suspensions, threads,
 };
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
@@ -135,8 +135,8 @@ fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), Stor
     let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes, judged, commands, takes } =
         checkpoint;
     write_run(tx, fence, run)?;
-    if let Some(id) = takes {
-        queue::take(tx, &run.thread_id, *id)?;
+    if let Some(taking) = takes {
+        mailbox::take(tx, run, taking)?;
     }
     threads::append(tx, &run.thread_id, &run.id, run.updated_at, messages)?;
     if let Some(state) = thread_state {
@@ -160,6 +160,7 @@ fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), Stor
     }
     if run.status == RunStatus::Done {
         suspensions::supersede(tx, run)?;
+        mailbox::settle(tx, run)?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The one integration binary: the crate and the program as a user meets them.
 
+mod agents;
 mod audit;
 mod book;
 mod commands;
@@ -17,6 +18,7 @@ mod kills;
 mod layers;
 mod lease;
 mod notify;
+mod reminders;
 mod stale;
 mod stops;
 mod support;

@@ -8,7 +8,10 @@ mod hostile;
 mod inbox;
 mod journal;
 mod ledger;
+mod mailbox;
+mod mailbox_model;
 mod model;
+mod profile;
 mod threads;
 
 use std::collections::BTreeMap;
