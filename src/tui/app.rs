@@ -303,16 +303,14 @@ impl App {
 
     /// The next time at which the picture changes without anybody doing anything; `None`: never.
     pub fn deadline(&self) -> Option<Moment> {
-        let tick = self.run.awake_since().map(|since| match self.transcript.retry_at(self.now) {
+        let tick = self.run.awake_since().map(|since| {
             // Until an inference is tried again only the seconds change.
-            Some(again) => self.now.plus(match again.since(self.now) % 1000 {
-                0 => 1000,
-                rest => rest,
-            }),
-            None => {
-                let passed = self.now.since(since);
-                since.plus((passed / TICK_MS + 1) * TICK_MS)
+            if let Some(again) = self.transcript.retry_at(self.now) {
+                let rest = again.since(self.now) % 1000;
+                return self.now.plus(if rest == 0 { 1000 } else { rest });
             }
+            let passed = self.now.since(since);
+            since.plus((passed / TICK_MS + 1) * TICK_MS)
         });
         let focus = self.wants_focus().then(|| self.typed_at.map(|typed| typed.plus(QUIET_MS))).flatten();
         let hint = self.hint.as_ref().map(|(_, until)| *until);
