@@ -117,6 +117,18 @@ pub struct Global {
     #[arg(long, value_name = "N", global = true)]
     pub max_turns: Option<u32>,
 
+    /// Stop after this many tokens, in and out, of one run; 0 is no limit
+    #[arg(long, value_name = "N", global = true)]
+    pub max_tokens_total: Option<u64>,
+
+    /// Stop when one run cost more, at the prices of the settings; 0 is no limit
+    #[arg(long, value_name = "USD", global = true, value_parser = amount)]
+    pub max_budget_usd: Option<f64>,
+
+    /// Stop after this time awake, such as 90s or 10m; waiting for you does not count, and 0 is no limit
+    #[arg(long = "timeout", value_name = "TIME", global = true, value_parser = whole_seconds)]
+    pub run_timeout: Option<u64>,
+
     /// Order in which the calls of one answer run
     #[arg(long, value_name = "MODE", global = true,
           value_parser = ["sequential", "parallel_batch_approval", "parallel_streaming"])]
@@ -682,6 +694,9 @@ impl Global {
             ("--model", "model", self.model.clone()),
             ("--permission-mode", "permission_mode", self.permission_mode.clone()),
             ("--max-turns", "max_turns", self.max_turns.map(|turns| turns.to_string())),
+            ("--max-tokens-total", "stop.max_tokens_total", self.max_tokens_total.map(|n| n.to_string())),
+            ("--max-budget-usd", "stop.max_budget_usd", self.max_budget_usd.map(|most| format!("{most:?}"))),
+            ("--timeout", "stop.timeout_s", self.run_timeout.map(|seconds| seconds.to_string())),
             ("--tool-execution", "tool_execution", self.tool_execution.clone()),
         ];
         for (flag, key, value) in own {
@@ -706,6 +721,31 @@ impl Global {
     pub fn permission_mode(&self) -> Option<PermissionMode> {
         self.permission_mode.as_deref().and_then(|word| word.parse().ok())
     }
+}
+
+fn amount(text: &str) -> Result<f64, String> {
+    text.trim_start_matches('$')
+        .parse::<f64>()
+        .ok()
+        .filter(|amount| amount.is_finite() && *amount >= 0.0)
+        .ok_or_else(|| "it must be an amount such as 0.50".to_owned())
+}
+
+fn whole_seconds(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => 0,
+    };
+    number
+        .parse::<u64>()
+        .ok()
+        .filter(|_| factor > 0)
+        .and_then(|number| number.checked_mul(factor))
+        .ok_or_else(|| "it must be a time such as 90s, 10m or 1h".to_owned())
 }
 
 /// Takes lists of patterns apart at blanks and commas outside of parentheses, slashes and quotes left alone.

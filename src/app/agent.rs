@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
+use super::budget::Purse;
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
@@ -45,6 +46,7 @@ pub struct App {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Notifier,
     pub(super) telemetry: Telemetry,
+    purse: Purse,
     /// What went wrong at the start and does not stop it.
     pub(super) warnings: Vec<String>,
     _grants: GrantWatch,
@@ -65,7 +67,15 @@ impl App {
         permission.set_terms(foundation.loaded.settings.questions.clone());
         let notifier = Notifier::new(&foundation);
         let telemetry = Telemetry::start(&mut foundation);
-        let parts = (&store, &permission, &clock, &notifier, &telemetry);
+        let purse = Purse::new(&foundation);
+        let parts = Parts {
+            store: &store,
+            permission: &permission,
+            clock: &clock,
+            notifier: &notifier,
+            telemetry: &telemetry,
+            purse: &purse,
+        };
         let runtime = runtime(&foundation, parts, &skills, reminders, &instructions, &selection)?;
         let unclaimed = sections::check(&runtime, &foundation)?;
         let catalog = runtime.catalog();
@@ -85,7 +95,7 @@ impl App {
             selection: RwLock::new(selection),
             clock,
             notifier,
-            telemetry,
+    purse, telemetry,
             warnings,
         };
         app.load_grants().await;
@@ -103,6 +113,7 @@ impl App {
         let executor = models::executor(&selection, &self.foundation.env);
         let entry = entry_of(&selection);
         let id = selection.full_name();
+        self.purse.admit(&id, &selection)?;
         self.runtime.set_model(&id, entry, executor);
         let catalog = self.runtime.catalog();
         if let Some(spec) = catalog.agents.get(AGENT) {
@@ -155,11 +166,18 @@ fn entry_of(selection: &Selection) -> ModelEntry {
     ModelEntry { provider: selection.full_name(), model_name: selection.model.clone() }
 }
 
-type Parts<'a> = (&'a Store, &'a Permissions, &'a Arc<dyn Clock>, &'a Notifier, &'a Telemetry);
+struct Parts<'a> {
+    store: &'a Store,
+    permission: &'a Permissions,
+    clock: &'a Arc<dyn Clock>,
+    notifier: &'a Notifier,
+    telemetry: &'a Telemetry,
+    purse: &'a Purse,
+}
 
 fn runtime(
     foundation: &Foundation,
-    (store, permission, clock, notifier, telemetry): Parts<'_>,
+    Parts { store, permission, clock, notifier, telemetry, purse }: Parts<'_>,
     skills: &Discovery,
     reminders: Vec<ReminderRule>,
     instructions: &Instructions,
@@ -199,11 +217,13 @@ fn runtime(
         .with_agent_spec(spec)
         .with_model(selection.full_name(), entry_of(selection))
         .with_provider(selection.full_name(), models::executor(selection, &foundation.env));
+    purse.admit(&selection.full_name(), selection).map_err(Failure::usage)?;
     for id in &settings.retry.fallback_models {
         let mut named = settings.clone();
         named.model = Some(id.clone());
         let choice = crate::config::select_model(&named, &foundation.loaded.provenance, &foundation.env, &[])
             .map_err(|e| Failure::usage(format!("retry.fallback_models: {e}")))?;
+        purse.admit(id, &choice).map_err(Failure::usage)?;
         let provider = format!("fallback {}", choice.full_name());
         let entry = ModelEntry { provider: provider.clone(), model_name: choice.model.clone() };
         builder =
@@ -218,6 +238,7 @@ fn runtime(
     if let Some(plugin) = telemetry.plugin() {
         builder = builder.with_plugin(OBSERVABILITY_PLUGIN, plugin);
     }
+    let stop = StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?;
     // The skills plugin's grants are allow rules of the run; neither plugin knows the other.
     let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(granted_patterns));
     builder
@@ -228,7 +249,7 @@ fn runtime(
         .with_plugin("memory", super::memory::plugin(foundation, clock))
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
-        .with_plugin("stop", Arc::new(StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?))
+        .with_plugin("stop", Arc::new(purse.over(stop)))
         .build_unchecked()
         .map_err(Failure::usage)
 }
@@ -247,6 +268,16 @@ fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
     if let Some(max) = stop.consecutive_errors {
         conditions
             .push(StopConditionSpec::ConsecutiveErrors { max: usize::try_from(max).unwrap_or(usize::MAX) });
+    }
+    if let Some(window) = stop.loop_detection {
+        conditions
+            .push(StopConditionSpec::LoopDetection { window: usize::try_from(window).unwrap_or(usize::MAX) });
+    }
+    conditions.extend(
+        stop.stop_on_tool.iter().map(|name| StopConditionSpec::StopOnTool { tool_name: name.clone() }),
+    );
+    if let Some(pattern) = &stop.content_match {
+        conditions.push(StopConditionSpec::ContentMatch { pattern: pattern.clone() });
     }
     conditions
 }

@@ -4,6 +4,7 @@
 mod agent;
 mod approvals;
 mod audit;
+mod budget;
 mod chat;
 mod commands;
 mod deferred;

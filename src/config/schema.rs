@@ -201,6 +201,16 @@ pub(crate) const ROOT: Fields = &[
             ("max_tokens_total", leaf(Count { min: 0 }, Lower, "tokens of one run; 0 is no limit")),
             ("timeout_s", leaf(Count { min: 0 }, Lower, "seconds of one run; 0 is no limit")),
             ("consecutive_errors", leaf(Count { min: 0 }, Lower, "failed calls in a row; 0 is no limit")),
+            (
+                "max_budget_usd",
+                leaf(Number, Lower, "cost of one run at the prices of its models; 0 is no limit"),
+            ),
+            (
+                "loop_detection",
+                leaf(Count { min: 0 }, Set, "the same calls so many times in a row; 0 and 1 are no limit"),
+            ),
+            ("stop_on_tool", leaf(TextList, Set, "tools whose success ends a run")),
+            ("content_match", leaf(Text, Set, "regular expression; an answer that matches ends a run")),
         ]),
     ),
     (

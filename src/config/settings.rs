@@ -186,7 +186,7 @@ pub struct BashSettings {
 }
 
 /// `[stop]`; `None` is "no limit".
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StopSettings {
     /// Tokens of one run.
     pub max_tokens_total: Option<u64>,
@@ -194,6 +194,14 @@ pub struct StopSettings {
     pub timeout: Option<Duration>,
     /// Tool calls that fail in a row.
     pub consecutive_errors: Option<u32>,
+    /// Cost of one run.
+    pub max_budget_usd: Option<f64>,
+    /// Repetitions of the same calls.
+    pub loop_detection: Option<u64>,
+    /// Tools whose success ends a run.
+    pub stop_on_tool: Vec<String>,
+    /// An answer that matches ends a run.
+    pub content_match: Option<String>,
 }
 
 /// `[telemetry]`.
@@ -316,6 +324,10 @@ impl Settings {
                 max_tokens_total: get.limit("stop.max_tokens_total"),
                 timeout: get.limit("stop.timeout_s").map(Duration::from_secs),
                 consecutive_errors: get.limit("stop.consecutive_errors").map(to_u32),
+                max_budget_usd: get.number("stop.max_budget_usd").filter(|most| *most > 0.0),
+                loop_detection: get.limit("stop.loop_detection").filter(|window| *window > 1),
+                stop_on_tool: get.list("stop.stop_on_tool"),
+                content_match: get.text("stop.content_match"),
             },
             questions: Terms {
                 expires_in: get.word("questions.expires_in"),
@@ -361,6 +373,13 @@ impl Getter<'_> {
 
     fn limit(&self, dotted: &str) -> Option<u64> {
         self.count(dotted).filter(|limit| *limit > 0)
+    }
+
+    fn number(&self, dotted: &str) -> Option<f64> {
+        match self.get(dotted)? {
+            Value::Number(number) => Some(*number),
+            _ => None,
+        }
     }
 
     fn flag(&self, dotted: &str) -> bool {

@@ -32,6 +32,7 @@ pub const COMMANDS: &[Command] = &[
     page("memory", "[add|edit|forget]", "what is remembered about you and this project"),
     page("plugins", "", "what watches over a run, and what it brought"),
     page("stats", "[model|tool|day] [TIME]", "answers, calls, tokens, cost and waiting"),
+    command("continue", "", "go on where a limit stopped the run"),
     command("copy", "", "put the last answer on the clipboard"),
     command("export", "[md|json]", "write this conversation to a file"),
     command("clear", "", "begin a new conversation, as /new"),

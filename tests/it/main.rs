@@ -23,6 +23,7 @@ mod notify;
 mod reminders;
 mod stale;
 mod stats;
+mod stops;
 mod support;
 mod terminal;
 mod unknown;
