@@ -24,9 +24,11 @@ mod owner;
 mod pages;
 mod print;
 mod prompt;
+mod queue;
 mod remote;
 mod since;
 mod viewer;
+mod work;
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -287,6 +287,26 @@ impl Mailbox {
         self.store.write_grouped(work, change).await
     }
 
+    /// Queues a job again that was given up: a fresh one with all its tries takes its place, for a terminal job never
+    /// changes. `None`: it is gone, or was not given up.
+    ///
+    /// # Errors
+    /// [`StoreError::Duplicate`] when an open job has its key by now.
+    pub async fn revive(&self, job: &JobId, now: u64) -> Result<Option<MailboxJob>, StoreError> {
+        let id = job.clone();
+        let work = move |conn: &Connection| {
+            let Some(mut job) = by_id(conn, &id)?.filter(|job| job.status == MailboxJobStatus::DeadLetter)
+            else {
+                return Ok(None);
+            };
+            conn.prepare_cached("DELETE FROM mailbox WHERE n = ?1")?.execute((int(job.sequence),))?;
+            job.job_id = JobId::fresh();
+            (job.available_at, job.created_at, job.updated_at) = (now, now, now);
+            insert(conn, job).map(Some)
+        };
+        self.store.write_grouped(work, |job| job.as_ref().map(change_of)).await
+    }
+
     /// Removes jobs that were over before this time. Gives how many.
     ///
     /// # Errors
