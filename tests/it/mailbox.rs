@@ -68,7 +68,8 @@ fn store(home: &Home) -> Connection {
 }
 
 fn count(home: &Home, sql: &str) -> usize {
-    store(home).query_row(sql, (), |row| row.get(0)).expect("a number")
+    let count: i64 = store(home).query_row(sql, (), |row| row.get(0)).expect("a number");
+    usize::try_from(count).expect("a count")
 }
 
 fn settings(home: &Home, text: &str) {
@@ -479,7 +480,7 @@ fn two_workers_that_are_killed_lose_no_job_and_begin_none_twice() {
     while killed < kills && count(&home, "SELECT count(*) FROM mailbox WHERE status = 'queued'") > 0 {
         rounds += 1;
         assert!(rounds < 20 * kills, "nobody dies");
-        let mut run = |dice: &mut Dice| {
+        let run = |dice: &mut Dice| {
             let mut aye = home.aye(&args);
             let has_place = cfg!(feature = "failpoints") && dice.roll(2) == 0;
             if has_place {

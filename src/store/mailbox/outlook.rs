@@ -11,14 +11,14 @@ use crate::contract::mailbox::MailboxJob;
 use crate::contract::record::LeaseRecord;
 
 /// Jobs whose thread is free: nothing unfinished in it, or the job's own run, which can go on. A run goes on when a dead
-/// process left it, when one of its questions was answered, or when the time of one is over. A job that waits for its
-/// next try keeps its place: what was said behind it in its conversation does not overtake it.
+/// process left it, when one of its questions was answered, or when the time of one is over. A job that was
+/// tried keeps its place, although its time was moved: what was said behind it in its conversation does not overtake it.
 const READY: &str = "SELECT m.n, m.mailbox_id FROM mailbox m \
      LEFT JOIN run r ON r.n = (SELECT max(n) FROM run WHERE thread_id = m.mailbox_id) \
      WHERE m.status = 'queued' AND m.available_at <= ?1 \
      AND NOT EXISTS (SELECT 1 FROM mailbox c WHERE c.mailbox_id = m.mailbox_id AND c.status = 'claimed') \
      AND NOT EXISTS (SELECT 1 FROM mailbox e WHERE e.mailbox_id = m.mailbox_id AND e.status = 'queued' \
-          AND e.attempt_count > 0 AND e.available_at > ?1 AND (e.priority, e.n) < (m.priority, m.n)) \
+          AND e.attempt_count > 0 AND (e.priority, e.n) < (m.priority, m.n)) \
      AND (r.status IS NULL OR r.status = 'done' OR (r.id = m.run_id AND (r.status = 'running' OR EXISTS ( \
           SELECT 1 FROM suspension s WHERE s.run_id = r.id AND (s.status = 'decided' \
           OR (s.status = 'open' AND s.expires_at <= ?1)))))) \

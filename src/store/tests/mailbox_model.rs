@@ -344,9 +344,7 @@ async fn compare(store: &Store, model: &Model) {
             && job.available_at <= model.now
             && model.claimed(&job.mailbox_id).is_none()
             && wanted.iter().all(|other| {
-                let waits = other.status == MailboxJobStatus::Queued
-                    && other.attempt_count > 0
-                    && other.available_at > model.now;
+                let waits = other.status == MailboxJobStatus::Queued && other.attempt_count > 0;
                 let is_before = (other.priority, other.sequence) < (job.priority, job.sequence);
                 !(waits && is_before && other.mailbox_id == job.mailbox_id)
             })
