@@ -18,6 +18,7 @@ pub(super) async fn page(
 ) -> Result<Page, String> {
     match name {
         "plugins" => plugins(app),
+        "queue" => super::queue::page(&app.store).await,
         _ => Err(format!("there is no /{name}")),
     }
 }

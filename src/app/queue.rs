@@ -17,6 +17,7 @@ use crate::contract::message::Message;
 use crate::contract::record::{SuspensionStatus, ThreadRecord};
 use crate::plugins::skills::invocation;
 use crate::store::{JobFilter, JobLookup, Store, StoreError, SuspensionFilter};
+use crate::tui::host::Page;
 
 pub(super) async fn run(command: QueueCommand, foundation: &Foundation) -> Result<u8, Failure> {
     refuse_ephemeral(foundation)?;
@@ -169,40 +170,53 @@ fn object(job: &MailboxJob, standing: &Standing) -> Value {
     object
 }
 
+/// What is not over, and what was given up.
+const OPEN: [MailboxJobStatus; 3] =
+    [MailboxJobStatus::Queued, MailboxJobStatus::Claimed, MailboxJobStatus::DeadLetter];
+
 async fn list(args: &QueueListArgs, store: &Store) -> Result<(), Failure> {
     let mailbox = match &args.thread {
         Some(id) => Some(commands::thread_by_prefix(store, id).await?.id),
         None => None,
     };
-    let statuses = if args.all {
-        Vec::new()
-    } else {
-        vec![MailboxJobStatus::Queued, MailboxJobStatus::Claimed, MailboxJobStatus::DeadLetter]
-    };
+    let statuses = if args.all { Vec::new() } else { OPEN.to_vec() };
     let filter = JobFilter { mailbox, statuses, limit: None };
     let jobs = store.mailbox().list_jobs(filter).await.map_err(Failure::failed)?;
-    let (mut rows, mut out) = (Vec::new(), String::new());
+    if !args.json {
+        return put(&lines(&jobs, store).await?);
+    }
+    let mut rows = Vec::new();
     for job in &jobs {
-        let standing = Standing::of(store, job).await?;
-        if args.json {
-            rows.push(object(job, &standing));
-            continue;
-        }
+        rows.push(object(job, &Standing::of(store, job).await?));
+    }
+    put(&format!("{}\n", escape_json(&json!(rows).to_string())))
+}
+
+/// The page `/queue`.
+pub(super) async fn page(store: &Store) -> Result<Page, String> {
+    let filter = JobFilter { statuses: OPEN.to_vec(), ..JobFilter::default() };
+    let jobs = store.mailbox().list_jobs(filter).await.map_err(|e| e.to_string())?;
+    let text = match jobs.as_slice() {
+        [] => "nothing is queued; `aye queue add` keeps a message for later".to_owned(),
+        [..] => lines(&jobs, store).await.map_err(|e| e.message)?,
+    };
+    Ok(Page { title: "what is queued".to_owned(), text })
+}
+
+/// A line for each job.
+async fn lines(jobs: &[MailboxJob], store: &Store) -> Result<String, Failure> {
+    let mut out = String::new();
+    for job in jobs {
+        let Standing { word, note, .. } = Standing::of(store, job).await?;
         let said = job.messages.first().map(Message::text).unwrap_or_default();
         let said = said.trim().lines().next().unwrap_or_default();
         let said: String = said.chars().take(60).collect();
-        let note = if standing.note.is_empty() { String::new() } else { format!("  ({})", standing.note) };
-        let _ = writeln!(
-            out,
-            "{:>4}  {:<10}  {}  {}{}",
-            job.sequence,
-            standing.word,
-            visible_line(job.mailbox_id.as_str()),
-            visible_line(&said),
-            visible_line(&note),
-        );
+        let note = if note.is_empty() { String::new() } else { format!("  ({note})") };
+        let (thread, said, note) =
+            (visible_line(job.mailbox_id.as_str()), visible_line(&said), visible_line(&note));
+        let _ = writeln!(out, "{:>4}  {word:<9}  {thread}  {said}{note}", job.sequence);
     }
-    if args.json { put(&format!("{}\n", escape_json(&json!(rows).to_string()))) } else { put(&out) }
+    Ok(out)
 }
 
 /// The jobs that were named. All are looked up before anything is done, so that a typing error changes nothing.

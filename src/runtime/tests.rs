@@ -1,3 +1,4 @@
+mod mailbox;
 mod queue;
 mod waking;
 

@@ -30,6 +30,7 @@ pub const COMMANDS: &[Command] = &[
     command("permissions", "", "rules in force"),
     command("grants", "", "what you allowed from now on, and take it back"),
     page("plugins", "", "what watches over a run, and what it brought"),
+    page("queue", "", "what is queued in all conversations, and how it stands"),
     command("copy", "", "put the last answer on the clipboard"),
     command("export", "[md|json]", "write this conversation to a file"),
     command("clear", "", "begin a new conversation, as /new"),
