@@ -216,20 +216,18 @@ impl Worker {
 
     /// Works on a claimed job.
     async fn serve(&mut self, job: MailboxJob) -> Result<Served, Failure> {
-        self.report.begins(&job);
+        report::begins(&job);
         let result = match self.app_of(&job).await {
             Err(why) => Err(RuntimeError::Store(why)),
             Ok(app) => {
                 app.load_grants().await;
                 let run = app.runtime.run_job(&job, Arc::new(Unheard), UnknownPolicy::Report);
-                match self.attend(&job, Box::pin(run)).await {
-                    Some(result) => result,
-                    None => {
-                        self.give_back(&job).await?;
-                        self.report.broken_off(&job);
-                        return Ok(Served::BrokenOff);
-                    }
-                }
+                let Some(result) = self.attend(&job, Box::pin(run)).await else {
+                    self.give_back(&job).await?;
+                    report::broken_off(&job);
+                    return Ok(Served::BrokenOff);
+                };
+                result
             }
         };
         self.settle(&job, result).await
@@ -247,7 +245,7 @@ impl Worker {
                     if self.signals.is_urgent() {
                         return None;
                     }
-                    self.report.ends_behind(job);
+                    report::ends_behind(job);
                 }
                 () = tokio::time::sleep(self.config.lease_renewal_interval) => {
                     let now = self.here.clock.now_ms();
@@ -297,7 +295,7 @@ impl Worker {
             }
             // It is another worker's by now.
             Err(RuntimeError::NotQueued { .. } | RuntimeError::Fenced { .. }) => {
-                self.report.lost(job);
+                report::lost(job);
                 return Ok(Served::Done);
             }
             // Another try would find the same.

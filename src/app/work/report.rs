@@ -31,6 +31,28 @@ pub(super) struct Report {
     has_reader: bool,
 }
 
+pub(super) fn begins(job: &MailboxJob) {
+    let said = job.messages.first().map(Message::text).unwrap_or_default();
+    let again = match (job.run_id.is_some(), job.attempt_count) {
+        (_, tries @ 1..) => format!(" (try {})", tries + 1),
+        (true, 0) => " (goes on)".to_owned(),
+        (false, 0) => String::new(),
+    };
+    say(&format!("· job {}{again}: {}", job.sequence, first_line(&said)));
+}
+
+pub(super) fn ends_behind(job: &MailboxJob) {
+    say(&format!("the worker ends behind job {}; a second signal ends it at once", job.sequence));
+}
+
+pub(super) fn broken_off(job: &MailboxJob) {
+    say(&format!("job {} is left to the next worker", job.sequence));
+}
+
+pub(super) fn lost(job: &MailboxJob) {
+    say(&format!("job {} was taken over by another worker", job.sequence));
+}
+
 fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     let mut short: String = line.chars().take(100).collect();
@@ -56,28 +78,6 @@ impl Report {
         if self.has_reader && put(&format!("{line}\n")).is_err() {
             self.has_reader = false;
         }
-    }
-
-    pub(super) fn begins(&self, job: &MailboxJob) {
-        let said = job.messages.first().map(Message::text).unwrap_or_default();
-        let again = match (job.run_id.is_some(), job.attempt_count) {
-            (_, tries @ 1..) => format!(" (try {})", tries + 1),
-            (true, 0) => " (goes on)".to_owned(),
-            (false, 0) => String::new(),
-        };
-        say(&format!("· job {}{again}: {}", job.sequence, first_line(&said)));
-    }
-
-    pub(super) fn ends_behind(&self, job: &MailboxJob) {
-        say(&format!("the worker ends behind job {}; a second signal ends it at once", job.sequence));
-    }
-
-    pub(super) fn broken_off(&self, job: &MailboxJob) {
-        say(&format!("job {} is left to the next worker", job.sequence));
-    }
-
-    pub(super) fn lost(&self, job: &MailboxJob) {
-        say(&format!("job {} was taken over by another worker", job.sequence));
     }
 
     /// A run came to an end, or to a question.
