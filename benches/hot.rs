@@ -16,7 +16,9 @@ use aye::contract::executor::ToolExecutionMode;
 use aye::contract::identity::{RunIdentity, RunOrigin};
 use aye::contract::ids::ThreadId;
 use aye::contract::lifecycle::RunStatus;
-use aye::contract::record::{Checkpoint, RunRecord};
+use aye::contract::mailbox::MailboxJob;
+use aye::contract::message::Message;
+use aye::contract::record::{Checkpoint, RunRecord, ThreadRecord};
 use aye::contract::tool::{Tool as _, ToolCallContext, ToolDescriptor};
 use aye::plugins::deferred_tools::{DeferralRule, DeferredToolsPlugin, ToolLoadMode, ToolSearchTool};
 use aye::plugins::permission::{Prepared, Question, evaluate, shipped_rules};
@@ -35,7 +37,7 @@ use aye::{
     AgentSpec, ExecutionEnv, Phase, PhaseContext, PhaseHook, PhaseRuntime, Plugin, PluginDescriptor,
     PluginRegistrar, StateCommand, StateError, StateStore,
 };
-use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::json;
 
@@ -313,6 +315,42 @@ fn store(c: &mut Criterion) {
     rt.block_on(store.close());
 }
 
+/// Jobs from their birth to their end: each waited for alone, and many that share their waits for the disk.
+fn mailbox(c: &mut Criterion) {
+    const TOGETHER: usize = 128;
+    let dir = tempfile::tempdir().unwrap();
+    let rt = runtime();
+    let store = Store::open(&dir.path().join("aye.db")).unwrap();
+    let threads: Vec<ThreadId> = (0..TOGETHER).map(|n| ThreadId::from(format!("t{n}"))).collect();
+    rt.block_on(async {
+        for id in &threads {
+            store.create_thread(ThreadRecord { id: id.clone(), ..sample::thread() }).await.unwrap();
+        }
+    });
+    let mailbox = store.mailbox();
+    let cycle = |thread: &ThreadId| {
+        let (mailbox, thread) = (mailbox.clone(), thread.clone());
+        async move {
+            let job = MailboxJob::new(thread.clone(), vec![Message::user("do it")], 1);
+            mailbox.enqueue(job).await.unwrap();
+            let job = mailbox.claim(&thread, "worker", 1, 2, 30_000).await.unwrap().pop().unwrap();
+            mailbox.ack(&job.job_id, job.claim_token.as_deref().unwrap(), 3).await.unwrap();
+        }
+    };
+    let mut group = c.benchmark_group("mailbox");
+    group.measurement_time(Duration::from_secs(3)).sample_size(20);
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("enqueue, claim, ack, each durable", |b| {
+        b.iter(|| rt.block_on(cycle(&threads[0])));
+    });
+    group.throughput(Throughput::Elements(TOGETHER as u64));
+    group.bench_function("128 at a time", |b| {
+        b.iter(|| rt.block_on(futures::future::join_all(threads.iter().map(&cycle))));
+    });
+    group.finish();
+    rt.block_on(store.close());
+}
+
 struct Quiet(&'static str);
 
 impl Plugin for Quiet {
@@ -413,5 +451,5 @@ fn deferred(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, markdown, open, inbox, rules, machine, store, phase, deferred);
+criterion_group!(benches, markdown, open, inbox, rules, machine, store, mailbox, phase, deferred);
 criterion_main!(benches);

@@ -4,6 +4,7 @@ mod hooks;
 mod memory;
 mod reminders;
 mod stats;
+mod queue;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ pub use self::hooks::HooksCommand;
 pub use self::reminders::RemindersCommand;
 use crate::config::{Flags, PermissionMode};
 
+pub use queue::{QueueAddArgs, QueueCommand, QueueListArgs, WorkArgs};
+
 const EXAMPLES: &str = "\
 Examples:
   aye                                   chat in this folder
@@ -31,6 +34,11 @@ Examples:
 
 Exit status: 0 done, 1 failed, 2 usage, 3 waiting for a decision, 4 blocked by a rule or plugin,
 5 a limit was reached, 6 a question expired unanswered, 75 provider unavailable, 130 interrupted, 143 terminated.";
+
+const WORK_EXAMPLE: &str = "Example:
+  aye work --until-empty --json
+
+Exit status: as with -p, of the job that went worst.";
 
 /// A terminal agent whose questions outlive the process
 #[derive(Clone, Debug, Parser)]
@@ -201,6 +209,16 @@ pub enum Command {
     /// What is remembered beyond a conversation, and change it
     #[command(subcommand)]
     Memory(MemoryCommand),
+    /// Messages that wait for somebody to work on them
+    #[command(subcommand)]
+    Queue(QueueCommand),
+    /// Work on what is queued, without a terminal, until a signal comes
+    ///
+    /// Several may work on one store: each job is worked on by one of them, and the job of one that died is gone on with
+    /// by another. Questions wait in the inbox; a job whose question was answered is gone on with. SIGINT or SIGTERM
+    /// ends it behind the current job, a second one at once: the job is left to the next worker.
+    #[command(after_help = WORK_EXAMPLE)]
+    Work(WorkArgs),
     /// Skills: which there are, and whether their files are right
     #[command(subcommand)]
     Skills(SkillsCommand),

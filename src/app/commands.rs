@@ -8,10 +8,7 @@ use serde_json::{Value, json};
 
 use super::agent::{mode_of, skills_of};
 use super::foundation::Foundation;
-use super::{
-    Failure, approvals, audit, doctor, export, history, hooks, ledger, memory, models, put, reminders, say,
-    stats,
-};
+use super::{Failure, approvals, audit, doctor, export, history, hooks, ledger, memory, models, put, queue, reminders, say, stats, work};
 use crate::cli::{
     Cli, Command, ConfigCommand, ExportFormat, JsonFlag, PermissionsCommand, SkillsCommand, ThreadsCommand,
 };
@@ -34,6 +31,8 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Approvals(command) => approvals::run(command, cli, &foundation).await,
         Command::Grants(command) => ledger::run(command, &foundation).await,
         Command::Memory(command) => memory::run(command, &foundation).await,
+        Command::Queue(command) => queue::run(command, &foundation).await,
+        Command::Work(args) => work::run(args, foundation, cli).await,
         Command::Skills(command) => skills(command, &foundation),
         Command::Permissions(PermissionsCommand::Check { rules }) => {
             permissions(rules.as_deref(), &mut foundation, cli)

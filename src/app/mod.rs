@@ -29,12 +29,14 @@ mod pages;
 mod print;
 mod prompt;
 mod reminders;
+mod queue;
 mod remote;
 mod sections;
 mod since;
 mod stats;
 mod telemetry;
 mod viewer;
+mod work;
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -20,6 +20,7 @@ pub(super) async fn page(
         "memory" => super::memory::page(app, words).await,
         "plugins" => plugins(app),
         "stats" => super::stats::page(app, words).await,
+        "queue" => super::queue::page(&app.store).await,
         _ => Err(format!("there is no /{name}")),
     }
 }

@@ -214,6 +214,23 @@ pub(crate) const ROOT: Fields = &[
         ]),
     ),
     (
+        "mailbox",
+        Node::Table(&[
+            (
+                "lease",
+                leaf(
+                    DurationIn { min_ms: 100, max_ms: 3_600_000 },
+                    Never,
+                    "time after which a queued job is taken from a worker that stopped answering",
+                ),
+            ),
+            ("max_attempts", leaf(Count { min: 1 }, Never, "tries before a queued job is given up")),
+            ("retry_delay", leaf(Duration, Never, "pause before the second try; it doubles with each")),
+            ("max_retry_delay", leaf(Duration, Never, "longest pause between two tries")),
+            ("keep", leaf(Duration, Never, "time that jobs are listed after they were over")),
+        ]),
+    ),
+    (
         "questions",
         Node::Table(&[
             (
@@ -267,6 +284,12 @@ timeout_s = 0
 consecutive_errors = 8
 [telemetry]
 content = false
+[mailbox]
+lease = "30s"
+max_attempts = 5
+retry_delay = "250ms"
+max_retry_delay = "30s"
+keep = "24h"
 [tui]
 mouse = false
 bell = true

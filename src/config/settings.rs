@@ -9,6 +9,7 @@ use super::layer::{Key, Value, parse_duration};
 use super::schema;
 use super::tree::Tree;
 use crate::contract::executor::ToolExecutionMode;
+use crate::contract::mailbox::MailboxConfig;
 pub use crate::contract::mode::Mode as PermissionMode;
 use crate::contract::spec::Price;
 use crate::contract::terms::{Notify, Terms};
@@ -253,6 +254,8 @@ pub struct Settings {
     pub bash: BashSettings,
     /// Limits of a run.
     pub stop: StopSettings,
+    /// Jobs that are queued, and those who work on them.
+    pub mailbox: MailboxConfig,
     /// On which terms questions are asked that no rule has terms for.
     pub questions: Terms,
     /// Who is told what was measured.
@@ -320,6 +323,7 @@ impl Settings {
                     .count("bash.max_output")
                     .map_or(32 * 1024, |n| usize::try_from(n).unwrap_or(usize::MAX)),
             },
+            mailbox: get.mailbox(),
             stop: StopSettings {
                 max_tokens_total: get.limit("stop.max_tokens_total"),
                 timeout: get.limit("stop.timeout_s").map(Duration::from_secs),
@@ -384,6 +388,26 @@ impl Getter<'_> {
 
     fn flag(&self, dotted: &str) -> bool {
         matches!(self.get(dotted), Some(Value::Flag(true)))
+    }
+
+    fn mailbox(&self) -> MailboxConfig {
+        let standard = MailboxConfig::default();
+        let time = |key: &str| self.text(key).and_then(|text| parse_duration(&text));
+        let ms = |key: &str, otherwise: u64| {
+            time(key).map_or(otherwise, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+        };
+        let lease_ms = ms("mailbox.lease", standard.lease_ms);
+        MailboxConfig {
+            lease_ms,
+            lease_renewal_interval: Duration::from_millis(lease_ms / 3),
+            gc_ttl: time("mailbox.keep").unwrap_or(standard.gc_ttl),
+            default_max_attempts: self
+                .count("mailbox.max_attempts")
+                .map_or(standard.default_max_attempts, to_u32),
+            default_retry_delay_ms: ms("mailbox.retry_delay", standard.default_retry_delay_ms),
+            max_retry_delay_ms: ms("mailbox.max_retry_delay", standard.max_retry_delay_ms),
+            ..standard
+        }
     }
 
     fn list(&self, dotted: &str) -> Vec<String> {

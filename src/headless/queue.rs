@@ -83,7 +83,7 @@ pub(super) async fn attend<'a>(
         if !goes_on {
             return last;
         }
-        let Some(next) = runtime.queued(thread).await?.into_iter().next() else { return last };
+        let Some(next) = runtime.next_queued(thread).await? else { return last };
         match desk().attend(Job::Run(RunRequest::queued(next))).await {
             // Somebody else began it, or it was taken back.
             Err(RuntimeError::NotQueued { .. }) => {}

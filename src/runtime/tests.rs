@@ -1,5 +1,6 @@
 mod children;
 mod profile;
+mod mailbox;
 mod queue;
 mod waking;
 

@@ -33,6 +33,7 @@ pub const COMMANDS: &[Command] = &[
     page("plugins", "", "what watches over a run, and what it brought"),
     page("stats", "[model|tool|day] [TIME]", "answers, calls, tokens, cost and waiting"),
     command("continue", "", "go on where a limit stopped the run"),
+    page("queue", "", "what is queued in all conversations, and how it stands"),
     command("copy", "", "put the last answer on the clipboard"),
     command("export", "[md|json]", "write this conversation to a file"),
     command("clear", "", "begin a new conversation, as /new"),

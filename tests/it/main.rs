@@ -19,6 +19,7 @@ mod kills;
 mod layers;
 mod lease;
 mod memory;
+mod mailbox;
 mod notify;
 mod reminders;
 mod stale;
