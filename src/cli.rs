@@ -1,10 +1,14 @@
 //! The command line: what can be typed, and nothing about what it does.
 
+mod agents;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+pub use agents::AgentsCommand;
 
 use crate::config::{Flags, PermissionMode};
 
@@ -91,6 +95,10 @@ pub struct Global {
     #[arg(long, value_name = "NAME", global = true)]
     pub model: Option<String>,
 
+    /// Agent to talk to; `aye agents list` shows them
+    #[arg(long, value_name = "NAME", global = true)]
+    pub agent: Option<String>,
+
     /// What happens to calls that no rule decides
     #[arg(long, value_name = "MODE", global = true, value_parser = ["ask", "accept-edits", "plan", "yolo"])]
     pub permission_mode: Option<String>,
@@ -176,6 +184,9 @@ pub enum Command {
     /// What was allowed at questions from now on, and take it back
     #[command(subcommand)]
     Grants(GrantsCommand),
+    /// Agents: which there are, and what their files say
+    #[command(subcommand)]
+    Agents(AgentsCommand),
     /// Skills: which there are, and whether their files are right
     #[command(subcommand)]
     Skills(SkillsCommand),
@@ -659,6 +670,7 @@ impl Global {
         }
         let own = [
             ("--model", "model", self.model.clone()),
+            ("--agent", "agent", self.agent.clone()),
             ("--permission-mode", "permission_mode", self.permission_mode.clone()),
             ("--max-turns", "max_turns", self.max_turns.map(|turns| turns.to_string())),
             ("--tool-execution", "tool_execution", self.tool_execution.clone()),

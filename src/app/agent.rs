@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
+use super::agents::Agents;
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
@@ -37,6 +38,7 @@ pub struct App {
     pub(super) permission: Permissions,
     pub(super) skills: Discovery,
     pub(super) instructions: Instructions,
+    pub(super) agents: Agents,
     pub(super) selection: RwLock<Selection>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Notifier,
@@ -59,12 +61,17 @@ impl App {
         permission.set_terms(foundation.loaded.settings.questions.clone());
         let notifier = Notifier::new(&foundation);
         let parts = (&store, &permission, &clock, &notifier);
-        let runtime = runtime(&foundation, parts, &skills, &instructions, &selection)?;
+        let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
+        let common = prompt::Common::new(&foundation.workspace, &instructions.prompt(), &date);
+        let runtime = runtime(&foundation, parts, &skills, &common, &selection)?;
         let unclaimed = sections::check(&runtime, &foundation)?;
+        let agents = Agents::register(&runtime, &foundation, &common, &selection).await?;
+        let selection = agents.model(&agents.current());
         let catalog = runtime.catalog();
         permission.set_tools(catalog.tool_ids().map(str::to_owned).collect());
         let mut warnings = std::mem::take(&mut foundation.warnings);
         warnings.extend(unclaimed);
+        warnings.extend(agents.written.issues.iter().map(ToString::to_string));
         warnings.extend(skills.issues.iter().map(ToString::to_string));
         let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
         let app = Self {
@@ -75,6 +82,7 @@ impl App {
             permission,
             skills,
             instructions,
+            agents,
             selection: RwLock::new(selection),
             clock,
             notifier,
@@ -96,10 +104,14 @@ impl App {
         let entry = entry_of(&selection);
         let id = selection.full_name();
         self.runtime.set_model(&id, entry, executor);
-        let catalog = self.runtime.catalog();
-        if let Some(spec) = catalog.agents.get(AGENT) {
-            self.runtime.set_agent(AgentSpec::clone(spec).with_model(&id));
-        }
+        self.agents.use_model(&self.runtime, &selection);
+        *self.selection.write().expect("no panic while the choice is held") = selection;
+        Ok(())
+    }
+
+    /// Chooses another agent for the runs from now on, and with it its model.
+    pub(super) fn set_agent(&self, name: &str) -> Result<(), String> {
+        let selection = self.agents.choose(&self.runtime, name)?;
         *self.selection.write().expect("no panic while the choice is held") = selection;
         Ok(())
     }
@@ -143,7 +155,7 @@ pub(super) fn mode_of(foundation: &Foundation) -> Mode {
     foundation.loaded.settings.permission_mode
 }
 
-fn entry_of(selection: &Selection) -> ModelEntry {
+pub(super) fn entry_of(selection: &Selection) -> ModelEntry {
     ModelEntry { provider: selection.full_name(), model_name: selection.model.clone() }
 }
 
@@ -151,16 +163,14 @@ fn runtime(
     foundation: &Foundation,
     (store, permission, clock, notifier): (&Store, &Permissions, &Arc<dyn Clock>, &Notifier),
     skills: &Discovery,
-    instructions: &Instructions,
+    common: &prompt::Common,
     selection: &Selection,
 ) -> Result<AgentRuntime, Failure> {
     let settings = &foundation.loaded.settings;
-    let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
-    let prompt = prompt::system_prompt(&foundation.workspace, &instructions.prompt(), &date);
     let max_turns = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let spec = AgentSpec::new(AGENT)
         .with_model(selection.full_name())
-        .with_system_prompt(prompt)
+        .with_system_prompt(common.prompt(""))
         .with_max_rounds(max_turns)
         .with_tool_execution(settings.tool_execution)
         .with_config::<RetryConfigKey>(LlmRetryPolicy {

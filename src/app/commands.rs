@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::agent::{mode_of, skills_of};
 use super::foundation::Foundation;
-use super::{Failure, approvals, audit, doctor, export, history, ledger, models, put, say};
+use super::{Failure, agent_list, approvals, audit, doctor, export, history, ledger, models, put, say};
 use crate::cli::{
     Cli, Command, ConfigCommand, ExportFormat, JsonFlag, PermissionsCommand, SkillsCommand, ThreadsCommand,
 };
@@ -30,6 +30,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Answer(args) => approvals::answer(args, cli, &foundation).await,
         Command::Approvals(command) => approvals::run(command, cli, &foundation).await,
         Command::Grants(command) => ledger::run(command, &foundation).await,
+        Command::Agents(command) => agent_list::run(command, foundation, cli).await,
         Command::Skills(command) => skills(command, &foundation),
         Command::Permissions(PermissionsCommand::Check { rules }) => {
             permissions(rules.as_deref(), &mut foundation, cli)

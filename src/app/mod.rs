@@ -2,6 +2,8 @@
 //! hands them to a front end.
 
 mod agent;
+mod agent_list;
+mod agents;
 mod approvals;
 mod audit;
 mod chat;

@@ -14,9 +14,10 @@ pub(super) async fn page(
     app: &App,
     _thread: Option<&ThreadId>,
     name: &str,
-    _words: &str,
+    words: &str,
 ) -> Result<Page, String> {
     match name {
+        "agent" => super::agent_list::page(app, words),
         "plugins" => plugins(app),
         _ => Err(format!("there is no /{name}")),
     }

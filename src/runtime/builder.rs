@@ -107,6 +107,13 @@ impl AgentRuntimeBuilder {
         self
     }
 
+    /// Says which agent runs when a request names none.
+    #[must_use]
+    pub fn with_default_agent(mut self, agent_id: impl Into<String>) -> Self {
+        self.catalog.default_agent = Some(agent_id.into());
+        self
+    }
+
     /// Registers several agents.
     #[must_use]
     pub fn with_agent_specs(self, specs: impl IntoIterator<Item = AgentSpec>) -> Self {
@@ -201,8 +208,10 @@ impl AgentRuntimeBuilder {
         let runtime = self.build_unchecked()?;
         let catalog = runtime.catalog();
         for id in catalog.agents.keys() {
-            resolve(&catalog, runtime.breaker(), id, None)
-                .map_err(|e| BuildError::ValidationFailed(format!("the agent `{id}` cannot run: {e}")))?;
+            resolve(&catalog, runtime.breaker(), id, None).map_err(|e| {
+                let why = catalog.advice(&e);
+                BuildError::ValidationFailed(format!("the agent `{id}` cannot run: {why}"))
+            })?;
         }
         Ok(runtime)
     }

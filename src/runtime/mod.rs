@@ -114,9 +114,10 @@ impl Shared {
     }
 
     fn resolve(&self, agent_id: &str, model: Option<&str>) -> Result<ResolvedAgent, RuntimeError> {
-        resolve::resolve(&self.catalog(), &self.breaker, agent_id, model).map_err(|e| match e {
+        let catalog = self.catalog();
+        resolve::resolve(&catalog, &self.breaker, agent_id, model).map_err(|e| match e {
             ResolveError::AgentNotFound(agent_id) => RuntimeError::AgentNotFound { agent_id },
-            other => RuntimeError::ResolveFailed { message: other.to_string() },
+            other => RuntimeError::ResolveFailed { message: catalog.advice(&other) },
         })
     }
 }
@@ -161,6 +162,18 @@ impl AgentRuntime {
         self.inner.shared.change_catalog(|catalog| {
             catalog.agents.insert(spec.id.clone(), Arc::new(spec));
         });
+    }
+
+    /// Takes an agent away: no run of it starts any more.
+    pub fn remove_agent(&self, agent_id: &str) {
+        self.inner.shared.change_catalog(|catalog| {
+            catalog.agents.remove(agent_id);
+        });
+    }
+
+    /// Says which agent runs when a request names none, from now on.
+    pub fn set_default_agent(&self, agent_id: &str) {
+        self.inner.shared.change_catalog(|catalog| catalog.default_agent = Some(agent_id.to_owned()));
     }
 
     /// Registers or replaces a model and its provider, for the runs that start from now on.
@@ -356,9 +369,9 @@ impl AgentRuntime {
         }
         let catalog = self.inner.shared.catalog();
         catalog
-            .agents
-            .keys()
-            .next()
+            .default_agent
+            .as_ref()
+            .or_else(|| catalog.agents.keys().next())
             .cloned()
             .ok_or_else(|| RuntimeError::AgentNotFound { agent_id: "default".into() })
     }

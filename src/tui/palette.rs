@@ -25,6 +25,7 @@ pub const COMMANDS: &[Command] = &[
     command("threads", "", "all conversations"),
     command("inbox", "", "what waits for an answer, in all conversations"),
     command("model", "[NAME]", "choose the model"),
+    page("agent", "[NAME]", "who reads what you say: the agents there are, or choose one"),
     command("mode", "[NAME]", "ask, accept-edits, plan or yolo"),
     command("skills", "", "skills that can be called by name"),
     command("permissions", "", "rules in force"),
