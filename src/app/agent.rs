@@ -9,7 +9,7 @@ use super::agents::Agents;
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
-use super::{Failure, models, prompt, sections};
+use super::{Failure, agents, models, prompt, reminders, sections};
 use crate::cli::Cli;
 use crate::config::{Instructions, Selection};
 use crate::contract::clock::{Clock, SystemClock};
@@ -17,7 +17,9 @@ use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
+use crate::plugins::handoff::HANDOFF_PLUGIN_ID;
 use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
+use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
 use crate::plugins::skills::{
     Discovery, ScriptOutput, ScriptRequest, ScriptRunner, SkillSubsystem, bundled, discover,
     granted_patterns, project_roots, user_roots,
@@ -53,6 +55,7 @@ impl App {
         let store = foundation.open_store()?;
         let rules = foundation.rules(cli)?;
         let instructions = foundation.instructions();
+        let reminders = reminders::in_force(&mut foundation);
         let skills = find_skills(&foundation);
         let selection = models::choose(&foundation).await?;
         let mode = mode_of(&foundation);
@@ -63,9 +66,10 @@ impl App {
         let parts = (&store, &permission, &clock, &notifier);
         let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
         let common = prompt::Common::new(&foundation.workspace, &instructions.prompt(), &date);
-        let runtime = runtime(&foundation, parts, &skills, &common, &selection)?;
+        let known = agents::Known::default();
+        let runtime = runtime(&foundation, parts, &skills, reminders, (&common, &known), &selection)?;
         let unclaimed = sections::check(&runtime, &foundation)?;
-        let agents = Agents::register(&runtime, &foundation, &common, &selection).await?;
+        let agents = Agents::register(&runtime, &foundation, (&common, &known), &selection).await?;
         let selection = agents.model(&agents.current());
         let catalog = runtime.catalog();
         permission.set_tools(catalog.tool_ids().map(str::to_owned).collect());
@@ -163,7 +167,8 @@ fn runtime(
     foundation: &Foundation,
     (store, permission, clock, notifier): (&Store, &Permissions, &Arc<dyn Clock>, &Notifier),
     skills: &Discovery,
-    common: &prompt::Common,
+    reminders: Vec<ReminderRule>,
+    (common, known): (&prompt::Common, &agents::Known),
     selection: &Selection,
 ) -> Result<AgentRuntime, Failure> {
     let settings = &foundation.loaded.settings;
@@ -218,8 +223,11 @@ fn runtime(
     let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(granted_patterns));
     builder
         .with_plugin("permission", Arc::new(gatekeeper))
+        .with_plugin("hooks", Arc::new(super::hooks::plugin(foundation, clock)?))
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
+        .with_plugin(HANDOFF_PLUGIN_ID, Arc::new(agents::handoff(known)))
+        .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin("stop", Arc::new(StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?))
         .build_unchecked()
         .map_err(Failure::usage)

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::agent::{AGENT, App};
+use super::agents::AYE_IS_FOR;
 use super::commands::put_json;
 use super::foundation::Foundation;
 use super::{Failure, put, say};
@@ -12,9 +13,6 @@ use crate::agents::WrittenAgent;
 use crate::cli::{AgentsCommand, Cli, JsonFlag};
 use crate::contract::display::visible_line;
 use crate::tui::host::Page;
-
-/// What the built-in agent is for.
-const AYE_IS_FOR: &str = "reads, edits and runs things in your project; always there";
 
 /// Carries out the command.
 pub(super) async fn run(command: AgentsCommand, foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {

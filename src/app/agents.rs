@@ -17,13 +17,11 @@ use crate::config::{Origin, Selection, Settings, needs_probe, select_model};
 use crate::contract::display::visible_line;
 use crate::contract::near::or_these;
 use crate::contract::spec::AgentSpec;
+use crate::plugins::handoff::HandoffPlugin;
 use crate::runtime::{AgentRuntime, ResolveError};
 
-/// Plugins that watch over every agent: no agent's own list of plugins leaves them out.
-const GUARDS: [&str; 3] = ["permission", "stop", "hooks"];
-
-/// Sections of the settings that hold for every agent, joined with its own.
-const FOR_ALL: [(&str, &str); 2] = [("permission", "rules"), ("stop", "conditions")];
+/// What the built-in agent is for.
+pub(super) const AYE_IS_FOR: &str = "reads, edits and runs things in your project; always there";
 
 /// All that is known about the agents of a start.
 pub(super) struct Agents {
@@ -32,6 +30,16 @@ pub(super) struct Agents {
     /// The models of agents that name one.
     models: BTreeMap<String, Selection>,
     chosen: RwLock<Chosen>,
+}
+
+/// The agents there are with what they are for, shared with the tool that hands over to them.
+pub(super) type Known = Arc<RwLock<BTreeMap<String, Option<String>>>>;
+
+/// The plugin that lets agents hand over to those that are known.
+pub(super) fn handoff(known: &Known) -> HandoffPlugin {
+    let known = Arc::clone(known);
+    HandoffPlugin::default()
+        .with_roster(Arc::new(move || known.read().expect("no panic while names are held").clone()))
 }
 
 struct Chosen {
@@ -75,7 +83,7 @@ impl Agents {
     pub(super) async fn register(
         runtime: &AgentRuntime,
         foundation: &Foundation,
-        common: &Common,
+        (common, known): (&Common, &Known),
         selection: &Selection,
     ) -> Result<Self, Failure> {
         let mut written = written(foundation);
@@ -93,6 +101,10 @@ impl Agents {
         }
         // Leaving one out may uncover another one of its name, and is seen by those that delegate to it.
         loop {
+            let of_written =
+                written.used().map(|agent| (agent.spec.id.clone(), agent.spec.description.clone()));
+            let all = of_written.chain([(AGENT.to_owned(), Some(AYE_IS_FOR.to_owned()))]).collect();
+            *known.write().expect("no panic while names are held") = all;
             let Some((id, issue)) = written.used().find_map(|agent| unusable(runtime, agent)) else { break };
             runtime.remove_agent(&id);
             written.refuse(&id, issue);
@@ -198,7 +210,7 @@ async fn models_of(written: &mut WrittenAgents, foundation: &Foundation) -> BTre
             Ok(choice) => {
                 found.insert(name, choice);
             }
-            Err(why) => no_model(written, &name, &why.to_string()),
+            Err(why) => no_model(&mut *written, &name, &why.to_string()),
         }
     }
     found
@@ -206,7 +218,8 @@ async fn models_of(written: &mut WrittenAgents, foundation: &Foundation) -> BTre
 
 fn no_model(written: &mut WrittenAgents, model: &str, why: &str) {
     // The origin of the person's own model stands before the words about it.
-    let why = why.split_once(": ").map_or(why, |(_, rest)| rest).to_owned();
+    let why = why.split_once(": ").map_or(why, |(_, rest)| rest);
+    let why = format!("the model `{}` is not to be had: {why}", visible_line(model));
     loop {
         let Some(agent) = written.used().find(|agent| agent.spec.model == model).cloned() else { break };
         let id = agent.spec.id.clone();
@@ -249,15 +262,15 @@ fn spec_of(
         (true, true) => spec.max_rounds.min(limit),
     };
     let catalog = runtime.catalog();
-    for guard in GUARDS.into_iter().filter(|guard| catalog.plugins.contains_key(*guard)) {
-        if !spec.plugin_ids.is_empty() && !spec.plugin_ids.iter().any(|id| id == guard) {
-            spec.plugin_ids.push(guard.to_owned());
+    for (id, guard) in catalog.plugins.iter().filter(|(_, plugin)| plugin.is_guard()) {
+        if !spec.plugin_ids.is_empty() && !spec.plugin_ids.contains(id) {
+            spec.plugin_ids.push(id.clone());
         }
         if !spec.active_hook_filter.is_empty() {
-            spec.active_hook_filter.insert(guard.to_owned());
+            spec.active_hook_filter.insert(guard.descriptor().name.to_owned());
         }
     }
-    for (key, list) in FOR_ALL {
+    for (key, list) in sections::FOR_ALL {
         if let Some(everyones) = settings.sections.get(key) {
             let own = spec.sections.remove(key);
             spec.sections.insert(key.to_owned(), joined(&everyones.json, own, list));
@@ -328,6 +341,7 @@ fn unusable(runtime: &AgentRuntime, agent: &WrittenAgent) -> Option<(String, Age
             let in_allowed = agent.spec.allowed_tools.iter().flatten().any(|known| known == pattern);
             if in_allowed { "/allowed_tools".to_owned() } else { "/excluded_tools".to_owned() }
         }
+        ResolveError::InvalidDelegate { .. } => "/delegates".to_owned(),
         ResolveError::AgentNotFound(_)
         | ResolveError::RemoteAgentNotDirectlyRunnable(_)
         | ResolveError::ToolIdConflict { .. }

@@ -341,6 +341,9 @@ fn split_assignment(text: &str) -> Result<(Key, &str), String> {
 }
 
 fn unknown_key(full: &Key, siblings: Fields, name: &str) -> String {
+    if full.0.len() == 1 && name == "hooks" {
+        return "unknown key `hooks`; hooks have a file of their own, hooks.toml beside this one".to_owned();
+    }
     match schema::suggest(siblings, name) {
         Some(near) => format!("unknown key `{full}`; did you mean `{near}`?"),
         None => format!("unknown key `{full}`; known here: {}", schema::names(siblings)),

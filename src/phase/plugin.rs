@@ -5,6 +5,8 @@ use super::{
     ExecutionEnv, InferenceRequestTransform, PhaseHook, TypedEffectHandler, TypedScheduledActionHandler,
     action, effect,
 };
+use crate::contract::handoff::AgentOverlay;
+use crate::contract::profile::ProfileKey;
 use crate::contract::spec::AgentSpec;
 use crate::contract::tool::Tool;
 use crate::state::{
@@ -48,6 +50,40 @@ pub trait Plugin: Send + Sync + 'static {
         Ok(())
     }
 
+    /// The same for one agent, when what it has depends on the agent.
+    ///
+    /// # Errors
+    /// What the registrar says.
+    fn register_for(
+        &self,
+        registrar: &mut PluginRegistrar,
+        _agent_spec: &AgentSpec,
+    ) -> Result<(), StateError> {
+        self.register(registrar)
+    }
+
+    /// Whether no agent of a program may do without it, as what permits and limits: no list of an agent written in a file
+    /// leaves it out, and it stays with a run that another agent goes on with.
+    fn is_guard(&self) -> bool {
+        false
+    }
+
+    /// Of a guard: one of its sections when an agent with the section `to` goes on with the run of one with the section
+    /// `from`. Nothing of `from` may get looser.
+    fn section_after_handoff(
+        &self,
+        _key: &str,
+        from: Option<&JsonValue>,
+        to: Option<&JsonValue>,
+    ) -> Option<JsonValue> {
+        from.or(to).cloned()
+    }
+
+    /// The variant of an agent that it brings under a name.
+    fn agent_overlay(&self, _name: &str) -> Option<AgentOverlay> {
+        None
+    }
+
     /// The config sections it reads; an agent with a section that does not fit is not started.
     fn config_schemas(&self) -> Vec<ConfigSchema> {
         Vec::new()
@@ -81,7 +117,7 @@ pub trait Plugin: Send + Sync + 'static {
 
 /// The only way in for what a plugin has.
 ///
-/// Keys, action handlers and effect handlers are structural: they are there whatever the agent's
+/// Keys of both kinds, action handlers and effect handlers are structural: they are there whatever the agent's
 /// `active_hook_filter` says. Hooks, tools and transforms are behaviour: they are only used when the filter is empty
 /// or names the plugin.
 #[derive(Debug)]
@@ -115,6 +151,14 @@ impl PluginRegistrar {
         }
         self.env.key_registrations.push(KeyRegistration::of::<K>(options));
         Ok(())
+    }
+
+    /// Registers a namespace of values that outlive a thread. Plugins may share one by sharing its type.
+    ///
+    /// # Errors
+    /// [`StateError::ProfileKeyAlreadyRegistered`] when another type has the namespace.
+    pub fn register_profile_key<K: ProfileKey>(&mut self) -> Result<(), StateError> {
+        Arc::make_mut(&mut self.env.profile_keys).register::<K>()
     }
 
     /// Registers a hook that is active when `plugin_id` is.

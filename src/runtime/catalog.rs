@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::delegate::{AgentBackend, DELEGATION_DEPTH};
 use super::resolve::ResolveError;
 use crate::contract::executor::LlmExecutor;
 use crate::contract::near::or_these;
@@ -14,7 +15,7 @@ use crate::phase::Plugin;
 
 /// All registries of one runtime. Tools and plugins keep the order they were registered in, so that requests are
 /// byte-stable.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Catalog {
     /// Agents by id.
     pub agents: BTreeMap<String, Arc<AgentSpec>>,
@@ -29,10 +30,31 @@ pub struct Catalog {
     /// Tools that come and go while the program runs, such as those of servers, by who brings them. An id of
     /// [`Catalog::tools`] hides one of these.
     pub brought: BTreeMap<String, Vec<(String, Arc<dyn Tool>)>>,
+    /// What runs agents whose endpoint names it.
+    pub backends: BTreeMap<String, Arc<dyn AgentBackend>>,
+    /// How many runs may stand above one that an agent sets to work; `None` is any number.
+    pub delegation_depth: Option<u32>,
     /// Counts the changes of what is registered.
     pub revision: u64,
     /// Plugins by id.
     pub plugins: IndexMap<String, Arc<dyn Plugin>>,
+}
+
+impl Default for Catalog {
+    fn default() -> Self {
+        Self {
+            agents: BTreeMap::new(),
+            default_agent: None,
+            models: BTreeMap::new(),
+            providers: BTreeMap::new(),
+            tools: IndexMap::new(),
+            brought: BTreeMap::new(),
+            backends: BTreeMap::new(),
+            delegation_depth: Some(DELEGATION_DEPTH),
+            revision: 0,
+            plugins: IndexMap::new(),
+        }
+    }
 }
 
 impl std::fmt::Debug for Catalog {
@@ -64,6 +86,7 @@ impl Catalog {
             ResolveError::ProviderNotFound(id) => or_these(id, self.providers.keys().map(String::as_str)),
             ResolveError::PluginNotFound(id) => or_these(id, self.plugins.keys().map(String::as_str)),
             ResolveError::InvalidPluginConfig { .. }
+            | ResolveError::InvalidDelegate { .. }
             | ResolveError::RemoteAgentNotDirectlyRunnable(_)
             | ResolveError::ToolIdConflict { .. }
             | ResolveError::InvalidToolPattern { .. }

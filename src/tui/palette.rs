@@ -30,7 +30,7 @@ pub const COMMANDS: &[Command] = &[
     command("skills", "", "skills that can be called by name"),
     command("permissions", "", "rules in force"),
     command("grants", "", "what you allowed from now on, and take it back"),
-    page("plugins", "", "what watches over a run, and what it brought"),
+    page("plugins", "[AGENT]", "what watches over a run, and what it brought"),
     command("copy", "", "put the last answer on the clipboard"),
     command("export", "[md|json]", "write this conversation to a file"),
     command("clear", "", "begin a new conversation, as /new"),

@@ -82,10 +82,15 @@ fn pieces(app: &App) -> Vec<Piece> {
         let chord = app.keymap.chord_of(Place::Global, Action::Inbox);
         add(format!("{elsewhere} elsewhere {chord}").trim_end().to_owned(), Role::Warning, 2);
     }
-    if let Some(agent) = &info.agent {
+    let handed = app.transcript.handed_to();
+    if let Some(agent) = handed.map(|(agent, _)| agent).or(info.agent.as_deref()) {
         add(visible_line(agent).into_owned(), Role::Accent, 3);
     }
-    let model = if info.is_demo { "demo".to_owned() } else { visible_line(&info.model).into_owned() };
+    let model = match handed {
+        Some((_, model)) if !model.is_empty() => visible_line(model).into_owned(),
+        _ if info.is_demo => "demo".to_owned(),
+        _ => visible_line(&info.model).into_owned(),
+    };
     add(if model.is_empty() { "no model".to_owned() } else { model }, Role::Status, 3);
     let mode = if info.mode == super::host::Mode::Yolo { Role::Warning } else { Role::StatusMode };
     add(info.mode.as_str().to_owned(), mode, 4);

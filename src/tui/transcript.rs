@@ -109,6 +109,8 @@ pub struct Transcript {
     /// A word about an inference that is tried again.
     retry: Option<String>,
     saw_error: bool,
+    /// The agent that another one handed the run to, and its model.
+    handed_to: Option<(String, String)>,
 }
 
 impl Transcript {
@@ -130,6 +132,11 @@ impl Transcript {
     /// Tokens that the model read and wrote last: what the next inference begins with.
     pub fn context_tokens(&self) -> u64 {
         self.context
+    }
+
+    /// The agent that goes on with the run in another one's place, and its model.
+    pub fn handed_to(&self) -> Option<(&str, &str)> {
+        self.handed_to.as_ref().map(|(agent, model)| (agent.as_str(), model.as_str()))
     }
 
     /// What is said about an inference that is tried again, while it is.
