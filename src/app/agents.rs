@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::agent::{AGENT, entry_of};
 use super::foundation::Foundation;
@@ -17,6 +17,7 @@ use crate::config::{Origin, Selection, Settings, needs_probe, select_model};
 use crate::contract::display::visible_line;
 use crate::contract::near::or_these;
 use crate::contract::spec::AgentSpec;
+use crate::pattern::Pattern;
 use crate::plugins::handoff::HandoffPlugin;
 use crate::runtime::{AgentRuntime, ResolveError};
 
@@ -276,6 +277,7 @@ fn spec_of(
             spec.sections.insert(key.to_owned(), joined(&everyones.json, own, list));
         }
     }
+    deny_excluded_calls(&mut spec);
     if !spec.sections.contains_key("retry")
         && let Some(retry) = catalog.agents.get(AGENT).and_then(|aye| aye.sections.get("retry"))
     {
@@ -289,6 +291,23 @@ fn spec_of(
         allowed.extend(spec.delegates.iter().map(|id| format!("agent_run_{id}")));
     }
     spec
+}
+
+/// Patterns with arguments among the excluded tools take no tool away: they are rules that deny such calls.
+fn deny_excluded_calls(spec: &mut AgentSpec) {
+    let is_of_calls = |pattern: &&String| Pattern::parse(pattern).is_ok_and(|p| !p.is_unconditional());
+    let rules: Vec<Value> = spec
+        .excluded_tools
+        .iter()
+        .flatten()
+        .filter(is_of_calls)
+        .map(|pattern| json!({"tool": pattern, "behavior": "deny"}))
+        .collect();
+    if !rules.is_empty() {
+        let own = spec.sections.remove("permission");
+        let section = joined(&json!({ "rules": rules }), own, "rules");
+        spec.sections.insert("permission".to_owned(), section);
+    }
 }
 
 /// Everyone's section and an agent's own: the entries of both lists, and of everything else the agent's word, except that
@@ -373,6 +392,14 @@ fn oddities(runtime: &AgentRuntime, agent: &WrittenAgent) -> Vec<AgentIssue> {
         [("/allowed_tools", &agent.spec.allowed_tools), ("/excluded_tools", &agent.spec.excluded_tools)];
     for (pointer, patterns) in lists {
         for pattern in patterns.iter().flatten() {
+            let limits = Pattern::parse(pattern).is_ok_and(|p| !p.is_unconditional());
+            if limits && pointer == "/allowed_tools" && agent.insists_on_model {
+                let message = format!(
+                    "`{}` offers the whole tool: which of its calls run is for the rules under `permission` to say",
+                    visible_line(pattern)
+                );
+                say(pointer, message);
+            }
             let name = pattern.split(['(', ' ']).next().unwrap_or_default();
             let is_plain =
                 !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');

@@ -58,6 +58,8 @@ impl Elsewhere {
         // What was allowed at this start was allowed in this folder; what was forbidden is forbidden there too.
         cli.global.allowed_tools.clear();
         cli.global.permission_mode = None;
+        // Runs there have agents of their own.
+        cli.global.agent = None;
         cli.global.trust = false;
         Elsewhere { cli, env, events, apps: tokio::sync::Mutex::default(), running: Mutex::default() }
     }

@@ -46,6 +46,7 @@ use crate::contract::executor::LlmExecutor;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Message;
+use crate::contract::near::or_these;
 use crate::contract::profile::ProfileStore;
 use crate::contract::record::{
     DecideOutcome, Decision, LeaseRecord, Owner, RunRecord, SuspensionRecord, ThreadRecord,
@@ -386,7 +387,8 @@ impl AgentRuntime {
         };
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
-            .or_else(|_| self.resolve(&record.agent_id, None))?;
+            .or_else(|_| self.resolve(&record.agent_id, None))
+            .map_err(|error| self.agent_gone(error))?;
         let mut driver = self.load(record, agent, slot, lease, &sink).await?;
         let directives = driver.recover(unknown).await?;
         driver.expire().await?;
@@ -417,10 +419,26 @@ impl AgentRuntime {
         .await
     }
 
+    /// Why a run cannot go on whose agent is not there any more.
+    fn agent_gone(&self, error: RuntimeError) -> RuntimeError {
+        let RuntimeError::AgentNotFound { agent_id } = &error else { return error };
+        let catalog = self.inner.shared.catalog();
+        let known = or_these(agent_id, catalog.agents.keys().map(String::as_str));
+        let message = format!(
+            "the run is the agent `{agent_id}`'s, which is not there any more{known} (bring it back to go on, or say something \
+             new: that ends the run)"
+        );
+        RuntimeError::ResolveFailed { message }
+    }
+
     fn agent_of(&self, request: &RunRequest) -> Result<String, RuntimeError> {
-        if let Some(id) = &request.agent_id {
-            return Ok(id.clone());
+        match &request.agent_id {
+            Some(id) => Ok(id.clone()),
+            None => self.default_agent(),
         }
+    }
+
+    fn default_agent(&self) -> Result<String, RuntimeError> {
         let catalog = self.inner.shared.catalog();
         catalog
             .default_agent
@@ -572,7 +590,11 @@ impl AgentRuntime {
         let Some(record) = self.unfinished(thread_id).await? else { return Ok(false) };
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
-            .or_else(|_| self.resolve(&record.agent_id, None))?;
+            .or_else(|_| self.resolve(&record.agent_id, None))
+            // Whoever it was, it can be ended.
+            .or_else(|error| {
+                self.default_agent().and_then(|any| self.resolve(&any, None)).map_err(|_| error)
+            })?;
         let mut driver = self.load(record, agent, slot, lease, &sink).await?;
         let directives = driver.bury(superseded).await?;
         driver.drive(directives).await?;

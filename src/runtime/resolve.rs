@@ -317,7 +317,8 @@ fn tools_of(
     let excluded = patterns(spec.excluded_tools.as_deref().unwrap_or_default())?;
     tools.retain(|id, _| {
         allowed.as_ref().is_none_or(|list| list.iter().any(|p| p.matches_tool(id)))
-            && !excluded.iter().any(|p| p.matches_tool(id))
+            // One with arguments speaks of calls, and rules judge those; it does not take the tool away.
+            && !excluded.iter().any(|p| p.is_unconditional() && p.matches_tool(id))
     });
     Ok(tools)
 }

@@ -1,6 +1,8 @@
 mod children;
+mod handoff;
 mod profile;
 mod queue;
+mod resolving;
 mod waking;
 
 use std::collections::VecDeque;

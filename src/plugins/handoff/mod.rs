@@ -90,9 +90,10 @@ impl HandoffPlugin {
     fn targets(&self, spec: &AgentSpec) -> BTreeMap<String, Option<String>> {
         let roster = self.roster.as_ref().map(|roster| roster());
         // What cannot be read was refused when the agent was resolved.
-        let named = match spec.sections.contains_key(HandoffConfigKey::KEY) {
-            true => spec.config::<HandoffConfigKey>().unwrap_or_default().agents,
-            false => self.overlays.keys().cloned().collect(),
+        let named: Vec<String> = if spec.sections.contains_key(HandoffConfigKey::KEY) {
+            spec.config::<HandoffConfigKey>().unwrap_or_default().agents
+        } else {
+            self.overlays.keys().cloned().collect()
         };
         let known = |id: &String| {
             self.overlays.contains_key(id) || roster.as_ref().is_none_or(|roster| roster.contains_key(id))
