@@ -1,5 +1,6 @@
 //! The command line: what can be typed, and nothing about what it does.
 
+mod agents;
 mod hooks;
 mod memory;
 mod reminders;
@@ -13,8 +14,8 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 pub use memory::{MemoryCommand, MemoryForm};
+pub use self::agents::AgentsCommand;
 pub use stats::{StatsArgs, StatsBy};
-
 pub use self::hooks::HooksCommand;
 pub use self::reminders::RemindersCommand;
 use crate::config::{Flags, PermissionMode};
@@ -108,6 +109,10 @@ pub struct Global {
     /// Model, as NAME or PROVIDER/NAME; `aye models` lists them
     #[arg(long, value_name = "NAME", global = true)]
     pub model: Option<String>,
+
+    /// Agent to talk to; `aye agents list` shows them
+    #[arg(long, value_name = "NAME", global = true)]
+    pub agent: Option<String>,
 
     /// What happens to calls that no rule decides
     #[arg(long, value_name = "MODE", global = true, value_parser = ["ask", "accept-edits", "plan", "yolo"])]
@@ -219,6 +224,9 @@ pub enum Command {
     /// ends it behind the current job, a second one at once: the job is left to the next worker.
     #[command(after_help = WORK_EXAMPLE)]
     Work(WorkArgs),
+    /// Agents: which there are, and what their files say
+    #[command(subcommand)]
+    Agents(AgentsCommand),
     /// Skills: which there are, and whether their files are right
     #[command(subcommand)]
     Skills(SkillsCommand),
@@ -710,6 +718,7 @@ impl Global {
         }
         let own = [
             ("--model", "model", self.model.clone()),
+            ("--agent", "agent", self.agent.clone()),
             ("--permission-mode", "permission_mode", self.permission_mode.clone()),
             ("--max-turns", "max_turns", self.max_turns.map(|turns| turns.to_string())),
             ("--max-tokens-total", "stop.max_tokens_total", self.max_tokens_total.map(|n| n.to_string())),

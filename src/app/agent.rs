@@ -5,11 +5,12 @@ use std::sync::{Arc, RwLock};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
+use super::{Failure, agents, deferred, models, prompt, reminders, sections};
+use super::agents::Agents;
 use super::budget::Purse;
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
-use super::{Failure, deferred, models, prompt, reminders, sections};
 use super::telemetry::Telemetry;
 use crate::cli::Cli;
 use crate::config::{Instructions, Selection};
@@ -19,6 +20,7 @@ use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
 use crate::plugins::deferred_tools::DEFERRED_TOOLS_PLUGIN;
+use crate::plugins::handoff::HANDOFF_PLUGIN_ID;
 use crate::plugins::observe::OBSERVABILITY_PLUGIN;
 use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
 use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
@@ -42,6 +44,7 @@ pub struct App {
     pub(super) permission: Permissions,
     pub(super) skills: Discovery,
     pub(super) instructions: Instructions,
+    pub(super) agents: Agents,
     pub(super) selection: RwLock<Selection>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Notifier,
@@ -76,12 +79,18 @@ impl App {
             telemetry: &telemetry,
             purse: &purse,
         };
-        let runtime = runtime(&foundation, parts, &skills, reminders, &instructions, &selection)?;
+        let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
+        let common = prompt::Common::new(&foundation.workspace, &instructions.prompt(), &date);
+        let known = agents::Known::default();
+        let runtime = runtime(&foundation, parts, &skills, reminders, (&common, &known), &selection)?;
         let unclaimed = sections::check(&runtime, &foundation)?;
+        let agents = Agents::register(&runtime, &foundation, (&common, &known), &selection).await?;
+        let selection = agents.model(&agents.current());
         let catalog = runtime.catalog();
         permission.set_tools(catalog.tool_ids().map(str::to_owned).collect());
         let mut warnings = std::mem::take(&mut foundation.warnings);
         warnings.extend(unclaimed);
+        warnings.extend(agents.written.issues.iter().map(ToString::to_string));
         warnings.extend(skills.issues.iter().map(ToString::to_string));
         let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
         let app = Self {
@@ -92,6 +101,7 @@ impl App {
             permission,
             skills,
             instructions,
+            agents,
             selection: RwLock::new(selection),
             clock,
             notifier,
@@ -115,10 +125,14 @@ impl App {
         let id = selection.full_name();
         self.purse.admit(&id, &selection)?;
         self.runtime.set_model(&id, entry, executor);
-        let catalog = self.runtime.catalog();
-        if let Some(spec) = catalog.agents.get(AGENT) {
-            self.runtime.set_agent(AgentSpec::clone(spec).with_model(&id));
-        }
+        self.agents.use_model(&self.runtime, &selection);
+        *self.selection.write().expect("no panic while the choice is held") = selection;
+        Ok(())
+    }
+
+    /// Chooses another agent for the runs from now on, and with it its model.
+    pub(super) fn set_agent(&self, name: &str) -> Result<(), String> {
+        let selection = self.agents.choose(&self.runtime, name)?;
         *self.selection.write().expect("no panic while the choice is held") = selection;
         Ok(())
     }
@@ -162,7 +176,7 @@ pub(super) fn mode_of(foundation: &Foundation) -> Mode {
     foundation.loaded.settings.permission_mode
 }
 
-fn entry_of(selection: &Selection) -> ModelEntry {
+pub(super) fn entry_of(selection: &Selection) -> ModelEntry {
     ModelEntry { provider: selection.full_name(), model_name: selection.model.clone() }
 }
 
@@ -180,16 +194,14 @@ fn runtime(
     Parts { store, permission, clock, notifier, telemetry, purse }: Parts<'_>,
     skills: &Discovery,
     reminders: Vec<ReminderRule>,
-    instructions: &Instructions,
+    (common, known): (&prompt::Common, &agents::Known),
     selection: &Selection,
 ) -> Result<AgentRuntime, Failure> {
     let settings = &foundation.loaded.settings;
-    let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
-    let prompt = prompt::system_prompt(&foundation.workspace, &instructions.prompt(), &date);
     let max_turns = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let spec = AgentSpec::new(AGENT)
         .with_model(selection.full_name())
-        .with_system_prompt(prompt)
+        .with_system_prompt(common.prompt(""))
         .with_max_rounds(max_turns)
         .with_tool_execution(settings.tool_execution)
         .with_config::<RetryConfigKey>(LlmRetryPolicy {
@@ -247,6 +259,7 @@ fn runtime(
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
         .with_plugin("memory", super::memory::plugin(foundation, clock))
+        .with_plugin(HANDOFF_PLUGIN_ID, Arc::new(agents::handoff(known)))
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
         .with_plugin("stop", Arc::new(purse.over(stop)))

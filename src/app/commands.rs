@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::agent::{mode_of, skills_of};
 use super::foundation::Foundation;
-use super::{Failure, approvals, audit, doctor, export, history, hooks, ledger, memory, models, put, queue, reminders, say, stats, work};
+use super::{Failure, agent_list, approvals, audit, doctor, export, history, hooks, ledger, memory, models, put, queue, reminders, say, stats, work};
 use crate::cli::{
     Cli, Command, ConfigCommand, ExportFormat, JsonFlag, PermissionsCommand, SkillsCommand, ThreadsCommand,
 };
@@ -33,6 +33,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Memory(command) => memory::run(command, &foundation).await,
         Command::Queue(command) => queue::run(command, &foundation).await,
         Command::Work(args) => work::run(args, foundation, cli).await,
+        Command::Agents(command) => agent_list::run(command, foundation, cli).await,
         Command::Skills(command) => skills(command, &foundation),
         Command::Permissions(PermissionsCommand::Check { rules }) => {
             permissions(rules.as_deref(), &mut foundation, cli)

@@ -37,6 +37,8 @@ pub(super) fn for_other_folders(cli: &Cli) -> Cli {
     // What was allowed at this start was allowed in this folder; what was forbidden is forbidden there too.
     cli.global.allowed_tools.clear();
     cli.global.permission_mode = None;
+    // Runs there have agents of their own.
+    cli.global.agent = None;
     cli.global.trust = false;
     cli
 }

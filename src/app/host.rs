@@ -336,6 +336,7 @@ impl Host for TerminalHost {
                 output: p.output,
                 cache_read: p.cache_read,
             }),
+            agent: self.app.agents.named(),
             mode: self.app.permission.mode(),
             cwd: self.app.foundation.workspace.cwd.clone(),
             project: self.app.foundation.workspace.root.clone(),

@@ -2,6 +2,8 @@
 //! hands them to a front end.
 
 mod agent;
+mod agent_list;
+mod agents;
 mod approvals;
 mod audit;
 mod budget;
@@ -26,6 +28,7 @@ mod models;
 mod notify;
 mod owner;
 mod pages;
+mod plugins;
 mod print;
 mod prompt;
 mod reminders;

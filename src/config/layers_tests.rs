@@ -408,7 +408,7 @@ fn sections_hold_anything_and_know_the_place_of_each_part() {
     assert_eq!(place("stop", "/conditions/0/window"), Some((3, 29)));
     assert_eq!(place("stop", "/conditions/0/window/deeper"), Some((3, 29)), "the nearest part above");
     assert_eq!(place("stop", "/other"), Some((1, 11)), "the section itself");
-    assert_eq!(place("a/b", "/x"), Some((5, 1)));
+    assert_eq!(place("a/b", "/x"), Some((6, 1)));
     assert_eq!(place("nothing", ""), None);
     let shown: Vec<String> =
         loaded.provenance.rows().iter().map(|row| format!("{} = {}", row.key, row.value)).collect();

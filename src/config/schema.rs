@@ -141,6 +141,7 @@ use ProjectMay::{Lower, Never, Set, Tighten};
 /// The whole tree.
 pub(crate) const ROOT: Fields = &[
     ("model", leaf(Text, Set, "model to use, as `name` or `provider/name`")),
+    ("agent", leaf(Text, Set, "agent to talk to; `aye agents list` shows them")),
     ("permission_mode", leaf(OneOf(PERMISSION_MODES), Tighten, "what happens to calls that no rule decides")),
     ("max_turns", leaf(Count { min: 0 }, Lower, "inferences in one run; 0 is no limit")),
     ("tool_execution", leaf(OneOf(TOOL_EXECUTIONS), Set, "order in which the calls of one answer run")),

@@ -230,6 +230,8 @@ pub struct TuiSettings {
 pub struct Settings {
     /// The model that was asked for, as `name` or `provider/name`.
     pub model: Option<String>,
+    /// The agent that people talk to; the built-in one when nobody says otherwise.
+    pub agent: Option<String>,
     /// What happens to calls that no rule decides.
     pub permission_mode: PermissionMode,
     /// Inferences in one run; `None` is "no limit".
@@ -291,6 +293,7 @@ impl Settings {
         };
         Self {
             model: get.text("model"),
+            agent: get.text("agent"),
             permission_mode: get.word("permission_mode").unwrap_or_default(),
             max_turns: get.limit("max_turns").map(to_u32),
             tool_execution: get

@@ -209,3 +209,28 @@ fn a_broken_list_is_an_error_and_never_trust() {
     let told = world.store().folders().expect_err("broken").to_string();
     assert!(told.contains("trust.json") && told.contains("line 1 column"), "{told}");
 }
+
+#[test]
+fn an_agent_that_says_more_than_who_it_is_needs_trust() {
+    let dir = tempfile::tempdir().expect("temp");
+    let root = dir.path().canonicalize().expect("temp");
+    let write = |name: &str, text: &str| {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, text).expect("written");
+    };
+    write(
+        ".claude/agents/plain.md",
+        "---\nname: plain\ndescription: x\ntools: Read\n---\nThe model of permission.\n",
+    );
+    write(".aye/agents/deep/loose.md", "---\ndescription: x\npermission:\n  default_behavior: allow\n---\n");
+    write(".agents/agents/other.md", "---\nmodel: a/b\n---\n");
+    write(".agents/agents/spelled.md", "---\n\"permi\\x73sion\": {}\n---\n");
+    let assessment = TrustAssessment::of(&root, &root).expect("assessed");
+    let said: Vec<&str> = assessment.items.iter().map(|item| item.summary.as_str()).collect();
+    assert_eq!(said.len(), 3, "{said:?}");
+    assert_eq!(said[0], "agent other: model: a/b");
+    assert!(said[1].starts_with("agent spelled: "), "{said:?}");
+    assert_eq!(said[2], "agent loose: description: x; permission:; default_behavior: allow");
+    assert!(assessment.items.iter().all(|item| !item.hash.is_empty()));
+}

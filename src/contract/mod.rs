@@ -12,6 +12,7 @@ pub mod event;
 pub mod event_sink;
 pub mod executor;
 pub mod grant;
+pub mod handoff;
 pub mod hook;
 pub mod identity;
 pub mod ids;

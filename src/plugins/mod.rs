@@ -1,6 +1,7 @@
 //! Behaviour that hooks into the phases of a run. No plugin names another plugin, a tool, or the runtime.
 
 pub mod deferred_tools;
+pub mod handoff;
 pub mod hooks;
 pub mod memory;
 pub mod observe;

@@ -168,6 +168,8 @@ pub struct HostInfo {
     pub context_window: Option<u64>,
     /// Its price.
     pub price: Option<Price>,
+    /// The agent that is talked to, unless it is the built-in one.
+    pub agent: Option<String>,
     /// How much is asked.
     pub mode: Mode,
     /// The folder that tools work in.

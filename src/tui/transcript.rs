@@ -126,6 +126,8 @@ pub struct Transcript {
     saw_error: bool,
     /// The last run was stopped by a limit.
     stopped: bool,
+    /// The agent that another one handed the run to, and its model.
+    handed_to: Option<(String, String)>,
 }
 
 impl Transcript {
@@ -179,6 +181,11 @@ impl Transcript {
     /// The model that answered last in the place of the one that was wanted.
     pub fn stands_in(&self) -> Option<&str> {
         self.stands_in.as_deref()
+    }
+
+    /// The agent that goes on with the run in another one's place, and its model.
+    pub fn handed_to(&self) -> Option<(&str, &str)> {
+        self.handed_to.as_ref().map(|(agent, model)| (agent.as_str(), model.as_str()))
     }
 
     /// Adds what the person said.

@@ -22,6 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("agents", &["pattern", "front_matter", "contract"]),
     ("tools", &["contract", "state"]),
     ("config", &["contract"]),
+    ("cli", &["config", "contract"]),
     ("headless", &["runtime", "contract"]),
     ("tui", &["runtime", "config", "contract"]),
     ("cli", &["config", "contract"]),

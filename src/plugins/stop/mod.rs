@@ -67,6 +67,26 @@ impl Default for StopPlugin {
 }
 
 impl Plugin for StopPlugin {
+    fn is_guard(&self) -> bool {
+        true
+    }
+
+    /// The conditions of both.
+    fn section_after_handoff(
+        &self,
+        _key: &str,
+        from: Option<&JsonValue>,
+        to: Option<&JsonValue>,
+    ) -> Option<JsonValue> {
+        let (Some(from), Some(to)) = (from, to) else { return from.or(to).cloned() };
+        let mut both = to.clone();
+        if let (Some(own), Some(old)) = (both["conditions"].as_array_mut(), from["conditions"].as_array()) {
+            own.splice(0..0, old.iter().cloned());
+            return Some(both);
+        }
+        Some(from.clone())
+    }
+
     fn descriptor(&self) -> PluginDescriptor {
         PluginDescriptor { name: STOP_PLUGIN }
     }

@@ -16,6 +16,7 @@ impl Transcript {
             AgentEvent::RunStart { .. } => {
                 self.retry = None;
                 self.stopped = false;
+                self.handed_to = None;
                 self.saw_error = false;
                 self.step = self.entries.len();
             }
@@ -198,6 +199,9 @@ impl Transcript {
                 "" => text("text").to_owned(),
                 source => format!("{source}: {}", text("text")),
             };
+            if !text("agent").is_empty() {
+                self.handed_to = Some((text("agent").to_owned(), text("model").to_owned()));
+            }
             self.note(level, words);
         } else if kind == INFERENCE_RETRY_ACTIVITY_TYPE {
             let number = |key: &str| content.get(key).and_then(Value::as_u64).unwrap_or(0);

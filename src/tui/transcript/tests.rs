@@ -323,3 +323,20 @@ fn words_on_trial_stand_behind_what_others_said_and_can_be_taken_away() {
     transcript.unsay();
     assert!(transcript.entries().iter().any(is_mine));
 }
+
+#[test]
+fn a_handoff_is_a_notice_and_says_who_answers_until_the_next_run() {
+    let start =
+        || E::RunStart { thread_id: ThreadId::from("t"), run_id: RunId::from("r"), parent_run_id: None };
+    let handed = E::ActivitySnapshot {
+        message_id: "m".into(),
+        activity_type: "notice".into(),
+        content: json!({"source": "handoff", "text": "writer goes on, with big", "agent": "writer", "model": "big-1"}),
+        replace: Some(false),
+    };
+    let transcript = fold(&[start(), handed.clone(), text("Hi.")]);
+    assert_eq!(transcript.handed_to(), Some(("writer", "big-1")));
+    let is_said = |entry: &Entry| matches!(&entry.kind, EntryKind::Notice { text, .. } if text == "handoff: writer goes on, with big");
+    assert!(transcript.entries().iter().any(is_said), "{:?}", transcript.entries());
+    assert_eq!(fold(&[start(), handed, start()]).handed_to(), None);
+}
