@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+mod tasks;
+
+pub use tasks::TasksCommand;
+
 use crate::config::{Flags, PermissionMode};
 
 const EXAMPLES: &str = "\
@@ -176,6 +180,9 @@ pub enum Command {
     /// What was allowed at questions from now on, and take it back
     #[command(subcommand)]
     Grants(GrantsCommand),
+    /// Agents that other agents set to work: list, show, stop
+    #[command(subcommand)]
+    Tasks(TasksCommand),
     /// Skills: which there are, and whether their files are right
     #[command(subcommand)]
     Skills(SkillsCommand),

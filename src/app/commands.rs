@@ -30,6 +30,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Answer(args) => approvals::answer(args, cli, &foundation).await,
         Command::Approvals(command) => approvals::run(command, cli, &foundation).await,
         Command::Grants(command) => ledger::run(command, &foundation).await,
+        Command::Tasks(command) => super::tasks::run(command, cli, foundation).await,
         Command::Skills(command) => skills(command, &foundation),
         Command::Permissions(PermissionsCommand::Check { rules }) => {
             permissions(rules.as_deref(), &mut foundation, cli)

@@ -26,6 +26,7 @@ mod print;
 mod prompt;
 mod remote;
 mod since;
+mod tasks;
 mod viewer;
 
 use std::ffi::OsString;

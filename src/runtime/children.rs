@@ -13,8 +13,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use tokio_util::sync::CancellationToken;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::driver::Driver;
 use super::nested::ChildSink;
@@ -153,6 +153,7 @@ impl Driver {
             background,
             told: false,
             created_at: self.shared.clock.now_ms(),
+            stop: false,
         }
     }
 
@@ -185,9 +186,7 @@ impl Driver {
                 // An answer that came while it went to sleep.
                 return self.wake_children().await;
             }
-            Ok(result) => {
-                delegate::payload(agent, &result, &json!(end_state(agent, &call, &result)))
-            }
+            Ok(result) => delegate::payload(agent, &result, &json!(end_state(agent, &call, &result))),
             Err(
                 error @ (RuntimeError::AgentNotFound { .. }
                 | RuntimeError::ResolveFailed { .. }
@@ -319,8 +318,12 @@ async fn store_end(
         arguments: None,
         updated_at: now,
     };
-    let actor =
-        Actor { user: "aye".into(), channel: CHANNEL_CHILD.into(), pid: shared.owner.pid, ..Actor::default() };
+    let actor = Actor {
+        user: "aye".into(),
+        channel: CHANNEL_CHILD.into(),
+        pid: shared.owner.pid,
+        ..Actor::default()
+    };
     Ok(shared.store.decide(question, Decision { resume, actor }, now).await?)
 }
 
@@ -342,7 +345,8 @@ impl AgentRuntime {
     /// does.
     pub(super) async fn answer_for(&self, child: &ChildRecord) -> Result<(), RuntimeError> {
         let shared = &self.inner.shared;
-        let Some(run) = shared.store.latest_run(&child.thread_id).await?.filter(|run| run.status == RunStatus::Done)
+        let Some(run) =
+            shared.store.latest_run(&child.thread_id).await?.filter(|run| run.status == RunStatus::Done)
         else {
             return Ok(());
         };
@@ -353,7 +357,8 @@ impl AgentRuntime {
             ..SuspensionFilter::default()
         };
         let rows = shared.store.suspensions(filter).await?;
-        let Some(row) = rows.iter().find(|row| row.call_id == child.parent_call && row.ticket.is_served()) else {
+        let Some(row) = rows.iter().find(|row| row.call_id == child.parent_call && row.ticket.is_served())
+        else {
             return Ok(());
         };
         let state = end_state(&child.agent, &child.parent_call, &result);
@@ -388,7 +393,8 @@ impl AgentRuntime {
                 }
                 match self.acquire(&thread).await {
                     Ok(tenure) => {
-                        let result = Box::pin(self.serve_fenced(&child, slot, &tenure.lease, sink, unknown)).await;
+                        let result =
+                            Box::pin(self.serve_fenced(&child, slot, &tenure.lease, sink, unknown)).await;
                         self.release(tenure).await;
                         return result;
                     }
@@ -430,6 +436,9 @@ impl AgentRuntime {
         match self.inner.shared.store.latest_run(thread).await? {
             Some(run) if run.status == RunStatus::Done => self.result_of(run).await,
             Some(_) => self.resume_fenced(thread, slot, lease, sink, unknown).await,
+            None if self.is_unwanted(thread).await? => {
+                Err(RuntimeError::ResolveFailed { message: "it was stopped before it began".into() })
+            }
             None => {
                 let own = self.inner.shared.catalog().agents.get(&child.agent).map(|spec| spec.model.clone());
                 let model = child.model.as_deref().filter(|_| own.is_some_and(|own| own.is_empty()));
@@ -441,10 +450,17 @@ impl AgentRuntime {
         }
     }
 
+    async fn is_unwanted(&self, thread: &ThreadId) -> Result<bool, RuntimeError> {
+        Ok(self.inner.shared.store.child(thread).await?.is_some_and(|child| child.stop))
+    }
+
     /// What came of a run that is over.
     async fn result_of(&self, run: RunRecord) -> Result<AgentRunResult, RuntimeError> {
         let stored = self.inner.shared.store.messages(&run.thread_id).await?;
-        let said = stored.iter().rev().find(|stored| stored.run_id == run.id && stored.message.role == Role::Assistant);
+        let said = stored
+            .iter()
+            .rev()
+            .find(|stored| stored.run_id == run.id && stored.message.role == Role::Assistant);
         Ok(AgentRunResult {
             thread_id: run.thread_id,
             run_id: run.id,
@@ -472,7 +488,9 @@ impl AgentRuntime {
                 match runtime.acquire(&thread).await {
                     Ok(tenure) => {
                         let sink = Arc::new(NullEventSink);
-                        let ended = Box::pin(runtime.cancel_fenced(&thread, slot, &tenure.lease, sink, superseded)).await;
+                        let ended =
+                            Box::pin(runtime.cancel_fenced(&thread, slot, &tenure.lease, sink, superseded))
+                                .await;
                         runtime.release(tenure).await;
                         return ended.map(drop);
                     }

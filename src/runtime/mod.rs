@@ -57,8 +57,8 @@ use crate::store::{AcquireError, Store, StoreError};
 pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;
 pub use delegate::{
-    AgentBackend, AgentBackendError, AgentTool, DELEGATION_DEPTH, DelegateRunResult, DelegateRunStatus, LocalBackend,
-    tool_name,
+    AgentBackend, AgentBackendError, AgentTool, DELEGATION_DEPTH, DelegateRunResult, DelegateRunStatus,
+    LocalBackend, tool_name,
 };
 pub use document::{CallResult, DocumentError, RunDocument, tool_message};
 pub use edited::{change_words, shown_payload};

@@ -208,7 +208,9 @@ pub fn check_payload(suspension: &SuspensionRecord, resume: &ToolCallResume) -> 
     let unfit =
         |message: &str| Err(DecideError::Unfit { id: suspension.id.clone(), message: message.into() });
     if suspension.ticket.is_served() {
-        return unfit("another agent works on this call, and its end is the answer; `aye tasks stop` ends it");
+        return unfit(
+            "another agent works on this call, and its end is the answer; `aye tasks stop` ends it",
+        );
     }
     if resume.arguments.is_some() {
         if resume.action == ResumeDecisionAction::Cancel {

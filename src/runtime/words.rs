@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
-use crate::contract::lifecycle::ToolCallOutcome;
 use crate::contract::child::ChildStatus;
+use crate::contract::lifecycle::ToolCallOutcome;
 use crate::contract::suspension::{
     ACTION_ASK_USER, ACTION_CHILD_RUN, ACTION_UNKNOWN_OUTCOME, ToolCallResume,
 };

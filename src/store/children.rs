@@ -14,7 +14,7 @@ use crate::contract::record::{SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::ACTION_CHILD_RUN;
 
 const COLUMNS: &str = "c.thread_id, c.parent_thread, c.root_thread, c.parent_run, c.parent_call, c.agent, c.prompt, \
-                       c.model, c.depth, c.background, c.told, c.created_at";
+                       c.model, c.depth, c.background, c.told, c.created_at, c.stop";
 
 /// The threads below a thread. With `?2` set, only those whose call waits for them, all the way down.
 const BELOW: &str = "WITH RECURSIVE below(id) AS ( \
@@ -115,11 +115,25 @@ impl Store {
     /// [`StoreError::Damaged`] when a run is unreadable.
     pub async fn all_tasks(&self, open_only: bool) -> Result<Vec<TaskRecord>, StoreError> {
         self.read(move |conn| {
-            let mut statement = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM child c ORDER BY c.n"))?;
+            let mut statement =
+                conn.prepare_cached(&format!("SELECT {COLUMNS} FROM child c ORDER BY c.n"))?;
             let children = statement.query_map((), child_of)?.collect::<Result<Vec<_>, _>>()?;
             tasks_of(conn, children, open_only)
         })
         .await
+    }
+
+    /// Notes that a child is to end, for whoever drives it. `false`: there is no such child.
+    pub async fn stop_child(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        let thread = thread.clone();
+        let change = Change::of(ChangeKind::Decision, &thread);
+        let work = move |tx: &Transaction<'_>| {
+            Ok(tx
+                .prepare_cached("UPDATE child SET stop = 1 WHERE thread_id = ?1")?
+                .execute((thread.as_str(),))?
+                > 0)
+        };
+        self.write_and_tell(true, ("", ""), work, |found| found.then_some(change)).await
     }
 
     /// The questions that people have to answer before this thread, and the children its calls wait for, can go on.
@@ -210,7 +224,8 @@ pub(super) fn questions_below(
     threads.insert(0, thread.clone());
     let mut found = Vec::new();
     for thread in threads {
-        let filter = SuspensionFilter { thread: Some(thread), status: Some(status), ..SuspensionFilter::default() };
+        let filter =
+            SuspensionFilter { thread: Some(thread), status: Some(status), ..SuspensionFilter::default() };
         found.extend(suspensions::listed(conn, &filter)?.into_iter().filter(|row| !row.ticket.is_served()));
     }
     found.sort_by_key(|row| row.created_at);
@@ -234,7 +249,8 @@ pub(super) fn tasks_below(
     thread: &ThreadId,
     open_only: bool,
 ) -> Result<Vec<TaskRecord>, StoreError> {
-    let sql = format!("{BELOW} SELECT {COLUMNS} FROM child c JOIN below b ON b.id = c.thread_id ORDER BY c.n");
+    let sql =
+        format!("{BELOW} SELECT {COLUMNS} FROM child c JOIN below b ON b.id = c.thread_id ORDER BY c.n");
     let children = conn
         .prepare_cached(&sql)?
         .query_map((thread.as_str(), false), child_of)?
@@ -292,5 +308,6 @@ fn child_of(row: &Row<'_>) -> rusqlite::Result<ChildRecord> {
         background: row.get(9)?,
         told: row.get(10)?,
         created_at: uint(row.get(11)?),
+        stop: row.get(12)?,
     })
 }

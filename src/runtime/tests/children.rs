@@ -53,7 +53,9 @@ async fn go(runtime: &AgentRuntime) -> (AgentRunResult, Vec<AgentEvent>) {
 
 fn told(events: &[AgentEvent]) -> Vec<ChildRunState> {
     let state = |event: &AgentEvent| match event {
-        AgentEvent::ActivitySnapshot { activity_type, content, .. } if activity_type == CHILD_RUN_ACTIVITY_TYPE => {
+        AgentEvent::ActivitySnapshot { activity_type, content, .. }
+            if activity_type == CHILD_RUN_ACTIVITY_TYPE =>
+        {
             serde_json::from_value(content.clone()).ok()
         }
         _ => None,
@@ -93,7 +95,10 @@ async fn a_child_works_in_a_thread_of_its_own_and_its_last_words_are_the_result(
     // Who listens to the parent is told of the child as an activity, and of no end before the end.
     let told = told(&events);
     assert!(told.iter().all(|state| state.parent_call_id == "c1" && state.agent == "scout"));
-    assert!(told.iter().any(|state| state.tool.as_deref().is_some_and(|tool| tool.contains("free"))), "{told:?}");
+    assert!(
+        told.iter().any(|state| state.tool.as_deref().is_some_and(|tool| tool.contains("free"))),
+        "{told:?}"
+    );
     let last = told.last().unwrap();
     assert_eq!((last.status, last.steps), (ChildStatus::Completed, 2));
     let names = names(&events);
@@ -215,7 +220,10 @@ async fn an_answer_reaches_a_sleeping_child_of_a_parent_that_is_awake() {
     let question = loop {
         changes.changed().await.unwrap();
         let waiting = runtime.waiting(&"t".into()).await.unwrap();
-        let asleep = tasks(&house).await.iter().any(|task| task.run.as_ref().is_some_and(|run| run.status == RunStatus::Waiting));
+        let asleep = tasks(&house)
+            .await
+            .iter()
+            .any(|task| task.run.as_ref().is_some_and(|run| run.status == RunStatus::Waiting));
         if let Some(question) = waiting.first().filter(|_| asleep) {
             break question.clone();
         }
@@ -285,7 +293,7 @@ async fn a_child_that_fails_or_is_stopped_is_an_error_for_its_parent() {
     let house = House::new();
     let parent = Script::of([task(&[("c1", "scout", "one")]), text("Then I do it.")]);
     let scout = Script::default();
-    scout.answers.lock().unwrap().push_back(Err(InferenceExecutionError::Provider("no such model".into())));
+    scout.answers.lock().unwrap().push_back(Err(InferenceExecutionError::Unauthorized("no key".into())));
     let scout = Arc::new(scout);
     let runtime = family(&house, &parent, &scout).build().unwrap();
     let (result, events) = go(&runtime).await;
