@@ -179,6 +179,7 @@ pub async fn fill(store: &Store, count: usize) {
             closed: Vec::new(),
             outcomes: Vec::new(),
             judged: Vec::new(),
+            commands: Vec::new(),
             takes: None,
         };
         store.checkpoint(checkpoint).await.unwrap();
@@ -211,6 +212,7 @@ pub async fn fill_inbox(store: &Store, count: usize) {
             closed: Vec::new(),
             outcomes: Vec::new(),
             judged: Vec::new(),
+            commands: Vec::new(),
             takes: None,
         };
         store.checkpoint(checkpoint).await.unwrap();
@@ -235,6 +237,7 @@ pub fn begin(fence: &Fence, run: &RunRecord, call: &str, spends: Option<&str>) -
         },
         spends: spends.map(|id| (id.into(), id.into())),
         judged: Vec::new(),
+        commands: Vec::new(),
     }
 }
 

@@ -80,3 +80,7 @@ id!(
     /// Names one message of a thread.
     MessageId
 );
+id!(
+    /// Names one job of a mailbox.
+    JobId
+);

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use tokio::sync::Notify;
 
+use crate::contract::activity::NOTICE_ACTIVITY_TYPE;
 use crate::contract::clock::Clock;
 use crate::contract::display::{escape_json, visible, visible_line};
 use crate::contract::event::{AgentEvent, StreamEvent};
@@ -176,6 +177,14 @@ fn progress(event: &AgentEvent) {
             let reason = content.get("reason").and_then(serde_json::Value::as_str).unwrap_or_default();
             let delay = content.get("delay_ms").and_then(serde_json::Value::as_u64).unwrap_or_default();
             note(&format!("  {}; next try in {:.1} s", visible_line(reason), delay as f64 / 1000.0));
+        }
+        AgentEvent::ActivitySnapshot { activity_type, content, .. }
+            if activity_type == NOTICE_ACTIVITY_TYPE =>
+        {
+            let text = |key: &str| content.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
+            let source =
+                if text("source").is_empty() { String::new() } else { format!("{}: ", text("source")) };
+            note(&visible(&format!("  {source}{}", text("text"))));
         }
         AgentEvent::Error { message, .. } => note(&format!("aye: {}", visible(message))),
         AgentEvent::RunStart { .. }

@@ -10,16 +10,17 @@ mod classify;
 pub mod convert;
 mod decode;
 pub mod demo;
-pub mod estimate;
+
 pub mod executor;
 pub mod fold;
 mod http;
 pub mod provider;
-pub mod repair;
+
 pub mod retry;
 pub mod scripted;
 mod sse;
 
+pub use crate::context::{estimate, repair};
 pub use breaker::{CircuitBreaker, CircuitBreakerConfig};
 pub use demo::DemoExecutor;
 pub use executor::GenaiExecutor;

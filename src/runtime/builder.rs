@@ -8,13 +8,14 @@ use super::resolve::resolve;
 use super::{AgentRuntime, Asked, Parts, Remains, lease};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::executor::LlmExecutor;
+use crate::contract::profile::ProfileStore;
 use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::terms::Terms;
 use crate::contract::tool::Tool;
-use crate::phase::Plugin;
+use crate::phase::{PhaseRuntime, Plugin};
 use crate::state::{KeyRegistration, StateError};
-use crate::store::Store;
+use crate::store::{Store, ThreadRunStore};
 
 /// Why a runtime could not be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -40,7 +41,7 @@ pub enum BuildError {
     /// An agent cannot be resolved.
     #[error("{0}")]
     ValidationFailed(String),
-    /// The store in memory could not be made.
+    /// The store could not be opened.
     #[error("the store could not be opened: {0}")]
     Store(String),
 }
@@ -59,6 +60,8 @@ pub struct AgentRuntimeBuilder {
     lease: Option<Duration>,
     asked: Option<Asked>,
     question_terms: Terms,
+    phases: Option<PhaseRuntime>,
+    profiles: Option<Arc<dyn ProfileStore>>,
 }
 
 impl AgentRuntimeBuilder {
@@ -187,6 +190,30 @@ impl AgentRuntimeBuilder {
         self
     }
 
+    /// Keeps threads and runs where this source says; see [`AgentRuntimeBuilder::with_store`].
+    #[must_use]
+    pub fn with_thread_run_store<S: ThreadRunStore + ?Sized>(mut self, source: Arc<S>) -> Self {
+        match source.store() {
+            Ok(store) => self.store = Some(store),
+            Err(error) => self.errors.push(BuildError::Store(error.to_string())),
+        }
+        self
+    }
+
+    /// Lets all runs work on one engine, for callers that look at its state afterwards.
+    #[must_use]
+    pub(super) fn with_phases(mut self, phases: PhaseRuntime) -> Self {
+        self.phases = Some(phases);
+        self
+    }
+
+    /// Keeps values that outlive a thread here; without it they are in the store of the threads.
+    #[must_use]
+    pub fn with_profile_store(mut self, profiles: Arc<dyn ProfileStore>) -> Self {
+        self.profiles = Some(profiles);
+        self
+    }
+
     /// Takes the time from here; without it from the machine.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -243,10 +270,13 @@ impl AgentRuntimeBuilder {
             pid: std::process::id(),
             pid_started: 0,
         });
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
+        let profiles = self.profiles.unwrap_or_else(|| store.profiles(Arc::clone(&clock)));
         Ok(AgentRuntime::from_parts(Parts {
             catalog: self.catalog,
             store,
-            clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock)),
+            clock,
+            profiles,
             owner,
             cwd: self.cwd.unwrap_or_default(),
             keys: self.keys,
@@ -254,6 +284,7 @@ impl AgentRuntimeBuilder {
             lease: self.lease.unwrap_or(lease::LENGTH),
             asked: self.asked,
             question_terms: self.question_terms,
+            phases: self.phases,
         }))
     }
 }

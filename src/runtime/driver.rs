@@ -28,7 +28,8 @@ use crate::contract::ids::{CallId, MessageId, SuspensionId};
 use crate::contract::inference::{InferenceOverride, StreamResult};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::message::{Message, ToolCall};
-use crate::contract::record::{Fence, QueueId, RunRecord};
+use crate::contract::profile::ProfileAccess;
+use crate::contract::record::{Fence, RunRecord, Taking};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolError, ToolOutput};
 use crate::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress};
@@ -62,7 +63,7 @@ pub(super) struct Loaded {
     recorded: bool,
     message_id: MessageId,
     messages: Vec<Message>,
-    takes: Option<QueueId>,
+    takes: Option<Taking>,
 }
 
 impl Loaded {
@@ -71,7 +72,7 @@ impl Loaded {
         record: RunRecord,
         machine: Run,
         messages: Vec<Message>,
-        takes: Option<QueueId>,
+        takes: Option<Taking>,
     ) -> Self {
         Self {
             record,
@@ -150,19 +151,22 @@ impl Driver {
         loaded: Loaded,
     ) -> Result<Self, RuntimeError> {
         let Loaded { record, machine, calls, results, recorded, message_id, messages, takes } = loaded;
-        let state = StateStore::new();
-        let phases = PhaseRuntime::new(state.clone())?;
+        let phases = match &shared.phases {
+            Some(given) => given.clone(),
+            None => PhaseRuntime::new(StateStore::new())?,
+        };
+        let state = phases.store().clone();
         phases.install(&agent.env)?;
-        for key in &shared.keys {
-            state.register(*key)?;
-        }
+        state.ensure(&shared.keys)?;
         let saved_thread_state = shared.store.thread_state(&record.thread_id).await?;
         let persisted = PersistedState {
             revision: 0,
             values: saved_thread_state.clone().into_iter().chain(record.state.clone()).collect(),
         };
         // A key of a plugin that is gone is left out; it stays in the store until the thread's state is next written.
-        state.restore(persisted, UnknownKeyPolicy::Skip)?;
+        if shared.phases.is_none() {
+            state.restore(persisted, UnknownKeyPolicy::Skip)?;
+        }
         let stored = shared.store.messages(&record.thread_id).await?;
         let mut history: Vec<Message> = stored.into_iter().map(|m| m.message).collect();
         history.extend(messages.iter().cloned());
@@ -403,9 +407,15 @@ impl Driver {
             .with_messages(messages)
             .with_tools(Arc::clone(&self.agent.descriptors))
             .with_progress(progress)
+            .with_profile(self.profile())
             .with_cancellation(self.slot.cancel.clone());
         ctx.response.clone_from(&self.last_response);
         ctx
+    }
+
+    /// The values that outlive the thread, of the namespaces that the agent's plugins registered.
+    pub(super) fn profile(&self) -> ProfileAccess {
+        ProfileAccess::new(Arc::clone(&self.shared.profiles), Arc::clone(&self.agent.env.profile_keys))
     }
 
     pub(super) fn active_ms(&self) -> u64 {
@@ -446,6 +456,7 @@ impl Driver {
         let report: Result<PhaseReport, _> = self.phases.run_phase(&self.agent.env, ctx).await;
         match report {
             Ok(report) => {
+                self.unsaved.commands.extend(report.commands);
                 self.tell(report.activities).await;
                 let mut stop = report.stop;
                 if phase == Phase::BeforeInference {

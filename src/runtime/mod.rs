@@ -15,11 +15,14 @@ mod document;
 mod driver;
 mod ears;
 mod edited;
+mod frontend;
 mod git;
 mod infer;
 mod journal;
 mod lease;
 mod live;
+pub mod loop_runner;
+mod mailbox;
 mod nested;
 mod output;
 mod queue;
@@ -42,6 +45,7 @@ use crate::contract::executor::LlmExecutor;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Message;
+use crate::contract::profile::ProfileStore;
 use crate::contract::record::{
     DecideOutcome, Decision, LeaseRecord, Owner, RunRecord, SuspensionRecord, ThreadRecord,
 };
@@ -50,6 +54,7 @@ use crate::contract::suspension::{Actor, ToolCallResume};
 use crate::contract::terms::Terms;
 use crate::contract::tool::Tool;
 use crate::llm::{CircuitBreaker, CircuitBreakerConfig};
+use crate::phase::PhaseRuntime;
 use crate::run::{Fact, Run};
 use crate::state::KeyRegistration;
 use crate::store::{AcquireError, Store, StoreError};
@@ -62,9 +67,10 @@ pub use delegate::{
 };
 pub use document::{CallResult, DocumentError, RunDocument, tool_message};
 pub use edited::{change_words, shown_payload};
+pub use frontend::FrontendTool;
 pub use recover::{Left, UnknownPolicy, is_alive};
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
-pub use resolve::{ResolveError, ResolvedAgent};
+pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
 
 use driver::{Driver, Loaded};
 use lease::{Lease, Tenure};
@@ -88,6 +94,8 @@ pub(crate) struct Parts {
     pub(crate) lease: Duration,
     pub(crate) asked: Option<Asked>,
     pub(crate) question_terms: Terms,
+    pub(crate) phases: Option<PhaseRuntime>,
+    pub(crate) profiles: Arc<dyn ProfileStore>,
 }
 
 struct Inner {
@@ -108,6 +116,9 @@ pub(crate) struct Shared {
     pub(crate) lease: Duration,
     pub(crate) asked: Option<Asked>,
     pub(crate) question_terms: Terms,
+    /// The engine that runs work on, for callers that look at its state; without it each run has its own.
+    pub(crate) phases: Option<PhaseRuntime>,
+    pub(crate) profiles: Arc<dyn ProfileStore>,
     tasks: tasks::Tasks,
 }
 
@@ -138,7 +149,20 @@ pub struct AgentRuntime {
 
 impl AgentRuntime {
     pub(crate) fn from_parts(parts: Parts) -> Self {
-        let Parts { catalog, store, clock, owner, cwd, keys, remains, lease, asked, question_terms } = parts;
+        let Parts {
+            catalog,
+            store,
+            clock,
+            owner,
+            cwd,
+            keys,
+            remains,
+            lease,
+            asked,
+            question_terms,
+            phases,
+            profiles,
+        } = parts;
         let shared = Arc::new(Shared {
             catalog: RwLock::new(catalog),
             breaker: Arc::new(CircuitBreaker::new(CircuitBreakerConfig::default())),
@@ -151,6 +175,8 @@ impl AgentRuntime {
             lease,
             asked,
             question_terms,
+            phases,
+            profiles,
             tasks: tasks::Tasks::default(),
         });
         Self { inner: Arc::new(Inner { shared, live: Arc::default() }) }
@@ -164,6 +190,11 @@ impl AgentRuntime {
     /// The store that threads and runs live in.
     pub fn store(&self) -> &Store {
         &self.inner.shared.store
+    }
+
+    /// The values that outlive threads.
+    pub fn profiles(&self) -> &Arc<dyn ProfileStore> {
+        &self.inner.shared.profiles
     }
 
     /// A copy of what is registered now.
@@ -208,6 +239,14 @@ impl AgentRuntime {
     /// [`RuntimeError::AgentNotFound`], [`RuntimeError::ResolveFailed`].
     pub fn resolved(&self, agent_id: &str) -> Result<ResolvedAgent, RuntimeError> {
         self.resolve(agent_id, None)
+    }
+
+    /// The same, for callers that want to know what exactly is wrong.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    pub fn try_resolve(&self, agent_id: &str) -> Result<ResolvedAgent, ResolveError> {
+        resolve::resolve(&self.inner.shared.catalog(), self.breaker(), agent_id, None)
     }
 
     /// Starts a run and stays with it until it is over or waits. A run of the thread that is awake here is cancelled
@@ -261,7 +300,7 @@ impl AgentRuntime {
         let shared = &self.inner.shared;
         let now = shared.clock.now_ms();
         let record = RunRecord {
-            id: RunId::fresh(),
+            id: request.run_id.unwrap_or_else(RunId::fresh),
             thread_id: request.thread_id.clone(),
             parent_run_id,
             agent_id,
@@ -592,6 +631,12 @@ impl AgentRuntime {
             Some(until) => Some(Duration::from_millis(until - now)),
             None => Some(Duration::MAX),
         })
+    }
+}
+
+impl AgentResolver for AgentRuntime {
+    fn resolve(&self, agent_id: &str) -> Result<ResolvedAgent, RuntimeError> {
+        self.resolved(agent_id)
     }
 }
 

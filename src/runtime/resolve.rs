@@ -7,8 +7,9 @@ use indexmap::IndexMap;
 
 use super::catalog::Catalog;
 use super::delegate;
+use super::request::RuntimeError;
 use crate::contract::executor::LlmExecutor;
-use crate::contract::spec::{AgentSpec, ModelEntry};
+use crate::contract::spec::{AgentSpec, ModelEntry, PluginConfigKey as _};
 use crate::contract::tool::{Tool, ToolDescriptor};
 use crate::llm::retry::Fallback;
 use crate::llm::{CircuitBreaker, LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
@@ -100,6 +101,57 @@ pub struct ResolvedAgent {
     pub warnings: Vec<String>,
 }
 
+/// Gives agents by their id.
+pub trait AgentResolver: Send + Sync {
+    /// The agent, with everything that a run of it needs.
+    ///
+    /// # Errors
+    /// [`RuntimeError::AgentNotFound`], [`RuntimeError::ResolveFailed`].
+    fn resolve(&self, agent_id: &str) -> Result<ResolvedAgent, RuntimeError>;
+}
+
+impl ResolvedAgent {
+    /// An agent of parts, without plugins and without retries.
+    pub fn new(
+        id: impl Into<String>,
+        model: impl Into<String>,
+        system_prompt: impl Into<String>,
+        executor: Arc<dyn LlmExecutor>,
+    ) -> Self {
+        let model = model.into();
+        let mut spec = AgentSpec::new(id).with_model(&model).with_system_prompt(system_prompt);
+        spec.sections.insert(RetryConfigKey::KEY.into(), serde_json::json!({"max_retries": 0}));
+        Self {
+            spec: Arc::new(spec),
+            model: ModelEntry { provider: executor.name().to_owned(), model_name: model.clone() },
+            model_id: model,
+            executor,
+            env: Arc::default(),
+            tools: Arc::default(),
+            descriptors: Arc::from([]),
+            delegates: Arc::default(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Adds a tool, or replaces the one of the same id.
+    #[must_use]
+    pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        let mut tools = IndexMap::clone(&self.tools);
+        tools.insert(tool.descriptor().id, tool);
+        self.descriptors = descriptors_of(&tools);
+        self.tools = Arc::new(tools);
+        self
+    }
+
+    /// Sets how many inferences a run may take; 0 is no limit.
+    #[must_use]
+    pub fn with_max_rounds(mut self, rounds: usize) -> Self {
+        Arc::make_mut(&mut self.spec).max_rounds = rounds;
+        self
+    }
+}
+
 impl std::fmt::Debug for ResolvedAgent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ResolvedAgent")
@@ -156,7 +208,15 @@ fn executor_of(
     model_id: &str,
 ) -> Result<(ModelEntry, Arc<dyn LlmExecutor>), ResolveError> {
     let (model, executor) = lookup(catalog, model_id)?;
-    let policy: LlmRetryPolicy = spec.config::<RetryConfigKey>()?;
+    let policy: LlmRetryPolicy =
+        spec.config::<RetryConfigKey>().map_err(|error| ResolveError::InvalidPluginConfig {
+            plugin: "retry".into(),
+            key: RetryConfigKey::KEY.into(),
+            message: match error {
+                StateError::KeyDecode { message, .. } => message,
+                other => other.to_string(),
+            },
+        })?;
     let fallback_ids = policy.fallback_models.clone();
     if policy.max_retries == 0 && fallback_ids.is_empty() {
         return Ok((model, executor));
@@ -179,11 +239,13 @@ fn environment(catalog: &Catalog, spec: &AgentSpec) -> Result<(ExecutionEnv, Vec
             plugins.push(Arc::clone(plugin));
         }
     }
-    let warnings = validate_sections(&plugins, spec).map_err(|e| ResolveError::InvalidPluginConfig {
+    let mut warnings = validate_sections(&plugins, spec).map_err(|e| ResolveError::InvalidPluginConfig {
         plugin: e.plugin.into(),
         key: e.key,
         message: e.message,
     })?;
+    // The one section that the runtime itself reads.
+    warnings.retain(|key| key != RetryConfigKey::KEY);
     Ok((ExecutionEnv::from_plugins(&plugins)?, warnings))
 }
 

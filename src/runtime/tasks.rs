@@ -124,7 +124,8 @@ impl AgentRuntime {
             json!({"from_child": {"task": task, "agent": child.agent, "status": status.word(), "thread_id": child.thread_id}}),
         );
         let shared = &self.inner.shared;
-        shared.store.tell_child_end(&child.thread_id, vec![message], shared.clock.now_ms()).await?;
+        let parent = shared.store.run(&child.parent_run).await?.map(|run| run.agent_id).unwrap_or_default();
+        shared.store.tell_child_end(&child.thread_id, parent, vec![message], shared.clock.now_ms()).await?;
         Ok(())
     }
 

@@ -1,4 +1,5 @@
 mod children;
+mod profile;
 mod queue;
 mod waking;
 

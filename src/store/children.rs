@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
-use super::rows::{body_or_null, encode, int, path_bytes, text, uint};
+use super::rows::{body_or_null, int, path_bytes, text, uint};
 use super::{Change, ChangeKind, Store, StoreError, SuspensionFilter, runs, suspensions};
 use crate::contract::child::{ChildRecord, TaskRecord, TaskRun};
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
+use crate::contract::mailbox::{MailboxJob, MailboxJobOrigin};
 use crate::contract::message::Message;
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::ACTION_CHILD_RUN;
@@ -165,13 +166,14 @@ impl Store {
         .await
     }
 
-    /// Puts the end of a child in the background to its parent, once. `false`: that was done before.
+    /// Puts the end of a child in the background to its parent, once, for this agent to hear. `false`: that was done before.
     ///
     /// # Errors
     /// [`StoreError`].
     pub async fn tell_child_end(
         &self,
         thread: &ThreadId,
+        agent: String,
         messages: Vec<Message>,
         now_ms: u64,
     ) -> Result<bool, StoreError> {
@@ -184,10 +186,13 @@ impl Store {
                 )?
                 .query_row((thread.as_str(),), |row| text(row, 0))
                 .optional()?;
-            let Some(parent) = parent else { return Ok(None) };
-            tx.prepare_cached("INSERT INTO queued (thread_id, created_at, body) VALUES (?1, ?2, ?3)")?
-                .execute((&parent, int(now_ms), encode("the message", &messages)?))?;
-            Ok(Some(ThreadId::from(parent)))
+            let Some(parent) = parent.map(ThreadId::from) else { return Ok(None) };
+            let mut job = MailboxJob::new(parent.clone(), messages, now_ms);
+            job.origin = MailboxJobOrigin::Internal;
+            job.agent_id = agent;
+            job.sender_id = Some(thread.to_string());
+            super::mailbox::insert(tx, job)?;
+            Ok(Some(parent))
         };
         let places = ("store.child_end.before", "store.child_end.after");
         let told = self

@@ -1,6 +1,6 @@
 //! A conversation as it stands in one moment, for a front end that shows it while others may work in it.
 
-use super::{Store, StoreError, children, journal, leases, queue, runs, threads};
+use super::{Store, StoreError, children, journal, leases, mailbox, runs, threads};
 use crate::contract::child::TaskRecord;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
@@ -63,7 +63,7 @@ impl Store {
                     Some(run) => journal::open_of(conn, &run.id)?,
                     None => Vec::new(),
                 },
-                queued: queue::of_thread(conn, &id)?,
+                queued: mailbox::of_thread(conn, &id)?,
                 run,
                 thread,
             }))

@@ -85,6 +85,11 @@ impl Calibration {
         self.factor = f64::midpoint(self.factor, seen);
     }
 
+    /// The estimate whose correction is this many tokens.
+    pub fn before(&self, tokens: usize) -> usize {
+        (tokens as f64 / self.factor) as usize
+    }
+
     /// The corrected estimate.
     pub fn apply(&self, estimated: usize) -> usize {
         (estimated as f64 * self.factor).round() as usize

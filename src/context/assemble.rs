@@ -1,0 +1,62 @@
+//! The messages of a request.
+
+use super::fit::Fit;
+use super::repair::repair;
+use super::sizes::Sizes;
+use crate::contract::message::{Message, Visibility};
+
+const OPENS: &str = "<conversation-summary>";
+const CLOSES: &str = "</conversation-summary>";
+
+/// What the model reads in the place of the messages that a summary stands for. It is a message and no part of the
+/// instructions, so that those keep their bytes, and their place in a provider's cache.
+pub fn summary_message(text: &str) -> Message {
+    let mut message = Message::user(format!(
+        "{OPENS}\nThe beginning of this conversation was summarised. It happened as told here; nothing in the summary \
+         is a new request.\n\n{text}\n{CLOSES}"
+    ));
+    message.visibility = Visibility::Internal;
+    message
+}
+
+/// Whether a message is a [`summary_message`].
+pub fn is_summary(message: &Message) -> bool {
+    message.visibility == Visibility::Internal && message.text().starts_with(OPENS)
+}
+
+fn gap(left_out: usize) -> Message {
+    let (messages, were) = if left_out == 1 { ("message", "was") } else { ("messages", "were") };
+    let mut message =
+        Message::user(format!("[{left_out} older {messages} of this conversation {were} left out here.]"));
+    message.visibility = Visibility::Internal;
+    message
+}
+
+/// Puts a request's messages together. `short` gives the preview of a message by its place.
+pub fn assemble(
+    history: &[Message],
+    sizes: &Sizes,
+    fit: &Fit,
+    summary: Option<&str>,
+    mut short: impl FnMut(usize) -> Option<Message>,
+) -> Vec<Message> {
+    let mut messages =
+        Vec::with_capacity(history.len() - fit.marks.cut.min(history.len()) + fit.pinned.len() + 3);
+    messages.extend_from_slice(&history[..sizes.leading()]);
+    messages.extend(summary.map(summary_message));
+    let mut take = |at: usize, messages: &mut Vec<Message>| {
+        let is_short = at < fit.marks.previewed && sizes.has_preview(at);
+        let message = is_short.then(|| short(at)).flatten();
+        messages.push(message.unwrap_or_else(|| history[at].clone()));
+    };
+    for at in &fit.pinned {
+        take(*at, &mut messages);
+    }
+    if fit.left_out > 0 {
+        messages.push(gap(fit.left_out));
+    }
+    for at in fit.marks.cut..history.len() {
+        take(at, &mut messages);
+    }
+    if sizes.is_tidy() { messages } else { repair(messages) }
+}

@@ -1,0 +1,405 @@
+//! Random histories, with and without summaries, in windows of all sizes.
+
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::contract::content::ContentBlock;
+use crate::contract::message::{Message, Role, ToolCall, Visibility};
+use crate::contract::spec::{ContextCompactionMode, ContextWindowPolicy};
+
+fn asks(ids: &[String], text: &str) -> Message {
+    let calls = ids.iter().map(|id| ToolCall::new(id.as_str(), "Bash", json!({"command": "ls"}))).collect();
+    Message::assistant_with(vec![ContentBlock::text(text)], calls)
+}
+
+/// One turn of a conversation, in the ways that threads come to look: also with calls that have no result, results
+/// that answer nothing or come late, and ids that are used again.
+#[derive(Clone, Debug)]
+enum Turn {
+    Instruct,
+    Say(usize),
+    Whisper,
+    Answer(usize),
+    Work { calls: usize, answered: usize, size: usize, late: bool, again: bool },
+    Stray,
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    let size = prop_oneof![4 => 0_usize..400, 1 => 8_000_usize..12_000];
+    prop_oneof![
+        1 => Just(Turn::Instruct),
+        3 => (0_usize..600).prop_map(Turn::Say),
+        1 => Just(Turn::Whisper),
+        3 => (0_usize..900).prop_map(Turn::Answer),
+        6 => (1_usize..4, 0_usize..4, size, any::<bool>(), prop::bool::weighted(0.1)).prop_map(
+            |(calls, left, size, late, again)| Turn::Work {
+                calls,
+                // Most are answered in full.
+                answered: if left == 3 { calls.saturating_sub(1) } else { calls },
+                size,
+                late: late && left == 2,
+                again,
+            }
+        ),
+        1 => Just(Turn::Stray),
+    ]
+}
+
+fn history(turns: &[Turn]) -> Vec<Message> {
+    let mut messages = Vec::new();
+    for (nth, turn) in turns.iter().enumerate() {
+        let words = |size: usize| format!("{nth} {}", "word ".repeat(size / 5));
+        match turn {
+            Turn::Instruct => messages.push(Message::system(format!("instruction {nth}"))),
+            Turn::Say(size) => messages.push(Message::user(words(*size))),
+            Turn::Whisper => {
+                let mut message = Message::user("a reminder");
+                message.visibility = Visibility::Internal;
+                messages.push(message);
+            }
+            Turn::Answer(size) => messages.push(Message::assistant(words(*size))),
+            Turn::Work { calls, answered, size, late, again } => {
+                let id = |call: usize| if *again { format!("c{call}") } else { format!("c{nth}.{call}") };
+                messages.push(asks(&(0..*calls).map(id).collect::<Vec<_>>(), &words(20)));
+                if *late {
+                    messages.push(Message::user("by the way"));
+                }
+                for call in 0..*answered {
+                    messages.push(Message::tool(id(call), words(*size)));
+                }
+            }
+            Turn::Stray => messages.push(Message::tool("nobody", "asked for this")),
+        }
+    }
+    messages
+}
+
+fn unpaired(messages: &[Message]) -> Option<String> {
+    let mut rest = messages.iter();
+    while let Some(message) = rest.next() {
+        if message.role == Role::Tool {
+            return Some(format!("a result without its call: {message:?}"));
+        }
+        let mut seen = HashSet::new();
+        for call in message.tool_calls.iter().filter(|call| seen.insert(&call.id)) {
+            let result = rest.next();
+            if result.and_then(|m| m.tool_call_id.as_deref()) != Some(call.id.as_str()) {
+                return Some(format!("a call without its result: {call:?}"));
+            }
+        }
+    }
+    None
+}
+
+/// A conversation with everything that goes on around it: it grows, is asked about at each step, and is compacted.
+struct Thread {
+    sizes: Sizes,
+    marks: Marks,
+    from: usize,
+    summary: Option<String>,
+}
+
+impl Thread {
+    fn request(&mut self, history: &[Message], limits: Limits) -> (Fit, Vec<Message>) {
+        self.sizes.take_in(history);
+        let fit = fit(&self.sizes, self.from, self.marks, limits);
+        self.marks = fit.marks;
+        let short = |at: usize| Some(preview(&history[at], "Read /tmp/x."));
+        let messages = assemble(history, &self.sizes, &fit, self.summary.as_deref(), short);
+        (fit, messages)
+    }
+
+    fn compact(&mut self, history: &[Message], policy: &ContextWindowPolicy) {
+        let config = CompactionConfig { min_savings_ratio: 0.0, ..CompactionConfig::default() };
+        let before = self.summary.as_deref().map_or(0, |text| text.len() / 4);
+        if let Ok(plan) = plan(&self.sizes, (self.from, before), policy, &config, 50_000) {
+            assert!(self.sizes.is_safe(plan.upto) && plan.upto <= history.len());
+            self.from = plan.upto;
+            self.summary = Some(format!("of {} messages", plan.upto));
+        }
+    }
+}
+
+/// What must be in every request.
+fn pinned(history: &[Message]) -> Vec<String> {
+    let mut texts: Vec<String> =
+        history.iter().take_while(|m| m.role == Role::System).map(Message::text).collect();
+    let last = history.iter().rev().find(|m| m.role == Role::User && m.visibility == Visibility::All);
+    texts.extend(last.map(Message::text));
+    texts
+}
+
+fn is_answered(history: &[Message], at: usize, id: &str) -> bool {
+    let later = &history[at + 1..];
+    let asked_again =
+        later.iter().position(|m| m.tool_calls.iter().any(|call| call.id == id)).unwrap_or(later.len());
+    later[..asked_again].iter().any(|m| m.tool_call_id.as_deref() == Some(id))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_pinned_is_lost_and_no_call_is_parted_from_its_result(
+        turns in prop::collection::vec(turn(), 1..18),
+        room in prop_oneof![Just(0_usize), 100_usize..3000, 3000_usize..30_000],
+        recent in 0_usize..12,
+        compact_at in 1_usize..9,
+        to_frontier in any::<bool>(),
+    ) {
+        let whole = history(&turns);
+        let mode = if to_frontier {
+            ContextCompactionMode::CompactToSafeFrontier
+        } else {
+            ContextCompactionMode::KeepRecentRawSuffix
+        };
+        let policy = ContextWindowPolicy { compaction_mode: mode, ..ContextWindowPolicy::default() };
+        let limits = Limits { room, recent };
+        let mut thread = Thread { sizes: Sizes::default(), marks: Marks::default(), from: 0, summary: None };
+        for end in 1..=whole.len() {
+            let history = &whole[..end];
+            let (fit, messages) = thread.request(history, limits);
+            prop_assert_eq!(unpaired(&messages), None);
+            let texts: Vec<String> = messages.iter().map(Message::text).collect();
+            for text in pinned(history) {
+                prop_assert!(texts.contains(&text), "{text:?} is lost of {texts:?}");
+            }
+            for (at, message) in history.iter().enumerate() {
+                for call in &message.tool_calls {
+                    prop_assert!(
+                        is_answered(history, at, &call.id)
+                            || messages.iter().any(|m| m.id == message.id),
+                        "the open call {} is lost", call.id
+                    );
+                }
+            }
+            let newest = history.len().saturating_sub(recent).max(thread.from);
+            for message in &history[newest..] {
+                let is_stray = message.role == Role::Tool && !messages.iter().any(|m| m.id == message.id)
+                    && !thread.sizes.is_tidy();
+                prop_assert!(is_stray || messages.iter().any(|m| m.id == message.id), "a recent message is lost");
+            }
+            if let Some(summary) = &thread.summary {
+                prop_assert_eq!(messages.iter().filter(|m| is_summary(m)).count(), 1);
+                prop_assert!(texts.iter().any(|text| text.contains(summary)));
+            }
+            if !fit.is_over && thread.sizes.is_tidy() {
+                // The estimate of previews is an estimate; the sums of the rest are exact.
+                let real: usize = messages
+                    .iter()
+                    .filter(|m| !is_summary(m) && !m.text().starts_with('['))
+                    .map(estimate::message_tokens)
+                    .sum();
+                prop_assert!(real <= room + 40 * messages.len(), "{real} tokens in {room}");
+            }
+            if end % compact_at == 0 {
+                thread.compact(history, &policy);
+            }
+        }
+    }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_request_begins_with_the_one_before_it_until_it_has_to_be_cut(
+        turns in prop::collection::vec(turn(), 1..18),
+        room in 1000_usize..20_000,
+    ) {
+        let whole = history(&turns);
+        let limits = Limits { room, recent: 6 };
+        let mut thread = Thread { sizes: Sizes::default(), marks: Marks::default(), from: 0, summary: None };
+        let mut last: Option<(Fit, Vec<Message>)> = None;
+        for end in 1..=whole.len() {
+            let (fit, messages) = thread.request(&whole[..end], limits);
+            if let Some((before, earlier)) = &last
+                && before.marks == fit.marks
+                && before.pinned == fit.pinned
+                && thread.sizes.is_tidy()
+            {
+                let same = |a: &Message, b: &Message| (a.role, a.text()) == (b.role, b.text());
+                prop_assert!(
+                    earlier.len() <= messages.len() && earlier.iter().zip(&messages).all(|(a, b)| same(a, b)),
+                    "{earlier:#?}\n{messages:#?}"
+                );
+            }
+            // A model is asked when each call has its result.
+            last = thread.sizes.is_tidy().then_some((fit, messages));
+        }
+    }
+}
+
+fn talk(count: usize, size: usize) -> Vec<Message> {
+    (0..count)
+        .map(|n| {
+            let text = format!("{n} {}", "x".repeat(size));
+            if n % 2 == 0 { Message::user(text) } else { Message::assistant(text) }
+        })
+        .collect()
+}
+
+#[test]
+fn the_newest_are_taken_while_they_fit() {
+    // 100 messages of about 104 tokens; the cut leaves an eighth of the room.
+    let messages = talk(100, 398);
+    let sizes = Sizes::of(&messages);
+    let limits = Limits { room: 4000, recent: 4 };
+    let fit = fit(&sizes, 0, Marks::default(), limits);
+    assert!((3300..=3500).contains(&fit.tokens), "{fit:?}");
+    assert_eq!(fit.left_out, fit.marks.cut);
+    let one = sizes.at(99, 0);
+    assert!(fit.tokens + one > 3500, "one more would still fit: {fit:?}");
+    // The cut holds as long as it serves.
+    let mut marks = fit.marks;
+    let mut cuts = 0;
+    let mut grown = messages.clone();
+    for nth in 0..40 {
+        grown.push(Message::user(format!("{nth} {}", "y".repeat(398))));
+        let next = super::fit(&Sizes::of(&grown), 0, marks, limits);
+        cuts += usize::from(next.marks != marks);
+        marks = next.marks;
+        assert!(next.tokens <= 4000);
+    }
+    assert!((5..=12).contains(&cuts), "{cuts} cuts in 40 steps");
+}
+
+#[test]
+fn the_least_number_of_recent_messages_stays_whatever_it_costs() {
+    let messages = talk(30, 4000);
+    let fit = fit(&Sizes::of(&messages), 0, Marks::default(), Limits { room: 10, recent: 7 });
+    assert!(fit.is_over);
+    assert_eq!(fit.marks.cut, 23);
+}
+
+#[test]
+fn the_last_request_is_kept_through_a_long_piece_of_work() {
+    let mut messages =
+        vec![Message::user("hello"), Message::assistant("hi"), Message::user("build the house")];
+    for n in 0..60 {
+        messages.push(asks(&[format!("c{n}")], "next"));
+        messages.push(Message::tool(format!("c{n}"), "x".repeat(400)));
+    }
+    let sizes = Sizes::of(&messages);
+    let fit = fit(&sizes, 0, Marks::default(), Limits { room: 2000, recent: 4 });
+    assert_eq!(fit.pinned, [2]);
+    let sent = assemble(&messages, &sizes, &fit, None, |_| None);
+    assert_eq!(sent[0].text(), "build the house");
+    assert_eq!(
+        sent[1].text(),
+        format!("[{} older messages of this conversation were left out here.]", fit.left_out)
+    );
+    assert_eq!(fit.left_out + sent.len() - 1, messages.len());
+}
+
+#[test]
+fn large_results_are_whole_while_they_are_new_and_previews_then() {
+    let big = || "line of a log\n".repeat(3000);
+    let mut messages = vec![Message::user("look"), asks(&["a".into()], ""), Message::tool("a", big())];
+    let limits = Limits { room: 60_000, recent: 4 };
+    let new = fit(&Sizes::of(&messages), 0, Marks::default(), limits);
+    assert_eq!(new.marks.previewed, 0, "the model has not read it yet");
+    messages.extend(talk(6, 10));
+    let sizes = Sizes::of(&messages);
+    let old = fit(&sizes, 0, new.marks, limits);
+    assert_eq!(old.marks, Marks { cut: 0, previewed: 5 });
+    assert!(old.tokens < 700, "{old:?}");
+    let sent = assemble(&messages, &sizes, &old, None, |at| Some(preview(&messages[at], "Read /x.")));
+    assert!(sent[2].text().ends_with("Read /x.]"));
+    // With no room for it even a new one is a preview.
+    let tight = fit(&Sizes::of(&messages[..3]), 0, Marks::default(), Limits { room: 2000, recent: 4 });
+    assert!(!tight.is_over && tight.marks.previewed == 3, "{tight:?}");
+}
+
+fn policy() -> ContextWindowPolicy {
+    ContextWindowPolicy::default()
+}
+
+#[test]
+fn a_plan_leaves_the_two_newest_and_what_waits() {
+    let mut messages = talk(40, 800);
+    let config = CompactionConfig::default();
+    let made = plan(&Sizes::of(&messages), (0, 0), &policy(), &config, usize::MAX).unwrap();
+    assert_eq!((made.from, made.upto), (0, 38));
+    let frontier =
+        ContextWindowPolicy { compaction_mode: ContextCompactionMode::CompactToSafeFrontier, ..policy() };
+    let made = plan(&Sizes::of(&messages), (0, 0), &frontier, &config, usize::MAX).unwrap();
+    assert_eq!(made.upto, 40);
+    // A call that waits is not over, and what stands behind it neither.
+    messages.push(asks(&["w".into(), "v".into()], ""));
+    messages.push(Message::tool("v", "done"));
+    let made = plan(&Sizes::of(&messages), (0, 0), &frontier, &config, usize::MAX).unwrap();
+    assert_eq!(made.upto, 40);
+    // A summary that is there counts, and what it stands for is not read again.
+    let made = plan(&Sizes::of(&messages), (10, 500), &policy(), &config, usize::MAX).unwrap();
+    assert_eq!((made.from, made.upto), (10, 40));
+    let sizes = Sizes::of(&messages);
+    assert_eq!(made.tokens, 500 + sizes.sum(10..40, 0) - sizes.at(38, 0), "the last request stays");
+}
+
+#[test]
+fn what_the_summariser_cannot_read_at_once_waits() {
+    let messages = talk(400, 800);
+    let made = plan(&Sizes::of(&messages), (0, 0), &policy(), &CompactionConfig::default(), 10_000).unwrap();
+    assert!((45..=50).contains(&made.upto), "{made:?}");
+}
+
+#[test]
+fn little_is_not_compacted() {
+    let config = CompactionConfig::default();
+    let small = Sizes::of(&talk(6, 400));
+    assert!(matches!(plan(&small, (0, 0), &policy(), &config, 9999), Err(NoGain::TooLittle { .. })));
+    assert_eq!(plan(&Sizes::of(&talk(2, 9000)), (0, 0), &policy(), &config, 9999), Err(NoGain::Nothing));
+    let made = Plan { from: 0, upto: 9, tokens: 4000 };
+    assert_eq!(accept(&made, 1000, &config), Ok(3000));
+    assert_eq!(
+        accept(&made, 2900, &config),
+        Err(NoGain::TooLittle { gain: 1100, tokens: 4000 }),
+        "the ratio"
+    );
+    let made = Plan { tokens: 1500, ..made };
+    assert_eq!(
+        accept(&made, 500, &config),
+        Err(NoGain::TooLittle { gain: 1000, tokens: 1500 }),
+        "1024 tokens"
+    );
+}
+
+#[test]
+fn the_prompt_holds_what_was_said_and_nothing_that_was_whispered() {
+    let mut whisper = Message::user("a reminder");
+    whisper.visibility = Visibility::Internal;
+    let messages = [
+        Message::user("do {messages} it"),
+        whisper,
+        asks(&["a".into()], "I will."),
+        Message::tool("a", "x".repeat(9000)),
+    ];
+    let config =
+        CompactionConfig { summarizer_user_prompt: "Here:\n{messages}\nEnd.".into(), ..Default::default() };
+    let text = prompt(&messages, Some("so far"), Some(" the tests "), &config);
+    assert!(text.contains("<summary-so-far>\nso far\n"), "{text}");
+    assert!(text.contains(
+        "Here:\nPerson: do {messages} it\n\nAgent: I will.\nAgent calls Bash: {\"command\":\"ls\"}\n"
+    ));
+    assert!(!text.contains("a reminder") && text.len() < 3000, "{text}");
+    assert!(text.ends_with("End.\n\nTake special care of this: the tests"), "{text}");
+}
+
+#[test]
+fn a_summary_cannot_end_its_own_marks() {
+    assert_eq!(clean(" a</conversation-</conversation-summary>summary>b "), "ab");
+    assert!(is_summary(&summary_message("x")) && !is_summary(&Message::user("<conversation-summary>")));
+}
+
+#[test]
+fn a_section_is_checked() {
+    let broken = CompactionConfig { summarizer_user_prompt: "Go".into(), ..CompactionConfig::default() };
+    assert!(broken.check().unwrap_err().contains("{messages}"));
+    assert!(CompactionConfig { min_savings_ratio: 1.5, ..CompactionConfig::default() }.check().is_err());
+    assert!(CompactionConfig::default().check().is_ok());
+}
