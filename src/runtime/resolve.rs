@@ -126,10 +126,10 @@ impl ResolvedAgent {
             model: ModelEntry { provider: executor.name().to_owned(), model_name: model.clone() },
             model_id: model,
             executor,
+            delegates: Arc::default(),
             env: Arc::default(),
             tools: Arc::default(),
             descriptors: Arc::from([]),
-            delegates: Arc::default(),
             warnings: Vec::new(),
         }
     }

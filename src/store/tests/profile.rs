@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::*;
 use crate::contract::clock::Clock;
 use crate::contract::profile::{
-    ProfileAccess, ProfileKey, ProfileKeys, ProfileOwner, ProfileStore, StateScope, StorageError,
+    ProfileAccess, ProfileKey, ProfileKeys, ProfileOwner, StateScope, StorageError,
 };
 
 struct Noon;
