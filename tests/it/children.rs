@@ -72,7 +72,7 @@ fn what_a_child_asks_is_in_the_inbox_and_moves_both_on() {
     let id = task["task_id"].as_str().expect("an id");
     home.ok(&["tasks", "show", id]).says("All clear.");
     assert_eq!(home.ok(&["tasks", "list"]).stdout, "none\n");
-    home.ok(&["audit", "verify"]);
+    home.ok(&["audit", "--verify"]);
     // The conversation at the top is the only one, and the last one.
     assert_eq!(home.ok(&["threads", "list", "--json"]).json().as_array().map(Vec::len), Some(1));
     assert_eq!(home.thread(), root);
@@ -154,7 +154,7 @@ fn wherever_it_dies_a_child_is_begun_once_and_heard_once() {
             let told = home.ok(&["threads", "show", &thread, "--json"]).stdout;
             assert_eq!(told.matches("All clear.").count(), 1, "{place}:{count} {told}");
             assert_eq!(llm.last().result("c1"), "All clear.", "{place}:{count}");
-            home.ok(&["audit", "verify"]);
+            home.ok(&["audit", "--verify"]);
             if !died {
                 break;
             }
