@@ -188,7 +188,7 @@ async fn children_of_one_answer_work_side_by_side_or_one_after_the_other() {
     for mode in [ToolExecutionMode::ParallelStreaming, ToolExecutionMode::Sequential] {
         let house = House { mode, ..House::new() };
         let parent = Script::of([task(&[("c1", "scout", "one"), ("c2", "scout", "two")]), text("Done.")]);
-        let scout = Script::of([calls(&[("x", "ask")]), calls(&[("y", "ask")]), text("A."), text("B.")]);
+        let scout = Script::of([calls(&[("x", "ask")]), calls(&[("x", "ask")]), text("A."), text("B.")]);
         let runtime = family(&house, &parent, &scout).build().unwrap();
         let (mut result, _) = go(&runtime).await;
         let at_once = result.waiting.len();
