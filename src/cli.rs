@@ -6,6 +6,7 @@ mod memory;
 mod reminders;
 mod stats;
 mod queue;
+mod tasks;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ pub use self::agents::AgentsCommand;
 pub use stats::{StatsArgs, StatsBy};
 pub use self::hooks::HooksCommand;
 pub use self::reminders::RemindersCommand;
+pub use self::tasks::TasksCommand;
 use crate::config::{Flags, PermissionMode};
 
 pub use queue::{QueueAddArgs, QueueCommand, QueueListArgs, WorkArgs};
@@ -227,6 +229,9 @@ pub enum Command {
     /// Agents: which there are, and what their files say
     #[command(subcommand)]
     Agents(AgentsCommand),
+    /// Agents that other agents set to work: list, show, stop
+    #[command(subcommand)]
+    Tasks(TasksCommand),
     /// Skills: which there are, and whether their files are right
     #[command(subcommand)]
     Skills(SkillsCommand),

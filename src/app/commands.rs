@@ -34,6 +34,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Queue(command) => queue::run(command, &foundation).await,
         Command::Work(args) => work::run(args, foundation, cli).await,
         Command::Agents(command) => agent_list::run(command, foundation, cli).await,
+        Command::Tasks(command) => super::tasks::run(command, cli, foundation).await,
         Command::Skills(command) => skills(command, &foundation),
         Command::Permissions(PermissionsCommand::Check { rules }) => {
             permissions(rules.as_deref(), &mut foundation, cli)

@@ -92,15 +92,14 @@ impl TerminalHost {
 
     /// The app that a question's run belongs to: the one on the screen, or that of its folder.
     async fn app_of(&self, question: &SuspensionRecord) -> Result<Arc<App>, String> {
-        if self.viewer.shows(&question.thread_id) {
+        if self.viewer.shows_above(&question.thread_id) {
             return Ok(Arc::clone(&self.app));
         }
         self.elsewhere.app_of(&self.app, question).await
     }
 
     /// Goes on with the run of a conversation that is not on the screen.
-    async fn go_on_elsewhere(&self, question: &SuspensionRecord) {
-        let thread = &question.thread_id;
+    async fn go_on_elsewhere(&self, question: &SuspensionRecord, thread: &ThreadId) {
         let events = self.events.clone();
         match self.elsewhere.app_of(&self.app, question).await {
             Ok(app) if Arc::ptr_eq(&app, &self.app) => {
@@ -178,6 +177,7 @@ impl Host for TerminalHost {
                 interrupted: Vec::new(),
                 driver: Driver::Nobody,
                 queued: Vec::new(),
+                children: Vec::new(),
             });
         };
         let text = |e: crate::store::StoreError| e.to_string();
@@ -190,7 +190,7 @@ impl Host for TerminalHost {
             .ok_or_else(|| format!("there is no thread {id}"))?;
         let driver = self.viewer.driver_of(&glance);
         self.viewer.show(&id, glance.messages.last().map_or(0, |stored| stored.seq));
-        let Glance { thread, messages, run, waiting, running, queued, lease: _, decided: _, children: _ } =
+        let Glance { thread, messages, run, waiting, running, queued, lease: _, decided: _, children } =
             glance;
         let messages = with_open_results(messages, run.as_ref());
         // While somebody is awake its calls run; else nobody knows what became of them.
@@ -199,7 +199,8 @@ impl Host for TerminalHost {
             self.viewer.wake(&id);
         }
         let queued = queued.iter().map(row_of).collect();
-        Ok(OpenedThread { thread, messages, run, waiting, interrupted, driver, queued })
+        self.viewer.mind(&id);
+        Ok(OpenedThread { thread, messages, run, waiting, interrupted, driver, queued, children })
     }
 
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String> {
@@ -245,10 +246,13 @@ impl Host for TerminalHost {
             DecideOutcome::Accepted(record)
             | DecideOutcome::Repeated(record)
             | DecideOutcome::AlreadyDecided(record) => {
-                if self.viewer.shows(&record.thread_id) {
-                    self.viewer.wake(&record.thread_id);
+                // What a child asks moves the run on that waits for it.
+                let store = &self.app.store;
+                let thread = store.driven_with(&record.thread_id).await.map_err(|e| e.to_string())?;
+                if self.viewer.shows(&thread) {
+                    self.viewer.wake(&thread);
                 } else {
-                    self.go_on_elsewhere(record).await;
+                    self.go_on_elsewhere(record, &thread).await;
                 }
             }
             DecideOutcome::Closed(_) | DecideOutcome::Expired(_) | DecideOutcome::NotFound => {}
@@ -321,7 +325,15 @@ impl Host for TerminalHost {
             return Ok(None);
         };
         let project = repository_root(&folder_of(&record, &thread.cwd));
-        Ok(Some(OpenedQuestion { record, title: thread.title, project }))
+        let child = self.app.store.child(&record.thread_id).await.map_err(text)?;
+        let title = match &child {
+            Some(child) => {
+                let root = self.app.store.thread(&child.root_thread).await.map_err(text)?;
+                root.map_or(thread.title, |root| root.title)
+            }
+            None => thread.title,
+        };
+        Ok(Some(OpenedQuestion { record, title, project, child: child.map(|child| child.agent) }))
     }
 
     fn info(&self) -> HostInfo {

@@ -38,6 +38,7 @@ mod sections;
 mod since;
 mod stats;
 mod telemetry;
+mod tasks;
 mod viewer;
 mod work;
 

@@ -8,7 +8,7 @@ use crate::tui::host::Page;
 /// visible.
 pub(super) async fn page(
     app: &App,
-    _thread: Option<&ThreadId>,
+    thread: Option<&ThreadId>,
     name: &str,
     words: &str,
 ) -> Result<Page, String> {
@@ -18,6 +18,7 @@ pub(super) async fn page(
         "queue" => super::queue::page(&app.store).await,
         "agent" => super::agent_list::page(app, words),
         "plugins" => super::plugins::page(app, words),
+        "tasks" => super::tasks::page(app, thread, words).await,
         _ => Err(format!("there is no /{name}")),
     }
 }

@@ -63,6 +63,8 @@ struct State {
     tried: Option<Cause>,
     /// When the next message of the queue becomes due.
     due: Option<u64>,
+    /// What worked in the background when it was last seen to.
+    minded: Vec<(ThreadId, u64, Option<u64>)>,
 }
 
 /// What a look was taken for.
@@ -158,6 +160,22 @@ impl Viewer {
     /// Whether the terminal shows this conversation.
     pub(super) fn shows(&self, thread: &ThreadId) -> bool {
         self.state(|state| state.thread.as_ref() == Some(thread))
+    }
+
+    /// Whether the terminal shows this conversation, or the one at the top of it.
+    pub(super) fn shows_above(&self, thread: &ThreadId) -> bool {
+        self.state(|state| state.thread.as_ref().is_some_and(|shown| thread.is_at_or_below(shown)))
+    }
+
+    /// Goes on with what works in the background of a conversation.
+    pub(super) fn mind(&self, thread: &ThreadId) {
+        let (app, thread) = (Arc::clone(&self.app), thread.clone());
+        tokio::spawn(async move {
+            app.load_grants().await;
+            if let Err(error) = app.runtime.mind_tasks(&thread).await {
+                tracing::error!(%thread, %error, "what works in the background cannot go on");
+            }
+        });
     }
 
     pub(super) fn is_driving(&self, thread: &ThreadId) -> bool {
@@ -343,8 +361,13 @@ impl Viewer {
             }
         };
         let mut guard: Option<Guard> = None;
+        let mut children = self.app.runtime.watch_children();
         loop {
             tokio::select! {
+                Ok(()) = children.changed() => {
+                    // The store does not tell this process what this process did.
+                    self.send(HostEvent::InboxChanged);
+                }
                 change = async {
                     match &mut bell {
                         Some(bell) => bell.next().await,
@@ -410,6 +433,7 @@ impl Viewer {
         let due = scheduled.map(|message| message.available_at).filter(|at| *at > now).min();
         self.state(|state| state.due = due);
         let driver = if mark.is_driving { Driver::Own } else { self.driver_of(&glance) };
+        self.mind_new(&mark, &glance, driver);
         if !self.tell(&mark, &glance, driver) || mark.is_driving {
             return None;
         }
@@ -418,6 +442,26 @@ impl Viewer {
         }
         self.act(&mark, &glance);
         None
+    }
+
+    /// Goes on with what works in the background, when something about it changed.
+    fn mind_new(&self, mark: &Mark, glance: &Glance, driver: Driver) {
+        let tasks: Vec<_> = glance
+            .children
+            .iter()
+            .filter(|task| task.child.background)
+            .map(|task| {
+                (task.child.thread_id.clone(), task.waiting, task.run.as_ref().map(|run| run.updated_at))
+            })
+            .collect();
+        let is_new = self.state(|state| {
+            let is_new = state.minded != tasks;
+            state.minded.clone_from(&tasks);
+            is_new
+        });
+        if is_new && !tasks.is_empty() && !matches!(driver, Driver::Other(_)) {
+            self.mind(&mark.thread);
+        }
     }
 
     /// Tells what a look saw. `false`: it is worthless by now, and there will be another.
@@ -523,5 +567,6 @@ fn sync_of(glance: &Glance, driver: Driver, is_part: bool) -> ThreadSync {
         waiting: glance.waiting.clone(),
         running: glance.running.clone(),
         queued: glance.queued.iter().map(row_of).collect(),
+        children: glance.children.clone(),
     }
 }

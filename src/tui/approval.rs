@@ -8,10 +8,11 @@ use serde_json::Value;
 use super::composer::Composer;
 use super::diff::hunks::Hunks;
 use super::transcript::Moment;
+use crate::contract::child::TaskRecord;
 use crate::contract::grant::{GrantRequest, MissedGrant};
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::judgement::Risk;
-use crate::contract::record::GrantScope;
+use crate::contract::record::{GrantScope, SuspensionRecord};
 use crate::contract::suspension::{
     ACTION_ASK_USER, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, SuspendTicket,
 };
@@ -177,6 +178,8 @@ pub struct Card {
     pub problem: Option<String>,
     /// Set when it belongs to another conversation.
     pub elsewhere: Option<Elsewhere>,
+    /// The agent that asks, when another one set it to work.
+    pub child: Option<String>,
     /// The call as the person changed it.
     pub edit: Option<Edit>,
     /// What goes with the answer.
@@ -212,10 +215,18 @@ impl Card {
             is_unread: false,
             problem: None,
             elsewhere: None,
+            child: None,
             edit: None,
             comment: None,
             draft: None,
         }
+    }
+
+    /// A card for a question that is stored, of a conversation or of one of the agents below it.
+    pub fn of(record: &SuspensionRecord, children: &[TaskRecord]) -> Card {
+        let card = Card::new(record.thread_id.clone(), record.run_id.clone(), record.ticket.clone());
+        let child = children.iter().find(|task| task.child.thread_id == record.thread_id);
+        Card { child: child.map(|task| task.child.agent.clone()), ..card }
     }
 
     /// The root of the project that it belongs to.

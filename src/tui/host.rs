@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use serde_json::Value;
 
+use crate::contract::child::TaskRecord;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
@@ -62,6 +63,8 @@ pub struct OpenedThread {
     pub driver: Driver,
     /// What begins when it is free.
     pub queued: Vec<QueuedRow>,
+    /// The agents below it that work or wait, oldest first.
+    pub children: Vec<TaskRecord>,
 }
 
 /// Who is awake on a conversation.
@@ -110,6 +113,8 @@ pub struct ThreadSync {
     pub running: Vec<OpenIntent>,
     /// What begins when it is free.
     pub queued: Vec<QueuedRow>,
+    /// The agents below it that work or wait, oldest first.
+    pub children: Vec<TaskRecord>,
 }
 
 /// A question of any conversation, with what a card needs beside it.
@@ -121,6 +126,8 @@ pub struct OpenedQuestion {
     pub title: String,
     /// The root of the project that it was asked in.
     pub project: PathBuf,
+    /// The agent that asks, when another one set it to work.
+    pub child: Option<String>,
 }
 
 /// Something happened behind the terminal without being asked for.

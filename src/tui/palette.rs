@@ -35,6 +35,7 @@ pub const COMMANDS: &[Command] = &[
     command("continue", "", "go on where a limit stopped the run"),
     page("queue", "", "what is queued in all conversations, and how it stands"),
     page("plugins", "[AGENT]", "what watches over a run, and what it brought"),
+    page("tasks", "[stop ID]", "agents at work for this conversation, and stop one"),
     command("copy", "", "put the last answer on the clipboard"),
     command("export", "[md|json]", "write this conversation to a file"),
     command("clear", "", "begin a new conversation, as /new"),

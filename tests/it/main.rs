@@ -3,6 +3,7 @@
 mod agents;
 mod audit;
 mod book;
+mod children;
 mod commands;
 mod contest;
 #[cfg(feature = "failpoints")]

@@ -77,6 +77,7 @@ CREATE TABLE child (
     agent         TEXT    NOT NULL,
     depth         INTEGER NOT NULL,
     background    INTEGER NOT NULL, -- its call does not wait for it
+    stop          INTEGER NOT NULL DEFAULT 0, -- somebody wants it to end
     told          INTEGER NOT NULL, -- the end of one in the background was put to the parent
     created_at    INTEGER NOT NULL,
     prompt        TEXT    NOT NULL,

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{EntryKind, Level, Moment, Retry, ToolEntry, ToolState, Transcript};
 use crate::contract::activity::NOTICE_ACTIVITY_TYPE;
+use crate::contract::child::{CHILD_RUN_ACTIVITY_TYPE, ChildRunState};
 use crate::contract::event::AgentEvent;
 use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::TerminationReason;
@@ -189,6 +190,10 @@ impl Transcript {
                 }
                 tool.progress = message;
             });
+        } else if kind == CHILD_RUN_ACTIVITY_TYPE {
+            if let Ok(state) = serde_json::from_value::<ChildRunState>(content.clone()) {
+                self.change_tool(call_id, |tool| tool.serve(at, state));
+            }
         } else if kind == NOTICE_ACTIVITY_TYPE {
             let level = match text("level") {
                 "warning" => Level::Warning,

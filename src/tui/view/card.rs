@@ -68,7 +68,9 @@ fn one_line(card: &Card, app: &App) -> String {
     let of = card
         .elsewhere
         .as_ref()
-        .map_or_else(String::new, |of| format!("{} › ", truncate(&visible_line(&of.title), 24)));
+        .map(|of| &of.title)
+        .or(card.child.as_ref())
+        .map_or_else(String::new, |of| format!("{} › ", truncate(&visible_line(of), 24)));
     format!("{of}{}  {what}{state}", visible_line(&pending.name))
 }
 
@@ -196,11 +198,15 @@ fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {
     spread(left, right, inner)
 }
 
-/// Marks a card of another conversation with what that is called.
+/// Marks a card of another conversation with what that is called, and one of a child with the agent that asks.
 fn of_conversation(card: &Card, inner: u16, theme: &Theme) -> Vec<Span<'static>> {
-    let Some(elsewhere) = &card.elsewhere else { return Vec::new() };
-    let title = truncate(&visible_line(&elsewhere.title), (inner / 3).max(8));
-    vec![Span::styled(format!("{title} › "), theme.style(Role::Warning))]
+    let most = (inner / 3).max(8);
+    let titles = [card.elsewhere.as_ref().map(|of| &of.title), card.child.as_ref()];
+    let span = |title: &String| {
+        let title = truncate(&visible_line(title), most);
+        Span::styled(format!("{title} › "), theme.style(Role::Warning))
+    };
+    titles.into_iter().flatten().map(span).collect()
 }
 
 fn header(card: &Card) -> Option<String> {

@@ -12,6 +12,7 @@ use super::super::theme::{Role, Theme};
 use super::super::transcript::{Level, Moment, ToolEntry, ToolState};
 use super::super::wrap::Wrap;
 use super::spread;
+use crate::contract::child::ChildStatus;
 use crate::contract::display::{visible, visible_line};
 use crate::contract::tool::FilePreview;
 
@@ -102,7 +103,46 @@ pub(super) fn cut_off(page: Page<'_>) -> Line<'static> {
 pub(super) fn tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![head(tool, page)];
     lines.extend(touched(tool, page));
+    lines.extend(child(tool, page));
     lines.extend(body(tool, page));
+    lines
+}
+
+/// A number of tokens, short.
+fn tokens(n: u64) -> String {
+    if n < 1000 { n.to_string() } else { format!("{:.1}k", n as f64 / 1000.0) }
+}
+
+/// The agent that works on a call: how far it is, and what it does and says.
+fn child(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+    let Some(child) = &tool.child else { return Vec::new() };
+    let (mark, role) = match child.status {
+        ChildStatus::Running => ("└ ", Role::Accent),
+        ChildStatus::Waiting => ("└ ", Role::Warning),
+        ChildStatus::Completed => ("└ ", Role::Dim),
+        ChildStatus::Failed | ChildStatus::Timeout | ChildStatus::Cancelled => ("└ ", Role::Error),
+    };
+    let mut words = vec![visible_line(&child.agent).into_owned()];
+    match child.status {
+        ChildStatus::Waiting => words.push("waiting for you".to_owned()),
+        ChildStatus::Running => {}
+        over => words.push(over.word().to_owned()),
+    }
+    words.push(format!("{} step{}", child.steps, if child.steps == 1 { "" } else { "s" }));
+    if child.tokens > 0 {
+        words.push(format!("{} tokens", tokens(child.tokens)));
+    }
+    if let Some(tool) = &child.tool {
+        words.push(visible_line(tool).into_owned());
+    }
+    let style = page.theme.style(role);
+    let dim = page.theme.style(Role::Dim);
+    let text = super::truncate(&words.join(" · "), page.width.saturating_sub(OUTPUT_INDENT));
+    let mut lines = vec![Line::from(vec![Span::styled(format!("  {mark}"), style), Span::styled(text, dim)])];
+    if let Some(said) = child.line.as_ref().filter(|_| !child.status.is_over()) {
+        let text = format!("    {}", visible_line(&without_colours(said)));
+        lines.push(Line::styled(super::truncate(&text, page.width), page.theme.style(Role::ToolOutput)));
+    }
     lines
 }
 
@@ -110,6 +150,7 @@ pub(super) fn tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
 pub(super) fn whole_tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![head(tool, page)];
     lines.extend(touched(tool, page));
+    lines.extend(child(tool, page));
     let mut output =
         if let Some(diff) = change(tool, page, WHOLE_LINES) { diff } else { block(&tool.output(), page) };
     if output.len() > WHOLE_LINES {
@@ -203,6 +244,9 @@ pub(super) fn summary_of(name: &str, arguments: &Value, info: &HostInfo) -> Stri
             format!("{}{place}", visible_line(pattern))
         }),
         "WebFetch" => text("url").map(|url| visible_line(url).into_owned()),
+        _ if name.starts_with("agent_run_") => {
+            text("prompt").map(|prompt| visible_line(prompt.trim()).into_owned())
+        }
         "AskUser" => text("question").map(|question| visible_line(question).into_owned()),
         "TodoWrite" => arguments.get("todos").and_then(Value::as_array).map(|todos| {
             let done =
