@@ -178,6 +178,7 @@ impl Host for TerminalHost {
                 interrupted: Vec::new(),
                 driver: Driver::Nobody,
                 queued: Vec::new(),
+                summaries: Vec::new(),
             });
         };
         let text = |e: crate::store::StoreError| e.to_string();
@@ -190,7 +191,8 @@ impl Host for TerminalHost {
             .ok_or_else(|| format!("there is no thread {id}"))?;
         let driver = self.viewer.driver_of(&glance);
         self.viewer.show(&id, glance.messages.last().map_or(0, |stored| stored.seq));
-        let Glance { thread, messages, run, waiting, running, queued, lease: _, decided: _ } = glance;
+        let Glance { thread, messages, run, waiting, running, queued, summaries, lease: _, decided: _ } =
+            glance;
         let messages = with_open_results(messages, run.as_ref());
         // While somebody is awake its calls run; else nobody knows what became of them.
         let interrupted = if driver == Driver::Nobody { running } else { Vec::new() };
@@ -198,7 +200,7 @@ impl Host for TerminalHost {
             self.viewer.wake(&id);
         }
         let queued = queued.iter().map(row_of).collect();
-        Ok(OpenedThread { thread, messages, run, waiting, interrupted, driver, queued })
+        Ok(OpenedThread { thread, messages, run, waiting, interrupted, driver, queued, summaries })
     }
 
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String> {

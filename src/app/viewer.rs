@@ -493,5 +493,6 @@ fn sync_of(glance: &Glance, driver: Driver, is_part: bool) -> ThreadSync {
         waiting: glance.waiting.clone(),
         running: glance.running.clone(),
         queued: glance.queued.iter().map(row_of).collect(),
+        summaries: glance.summaries.clone(),
     }
 }

@@ -22,6 +22,7 @@ pub mod mode;
 pub mod progress;
 pub mod record;
 pub mod spec;
+pub mod summary;
 pub mod suspension;
 pub mod terms;
 pub mod tool;

@@ -1,12 +1,15 @@
 //! A conversation as it stands in one moment, for a front end that shows it while others may work in it.
 
-use super::{Store, StoreError, SuspensionFilter, journal, leases, queue, runs, suspensions, threads};
+use super::{
+    Store, StoreError, SuspensionFilter, journal, leases, queue, runs, summaries, suspensions, threads,
+};
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::{
     LeaseRecord, OpenIntent, QueuedMessage, RunRecord, StoredMessage, SuspensionRecord, SuspensionStatus,
     ThreadRecord,
 };
+use crate::contract::summary::SummaryRecord;
 
 /// See the module's text.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +30,8 @@ pub struct Glance {
     pub running: Vec<OpenIntent>,
     /// What begins when the thread is free.
     pub queued: Vec<QueuedMessage>,
+    /// Summaries that stand for older messages, oldest first.
+    pub summaries: Vec<SummaryRecord>,
 }
 
 impl Store {
@@ -66,6 +71,7 @@ impl Store {
                     None => Vec::new(),
                 },
                 queued: queue::of_thread(conn, &id)?,
+                summaries: summaries::of_thread(conn, &id)?,
                 run,
                 thread,
             }))

@@ -25,6 +25,7 @@ mod read_only;
 mod relaxed;
 mod rows;
 mod runs;
+mod summaries;
 mod suspensions;
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,7 @@ use crate::contract::record::{
     DecideOutcome, InboxRow, OpenIntent, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
 };
+use crate::contract::summary::SummaryRecord;
 use crate::contract::suspension::ToolCallResume;
 use crate::contract::tool::FilePreview;
 
@@ -62,6 +63,8 @@ pub struct OpenedThread {
     pub driver: Driver,
     /// What begins when it is free.
     pub queued: Vec<QueuedRow>,
+    /// Summaries that stand for older messages, oldest first.
+    pub summaries: Vec<SummaryRecord>,
 }
 
 /// Who is awake on a conversation.
@@ -108,6 +111,8 @@ pub struct ThreadSync {
     pub running: Vec<OpenIntent>,
     /// What begins when it is free.
     pub queued: Vec<QueuedRow>,
+    /// Summaries that stand for older messages, oldest first.
+    pub summaries: Vec<SummaryRecord>,
 }
 
 /// A question of any conversation, with what a card needs beside it.

@@ -9,6 +9,7 @@ mod inbox;
 mod journal;
 mod ledger;
 mod model;
+mod summaries;
 mod threads;
 
 use std::collections::BTreeMap;

@@ -260,6 +260,7 @@ pub(crate) fn opened(messages: Vec<crate::contract::record::StoredMessage>) -> O
         interrupted: Vec::new(),
         driver: Driver::Nobody,
         queued: Vec::new(),
+        summaries: Vec::new(),
     }
 }
 

@@ -64,6 +64,7 @@ fn stored(messages: Vec<Message>) -> OpenedThread {
         interrupted: Vec::new(),
         driver: crate::tui::host::Driver::Nobody,
         queued: Vec::new(),
+        summaries: Vec::new(),
     }
 }
 
@@ -240,6 +241,7 @@ fn sync_of(
         waiting: opened.waiting,
         running: Vec::new(),
         queued: Vec::new(),
+        summaries: Vec::new(),
     }
 }
 
