@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
+use super::context::{self, policy_of};
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
@@ -16,6 +17,7 @@ use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
+use crate::plugins::context::CompactionPlugin;
 use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
 use crate::plugins::skills::{
     Discovery, ScriptOutput, ScriptRequest, ScriptRunner, SkillSubsystem, bundled, discover,
@@ -96,7 +98,9 @@ impl App {
         self.runtime.set_model(&id, entry, executor);
         let catalog = self.runtime.catalog();
         if let Some(spec) = catalog.agents.get(AGENT) {
-            self.runtime.set_agent(AgentSpec::clone(spec).with_model(&id));
+            let mut spec = AgentSpec::clone(spec).with_model(&id);
+            spec.context_policy = Some(policy_of(&selection, &self.foundation.loaded.settings));
+            self.runtime.set_agent(spec);
         }
         *self.selection.write().expect("no panic while the choice is held") = selection;
         Ok(())
@@ -156,7 +160,7 @@ fn runtime(
     let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
     let prompt = prompt::system_prompt(&foundation.workspace, &instructions.prompt(), &date);
     let max_turns = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
-    let spec = AgentSpec::new(AGENT)
+    let mut spec = AgentSpec::new(AGENT)
         .with_model(selection.full_name())
         .with_system_prompt(prompt)
         .with_max_rounds(max_turns)
@@ -167,7 +171,9 @@ fn runtime(
             backoff_base_ms: u64::try_from(settings.retry.backoff_base.as_millis()).unwrap_or(u64::MAX),
         })
         .map_err(Failure::failed)?;
+    spec.context_policy = Some(policy_of(selection, settings));
     let tool_env = tool_env(foundation);
+    let output_dir = output_dir(foundation);
     let subsystem = SkillSubsystem::new(Arc::new(skills.registry()))
         .with_scripts(Arc::new(Scripts { env: tool_env.clone() }), foundation.workspace.cwd.clone());
     let mut builder = AgentRuntimeBuilder::new()
@@ -182,6 +188,7 @@ fn runtime(
             Arc::new(move |question| notifier.asked(question))
         })
         .with_question_terms(settings.questions.clone())
+        .with_artifacts(context::artifacts(&output_dir))
         .with_agent_spec(spec)
         .with_model(selection.full_name(), entry_of(selection))
         .with_provider(selection.full_name(), models::executor(selection, &foundation.env));
@@ -202,11 +209,15 @@ fn runtime(
         builder = builder.with_tool(tool.descriptor().id, tool);
     }
     // The skills plugin's grants are allow rules of the run; neither plugin knows the other.
-    let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(granted_patterns));
+    let readable = context::readable(&output_dir);
+    let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(move |snapshot| {
+        granted_patterns(snapshot).into_iter().chain(readable.iter().cloned()).collect()
+    }));
     builder
         .with_plugin("permission", Arc::new(gatekeeper))
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
+        .with_plugin("compaction", Arc::new(CompactionPlugin))
         .with_plugin("stop", Arc::new(StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?))
         .build()
         .map_err(Failure::usage)
@@ -228,6 +239,13 @@ fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
             .push(StopConditionSpec::ConsecutiveErrors { max: usize::try_from(max).unwrap_or(usize::MAX) });
     }
     conditions
+}
+
+/// The folder for long output, by its real path: rules look behind links.
+fn output_dir(foundation: &Foundation) -> std::path::PathBuf {
+    let dir = foundation.paths.output_dir();
+    let real = dir.parent().and_then(|parent| parent.canonicalize().ok());
+    real.and_then(|parent| Some(parent.join(dir.file_name()?))).unwrap_or(dir)
 }
 
 pub(super) fn tool_env(foundation: &Foundation) -> ToolEnv {

@@ -414,7 +414,13 @@ impl Host for TerminalHost {
     }
 
     async fn page(&self, thread: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String> {
-        super::pages::page(&self.app, thread, name, words).await
+        if name == "compact" {
+            let _ = self.events.send(HostEvent::Note("the older messages are being summarised …".to_owned()));
+        }
+        let page = super::pages::page(&self.app, thread, name, words).await;
+        // What a page did to the conversation is told as what others do to it.
+        self.viewer.poke();
+        page
     }
 
     async fn remember(&self, prompt: &str) {

@@ -6,6 +6,7 @@ mod approvals;
 mod audit;
 mod chat;
 mod commands;
+mod context;
 mod doctor;
 mod edited;
 mod editor;

@@ -12,12 +12,14 @@ use crate::tui::host::Page;
 /// visible.
 pub(super) async fn page(
     app: &App,
-    _thread: Option<&ThreadId>,
+    thread: Option<&ThreadId>,
     name: &str,
-    _words: &str,
+    words: &str,
 ) -> Result<Page, String> {
     match name {
         "plugins" => plugins(app),
+        "context" => super::context::page(app, thread).await,
+        "compact" => super::context::compact(app, thread, words).await,
         _ => Err(format!("there is no /{name}")),
     }
 }

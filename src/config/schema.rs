@@ -192,6 +192,17 @@ pub(crate) const ROOT: Fields = &[
         ]),
     ),
     (
+        "context",
+        Node::Table(&[(
+            "compact_at",
+            leaf(
+                Count { min: 0 },
+                Set,
+                "per cent of the window at which older messages are summarised; 0 is never",
+            ),
+        )]),
+    ),
+    (
         "questions",
         Node::Table(&[
             (
@@ -231,6 +242,8 @@ max_output = 32768
 max_tokens_total = 0
 timeout_s = 0
 consecutive_errors = 8
+[context]
+compact_at = 80
 [tui]
 mouse = false
 bell = true

@@ -195,6 +195,13 @@ pub struct StopSettings {
     pub consecutive_errors: Option<u32>,
 }
 
+/// `[context]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContextSettings {
+    /// Per cent of the model's window at which older messages are summarised; 0 is never.
+    pub compact_at: u8,
+}
+
 /// `[tui]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TuiSettings {
@@ -235,6 +242,8 @@ pub struct Settings {
     pub bash: BashSettings,
     /// Limits of a run.
     pub stop: StopSettings,
+    /// How the model's window is used.
+    pub context: ContextSettings,
     /// On which terms questions are asked that no rule has terms for.
     pub questions: Terms,
     /// The terminal.
@@ -300,6 +309,10 @@ impl Settings {
                 max_tokens_total: get.limit("stop.max_tokens_total"),
                 timeout: get.limit("stop.timeout_s").map(Duration::from_secs),
                 consecutive_errors: get.limit("stop.consecutive_errors").map(to_u32),
+            },
+            context: ContextSettings {
+                // Nothing would be left for the summary above this.
+                compact_at: get.count("context.compact_at").map_or(0, |n| n.min(95) as u8),
             },
             questions: Terms {
                 expires_in: get.word("questions.expires_in"),

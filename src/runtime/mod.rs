@@ -9,6 +9,7 @@ mod answers;
 mod builder;
 mod call;
 mod catalog;
+mod compact;
 mod document;
 mod driver;
 mod ears;
@@ -21,10 +22,12 @@ mod live;
 mod output;
 mod queue;
 mod recover;
+mod report;
 mod request;
 mod resolve;
 #[cfg(test)]
 mod tests;
+mod window;
 mod words;
 mod world;
 
@@ -52,11 +55,14 @@ use crate::store::{AcquireError, Store, StoreError, SuspensionFilter};
 
 pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;
+pub use compact::CompactError;
 pub use document::{CallResult, DocumentError, RunDocument, tool_message};
 pub use edited::{change_words, shown_payload};
 pub use recover::{Left, UnknownPolicy, is_alive};
+pub use report::ContextReport;
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
 pub use resolve::{ResolveError, ResolvedAgent};
+pub use window::{Artifact, Artifacts};
 
 use driver::{Driver, Loaded};
 use lease::{Lease, Tenure};
@@ -80,6 +86,7 @@ pub(crate) struct Parts {
     pub(crate) lease: Duration,
     pub(crate) asked: Option<Asked>,
     pub(crate) question_terms: Terms,
+    pub(crate) artifacts: Option<Artifacts>,
 }
 
 struct Inner {
@@ -100,6 +107,10 @@ pub(crate) struct Shared {
     pub(crate) lease: Duration,
     pub(crate) asked: Option<Asked>,
     pub(crate) question_terms: Terms,
+    /// Keeps large results where the model can read them.
+    artifacts: Option<Artifacts>,
+    /// What the requests of each conversation taught.
+    windows: window::Windows,
 }
 
 impl Shared {
@@ -129,7 +140,19 @@ pub struct AgentRuntime {
 
 impl AgentRuntime {
     pub(crate) fn from_parts(parts: Parts) -> Self {
-        let Parts { catalog, store, clock, owner, cwd, keys, remains, lease, asked, question_terms } = parts;
+        let Parts {
+            catalog,
+            store,
+            clock,
+            owner,
+            cwd,
+            keys,
+            remains,
+            lease,
+            asked,
+            question_terms,
+            artifacts,
+        } = parts;
         let shared = Arc::new(Shared {
             catalog: RwLock::new(catalog),
             breaker: Arc::new(CircuitBreaker::new(CircuitBreakerConfig::default())),
@@ -142,6 +165,8 @@ impl AgentRuntime {
             lease,
             asked,
             question_terms,
+            artifacts,
+            windows: window::Windows::default(),
         });
         Self { inner: Arc::new(Inner { shared, live: Arc::default() }) }
     }

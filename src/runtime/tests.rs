@@ -1,5 +1,6 @@
 mod queue;
 mod waking;
+mod window;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
