@@ -122,6 +122,12 @@ impl Compaction {
 }
 
 impl AgentRuntime {
+    /// Waits until no summary of the conversation is being written in this process: for a program that is about to end,
+    /// and would lose what was paid for.
+    pub async fn settle(&self, thread_id: &ThreadId) {
+        self.inner.shared.windows.settle(thread_id).await;
+    }
+
     /// Has the older messages of a conversation summarised; requests from then on hold the summary in their place. The
     /// messages stay in the store. It needs no right to the thread and disturbs nothing that runs in it.
     ///

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
+use tokio::sync::Notify;
 
 use super::compact::Compaction;
 use super::driver::{Done, Driver};
@@ -74,21 +75,45 @@ impl Memory {
 
 /// The [`Memory`] of each conversation.
 #[derive(Default)]
-pub(super) struct Windows(Mutex<HashMap<ThreadId, Memory>>);
+pub(super) struct Windows {
+    known: Mutex<HashMap<ThreadId, Memory>>,
+    /// A summary is not being written any more.
+    settled: Notify,
+}
 
 impl Windows {
     pub(super) fn get(&self, thread: &ThreadId, model: &str) -> Memory {
-        let known = self.0.lock().expect("no panic while it is held");
+        let known = self.known.lock().expect("no panic while it is held");
         known.get(thread).cloned().unwrap_or_default().of_model(model)
     }
 
     pub(super) fn change<T>(&self, thread: &ThreadId, change: impl FnOnce(&mut Memory) -> T) -> T {
-        let mut known = self.0.lock().expect("no panic while it is held");
+        let mut known = self.known.lock().expect("no panic while it is held");
         if known.len() >= REMEMBERED && !known.contains_key(thread) {
             let spare = known.iter().find(|(_, memory)| !memory.compacting).map(|(thread, _)| thread.clone());
             spare.map(|spare| known.remove(&spare));
         }
         change(known.entry(thread.clone()).or_default())
+    }
+
+    /// Waits until no summary of the conversation is being written.
+    pub(super) async fn settle(&self, thread: &ThreadId) {
+        loop {
+            let settled = self.settled.notified();
+            tokio::pin!(settled);
+            // Before the look, so that what ends after it is heard.
+            settled.as_mut().enable();
+            let is_busy = self
+                .known
+                .lock()
+                .expect("no panic while it is held")
+                .get(thread)
+                .is_some_and(|m| m.compacting);
+            if !is_busy {
+                return;
+            }
+            settled.await;
+        }
     }
 }
 
@@ -379,5 +404,6 @@ pub(super) struct Compacting {
 impl Drop for Compacting {
     fn drop(&mut self) {
         self.shared.windows.change(&self.thread, |memory| memory.compacting = false);
+        self.shared.windows.settled.notify_waiters();
     }
 }

@@ -4,6 +4,7 @@ mod audit;
 mod book;
 mod commands;
 mod contest;
+mod context;
 #[cfg(feature = "failpoints")]
 mod crash;
 mod edited;
