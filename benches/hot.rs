@@ -281,6 +281,7 @@ fn store(c: &mut Criterion) {
         closed: Vec::new(),
         outcomes: Vec::new(),
         judged: Vec::new(),
+        commands: Vec::new(),
         takes: None,
     };
     let mut group = c.benchmark_group("store");

@@ -1,11 +1,16 @@
 //! The command line: what can be typed, and nothing about what it does.
 
+mod hooks;
+mod reminders;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+pub use self::hooks::HooksCommand;
+pub use self::reminders::RemindersCommand;
 use crate::config::{Flags, PermissionMode};
 
 const EXAMPLES: &str = "\
@@ -182,6 +187,12 @@ pub enum Command {
     /// Permission rules
     #[command(subcommand)]
     Permissions(PermissionsCommand),
+    /// Commands at the boundaries of a run
+    #[command(subcommand)]
+    Hooks(HooksCommand),
+    /// What the model is reminded of after tool calls
+    #[command(subcommand)]
+    Reminders(RemindersCommand),
     /// What was proposed, judged, asked, decided and done, call by call; and whether the record is whole
     Audit(AuditArgs),
     /// Models that can be used, and why the others cannot
@@ -897,6 +908,8 @@ mod tests {
             "permissions check --rules f",
             "permissions simulate --rules f --since 2h --json",
             "permissions suggest --since 2026-11-21",
+            "reminders check",
+            "reminders check f --json",
             "audit",
             "audit --since 2h --thread a --tool Bash --rules --json",
             "audit --rows",

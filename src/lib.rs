@@ -6,6 +6,8 @@ pub mod contract;
 
 pub mod context;
 
+pub mod front_matter;
+
 pub mod run;
 
 pub mod phase;
@@ -19,6 +21,8 @@ pub mod store;
 pub mod runtime;
 
 pub mod plugins;
+
+pub mod agents;
 
 pub mod tools;
 
@@ -34,38 +38,25 @@ pub mod logging;
 
 // The book's names, so that a reader of it finds things where it says they are.
 
-/// Models.
-pub mod engine {
-    pub use crate::llm::*;
-}
+pub mod facade;
 
-/// Specifications of agents and models.
-pub mod registry_spec {
-    pub use crate::contract::spec::*;
-}
-
-/// What is registered, and what comes of resolving it.
-pub mod registry {
-    pub use crate::contract::spec::{ModelEntry, ModelSpec};
-    pub use crate::runtime::{Catalog, ResolveError, ResolvedAgent};
-}
-
-/// Phases, actions, effects.
-pub mod model {
-    pub use crate::state::model::*;
-}
+pub use facade::{
+    agent, builder, engine, execution, ext_permission, ext_skills, loop_runner, model, policies, registry,
+    registry_spec, stores,
+};
 
 /// Cooperative cancellation: clones share one state.
 pub use tokio_util::sync::CancellationToken;
 
-pub use contract::spec::{AgentSpec, ModelSpec, PluginConfigKey};
+pub use contract::spec::{AgentSpec, ContextCompactionMode, ContextWindowPolicy, ModelSpec, PluginConfigKey};
 pub use phase::{
     ConfigSchema, DEFAULT_MAX_PHASE_ROUNDS, ExecutionEnv, FailedScheduledActions, PendingScheduledActions,
     PhaseContext, PhaseHook, PhaseRuntime, Plugin, PluginDescriptor, PluginRegistrar, TypedEffectHandler,
     TypedScheduledActionHandler,
 };
 pub use runtime::{
-    AgentRunResult, AgentRuntime, AgentRuntimeBuilder, BuildError, ResolvedAgent, RunRequest, RuntimeError,
+    AgentResolver, AgentRunResult, AgentRuntime, AgentRuntimeBuilder, BuildError, ResolvedAgent, RunRequest,
+    RuntimeError,
 };
 pub use state::{
     CommitEvent, CommitHook, EffectSpec, JsonValue, KeyScope, MergeStrategy, MutationBatch, PersistedState,

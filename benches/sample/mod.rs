@@ -180,6 +180,7 @@ pub async fn fill(store: &Store, count: usize) {
             closed: Vec::new(),
             outcomes: Vec::new(),
             judged: Vec::new(),
+            commands: Vec::new(),
             takes: None,
         };
         store.checkpoint(checkpoint).await.unwrap();
@@ -212,6 +213,7 @@ pub async fn fill_inbox(store: &Store, count: usize) {
             closed: Vec::new(),
             outcomes: Vec::new(),
             judged: Vec::new(),
+            commands: Vec::new(),
             takes: None,
         };
         store.checkpoint(checkpoint).await.unwrap();
@@ -236,6 +238,7 @@ pub fn begin(fence: &Fence, run: &RunRecord, call: &str, spends: Option<&str>) -
         },
         spends: spends.map(|id| (id.into(), id.into())),
         judged: Vec::new(),
+        commands: Vec::new(),
     }
 }
 

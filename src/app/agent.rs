@@ -9,7 +9,7 @@ use super::context::{self, policy_of};
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
-use super::{Failure, models, prompt};
+use super::{Failure, models, prompt, reminders, sections};
 use crate::cli::Cli;
 use crate::config::{Instructions, Selection};
 use crate::contract::clock::{Clock, SystemClock};
@@ -19,6 +19,7 @@ use crate::contract::suspension::Actor;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
 use crate::plugins::context::CompactionPlugin;
 use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
+use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
 use crate::plugins::skills::{
     Discovery, ScriptOutput, ScriptRequest, ScriptRunner, SkillSubsystem, bundled, discover,
     granted_patterns, project_roots, user_roots,
@@ -53,6 +54,7 @@ impl App {
         let store = foundation.open_store()?;
         let rules = foundation.rules(cli)?;
         let instructions = foundation.instructions();
+        let reminders = reminders::in_force(&mut foundation);
         let skills = find_skills(&foundation);
         let selection = models::choose(&foundation).await?;
         let mode = mode_of(&foundation);
@@ -61,10 +63,12 @@ impl App {
         permission.set_terms(foundation.loaded.settings.questions.clone());
         let notifier = Notifier::new(&foundation);
         let parts = (&store, &permission, &clock, &notifier);
-        let runtime = runtime(&foundation, parts, &skills, &instructions, &selection)?;
+        let runtime = runtime(&foundation, parts, &skills, reminders, &instructions, &selection)?;
+        let unclaimed = sections::check(&runtime, &foundation)?;
         let catalog = runtime.catalog();
         permission.set_tools(catalog.tool_ids().map(str::to_owned).collect());
         let mut warnings = std::mem::take(&mut foundation.warnings);
+        warnings.extend(unclaimed);
         warnings.extend(skills.issues.iter().map(ToString::to_string));
         let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
         let app = Self {
@@ -153,6 +157,7 @@ fn runtime(
     foundation: &Foundation,
     (store, permission, clock, notifier): (&Store, &Permissions, &Arc<dyn Clock>, &Notifier),
     skills: &Discovery,
+    reminders: Vec<ReminderRule>,
     instructions: &Instructions,
     selection: &Selection,
 ) -> Result<AgentRuntime, Failure> {
@@ -172,6 +177,7 @@ fn runtime(
         })
         .map_err(Failure::failed)?;
     spec.context_policy = Some(policy_of(selection, settings));
+    let spec = sections::with_sections(spec, foundation);
     let tool_env = tool_env(foundation);
     let output_dir = output_dir(foundation);
     let subsystem = SkillSubsystem::new(Arc::new(skills.registry()))
@@ -215,11 +221,13 @@ fn runtime(
     }));
     builder
         .with_plugin("permission", Arc::new(gatekeeper))
+        .with_plugin("hooks", Arc::new(super::hooks::plugin(foundation, clock)?))
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
         .with_plugin("compaction", Arc::new(CompactionPlugin))
+        .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin("stop", Arc::new(StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?))
-        .build()
+        .build_unchecked()
         .map_err(Failure::usage)
 }
 

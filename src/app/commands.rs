@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::agent::{mode_of, skills_of};
 use super::foundation::Foundation;
-use super::{Failure, approvals, audit, doctor, export, history, ledger, models, put, say};
+use super::{Failure, approvals, audit, doctor, export, history, hooks, ledger, models, put, reminders, say};
 use crate::cli::{
     Cli, Command, ConfigCommand, ExportFormat, JsonFlag, PermissionsCommand, SkillsCommand, ThreadsCommand,
 };
@@ -40,6 +40,8 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Permissions(PermissionsCommand::Suggest { since, json }) => {
             history::suggestions(since.as_deref(), json, &mut foundation, cli).await
         }
+        Command::Hooks(command) => hooks::run(command, &foundation).await,
+        Command::Reminders(command) => reminders::run(command, &foundation),
         Command::Audit(args) => audit::run(args, &foundation).await,
         Command::Models(JsonFlag { json }) => {
             let hits = models::probe(&foundation.env).await;

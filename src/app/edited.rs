@@ -78,6 +78,7 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
         ),
         agent_spec: Arc::new(AgentSpec::new(super::agent::AGENT)),
         snapshot: Snapshot::default(),
+        profile: None,
         activity_sink: None,
         cancellation: tokio_util::sync::CancellationToken::new(),
         // A person looked at the file: that this process's model never read it does not matter.

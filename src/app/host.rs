@@ -191,8 +191,18 @@ impl Host for TerminalHost {
             .ok_or_else(|| format!("there is no thread {id}"))?;
         let driver = self.viewer.driver_of(&glance);
         self.viewer.show(&id, glance.messages.last().map_or(0, |stored| stored.seq));
-        let Glance { thread, messages, run, waiting, running, queued, summaries, lease: _, decided: _ } =
-            glance;
+        let Glance {
+            thread,
+            messages,
+            run,
+            waiting,
+            running,
+            queued,
+            summaries,
+            lease: _,
+            decided: _,
+            children: _,
+        } = glance;
         let messages = with_open_results(messages, run.as_ref());
         // While somebody is awake its calls run; else nobody knows what became of them.
         let interrupted = if driver == Driver::Nobody { running } else { Vec::new() };

@@ -17,6 +17,7 @@ mod foundation;
 mod giving;
 mod grants;
 mod history;
+mod hooks;
 mod host;
 mod ledger;
 mod models;
@@ -25,7 +26,9 @@ mod owner;
 mod pages;
 mod print;
 mod prompt;
+mod reminders;
 mod remote;
+mod sections;
 mod since;
 mod viewer;
 

@@ -7,6 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::schema::{self, Fields, Kind, Leaf, Node};
 use super::settings::OnAsk;
+use super::tree::{Tree, json_of};
 use crate::contract::display::visible_line;
 use crate::contract::terms::{Expiry, Notify};
 
@@ -49,6 +50,8 @@ pub enum Value {
     Flag(bool),
     /// A list of texts.
     List(Vec<String>),
+    /// Anything, with the places of its parts.
+    Tree(Tree),
 }
 
 impl fmt::Display for Value {
@@ -58,6 +61,7 @@ impl fmt::Display for Value {
             Self::Count(number) => write!(f, "{number}"),
             Self::Number(number) => write!(f, "{number}"),
             Self::Flag(flag) => write!(f, "{flag}"),
+            Self::Tree(tree) => write!(f, "{tree}"),
             Self::List(texts) => {
                 f.write_str("[")?;
                 for (i, text) in texts.iter().enumerate() {
@@ -169,12 +173,16 @@ impl Layer {
             let full = Key(full);
             match fields.iter().find(|(known, _)| *known == name) {
                 None => self.problems.push(Problem { origin, message: unknown_key(&full, fields, name) }),
-                Some((_, Node::Leaf(leaf))) => match check(value.get_ref(), leaf.kind) {
-                    Ok(value) => self.entries.push(Entry { key: full, value, origin, leaf }),
-                    Err(found) => {
-                        let message = format!("`{full}` must be {}, not {found}", leaf.kind);
-                        self.problems.push(Problem { origin: at(value.span().start), message });
+                Some((_, Node::Leaf(leaf))) => self.leaf(full, value, leaf, origin, at),
+                Some((_, Node::Each(leaf))) => match value.get_ref().as_table() {
+                    Some(names) => {
+                        for (name, value) in names {
+                            let mut full = full.0.clone();
+                            full.push(name.get_ref().as_ref().to_owned());
+                            self.leaf(Key(full), value, leaf, at(name.span().start), at);
+                        }
                     }
+                    None => self.not_a_table(&full, value.get_ref(), at(value.span().start)),
                 },
                 Some((_, Node::Table(fields))) => match value.get_ref().as_table() {
                     Some(table) => self.table(table, fields, &full.0, at),
@@ -184,6 +192,23 @@ impl Layer {
                     Some(names) => self.named(names, fields, &full, at),
                     None => self.not_a_table(&full, value.get_ref(), at(value.span().start)),
                 },
+            }
+        }
+    }
+
+    fn leaf(
+        &mut self,
+        key: Key,
+        value: &toml::Spanned<DeValue<'_>>,
+        leaf: &'static Leaf,
+        origin: Origin,
+        at: &dyn Fn(usize) -> Origin,
+    ) {
+        match check_at(value, leaf.kind, at) {
+            Ok(value) => self.entries.push(Entry { key, value, origin, leaf }),
+            Err(found) => {
+                let message = format!("`{key}` must be {}, not {found}", leaf.kind);
+                self.problems.push(Problem { origin: at(value.span().start), message });
             }
         }
     }
@@ -246,7 +271,7 @@ impl Layer {
         let value = match &parsed {
             // `--config model=4o` and `--config theme=true` mean the text.
             _ if wants_text && !is_quoted && as_text().is_ok() => as_text(),
-            Ok(value) => check(value.get_ref(), leaf.kind),
+            Ok(value) => check_at(value, leaf.kind, &|_| Origin::Default),
             Err(_) if is_quoted || trimmed.is_empty() => Err("something that is no TOML value".to_owned()),
             Err(_) => as_text(),
         };
@@ -316,6 +341,9 @@ fn split_assignment(text: &str) -> Result<(Key, &str), String> {
 }
 
 fn unknown_key(full: &Key, siblings: Fields, name: &str) -> String {
+    if full.0.len() == 1 && name == "hooks" {
+        return "unknown key `hooks`; hooks have a file of their own, hooks.toml beside this one".to_owned();
+    }
     match schema::suggest(siblings, name) {
         Some(near) => format!("unknown key `{full}`; did you mean `{near}`?"),
         None => format!("unknown key `{full}`; known here: {}", schema::names(siblings)),
@@ -332,6 +360,9 @@ fn no_such_key(key: &Key) -> String {
             None => return unknown_key(&upto, fields, part),
             Some((_, Node::Leaf(_))) => {
                 return format!("`{upto}` holds a value, so nothing can stand below it");
+            }
+            Some((table, Node::Each(_))) => {
+                return format!("`{key}` is not one of [{table}]; write {table}.NAME = VALUE");
             }
             Some((_, Node::Table(inner))) => fields = inner,
             Some((_, Node::Named(inner))) => {
@@ -370,7 +401,7 @@ fn syntax_message(message: &str) -> String {
     format!("{message}{hint}")
 }
 
-fn describe(value: &DeValue<'_>) -> String {
+pub(super) fn describe(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => {
             format!("the text \"{}\"", text.chars().take(60).collect::<String>().escape_debug())
@@ -381,6 +412,30 @@ fn describe(value: &DeValue<'_>) -> String {
         DeValue::Datetime(_) => "a date".to_owned(),
         DeValue::Array(_) => "a list".to_owned(),
         DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// The same for a value with a place, of which any value keeps the places of its parts.
+fn check_at(
+    value: &toml::Spanned<DeValue<'_>>,
+    kind: Kind,
+    at: &dyn Fn(usize) -> Origin,
+) -> Result<Value, String> {
+    match kind {
+        Kind::Any => Tree::read(value, at).map(Value::Tree),
+        Kind::Text
+        | Kind::Count { .. }
+        | Kind::Number
+        | Kind::Flag
+        | Kind::TextList
+        | Kind::OneOf(_)
+        | Kind::Duration
+        | Kind::DurationIn { .. }
+        | Kind::Url
+        | Kind::EnvName
+        | Kind::Expiry
+        | Kind::NotifyList
+        | Kind::OnAsk => check(value.get_ref(), kind),
     }
 }
 
@@ -396,7 +451,7 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
         Kind::OneOf(words) => text(&|text| words.contains(&text)),
         Kind::Expiry => text(&|text| text.parse::<Expiry>().is_ok()),
         Kind::NotifyList => {
-            let list = json_of(value).ok_or_else(|| describe(value))?;
+            let list = json_of(value)?;
             let entries =
                 Notify::read_all(&list).map_err(|wanted| format!("this: an entry must be {wanted}"))?;
             // A word as it is, a command as JSON: the form that is read back.
@@ -407,6 +462,7 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
             Ok(Value::List(entries.iter().map(text).collect()))
         }
         Kind::OnAsk => text(&|text| text.parse::<OnAsk>().is_ok()),
+        Kind::Any => Ok(Value::Tree(Tree::of(json_of(value)?))),
         Kind::Url => {
             // The text may hold a password, so it is not repeated in the message.
             text(&is_plain_url).map_err(|found| if value.is_str() { "this text".to_owned() } else { found })
@@ -427,7 +483,7 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
             let checked = check(value, Kind::Duration)?;
             let millis = match &checked {
                 Value::Text(text) => parse_duration(text).map_or(0, |time| time.as_millis()),
-                Value::Count(_) | Value::Number(_) | Value::Flag(_) | Value::List(_) => 0,
+                Value::Count(_) | Value::Number(_) | Value::Flag(_) | Value::List(_) | Value::Tree(_) => 0,
             };
             if (u128::from(min_ms)..=u128::from(max_ms)).contains(&millis) { Ok(checked) } else { wrong() }
         }
@@ -460,25 +516,7 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
     }
 }
 
-/// Texts, lists and tables as JSON; nothing else stands in a list of those who are told.
-fn json_of(value: &DeValue<'_>) -> Option<serde_json::Value> {
-    match value {
-        DeValue::String(text) => Some(text.as_ref().into()),
-        DeValue::Array(items) => {
-            items.iter().map(|item| json_of(item.get_ref())).collect::<Option<Vec<_>>>().map(Into::into)
-        }
-        DeValue::Table(table) => {
-            let entry =
-                |(key, value): (&toml::Spanned<std::borrow::Cow<'_, str>>, &toml::Spanned<DeValue<'_>>)| {
-                    Some((key.get_ref().to_string(), json_of(value.get_ref())?))
-                };
-            table.iter().map(entry).collect::<Option<serde_json::Map<_, _>>>().map(serde_json::Value::Object)
-        }
-        DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => None,
-    }
-}
-
-fn whole(value: &DeValue<'_>) -> Option<u64> {
+pub(super) fn whole(value: &DeValue<'_>) -> Option<u64> {
     let integer = value.as_integer()?;
     u64::from_str_radix(integer.as_str().trim_start_matches('+'), integer.radix())
         .ok()

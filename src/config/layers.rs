@@ -120,6 +120,22 @@ impl Provenance {
     pub fn origin(&self, key: &str) -> Option<&Origin> {
         self.entries.get(&Key::of(key)).map(|(_, origin)| origin)
     }
+
+    /// Where a value of `[table.NAME]` comes from, or the part of it that a JSON pointer leads to; the place of the
+    /// nearest part above it when the part itself has none.
+    pub fn origin_in(&self, table: &str, name: &str, pointer: &str) -> Option<Origin> {
+        let (value, origin) = self.entries.get(&Key(vec![table.to_owned(), name.to_owned()]))?;
+        let place = match value {
+            Value::Tree(tree) => tree.place(pointer),
+            Value::Text(_) | Value::Count(_) | Value::Number(_) | Value::Flag(_) | Value::List(_) => None,
+        };
+        Some(match (origin, place) {
+            (Origin::File { path, .. }, Some((line, column))) => {
+                Origin::File { path: path.clone(), line, column }
+            }
+            (origin, _) => origin.clone(),
+        })
+    }
 }
 
 /// The project's settings files that count for a working directory: the repository's root first, then the directory.
@@ -230,7 +246,7 @@ fn is_lower(value: &Value, before: Option<&Value>) -> bool {
         Value::Count(0) => u128::MAX,
         Value::Count(number) => u128::from(*number),
         Value::Text(text) => parse_duration(text).map_or(u128::MAX, |time| time.as_millis()),
-        Value::Number(_) | Value::Flag(_) | Value::List(_) => u128::MAX,
+        Value::Number(_) | Value::Flag(_) | Value::List(_) | Value::Tree(_) => u128::MAX,
     };
     size(value) <= before.map_or(u128::MAX, size)
 }

@@ -118,7 +118,7 @@ fn an_unknown_key_in_any_table_names_file_line_and_the_nearest_key() {
         ),
         (
             "[nothing]\nx = 1",
-            "user.toml:1:2: unknown key `nothing`; known here: model, permission_mode, max_turns, tool_execution, on_ask, theme, screen, lease, providers, models, retry, bash, stop, context, questions, tui",
+            "user.toml:1:2: unknown key `nothing`; known here: model, permission_mode, max_turns, tool_execution, on_ask, theme, screen, lease, providers, models, retry, bash, stop, context, questions, agents, sections, tui",
         ),
         (
             "base_url = \"http://x\"",
@@ -385,4 +385,78 @@ proptest! {
         let start = format!("f:{line}:1: unknown key");
         prop_assert!(problems[0].to_string().starts_with(&start));
     }
+}
+
+#[test]
+fn sections_hold_anything_and_know_the_place_of_each_part() {
+    let loaded = Case {
+        user: "[sections.stop]\nconditions = [\n  {type = \"loop_detection\", window = 3},\n]\n[sections.\"a/b\"]\nx = -1.5\nwhen = 2026-01-02\n",
+        ..Case::default()
+    }
+    .ok();
+    let sections = &loaded.settings.sections;
+    assert_eq!(
+        sections["stop"].json,
+        serde_json::json!({"conditions": [{"type": "loop_detection", "window": 3}]})
+    );
+    assert_eq!(sections["a/b"].json, serde_json::json!({"x": -1.5, "when": "2026-01-02"}));
+    let place = |name: &str, pointer: &str| match loaded.provenance.origin_in("sections", name, pointer) {
+        Some(Origin::File { line, column, .. }) => Some((line, column)),
+        _ => None,
+    };
+    assert_eq!(place("stop", ""), Some((1, 11)));
+    assert_eq!(place("stop", "/conditions"), Some((2, 1)));
+    assert_eq!(place("stop", "/conditions/0/window"), Some((3, 29)));
+    assert_eq!(place("stop", "/conditions/0/window/deeper"), Some((3, 29)), "the nearest part above");
+    assert_eq!(place("stop", "/other"), Some((1, 11)), "the section itself");
+    assert_eq!(place("a/b", "/x"), Some((5, 1)));
+    assert_eq!(place("nothing", ""), None);
+    let shown: Vec<String> =
+        loaded.provenance.rows().iter().map(|row| format!("{} = {}", row.key, row.value)).collect();
+    assert!(
+        shown
+            .contains(&"sections.stop = {conditions = [{type = \"loop_detection\", window = 3}]}".to_owned()),
+        "{shown:?}"
+    );
+}
+
+#[test]
+fn a_flag_gives_a_section_and_replaces_that_of_the_file() {
+    let loaded = Case {
+        user: "[sections.a]\nx = 1\ny = 2\n",
+        config: &["sections.a={x = 3}", "sections.b=words"],
+        ..Case::default()
+    }
+    .ok();
+    assert_eq!(loaded.settings.sections["a"].json, serde_json::json!({"x": 3}));
+    assert_eq!(loaded.settings.sections["b"].json, serde_json::json!("words"));
+    let refused = Case { config: &["sections.a.x=1", "sections=1"], ..Case::default() }.problems();
+    assert_eq!(
+        refused,
+        [
+            "--config sections.a.x=1: `sections.a.x` is not one of [sections]; write sections.NAME = VALUE",
+            "--config sections=1: `sections` is not one of [sections]; write sections.NAME = VALUE",
+        ]
+    );
+}
+
+#[test]
+fn a_project_gives_sections_once_it_is_trusted() {
+    let case = Case { project: "[sections.stop]\nconditions = []\n", ..Case::default() };
+    assert!(case.ok().settings.sections.is_empty());
+    assert_eq!(
+        case.warnings(),
+        ["project.toml:1:11: `sections.stop` is ignored until you trust this folder"]
+    );
+    assert!(Case { is_trusted: true, ..case }.ok().settings.sections.contains_key("stop"));
+}
+
+#[test]
+fn what_is_no_json_is_no_section() {
+    let problems = Case { user: "[sections]\na = {x = nan}\n[[sections.b]]\n", ..Case::default() }.problems();
+    assert_eq!(problems, ["user.toml:2:5: `sections.a` must be a value of TOML, not the number nan"]);
+    assert_eq!(
+        Case { user: "sections = 1\n", ..Case::default() }.problems(),
+        ["user.toml:1:12: `sections` must be a table, written [sections], not the number 1"]
+    );
 }

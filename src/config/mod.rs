@@ -10,6 +10,7 @@ mod paths;
 mod providers;
 mod schema;
 mod settings;
+mod tree;
 mod trust;
 mod zone;
 
@@ -29,5 +30,6 @@ pub use settings::{
     Adapter, BashSettings, ContextSettings, ModelSettings, OnAsk, PermissionMode, ProviderSettings,
     RetrySettings, Screen, Settings, StopSettings, TuiSettings, UnknownWord, documented_keys, tool_execution,
 };
+pub use tree::Tree;
 pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};
 pub use zone::local_zone;

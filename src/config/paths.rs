@@ -77,9 +77,19 @@ impl Paths {
         self.config_dir.join("config.toml")
     }
 
+    /// The user's hooks.
+    pub fn hooks_file(&self) -> PathBuf {
+        self.config_dir.join("hooks.toml")
+    }
+
     /// The user's permission rules.
     pub fn permissions_file(&self) -> PathBuf {
         self.config_dir.join("permissions.yaml")
+    }
+
+    /// What the user's models are reminded of after tool calls.
+    pub fn reminders_file(&self) -> PathBuf {
+        self.config_dir.join("reminders.json")
     }
 
     /// The database of threads, runs and grants.

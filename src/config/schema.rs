@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::contract::near::{distance, is_near};
+
 /// What a leaf of the settings holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
@@ -31,6 +33,8 @@ pub(crate) enum Kind {
     NotifyList,
     /// What happens to questions when nobody is there; `wait=` takes a duration.
     OnAsk,
+    /// Any value: whoever reads it looks at it.
+    Any,
 }
 
 impl fmt::Display for Kind {
@@ -67,6 +71,7 @@ impl fmt::Display for Kind {
             Self::OnAsk => f.write_str(
                 "one of \"auto\", \"suspend\", \"deny\", \"wait\" or \"wait=TIME\" with seconds or a unit, such as \"wait=90\" or \"wait=2m\"",
             ),
+            Self::Any => f.write_str("a value of TOML"),
             Self::EnvName => f.write_str("the name of an environment variable such as \"OPENAI_API_KEY\""),
         }
     }
@@ -108,6 +113,8 @@ pub(crate) enum Node {
     Table(Fields),
     /// A table whose keys are names that the user chooses.
     Named(Fields),
+    /// The same, with one value behind each name.
+    Each(Leaf),
 }
 
 pub(crate) type Fields = &'static [(&'static str, Node)];
@@ -116,13 +123,18 @@ const fn leaf(kind: Kind, project: ProjectMay, doc: &'static str) -> Node {
     Node::Leaf(Leaf { kind, project, doc })
 }
 
+const fn each(kind: Kind, project: ProjectMay, doc: &'static str) -> Node {
+    Node::Each(Leaf { kind, project, doc })
+}
+
 pub(crate) const PERMISSION_MODES: &[&str] = &["plan", "ask", "accept-edits", "yolo"];
 pub(crate) const TOOL_EXECUTIONS: &[&str] = &["sequential", "parallel_batch_approval", "parallel_streaming"];
 pub(crate) const ADAPTERS: &[&str] = &["openai", "openai_responses", "anthropic", "gemini", "ollama"];
 pub(crate) const SCREENS: &[&str] = &["inline", "full"];
 
 use Kind::{
-    Count, Duration, DurationIn, EnvName, Expiry, Flag, NotifyList, Number, OnAsk, OneOf, Text, TextList, Url,
+    Any, Count, Duration, DurationIn, EnvName, Expiry, Flag, NotifyList, Number, OnAsk, OneOf, Text,
+    TextList, Url,
 };
 use ProjectMay::{Lower, Never, Set, Tighten};
 
@@ -212,6 +224,8 @@ pub(crate) const ROOT: Fields = &[
             ("notify", leaf(NotifyList, Never, "who is told that a question waits")),
         ]),
     ),
+    ("agents", each(Any, Set, "an agent of your own, with the fields of an agent's file")),
+    ("sections", each(Any, Set, "configuration of a plugin, for the agent that you talk to")),
     (
         "tui",
         Node::Table(&[
@@ -257,7 +271,7 @@ pub(crate) fn find<S: AsRef<str>>(path: &[S]) -> Option<&'static Node> {
     let mut inside_named = false;
     for part in rest {
         node = match node {
-            Node::Leaf(_) => return None,
+            Node::Leaf(_) | Node::Each(_) => return None,
             Node::Named(_) if !inside_named => {
                 inside_named = true;
                 continue;
@@ -272,16 +286,21 @@ pub(crate) fn find<S: AsRef<str>>(path: &[S]) -> Option<&'static Node> {
 
 /// The leaf at a path, if there is one.
 pub(crate) fn find_leaf<S: AsRef<str>>(path: &[S]) -> Option<&'static Leaf> {
+    if let [table, _] = path
+        && let Some(Node::Each(leaf)) = find(std::slice::from_ref(table))
+    {
+        return Some(leaf);
+    }
     match find(path)? {
         // A path that ends at the user's own name is a table, whatever it holds.
         Node::Leaf(leaf) => Some(leaf),
-        Node::Table(_) | Node::Named(_) => None,
+        Node::Table(_) | Node::Named(_) | Node::Each(_) => None,
     }
 }
 
 /// What the reader may have meant by an unknown key: a neighbour that is spelled alike, else the same word elsewhere.
 pub(crate) fn suggest(siblings: Fields, key: &str) -> Option<String> {
-    let close = |name: &&'static str| distance(name, key) <= (key.chars().count() / 3).clamp(1, 3);
+    let close = |name: &&'static str| is_near(name, key);
     let neighbour =
         siblings.iter().map(|(name, _)| *name).filter(close).min_by_key(|name| distance(name, key));
     neighbour.map(str::to_owned).or_else(|| {
@@ -292,34 +311,10 @@ pub(crate) fn suggest(siblings: Fields, key: &str) -> Option<String> {
             Node::Named(fields) => {
                 fields.iter().find(|(name, _)| *name == key).map(|(name, _)| format!("{table}.NAME.{name}"))
             }
-            Node::Leaf(_) => (*table == key)
+            Node::Leaf(_) | Node::Each(_) => (*table == key)
                 .then(|| format!("{key}` at the top of the file, outside of any table; `{key}")),
         })
     })
-}
-
-/// Edits that turn one word into the other, case ignored, a swap of neighbours counted as one.
-fn distance(a: &str, b: &str) -> usize {
-    // Keys are short; a very long one is no misspelling and not worth the square of its length.
-    let (a, b): (Vec<char>, Vec<char>) =
-        (a.to_lowercase().chars().take(40).collect(), b.to_lowercase().chars().take(40).collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for (j, cell) in rows[0].iter_mut().enumerate() {
-        *cell = j;
-    }
-    for i in 1..=a.len() {
-        rows[i][0] = i;
-        for j in 1..=b.len() {
-            let change = rows[i - 1][j - 1]
-                + usize::from(a[i - 1] != b[j - 1] && !(a[i - 1] == '-' && b[j - 1] == '_'));
-            let mut best = change.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = best;
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 /// The known names for messages that have no near miss to offer.
@@ -339,6 +334,9 @@ mod tests {
         assert!(find_leaf(&["providers", "base_url"]).is_none(), "that is a provider named base_url");
         assert!(find_leaf(&["model", "x"]).is_none());
         assert!(find_leaf(&["bash"]).is_none());
+        assert!(find_leaf(&["sections", "stop"]).is_some());
+        assert!(find_leaf(&["sections"]).is_none());
+        assert!(find_leaf(&["sections", "stop", "policies"]).is_none());
         assert!(find_leaf::<&str>(&[]).is_none());
     }
 
@@ -358,7 +356,7 @@ mod tests {
         fn check(fields: Fields) {
             for (name, node) in fields {
                 match node {
-                    Node::Leaf(leaf) => assert!(!leaf.doc.is_empty(), "{name}"),
+                    Node::Leaf(leaf) | Node::Each(leaf) => assert!(!leaf.doc.is_empty(), "{name}"),
                     Node::Table(fields) | Node::Named(fields) => check(fields),
                 }
             }

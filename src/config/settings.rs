@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::layer::{Key, Value, parse_duration};
 use super::schema;
+use super::tree::Tree;
 use crate::contract::executor::ToolExecutionMode;
 pub use crate::contract::mode::Mode as PermissionMode;
 use crate::contract::spec::Price;
@@ -248,6 +249,10 @@ pub struct Settings {
     pub questions: Terms,
     /// The terminal.
     pub tui: TuiSettings,
+    /// Agents by name; who reads them checks them.
+    pub agents: BTreeMap<String, Tree>,
+    /// Configuration of plugins, for the agent that people talk to.
+    pub sections: BTreeMap<String, Tree>,
 }
 
 /// The joined values of all layers, by key.
@@ -323,6 +328,8 @@ impl Settings {
                 bell: get.flag("tui.bell"),
                 show_reasoning: get.flag("tui.show_reasoning"),
             },
+            agents: get.trees("agents"),
+            sections: get.trees("sections"),
         }
     }
 }
@@ -372,6 +379,14 @@ impl Getter<'_> {
             Notify::read(&value).ok()
         };
         Some(texts.iter().filter_map(entry).collect())
+    }
+
+    fn trees(&self, table: &str) -> BTreeMap<String, Tree> {
+        let of_table = |(key, value): (&Key, &Value)| match (key.0.as_slice(), value) {
+            ([first, name], Value::Tree(tree)) if first == table => Some((name.clone(), tree.clone())),
+            _ => None,
+        };
+        self.0.iter().filter_map(of_table).collect()
     }
 
     fn named(&self, table: &str, name: &str, rest: &[&str]) -> Option<&Value> {
@@ -434,6 +449,9 @@ pub fn documented_keys() -> Vec<(String, String, &'static str)> {
                 }
                 schema::Node::Table(fields) => collect(fields, &format!("{prefix}{name}."), rows),
                 schema::Node::Named(fields) => collect(fields, &format!("{prefix}{name}.NAME."), rows),
+                schema::Node::Each(leaf) => {
+                    rows.push((format!("{prefix}{name}.NAME"), leaf.kind.to_string(), leaf.doc));
+                }
             }
         }
     }

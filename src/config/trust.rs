@@ -60,6 +60,8 @@ impl TrustAssessment {
         let settings = project_config_files(&repository, &folder);
         for level in levels {
             items.extend(rules_item(&level.join(".aye/permissions.yaml")));
+            items.extend(hooks_item(level, &repository));
+            items.extend(reminders_item(&level.join(".aye/reminders.json")));
             let config = level.join(".aye/config.toml");
             if settings.contains(&config) {
                 items.extend(config_item(&config));
@@ -132,6 +134,60 @@ fn text_of(path: &Path) -> String {
 fn rules_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
     let summary = format!("permission rules: {}", excerpt(&text_of(path)));
+    Some(TrustItem { path: path.to_path_buf(), summary, hash })
+}
+
+/// Commands that run by themselves: all of them are shown, and trust holds for the files that they name, too.
+fn hooks_item(folder: &Path, repository: &Path) -> Option<TrustItem> {
+    let path = folder.join(".aye/hooks.toml");
+    let text_hash = hash_file(&path)?;
+    let text = text_of(&path);
+    let mut summary = "runs commands by itself (hooks):".to_owned();
+    let mut hash = Sha256::new();
+    hash.update(text_hash);
+    let mut is_readable = false;
+    if let Ok(table) = text.trim_start_matches('\u{feff}').parse::<toml::Table>() {
+        is_readable = true;
+        for hook in table.get("hooks").and_then(toml::Value::as_array).into_iter().flatten() {
+            let word = |key: &str| hook.get(key).and_then(toml::Value::as_str).unwrap_or_default();
+            let list = hook.get("command").and_then(toml::Value::as_array).into_iter().flatten();
+            let words: Vec<&str> = list.filter_map(toml::Value::as_str).collect();
+            let line = [&[word("phase"), word("tool")], &words[..]].concat().join(" ");
+            let mut shown: String = visible_line(&line).chars().take(500).collect();
+            if shown.len() < visible_line(&line).len() {
+                shown.push('…');
+            }
+            let _ = write!(summary, "\n  {shown}");
+            for word in words {
+                // Inside of the project a file is as changeable as the list itself.
+                if let Ok(file) = folder.join(word).canonicalize()
+                    && file.starts_with(repository)
+                {
+                    hash.update((word.len() as u64).to_le_bytes());
+                    hash.update(word.as_bytes());
+                    hash.update(hash_file(&file).unwrap_or_default());
+                }
+            }
+        }
+    }
+    if !is_readable {
+        let _ = write!(summary, " {}", excerpt(&text));
+    }
+    let scripts = folder.join(".aye/hooks");
+    let hash = match scripts.symlink_metadata() {
+        Ok(_) => hash_folder(&scripts).map(|scripts| {
+            hash.update(scripts);
+            hex(&hash.finalize())
+        }),
+        Err(_) => Some(hex(&hash.finalize())),
+    };
+    // Without a hash each start asks.
+    Some(TrustItem { path, summary, hash: hash.unwrap_or_default() })
+}
+
+fn reminders_item(path: &Path) -> Option<TrustItem> {
+    let hash = hash_file(path)?;
+    let summary = format!("tells the model things after tool calls: {}", excerpt(&text_of(path)));
     Some(TrustItem { path: path.to_path_buf(), summary, hash })
 }
 

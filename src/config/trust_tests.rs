@@ -57,6 +57,7 @@ fn what_grants_or_runs_is_listed_with_its_content() {
         ("r/.aye/permissions.yaml", "# ours\nrules:\n  - {tool: 'Bash(*)', behavior: allow}\n"),
         ("r/.aye/config.toml", "model = \"big\"\nmax_turns = 0\n[mcp_servers.x]\ncommand = \"sh\"\n"),
         ("r/.mcp.json", "{\"mcpServers\": {\"x\": {\"command\": \"sh\"}}}"),
+        ("r/.aye/reminders.json", "{\"rules\": []}"),
         ("r/.claude/skills/s/SKILL.md", "---\nname: s\ndescription: d\nallowed-tools: Bash(rm *)\n---\n"),
         ("r/.claude/skills/s/scripts/go.sh", "echo"),
         ("r/sub/.agents/skills/t/SKILL.md", "---\nname: t\ndescription: d\n---\n"),
@@ -66,16 +67,17 @@ fn what_grants_or_runs_is_listed_with_its_content() {
         ),
     ]);
     let summaries: Vec<_> = world.assess("r").items.into_iter().map(|item| item.summary).collect();
-    assert_eq!(summaries.len(), 4, "{summaries:?}");
+    assert_eq!(summaries.len(), 5, "{summaries:?}");
     assert_eq!(summaries[0], "permission rules: rules:; - {tool: 'Bash(*)', behavior: allow}");
+    assert_eq!(summaries[1], "tells the model things after tool calls: {\"rules\": []}");
     assert!(
-        summaries[1].starts_with("settings: max_turns = 0, model = \"big\", unknown key `mcp_servers`"),
+        summaries[2].starts_with("settings: max_turns = 0, model = \"big\", unknown key `mcp_servers`"),
         "{}",
-        summaries[1]
+        summaries[2]
     );
-    assert!(summaries[2].starts_with("starts programs or connects to servers (MCP): "));
-    assert_eq!(summaries[3], "skill s, with 1 script, asks to be allowed: Bash(rm *)");
-    assert_eq!(world.assess("r/sub").items.len(), 5);
+    assert!(summaries[3].starts_with("starts programs or connects to servers (MCP): "));
+    assert_eq!(summaries[4], "skill s, with 1 script, asks to be allowed: Bash(rm *)");
+    assert_eq!(world.assess("r/sub").items.len(), 6);
 }
 
 #[test]

@@ -39,13 +39,15 @@ pub enum AuditKind {
     /// A conversation was deleted, and its questions and executions with it: `questions`, `executions`,
     /// `actor`.
     Deleted,
+    /// A hook ran its command: `name`, `origin`, `phase`, `exit`, `duration_ms`, `answer`.
+    Hook,
     /// A word that this version does not know. It is never written.
     Other,
 }
 
 impl AuditKind {
     /// All kinds that are written.
-    pub const ALL: [AuditKind; 13] = [
+    pub const ALL: [AuditKind; 14] = [
         AuditKind::Judged,
         AuditKind::Asked,
         AuditKind::Decided,
@@ -59,6 +61,7 @@ impl AuditKind {
         AuditKind::Spent,
         AuditKind::Lapsed,
         AuditKind::Deleted,
+        AuditKind::Hook,
     ];
 
     /// The word in the database and in JSON.
@@ -77,6 +80,7 @@ impl AuditKind {
             AuditKind::Spent => "spent",
             AuditKind::Lapsed => "lapsed",
             AuditKind::Deleted => "deleted",
+            AuditKind::Hook => "hook",
             AuditKind::Other => "other",
         }
     }

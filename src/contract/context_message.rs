@@ -9,6 +9,9 @@ pub enum ContextTarget {
     /// Behind the agent's system prompt.
     #[default]
     System,
+    /// Before the agent's system prompt. What stands here changes the beginning of a request, and with it all that a
+    /// prompt cache holds.
+    SystemFront,
     /// Behind the last message of the conversation.
     Conversation,
 }
@@ -41,6 +44,11 @@ impl ContextMessage {
             persistent: false,
             cooldown_turns: 0,
         }
+    }
+
+    /// For this step only, before the system prompt.
+    pub fn system_front(key: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { target: ContextTarget::SystemFront, ..Self::system(key, content) }
     }
 
     /// For this and all later steps of the run.

@@ -32,6 +32,9 @@ pub struct RunIdentity {
     pub agent_id: String,
     /// Where it came from.
     pub origin: RunOrigin,
+    /// How many runs stand above it, each of which a call of the one above started.
+    #[serde(default)]
+    pub depth: u32,
 }
 
 impl RunIdentity {
@@ -44,6 +47,13 @@ impl RunIdentity {
         agent_id: String,
         origin: RunOrigin,
     ) -> Self {
-        Self { thread_id, parent_thread_id, run_id, parent_run_id, agent_id, origin }
+        Self { thread_id, parent_thread_id, run_id, parent_run_id, agent_id, origin, depth: 0 }
+    }
+
+    /// Says how many runs stand above it.
+    #[must_use]
+    pub fn with_depth(mut self, depth: u32) -> Self {
+        self.depth = depth;
+        self
     }
 }

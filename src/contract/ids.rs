@@ -45,6 +45,21 @@ id!(
     /// Names a conversation; what a user resumes.
     ThreadId
 );
+
+impl ThreadId {
+    /// The thread of the child that serves a call: always the same for one call of one run, so that a child that is
+    /// begun twice is one child. It begins with the parent's id.
+    pub fn of_child(&self, run: &RunId, call: &CallId) -> ThreadId {
+        let digest = super::digest::sha256_hex(format!("{run}\n{call}"));
+        ThreadId(format!("{self}.{}", &digest[..12]))
+    }
+
+    /// Whether it is this thread, or by its name one of the children below it.
+    pub fn is_at_or_below(&self, above: &ThreadId) -> bool {
+        self.0.strip_prefix(&above.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+}
+
 id!(
     /// Names one run of a thread.
     RunId
@@ -64,4 +79,8 @@ id!(
 id!(
     /// Names one message of a thread.
     MessageId
+);
+id!(
+    /// Names one job of a mailbox.
+    JobId
 );

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
+use super::hook::HookRan;
+use super::ids::{CallId, DecisionId, JobId, RunId, SuspensionId, ThreadId};
 use super::inference::TokenUsage;
 use super::judgement::{JudgedCall, Risk};
 use super::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
@@ -284,8 +285,10 @@ pub struct Checkpoint {
     pub outcomes: Vec<OutcomeRecord>,
     /// Calls that met the rules, for the audit.
     pub judged: Vec<JudgedCall>,
-    /// The queued message that this run begins with; it leaves the queue.
-    pub takes: Option<QueueId>,
+    /// Commands that hooks ran, for the audit.
+    pub commands: Vec<HookRan>,
+    /// The job that this run begins with.
+    pub takes: Option<Taking>,
 }
 
 /// One transaction: a tool is about to start.
@@ -301,22 +304,60 @@ pub struct Begin {
     pub spends: Option<(SuspensionId, DecisionId)>,
     /// Calls that met the rules, for the audit.
     pub judged: Vec<JudgedCall>,
+    /// Commands that hooks ran, for the audit.
+    pub commands: Vec<HookRan>,
 }
 
-/// The number of a queued message, unique in the store.
+/// The number of a job of the mailbox, unique in the store.
 pub type QueueId = u64;
 
-/// A message that was said while a thread was busy or waiting, and begins a run of its own when that is over.
+/// The job that a run begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taking {
+    /// Its number.
+    pub id: QueueId,
+    /// The token of a worker's claim, which keeps the job until the run is over. Without one the job must be queued, and
+    /// leaves the queue for good.
+    pub claim: Option<String>,
+}
+
+/// A message that begins a run of its own when its thread is free: a job of the mailbox, as a front end sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueuedMessage {
-    /// Its number; smaller ones come first.
+    /// Its number.
     pub id: QueueId,
+    /// The job's id.
+    pub job_id: JobId,
     /// The conversation.
     pub thread_id: ThreadId,
+    /// Who is to answer; `None` is whoever answers where it begins.
+    pub agent_id: Option<String>,
     /// Said, in Unix milliseconds.
     pub created_at: u64,
+    /// It does not begin before this time.
+    pub available_at: u64,
     /// What was said.
     pub messages: Vec<Message>,
+    /// A worker tried it and failed: it is a worker's to try again.
+    pub failed: Option<FailedTry>,
+}
+
+impl QueuedMessage {
+    /// Whether a front end may begin it now.
+    pub fn begins(&self, now: u64) -> bool {
+        self.failed.is_none() && self.available_at <= now
+    }
+}
+
+/// How the last try of a job failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedTry {
+    /// How many failed.
+    pub attempts: u32,
+    /// How many may.
+    pub max_attempts: u32,
+    /// Why the last one did.
+    pub error: String,
 }
 
 /// A question that waits, as a row of the inbox: over all threads, without what only its card needs.
@@ -326,7 +367,7 @@ pub struct InboxRow {
     pub id: SuspensionId,
     /// The conversation.
     pub thread_id: ThreadId,
-    /// What it is called.
+    /// What it is called; for a child's question, what the conversation at the top is called.
     pub thread_title: String,
     /// The folder it works in.
     pub cwd: PathBuf,
@@ -350,9 +391,21 @@ pub struct InboxRow {
     pub created_at: u64,
     /// When it ends unanswered.
     pub expires_at: Option<u64>,
+    /// Whose question it is, when an agent asks that another one set to work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<InboxChild>,
     /// The process that holds it in memory, for a conversation that is kept nowhere else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ephemeral: Option<u32>,
+}
+
+/// A child that asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InboxChild {
+    /// The agent.
+    pub agent: String,
+    /// The conversation at the top.
+    pub root: ThreadId,
 }
 
 /// How far a grant reaches.

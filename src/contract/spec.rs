@@ -93,6 +93,9 @@ fn remote_timeout_ms() -> u64 {
 pub struct AgentSpec {
     /// Its id.
     pub id: String,
+    /// What it is for, in the words that other agents and people read when they choose one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
     /// The registered model it uses.
     #[serde(default)]
     pub model: String,
@@ -150,6 +153,7 @@ impl AgentSpec {
     pub fn new(id: impl Into<String>) -> Self {
         Self {
             id: id.into(),
+            description: None,
             model: String::new(),
             system_prompt: String::new(),
             max_rounds: max_rounds(),
@@ -165,6 +169,13 @@ impl AgentSpec {
             sections: HashMap::new(),
             registry: None,
         }
+    }
+
+    /// Says what it is for.
+    #[must_use]
+    pub fn with_description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
     }
 
     /// Sets the registered model.

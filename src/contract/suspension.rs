@@ -11,9 +11,16 @@ pub const ACTION_PERMISSION: &str = "tool:PermissionConfirm";
 pub const ACTION_UNKNOWN_OUTCOME: &str = "tool:UnknownOutcome";
 /// The action of a question that a tool puts to the person.
 pub const ACTION_ASK_USER: &str = "tool:AskUser";
+/// The action of a call that waits for a client to carry it out: the answer's payload is the result.
+pub const ACTION_FRONTEND_TOOL: &str = "tool:Frontend";
+/// The action of a call that another agent works on. It is no question: nobody but the runtime answers it, with the
+/// end of the child's run.
+pub const ACTION_CHILD_RUN: &str = "agent:ChildRun";
 
 /// The channel of an [`Actor`] that is no person but a setting: nobody could be asked.
 pub const CHANNEL_POLICY: &str = "policy";
+/// The channel of an [`Actor`] that is a child's run, which ended.
+pub const CHANNEL_CHILD: &str = "child";
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,6 +75,13 @@ pub struct SuspendTicket {
     pub pending: PendingToolCall,
     /// What an answer does.
     pub resume_mode: ToolCallResumeMode,
+}
+
+impl SuspendTicket {
+    /// Whether another agent works on the call: then no person is asked.
+    pub fn is_served(&self) -> bool {
+        self.suspension.action == ACTION_CHILD_RUN
+    }
 }
 
 /// Yes or no.

@@ -12,6 +12,7 @@ use super::content::ContentBlock;
 use super::event::AgentEvent;
 use super::event_sink::EventSink;
 use super::identity::{RunIdentity, RunOrigin};
+use super::profile::ProfileAccess;
 use super::progress::{
     ProgressStatus, TOOL_CALL_PROGRESS_ACTIVITY_TYPE, TOOL_CALL_PROGRESS_SCHEMA, ToolCallProgressState,
 };
@@ -334,6 +335,8 @@ pub struct ToolCallContext {
     pub agent_spec: Arc<AgentSpec>,
     /// The state as it was when the call started.
     pub snapshot: Snapshot,
+    /// Values that outlive the thread; absent where nothing keeps them.
+    pub profile: Option<ProfileAccess>,
     /// Where reports go; without one they go nowhere.
     pub activity_sink: Option<Arc<dyn EventSink>>,
     /// Cancelled when the person or the program gives up. The future is dropped soon after.
@@ -375,6 +378,7 @@ impl ToolCallContext {
             ),
             agent_spec: Arc::new(AgentSpec::new("agent")),
             snapshot: Snapshot::default(),
+            profile: None,
             activity_sink: None,
             cancellation: CancellationToken::new(),
             resume: None,
@@ -392,6 +396,11 @@ impl ToolCallContext {
     /// The value of `K`, or `None` when it was never written.
     pub fn state<K: StateKey>(&self) -> Option<&K::Value> {
         self.snapshot.get::<K>()
+    }
+
+    /// Values that outlive the thread, when something keeps them.
+    pub fn profile(&self) -> Option<&ProfileAccess> {
+        self.profile.as_ref()
     }
 
     async fn emit(&self, event: AgentEvent) {

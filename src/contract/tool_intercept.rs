@@ -6,8 +6,9 @@ use super::suspension::SuspendTicket;
 use super::tool::ToolResult;
 use crate::state::{Phase, ScheduledActionSpec};
 
-/// What is to be done instead of executing. Priority: `Block`, then `Suspend`, then `SetResult`; among equals the
-/// first one scheduled counts.
+/// What is to be done instead of executing. Priority: `Block`, then `Deny`, then `Suspend`, then `SetResult`; among
+/// equals the first one scheduled counts, except that a question with the id of the one that counts replaces it: so
+/// can one who comes later add to a question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", content = "value", rename_all = "snake_case")]
 pub enum ToolInterceptPayload {
@@ -16,6 +17,8 @@ pub enum ToolInterceptPayload {
         /// Why.
         reason: String,
     },
+    /// The call has this error result without having run, and nobody is asked about it.
+    Deny(ToolResult),
     /// The call waits for a decision.
     Suspend(SuspendTicket),
     /// The call has this result without having run.

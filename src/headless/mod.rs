@@ -186,8 +186,10 @@ fn progress(event: &AgentEvent) {
         AgentEvent::ActivitySnapshot { activity_type, content, .. }
             if [NOTICE_ACTIVITY_TYPE, COMPACTED_ACTIVITY_TYPE].contains(&activity_type.as_str()) =>
         {
-            let text = content.get("text").and_then(serde_json::Value::as_str).unwrap_or_default();
-            note(&format!("· {}", visible_line(text)));
+            let text = |key: &str| content.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
+            let source =
+                if text("source").is_empty() { String::new() } else { format!("{}: ", text("source")) };
+            note(&visible(&format!("  {source}{}", text("text"))));
         }
         AgentEvent::Error { message, .. } => note(&format!("aye: {}", visible(message))),
         AgentEvent::RunStart { .. }

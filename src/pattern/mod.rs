@@ -102,6 +102,22 @@ impl PartialEq for Matcher {
 }
 
 impl Matcher {
+    /// A glob, anchored at both ends.
+    ///
+    /// # Errors
+    /// When the text is no glob; the error says where and what would be right.
+    pub fn glob(text: &str) -> Result<Matcher, PatternError> {
+        parse::glob(text)
+    }
+
+    /// A regular expression, found anywhere.
+    ///
+    /// # Errors
+    /// When the text is no regular expression, or is empty and would match everything.
+    pub fn regex(text: &str) -> Result<Matcher, PatternError> {
+        parse::regex(text)
+    }
+
     /// True when `text` is matched.
     pub fn is_match(&self, text: &str) -> bool {
         match self {

@@ -49,6 +49,21 @@ pub(super) fn parse(text: &str, sources: Sources) -> Parsed<Pattern> {
     Ok(Pattern { name, args })
 }
 
+/// A glob that stands by itself.
+pub(super) fn glob(text: &str) -> Parsed<Matcher> {
+    Parser { text, chars: Vec::new(), at: 0, sources: Sources::Foreign }.glob_matcher(text, 0)
+}
+
+/// A regular expression that stands by itself.
+pub(super) fn regex(text: &str) -> Parsed<Matcher> {
+    let parser = Parser { text, chars: Vec::new(), at: 0, sources: Sources::Foreign };
+    if text.is_empty() {
+        return Err(parser.error(0, "an empty regular expression matches everything"));
+    }
+    let wrong = |e| parser.error(0, format!("not a regular expression: {}", glob::regex_message(&e)));
+    parser.regex(text).map(Matcher::Regex).map_err(wrong)
+}
+
 impl Parser<'_> {
     fn error(&self, position: usize, message: impl Into<String>) -> PatternError {
         PatternError { position, message: message.into(), pattern: self.text.to_owned() }

@@ -6,9 +6,11 @@ use tokio_util::sync::CancellationToken;
 use crate::contract::identity::{RunIdentity, RunOrigin};
 use crate::contract::inference::{StreamResult, TokenUsage};
 use crate::contract::message::{Message, ToolCall};
+use crate::contract::profile::ProfileAccess;
 use crate::contract::spec::AgentSpec;
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolDescriptor, ToolResult};
+use crate::contract::tool_intercept::ToolInterceptPayload;
 use crate::state::{Phase, Snapshot, StateKey};
 
 /// How far the run is, over all its waits and restarts.
@@ -69,6 +71,8 @@ pub struct PhaseContext {
     pub tools: Arc<[ToolDescriptor]>,
     /// The call, in the two phases of a call.
     pub tool: Option<ToolCallInfo>,
+    /// What is to be done instead of executing, as far as it was said in this phase: for the handlers of actions.
+    pub intercept: Option<ToolInterceptPayload>,
     /// Its result, in `AfterToolExecute`.
     pub tool_result: Option<ToolResult>,
     /// The answer of the step's inference, from `AfterInference` to `StepEnd`; absent when the process was restarted
@@ -76,6 +80,8 @@ pub struct PhaseContext {
     pub response: Option<StreamResult>,
     /// How far the run is.
     pub progress: RunProgress,
+    /// Values that outlive the thread; absent where nothing keeps them.
+    pub profile: Option<ProfileAccess>,
     /// Cancelled when the run is given up. Hooks of `RunEnd` run all the same.
     pub cancellation: CancellationToken,
 }
@@ -91,9 +97,11 @@ impl PhaseContext {
             messages: Arc::from([]),
             tools: Arc::from([]),
             tool: None,
+            intercept: None,
             tool_result: None,
             response: None,
             progress: RunProgress::default(),
+            profile: None,
             cancellation: CancellationToken::new(),
         }
     }
@@ -124,6 +132,11 @@ impl PhaseContext {
     /// The state.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
+    }
+
+    /// Values that outlive the thread, when something keeps them.
+    pub fn profile(&self) -> Option<&ProfileAccess> {
+        self.profile.as_ref()
     }
 
     /// Sets the phase.
@@ -186,6 +199,13 @@ impl PhaseContext {
     #[must_use]
     pub fn with_progress(mut self, progress: RunProgress) -> Self {
         self.progress = progress;
+        self
+    }
+
+    /// Sets what keeps values that outlive the thread.
+    #[must_use]
+    pub fn with_profile(mut self, profile: ProfileAccess) -> Self {
+        self.profile = Some(profile);
         self
     }
 

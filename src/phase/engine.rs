@@ -5,6 +5,7 @@ use super::{
     PluginRegistrar, SubmitCommandReport, core_actions,
 };
 use crate::contract::activity::{Activity, ReportActivity};
+use crate::contract::hook::{HookRan, ReportHook};
 use crate::contract::spec::AgentSpec;
 use crate::state::{
     EffectSpec as _, MutationBatch, Snapshot, StateCommand, StateError, StateStore, TypedEffect,
@@ -100,8 +101,8 @@ impl PhaseRuntime {
             batch.update::<PendingScheduledActions>(PendingUpdate::Push(scheduled_actions));
         }
         let snapshot = self.store.commit_snapshot(batch)?;
-        let mut activities = Vec::new();
-        let effects = dispatch(env, &effects, &snapshot, &mut activities).await;
+        let (mut activities, mut commands) = (Vec::new(), Vec::new());
+        let effects = dispatch(env, &effects, &snapshot, (&mut activities, &mut commands)).await;
         Ok(SubmitCommandReport { revision: snapshot.revision, queued_actions, effects, activities })
     }
 }
@@ -112,7 +113,8 @@ pub(super) fn check_handlers(env: &ExecutionEnv, command: &StateCommand) -> Resu
         return Err(StateError::UnknownScheduledActionHandler { key: action.key.clone() });
     }
     let is_known = |effect: &&TypedEffect| {
-        effect.key == ReportActivity::KEY || env.effect_handlers.contains_key(&effect.key)
+        [ReportActivity::KEY, ReportHook::KEY].contains(&effect.key.as_str())
+            || env.effect_handlers.contains_key(&effect.key)
     };
     if let Some(effect) = command.effects.iter().find(|effect| !is_known(effect)) {
         return Err(StateError::UnknownEffectHandler { key: effect.key.clone() });
@@ -120,12 +122,13 @@ pub(super) fn check_handlers(env: &ExecutionEnv, command: &StateCommand) -> Resu
     Ok(())
 }
 
-/// Tells the handlers, in order; what the person is told goes into `activities`. The commit stands whatever they say.
+/// Tells the handlers, in order; what the person is told and the commands that were run go into the two lists. The
+/// commit stands whatever they say.
 pub(super) async fn dispatch(
     env: &ExecutionEnv,
     effects: &[TypedEffect],
     snapshot: &Snapshot,
-    activities: &mut Vec<Activity>,
+    (activities, commands): (&mut Vec<Activity>, &mut Vec<HookRan>),
 ) -> EffectDispatchReport {
     let mut report = EffectDispatchReport::default();
     for effect in effects {
@@ -133,6 +136,9 @@ pub(super) async fn dispatch(
         let outcome = match env.effect_handlers.get(&effect.key) {
             None if effect.key == ReportActivity::KEY => {
                 effect.decode::<ReportActivity>().map(|told| activities.push(told)).map_err(|e| e.to_string())
+            }
+            None if effect.key == ReportHook::KEY => {
+                effect.decode::<ReportHook>().map(|ran| commands.push(ran)).map_err(|e| e.to_string())
             }
             Some(handler) => guarded(|| "its handler".to_owned(), handler.handle(effect, snapshot))
                 .await

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::contract::executor::InferenceRequest;
 use crate::contract::judgement::JudgementAction;
+use crate::contract::profile::ProfileKeys;
 use crate::contract::spec::AgentSpec;
 use crate::contract::tool::Tool;
 use crate::contract::tool_intercept::ToolInterceptAction;
@@ -54,6 +55,8 @@ pub struct ExecutionEnv {
     pub request_transforms: Vec<TaggedRequestTransform>,
     /// State keys.
     pub key_registrations: Vec<KeyRegistration>,
+    /// Namespaces of values that outlive a thread.
+    pub profile_keys: Arc<ProfileKeys>,
     /// Tools by id.
     pub tools: BTreeMap<String, TaggedTool>,
     /// The plugins, in the order given.
@@ -81,6 +84,7 @@ impl ExecutionEnv {
             effect_handlers: HashMap::new(),
             request_transforms: Vec::new(),
             key_registrations: Vec::new(),
+            profile_keys: Arc::default(),
             tools: BTreeMap::new(),
             plugins: Vec::new(),
         }

@@ -140,7 +140,7 @@ impl<'a> PhaseRun<'a> {
         let snapshot = self.store.commit_since(batch, &self.ctx.snapshot)?;
         self.queue.extend(own);
         if !effects.is_empty() {
-            let told = &mut self.report.activities;
+            let told = (&mut self.report.activities, &mut self.report.commands);
             self.report.effects.add(dispatch(self.env, &effects, &snapshot, told).await);
         }
         Ok(())
@@ -231,22 +231,30 @@ impl<'a> PhaseRun<'a> {
             return Err(StateError::UnknownScheduledActionHandler { key: action.key.clone() });
         };
         self.ctx.snapshot = self.store.snapshot();
+        self.ctx.intercept.clone_from(&self.report.intercept);
         let what = || format!("the handler of action `{}`", action.key);
         let handling = guarded(what, handler.handle(&self.ctx, action.payload.clone()));
         let command = unless_cancelled(&self.ctx, handling).await???;
         self.commit(command).await
     }
 
-    /// Block beats Suspend beats SetResult; among equals the first one counts.
+    /// Block beats Deny beats Suspend beats SetResult; among equals the first one counts.
     fn intercept(&mut self, payload: ToolInterceptPayload) {
         fn rank(payload: &ToolInterceptPayload) -> u8 {
             match payload {
-                ToolInterceptPayload::Block { .. } => 3,
+                ToolInterceptPayload::Block { .. } => 4,
+                ToolInterceptPayload::Deny(_) => 3,
                 ToolInterceptPayload::Suspend(_) => 2,
                 ToolInterceptPayload::SetResult(_) => 1,
             }
         }
         match &self.report.intercept {
+            Some(ToolInterceptPayload::Suspend(known))
+                if matches!(&payload, ToolInterceptPayload::Suspend(new)
+                    if new.suspension.id == known.suspension.id) =>
+            {
+                self.report.intercept = Some(payload);
+            }
             Some(known) if rank(known) == rank(&payload) => {
                 let call = self.ctx.tool.as_ref().map_or("", |tool| tool.call.id.as_str());
                 tracing::error!(call, "two intercepts of one kind; the first one counts");

@@ -5,6 +5,7 @@ use super::{
     ExecutionEnv, InferenceRequestTransform, PhaseHook, TypedEffectHandler, TypedScheduledActionHandler,
     action, effect,
 };
+use crate::contract::profile::ProfileKey;
 use crate::contract::spec::AgentSpec;
 use crate::contract::tool::Tool;
 use crate::state::{
@@ -81,7 +82,7 @@ pub trait Plugin: Send + Sync + 'static {
 
 /// The only way in for what a plugin has.
 ///
-/// Keys, action handlers and effect handlers are structural: they are there whatever the agent's
+/// Keys of both kinds, action handlers and effect handlers are structural: they are there whatever the agent's
 /// `active_hook_filter` says. Hooks, tools and transforms are behaviour: they are only used when the filter is empty
 /// or names the plugin.
 #[derive(Debug)]
@@ -115,6 +116,14 @@ impl PluginRegistrar {
         }
         self.env.key_registrations.push(KeyRegistration::of::<K>(options));
         Ok(())
+    }
+
+    /// Registers a namespace of values that outlive a thread. Plugins may share one by sharing its type.
+    ///
+    /// # Errors
+    /// [`StateError::ProfileKeyAlreadyRegistered`] when another type has the namespace.
+    pub fn register_profile_key<K: ProfileKey>(&mut self) -> Result<(), StateError> {
+        Arc::make_mut(&mut self.env.profile_keys).register::<K>()
     }
 
     /// Registers a hook that is active when `plugin_id` is.

@@ -1,5 +1,6 @@
 use super::{EffectDispatchReport, InferenceShape};
 use crate::contract::activity::Activity;
+use crate::contract::hook::HookRan;
 use crate::contract::judgement::Judgement;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::tool_intercept::ToolInterceptPayload;
@@ -24,6 +25,8 @@ pub struct PhaseReport {
     pub effects: EffectDispatchReport,
     /// What the person is told, in order.
     pub activities: Vec<Activity>,
+    /// Commands that hooks of files ran, for the audit.
+    pub commands: Vec<HookRan>,
     /// What plugins want of the step's request; only filled by `BeforeInference`.
     pub inference: InferenceShape,
     /// What is to be done instead of executing; only filled by `BeforeToolExecute`.
@@ -45,6 +48,7 @@ impl PhaseReport {
             failed_actions: 0,
             effects: EffectDispatchReport::default(),
             activities: Vec::new(),
+            commands: Vec::new(),
             inference: InferenceShape::default(),
             intercept: None,
             judgement: None,

@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::contract::child::ChildStatus;
 use crate::contract::ids::{CallId, DecisionId};
 use crate::contract::lifecycle::ToolCallStatus;
 use crate::contract::suspension::{
@@ -64,6 +65,8 @@ pub enum Verdict {
     Skip,
     /// It is declined as it is; the person wants it changed.
     Change,
+    /// The payload is the result, and says that it went wrong.
+    Failure,
 }
 
 impl Verdict {
@@ -83,6 +86,10 @@ impl Verdict {
                 // Anything unclear about a call that may have run must not run it again.
                 _ => Self::Skip,
             };
+        }
+        if ticket.is_served() {
+            let status = decision.result.get("status").and_then(Value::as_str);
+            return if status == Some(ChildStatus::Completed.word()) { Self::Answer } else { Self::Failure };
         }
         if let Some(arguments) = &decision.arguments {
             let is_permission = ticket.suspension.action == ACTION_PERMISSION;

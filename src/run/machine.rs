@@ -350,6 +350,7 @@ impl Run {
                 (ToolCallStatus::Cancelled, Closing::ChangeWanted { feedback })
             }
             Verdict::Answer => (ToolCallStatus::Succeeded, Closing::Answered),
+            Verdict::Failure => (ToolCallStatus::Failed, Closing::Answered),
             Verdict::BadPayload => (ToolCallStatus::Failed, Closing::BadPayload),
             Verdict::SaidDone => (ToolCallStatus::Succeeded, Closing::SaidDone),
             Verdict::Skip => (ToolCallStatus::Failed, Closing::Skipped),
@@ -391,8 +392,14 @@ impl Run {
     }
 
     fn admit(&mut self, out: &mut Vec<Directive>) {
-        let undecided = self.calls.iter().any(|call| {
-            matches!(call.state, CallState::New | CallState::Gating | CallState::Suspended { .. })
+        // A call that another agent works on waits for nobody's answer.
+        let undecided = self.calls.iter().any(|call| match &call.state {
+            CallState::New | CallState::Gating => true,
+            CallState::Suspended { ticket } => !ticket.is_served(),
+            CallState::Held { .. }
+            | CallState::Regating { .. }
+            | CallState::Running { .. }
+            | CallState::Closed { .. } => false,
         });
         for index in 0..self.calls.len() {
             let in_flight = self.calls.iter().any(Call::is_in_flight);

@@ -6,7 +6,7 @@ use super::driver::Driver;
 use super::request::{AgentRunResult, RuntimeError};
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{CallId, MessageId};
-use crate::contract::lifecycle::{TerminationReason, ToolCallOutcome, ToolCallStatus};
+use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome, ToolCallStatus};
 use crate::contract::message::{Message, Role};
 use crate::contract::suspension::ToolCallResume;
 use crate::contract::tool::ToolResult;
@@ -51,7 +51,9 @@ impl Driver {
                 termination,
             },
         };
-        self.sink.emit(event).await;
+        if let Some(event) = self.hold_finish(event) {
+            self.sink.emit(event).await;
+        }
     }
 
     fn call_done(&self, call: &CallId, status: ToolCallStatus) -> AgentEvent {
@@ -93,10 +95,15 @@ impl Driver {
             .iter()
             .filter(|call| matches!(call.state, CallState::Suspended { .. }))
             .filter_map(|call| self.tickets.get(&call.id))
+            .filter(|ticket| !ticket.is_served())
             .map(|ticket| ticket.suspension.id.clone());
         let mut suspensions = Vec::new();
         for id in waiting {
             suspensions.extend(self.shared.store.suspension(&id).await?);
+        }
+        if self.machine.status() == RunStatus::Waiting {
+            let below = self.shared.store.waiting_below(&self.record.thread_id).await?;
+            suspensions.extend(below.into_iter().filter(|row| row.thread_id != self.record.thread_id));
         }
         let termination = match self.machine.stage() {
             Stage::Done(reason) => reason.clone(),

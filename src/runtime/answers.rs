@@ -52,7 +52,7 @@ impl Driver {
                 self.late.push_back(fact);
             }
         }
-        Ok(())
+        self.wake_children().await
     }
 
     /// As [`Driver::hear`], after the questions whose time is over were marked.
@@ -75,6 +75,7 @@ impl Driver {
             .waiting()
             .filter(|(_, id, _)| !self.overdue.contains(*id))
             .filter_map(|(_, _, at)| at)
+            .chain(self.children.next_expiry())
             .min()?;
         Some(Duration::from_millis(next.saturating_sub(self.shared.clock.now_ms())))
     }

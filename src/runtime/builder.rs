@@ -3,17 +3,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::catalog::Catalog;
+use super::delegate::AgentBackend;
 use super::resolve::resolve;
 use super::{AgentRuntime, Asked, Parts, Remains, lease};
 use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::executor::LlmExecutor;
+use crate::contract::profile::ProfileStore;
 use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::terms::Terms;
 use crate::contract::tool::Tool;
-use crate::phase::Plugin;
+use crate::phase::{PhaseRuntime, Plugin};
 use crate::state::{KeyRegistration, StateError};
-use crate::store::Store;
+use crate::store::{Store, ThreadRunStore};
 
 /// Why a runtime could not be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -39,7 +41,7 @@ pub enum BuildError {
     /// An agent cannot be resolved.
     #[error("{0}")]
     ValidationFailed(String),
-    /// The store in memory could not be made.
+    /// The store could not be opened.
     #[error("the store could not be opened: {0}")]
     Store(String),
 }
@@ -59,6 +61,8 @@ pub struct AgentRuntimeBuilder {
     asked: Option<Asked>,
     question_terms: Terms,
     artifacts: Option<super::Artifacts>,
+    phases: Option<PhaseRuntime>,
+    profiles: Option<Arc<dyn ProfileStore>>,
 }
 
 impl AgentRuntimeBuilder {
@@ -129,6 +133,20 @@ impl AgentRuntimeBuilder {
         self
     }
 
+    /// Registers what runs the agents whose endpoint names this backend, such as `a2a`.
+    #[must_use]
+    pub fn with_agent_backend(mut self, name: impl Into<String>, backend: Arc<dyn AgentBackend>) -> Self {
+        self.catalog.backends.insert(name.into(), backend);
+        self
+    }
+
+    /// How deep agents may set agents to work; 3 without it. `None` is no limit: then no agent may delegate to itself.
+    #[must_use]
+    pub fn with_delegation_depth(mut self, depth: Option<u32>) -> Self {
+        self.catalog.delegation_depth = depth;
+        self
+    }
+
     /// Registers a provider.
     #[must_use]
     pub fn with_provider(mut self, name: impl Into<String>, executor: Arc<dyn LlmExecutor>) -> Self {
@@ -173,6 +191,30 @@ impl AgentRuntimeBuilder {
         self
     }
 
+    /// Keeps threads and runs where this source says; see [`AgentRuntimeBuilder::with_store`].
+    #[must_use]
+    pub fn with_thread_run_store<S: ThreadRunStore + ?Sized>(mut self, source: Arc<S>) -> Self {
+        match source.store() {
+            Ok(store) => self.store = Some(store),
+            Err(error) => self.errors.push(BuildError::Store(error.to_string())),
+        }
+        self
+    }
+
+    /// Lets all runs work on one engine, for callers that look at its state afterwards.
+    #[must_use]
+    pub(super) fn with_phases(mut self, phases: PhaseRuntime) -> Self {
+        self.phases = Some(phases);
+        self
+    }
+
+    /// Keeps values that outlive a thread here; without it they are in the store of the threads.
+    #[must_use]
+    pub fn with_profile_store(mut self, profiles: Arc<dyn ProfileStore>) -> Self {
+        self.profiles = Some(profiles);
+        self
+    }
+
     /// Takes the time from here; without it from the machine.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -208,8 +250,11 @@ impl AgentRuntimeBuilder {
     pub fn build(self) -> Result<AgentRuntime, BuildError> {
         let runtime = self.build_unchecked()?;
         let catalog = runtime.catalog();
-        for id in catalog.agents.keys() {
-            resolve(&catalog, runtime.breaker(), id, None)
+        // Agents that run elsewhere are not run here.
+        for (id, _) in catalog.agents.iter().filter(|(_, spec)| spec.endpoint.is_none()) {
+            // One that names no model has that of the agent that sets it to work.
+            let any = catalog.models.keys().next().filter(|_| catalog.agents[id].model.is_empty());
+            resolve(&catalog, runtime.breaker(), id, any.map(String::as_str))
                 .map_err(|e| BuildError::ValidationFailed(format!("the agent `{id}` cannot run: {e}")))?;
         }
         Ok(runtime)
@@ -233,10 +278,13 @@ impl AgentRuntimeBuilder {
             pid: std::process::id(),
             pid_started: 0,
         });
+        let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
+        let profiles = self.profiles.unwrap_or_else(|| store.profiles(Arc::clone(&clock)));
         Ok(AgentRuntime::from_parts(Parts {
             catalog: self.catalog,
             store,
-            clock: self.clock.unwrap_or_else(|| Arc::new(SystemClock)),
+            clock,
+            profiles,
             owner,
             cwd: self.cwd.unwrap_or_default(),
             keys: self.keys,
@@ -245,6 +293,7 @@ impl AgentRuntimeBuilder {
             asked: self.asked,
             question_terms: self.question_terms,
             artifacts: self.artifacts,
+            phases: self.phases,
         }))
     }
 }

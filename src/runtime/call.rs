@@ -71,7 +71,9 @@ impl Driver {
         };
         match report.intercept {
             Some(ToolInterceptPayload::Block { reason }) => Ok(Gate::Block { reason }),
-            Some(ToolInterceptPayload::SetResult(result)) => Ok(self.refuse(id, result)),
+            Some(ToolInterceptPayload::SetResult(result) | ToolInterceptPayload::Deny(result)) => {
+                Ok(self.refuse(id, result))
+            }
             Some(ToolInterceptPayload::Suspend(ticket)) => self.ask(id, &call, &tool, ticket, None).await,
             None => match ticket.filter(|_| resume.is_some()) {
                 None => Ok(Gate::Proceed),
@@ -94,6 +96,7 @@ impl Driver {
                 Ok(report) => report,
                 Err(error) => return Ok(Err(error)),
             };
+            self.unsaved.commands.append(&mut report.commands);
             self.tell(std::mem::take(&mut report.activities)).await;
             let Some(judgement) = report.judgement.take() else { return Ok(Ok(report)) };
             let now = self.shared.clock.now_ms();
@@ -246,6 +249,7 @@ impl Driver {
             run_identity: self.identity.clone(),
             agent_spec: Arc::clone(&self.agent.spec),
             snapshot: self.state.snapshot(),
+            profile: Some(self.profile()),
             activity_sink: sink.map(|sink| sink as Arc<dyn crate::contract::event_sink::EventSink>),
             cancellation: self.slot.cancel.clone(),
             resume: state.and_then(|c| c.decision().cloned()),
@@ -288,14 +292,15 @@ impl Driver {
         let fence = self.fence.clone();
         // What led here and the intent are one commit.
         let judged = std::mem::take(&mut self.unsaved.judged);
+        let commands = std::mem::take(&mut self.unsaved.commands);
         let mut opened = Vec::new();
         let written = if self.has_unsaved_rows() {
             let checkpoint = self.take_checkpoint()?;
             opened.clone_from(&checkpoint.opened);
-            let begin = Begin { fence, run: checkpoint.run.clone(), intent, spends, judged };
+            let begin = Begin { fence, run: checkpoint.run.clone(), intent, spends, judged, commands };
             store.checkpoint_and_begin(checkpoint, begin).await
         } else {
-            store.begin(Begin { fence, run: self.row()?, intent, spends, judged }).await
+            store.begin(Begin { fence, run: self.row()?, intent, spends, judged, commands }).await
         };
         written.map_err(|e| self.store_error(&e))?;
         self.tell_asked(&opened);
@@ -378,11 +383,17 @@ impl Driver {
         let info = ToolCallInfo::new(call.clone(), self.agent.tools.get(&call.name).map(|t| t.descriptor()));
         let ctx = self.context(Phase::AfterToolExecute).with_tool(info).with_tool_result(result.clone());
         match self.phases.run_phase(&self.agent.env, ctx).await {
-            Ok(report) => self.tell(report.activities).await,
+            Ok(report) => {
+                self.unsaved.commands.extend(report.commands);
+                self.tell(report.activities).await;
+            }
             // The tool ran: what hooks say of it afterwards does not undo that.
             Err(error) => {
                 tracing::error!(run = %self.record.id, call = %id, %error, "hooks failed behind a tool");
             }
+        }
+        if result.is_success() {
+            self.launch(&id, &call).await?;
         }
         // Hooks looked at what the tool said; the model reads what the person did besides.
         result.touched = self.touched(&id, Came::Ran, None);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::delegate::{AgentBackend, DELEGATION_DEPTH};
 use crate::contract::executor::LlmExecutor;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::tool::Tool;
@@ -12,7 +13,7 @@ use crate::phase::Plugin;
 
 /// All registries of one runtime. Tools and plugins keep the order they were registered in, so that requests are
 /// byte-stable.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Catalog {
     /// Agents by id.
     pub agents: BTreeMap<String, Arc<AgentSpec>>,
@@ -25,10 +26,30 @@ pub struct Catalog {
     /// Tools that come and go while the program runs, such as those of servers, by who brings them. An id of
     /// [`Catalog::tools`] hides one of these.
     pub brought: BTreeMap<String, Vec<(String, Arc<dyn Tool>)>>,
+    /// What runs agents whose endpoint names it.
+    pub backends: BTreeMap<String, Arc<dyn AgentBackend>>,
+    /// How many runs may stand above one that an agent sets to work; `None` is any number.
+    pub delegation_depth: Option<u32>,
     /// Counts the changes of what is registered.
     pub revision: u64,
     /// Plugins by id.
     pub plugins: IndexMap<String, Arc<dyn Plugin>>,
+}
+
+impl Default for Catalog {
+    fn default() -> Self {
+        Self {
+            agents: BTreeMap::new(),
+            models: BTreeMap::new(),
+            providers: BTreeMap::new(),
+            tools: IndexMap::new(),
+            brought: BTreeMap::new(),
+            backends: BTreeMap::new(),
+            delegation_depth: Some(DELEGATION_DEPTH),
+            revision: 0,
+            plugins: IndexMap::new(),
+        }
+    }
 }
 
 impl std::fmt::Debug for Catalog {

@@ -10,6 +10,7 @@ use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 
 use super::Shared;
+use super::children::Children;
 use super::document::{CallResult, RunDocument};
 use super::infer::{Inferred, Partial};
 use super::journal::Unsaved;
@@ -20,6 +21,7 @@ use super::request::RuntimeError;
 use super::resolve::ResolvedAgent;
 use super::window::Packing;
 use crate::contract::activity::Activity;
+use crate::contract::child::ChildRecord;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::identity::{RunIdentity, RunOrigin};
@@ -27,7 +29,8 @@ use crate::contract::ids::{CallId, MessageId, SuspensionId};
 use crate::contract::inference::{InferenceOverride, StreamResult};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::message::{Message, ToolCall};
-use crate::contract::record::{Fence, QueueId, RunRecord};
+use crate::contract::profile::ProfileAccess;
+use crate::contract::record::{Fence, RunRecord, Taking};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolError, ToolOutput};
 use crate::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress};
@@ -63,7 +66,7 @@ pub(super) struct Loaded {
     recorded: bool,
     message_id: MessageId,
     messages: Vec<Message>,
-    takes: Option<QueueId>,
+    takes: Option<Taking>,
 }
 
 impl Loaded {
@@ -72,7 +75,7 @@ impl Loaded {
         record: RunRecord,
         machine: Run,
         messages: Vec<Message>,
-        takes: Option<QueueId>,
+        takes: Option<Taking>,
     ) -> Self {
         Self {
             record,
@@ -136,6 +139,9 @@ pub(super) struct Driver {
     pub(super) expired: Vec<SuspensionId>,
     pub(super) awake_since: u64,
     pub(super) saved_thread_state: BTreeMap<String, Value>,
+    /// What its thread serves, when it is a child's.
+    pub(super) lineage: Option<ChildRecord>,
+    pub(super) children: Children,
 }
 
 impl Driver {
@@ -149,19 +155,22 @@ impl Driver {
         loaded: Loaded,
     ) -> Result<Self, RuntimeError> {
         let Loaded { record, machine, calls, results, recorded, message_id, messages, takes } = loaded;
-        let state = StateStore::new();
-        let phases = PhaseRuntime::new(state.clone())?;
+        let phases = match &shared.phases {
+            Some(given) => given.clone(),
+            None => PhaseRuntime::new(StateStore::new())?,
+        };
+        let state = phases.store().clone();
         phases.install(&agent.env)?;
-        for key in &shared.keys {
-            state.register(*key)?;
-        }
+        state.ensure(&shared.keys)?;
         let saved_thread_state = shared.store.thread_state(&record.thread_id).await?;
         let persisted = PersistedState {
             revision: 0,
             values: saved_thread_state.clone().into_iter().chain(record.state.clone()).collect(),
         };
         // A key of a plugin that is gone is left out; it stays in the store until the thread's state is next written.
-        state.restore(persisted, UnknownKeyPolicy::Skip)?;
+        if shared.phases.is_none() {
+            state.restore(persisted, UnknownKeyPolicy::Skip)?;
+        }
         let stored = shared.store.messages(&record.thread_id).await?;
         let mut history: Vec<Message> = stored.into_iter().map(|m| m.message).collect();
         history.extend(messages.iter().cloned());
@@ -170,14 +179,16 @@ impl Driver {
             .iter()
             .filter_map(|call| Some((call.id.clone(), call.ticket()?.clone())))
             .collect();
+        let lineage = shared.store.child(&record.thread_id).await?;
         let identity = RunIdentity::new(
             record.thread_id.clone(),
-            None,
+            lineage.as_ref().map(|own| own.parent_thread.clone()),
             record.id.clone(),
             record.parent_run_id.clone(),
             record.agent_id.clone(),
-            RunOrigin::User,
-        );
+            if lineage.is_some() { RunOrigin::Subagent } else { RunOrigin::User },
+        )
+        .with_depth(lineage.as_ref().map_or(0, |own| own.depth));
         let awake_since = shared.clock.now_ms();
         let catalog_revision = shared.catalog().revision;
         let driver = Self {
@@ -213,6 +224,8 @@ impl Driver {
             expired: Vec::new(),
             awake_since,
             saved_thread_state,
+            lineage,
+            children: Children::default(),
             agent,
             catalog_revision,
         };
@@ -299,7 +312,8 @@ impl Driver {
                 directives.extend(self.try_apply(fact));
                 continue;
             }
-            if self.in_flight.is_empty() {
+            self.begin_children();
+            if self.in_flight.is_empty() && !self.children.is_any_awake() {
                 // Answers that arrived while something else was done.
                 while let Ok(delivery) = self.slot.deliveries.try_recv() {
                     self.late.push_back(delivery.into());
@@ -307,7 +321,8 @@ impl Driver {
                 if self.slot.nudge.notified().now_or_never().is_some() {
                     self.hear().await?;
                 }
-                if self.late.is_empty() {
+                if self.late.is_empty() && !self.children.is_any_awake() {
+                    self.fall_asleep().await;
                     return match self.machine.status() {
                         RunStatus::Done | RunStatus::Waiting => Ok(()),
                         RunStatus::Running => {
@@ -329,6 +344,7 @@ impl Driver {
                     self.expire().await?;
                 }
                 Some(delivery) = self.slot.deliveries.recv() => self.late.push_back(delivery.into()),
+                ended = self.children.next() => self.child_returned(ended).await?,
                 Some(done) = self.in_flight.next() => {
                     if let Some(fact) = self.returned(done).await? {
                         facts.push_back(fact);
@@ -359,6 +375,7 @@ impl Driver {
                 Ok(None)
             }
             Directive::Record { call, closing } => {
+                self.hand_down(&call, &closing).await?;
                 let by_policy = self.is_declined_by_policy(&call, &closing).await?;
                 self.close(&call, &closing, by_policy);
                 Ok(None)
@@ -399,9 +416,15 @@ impl Driver {
             .with_messages(messages)
             .with_tools(Arc::clone(&self.agent.descriptors))
             .with_progress(progress)
+            .with_profile(self.profile())
             .with_cancellation(self.slot.cancel.clone());
         ctx.response.clone_from(&self.last_response);
         ctx
+    }
+
+    /// The values that outlive the thread, of the namespaces that the agent's plugins registered.
+    pub(super) fn profile(&self) -> ProfileAccess {
+        ProfileAccess::new(Arc::clone(&self.shared.profiles), Arc::clone(&self.agent.env.profile_keys))
     }
 
     pub(super) fn active_ms(&self) -> u64 {
@@ -442,6 +465,7 @@ impl Driver {
         let report: Result<PhaseReport, _> = self.phases.run_phase(&self.agent.env, ctx).await;
         match report {
             Ok(report) => {
+                self.unsaved.commands.extend(report.commands);
                 self.tell(report.activities).await;
                 let mut stop = report.stop;
                 if phase == Phase::BeforeInference {

@@ -70,7 +70,7 @@ impl Driver {
     async fn request(&mut self) -> Result<InferenceRequest, String> {
         let mut overrides = self.overrides.clone();
         overrides.merge(std::mem::take(&mut self.shape.overrides));
-        let mut system = Vec::new();
+        let (mut system, mut front) = (Vec::new(), 0);
         if !self.agent.spec.system_prompt.is_empty() {
             system.push(ContentBlock::text(self.agent.spec.system_prompt.clone()));
         }
@@ -80,8 +80,12 @@ impl Driver {
         for context in &self.shape.context_messages {
             match context.target {
                 ContextTarget::System => system.push(ContentBlock::text(context.content.clone())),
+                ContextTarget::SystemFront => {
+                    system.insert(front, ContentBlock::text(context.content.clone()));
+                    front += 1;
+                }
                 ContextTarget::Conversation => {
-                    let mut message = Message::user(context.content.clone());
+                    let mut message = Message::system(context.content.clone());
                     message.visibility = Visibility::Internal;
                     messages.push(message);
                 }

@@ -7,12 +7,13 @@ use super::driver::Driver;
 use super::edited::Came;
 use super::request::RuntimeError;
 use super::words;
+use crate::contract::hook::HookRan;
 use crate::contract::ids::{CallId, SuspensionId};
 use crate::contract::judgement::JudgedCall;
 use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use crate::contract::message::{Message, ToolCall};
 use crate::contract::record::{
-    AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, QueueId, RunRecord, SuspensionRecord, SuspensionStatus,
+    AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord, SuspensionStatus, Taking,
 };
 use crate::contract::suspension::{CHANNEL_POLICY, SuspendTicket, ToolCallResume};
 use crate::contract::tool::ToolResult;
@@ -29,8 +30,10 @@ pub(super) struct Unsaved {
     pub(super) outcomes: Vec<OutcomeRecord>,
     /// Calls that met the rules; told with whatever is written next.
     pub(super) judged: Vec<JudgedCall>,
+    /// Commands that hooks ran; told with whatever is written next.
+    pub(super) commands: Vec<HookRan>,
     /// The queued message that the run begins with.
-    pub(super) takes: Option<QueueId>,
+    pub(super) takes: Option<Taking>,
     /// Something that only the run's row holds.
     pub(super) run: bool,
 }
@@ -42,6 +45,7 @@ impl Unsaved {
             && self.closed.is_empty()
             && self.outcomes.is_empty()
             && self.judged.is_empty()
+            && self.commands.is_empty()
             && self.takes.is_none()
             && !self.run
     }
@@ -198,7 +202,7 @@ impl Driver {
     /// Tells whoever wants to know of new questions. They are in the store: whoever is told may answer.
     pub(super) fn tell_asked(&self, opened: &[SuspensionRecord]) {
         if let Some(asked) = &self.shared.asked {
-            for question in opened {
+            for question in opened.iter().filter(|question| !question.ticket.is_served()) {
                 asked(question);
             }
         }
@@ -252,6 +256,7 @@ impl Driver {
             closed,
             outcomes: unsaved.outcomes,
             judged: unsaved.judged,
+            commands: unsaved.commands,
             takes: unsaved.takes,
         })
     }

@@ -124,6 +124,10 @@ impl Live {
 }
 
 impl Slot {
+    pub(super) fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+
     /// Makes the slot ready for the thread's next run: what was asked of the last one is not asked of it.
     pub(super) fn renew(mut self) -> Self {
         let (handle, deliveries) = self.live.announce(&self.thread_id);

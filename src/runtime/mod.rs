@@ -9,22 +9,29 @@ mod answers;
 mod builder;
 mod call;
 mod catalog;
+mod children;
 mod compact;
+mod delegate;
 mod document;
 mod driver;
 mod ears;
 mod edited;
+mod frontend;
 mod git;
 mod infer;
 mod journal;
 mod lease;
 mod live;
+pub mod loop_runner;
+mod mailbox;
+mod nested;
 mod output;
 mod queue;
 mod recover;
 mod report;
 mod request;
 mod resolve;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -41,27 +48,34 @@ use crate::contract::executor::LlmExecutor;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Message;
+use crate::contract::profile::ProfileStore;
 use crate::contract::record::{
-    DecideOutcome, Decision, LeaseRecord, Owner, RunRecord, SuspensionRecord, SuspensionStatus, ThreadRecord,
+    DecideOutcome, Decision, LeaseRecord, Owner, RunRecord, SuspensionRecord, ThreadRecord,
 };
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::{Actor, ToolCallResume};
 use crate::contract::terms::Terms;
 use crate::contract::tool::Tool;
 use crate::llm::{CircuitBreaker, CircuitBreakerConfig};
+use crate::phase::PhaseRuntime;
 use crate::run::{Fact, Run};
 use crate::state::KeyRegistration;
-use crate::store::{AcquireError, Store, StoreError, SuspensionFilter};
+use crate::store::{AcquireError, Store, StoreError};
 
 pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;
 pub use compact::CompactError;
+pub use delegate::{
+    AgentBackend, AgentBackendError, AgentTool, DELEGATION_DEPTH, DelegateRunResult, DelegateRunStatus,
+    LocalBackend, tool_name,
+};
 pub use document::{CallResult, DocumentError, RunDocument, tool_message};
 pub use edited::{change_words, shown_payload};
+pub use frontend::FrontendTool;
 pub use recover::{Left, UnknownPolicy, is_alive};
 pub use report::ContextReport;
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
-pub use resolve::{ResolveError, ResolvedAgent};
+pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
 pub use window::{Artifact, Artifacts};
 
 use driver::{Driver, Loaded};
@@ -87,6 +101,8 @@ pub(crate) struct Parts {
     pub(crate) asked: Option<Asked>,
     pub(crate) question_terms: Terms,
     pub(crate) artifacts: Option<Artifacts>,
+    pub(crate) phases: Option<PhaseRuntime>,
+    pub(crate) profiles: Arc<dyn ProfileStore>,
 }
 
 struct Inner {
@@ -111,6 +127,10 @@ pub(crate) struct Shared {
     artifacts: Option<Artifacts>,
     /// What the requests of each conversation taught.
     windows: window::Windows,
+    /// The engine that runs work on, for callers that look at its state; without it each run has its own.
+    pub(crate) phases: Option<PhaseRuntime>,
+    pub(crate) profiles: Arc<dyn ProfileStore>,
+    tasks: tasks::Tasks,
 }
 
 impl Shared {
@@ -152,6 +172,8 @@ impl AgentRuntime {
             asked,
             question_terms,
             artifacts,
+            phases,
+            profiles,
         } = parts;
         let shared = Arc::new(Shared {
             catalog: RwLock::new(catalog),
@@ -167,13 +189,26 @@ impl AgentRuntime {
             question_terms,
             artifacts,
             windows: window::Windows::default(),
+            phases,
+            profiles,
+            tasks: tasks::Tasks::default(),
         });
         Self { inner: Arc::new(Inner { shared, live: Arc::default() }) }
+    }
+
+    /// The runtime that a driver is part of.
+    fn of(shared: &Arc<Shared>, live: &Arc<Live>) -> Self {
+        Self { inner: Arc::new(Inner { shared: Arc::clone(shared), live: Arc::clone(live) }) }
     }
 
     /// The store that threads and runs live in.
     pub fn store(&self) -> &Store {
         &self.inner.shared.store
+    }
+
+    /// The values that outlive threads.
+    pub fn profiles(&self) -> &Arc<dyn ProfileStore> {
+        &self.inner.shared.profiles
     }
 
     /// A copy of what is registered now.
@@ -218,6 +253,14 @@ impl AgentRuntime {
     /// [`RuntimeError::AgentNotFound`], [`RuntimeError::ResolveFailed`].
     pub fn resolved(&self, agent_id: &str) -> Result<ResolvedAgent, RuntimeError> {
         self.resolve(agent_id, None)
+    }
+
+    /// The same, for callers that want to know what exactly is wrong.
+    ///
+    /// # Errors
+    /// [`ResolveError`].
+    pub fn try_resolve(&self, agent_id: &str) -> Result<ResolvedAgent, ResolveError> {
+        resolve::resolve(&self.inner.shared.catalog(), self.breaker(), agent_id, None)
     }
 
     /// Starts a run and stays with it until it is over or waits. A run of the thread that is awake here is cancelled
@@ -271,7 +314,7 @@ impl AgentRuntime {
         let shared = &self.inner.shared;
         let now = shared.clock.now_ms();
         let record = RunRecord {
-            id: RunId::fresh(),
+            id: request.run_id.unwrap_or_else(RunId::fresh),
             thread_id: request.thread_id.clone(),
             parent_run_id,
             agent_id,
@@ -305,7 +348,8 @@ impl AgentRuntime {
     }
 
     /// Wakes the thread's unfinished run, if there is one: recovers what a dead process left, carries out the answers
-    /// that are stored, and stays with it until it is over or waits. Does nothing to a run that only waits.
+    /// that are stored, and stays with it until it is over or waits. Does nothing to a run that only waits. The run of
+    /// a child that a call waits for goes on with the run at the top, of which the result then tells.
     ///
     /// # Errors
     /// [`RuntimeError`]; [`RuntimeError::NothingToResume`] when the thread has no unfinished run.
@@ -315,6 +359,12 @@ impl AgentRuntime {
         sink: Arc<dyn EventSink>,
         unknown: UnknownPolicy,
     ) -> Result<AgentRunResult, RuntimeError> {
+        // A child that a call waits for goes on with its parent, which drives it along.
+        let driven = self.inner.shared.store.driven_with(thread_id).await?;
+        let thread_id = &driven;
+        if self.inner.shared.store.child(thread_id).await?.is_some() {
+            return Box::pin(self.drive_task(thread_id, sink, unknown)).await;
+        }
         let slot = self.enter(thread_id).await;
         let tenure = self.acquire(thread_id).await?;
         sink.acquired().await;
@@ -470,10 +520,14 @@ impl AgentRuntime {
             DecideOutcome::Accepted(record) => {
                 let delivery =
                     Delivery { call: record.call_id.clone(), suspension: record.id.clone(), resume };
-                self.inner.live.deliver(&record.thread_id, delivery);
+                if !self.inner.live.deliver(&record.thread_id, delivery) {
+                    self.inner.live.nudge(|thread| record.thread_id.is_at_or_below(thread));
+                }
             }
             // It may be this very call that marked it.
-            DecideOutcome::Expired(record) => self.inner.live.nudge(|thread| *thread == record.thread_id),
+            DecideOutcome::Expired(record) => {
+                self.inner.live.nudge(|thread| record.thread_id.is_at_or_below(thread));
+            }
             DecideOutcome::Repeated(_)
             | DecideOutcome::AlreadyDecided(_)
             | DecideOutcome::Closed(_)
@@ -502,7 +556,7 @@ impl AgentRuntime {
         let slot = self.enter(thread_id).await;
         let tenure = self.acquire(thread_id).await?;
         sink.acquired().await;
-        let result = Box::pin(self.cancel_fenced(thread_id, slot, &tenure.lease, sink)).await;
+        let result = Box::pin(self.cancel_fenced(thread_id, slot, &tenure.lease, sink, false)).await;
         self.release(tenure).await;
         result
     }
@@ -513,13 +567,14 @@ impl AgentRuntime {
         slot: Slot,
         lease: &Arc<Lease>,
         sink: Arc<dyn EventSink>,
+        superseded: bool,
     ) -> Result<bool, RuntimeError> {
         let Some(record) = self.unfinished(thread_id).await? else { return Ok(false) };
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))?;
         let mut driver = self.load(record, agent, slot, lease, &sink).await?;
-        let directives = driver.bury(false).await?;
+        let directives = driver.bury(superseded).await?;
         driver.drive(directives).await?;
         Ok(true)
     }
@@ -551,21 +606,16 @@ impl AgentRuntime {
     pub async fn expire(&self, ids: Vec<SuspensionId>) -> Result<Vec<SuspensionRecord>, StoreError> {
         let shared = &self.inner.shared;
         let expired = shared.store.expire(ids, shared.clock.now_ms()).await?;
-        self.inner.live.nudge(|thread| expired.iter().any(|question| question.thread_id == *thread));
+        self.inner.live.nudge(|thread| expired.iter().any(|one| one.thread_id.is_at_or_below(thread)));
         Ok(expired)
     }
 
-    /// The open questions of a thread, oldest first.
+    /// The open questions of a thread and of the children that its calls wait for, oldest first.
     ///
     /// # Errors
     /// [`StoreError`].
     pub async fn waiting(&self, thread_id: &ThreadId) -> Result<Vec<SuspensionRecord>, StoreError> {
-        let filter = SuspensionFilter {
-            thread: Some(thread_id.clone()),
-            status: Some(SuspensionStatus::Open),
-            ..SuspensionFilter::default()
-        };
-        self.inner.shared.store.suspensions(filter).await
+        self.inner.shared.store.waiting_below(thread_id).await
     }
 
     /// When the next open question of a thread ends by itself, in Unix milliseconds; `None` when none does. For those
@@ -595,6 +645,12 @@ impl AgentRuntime {
             Some(until) => Some(Duration::from_millis(until - now)),
             None => Some(Duration::MAX),
         })
+    }
+}
+
+impl AgentResolver for AgentRuntime {
+    fn resolve(&self, agent_id: &str) -> Result<ResolvedAgent, RuntimeError> {
+        self.resolved(agent_id)
     }
 }
 

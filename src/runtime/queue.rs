@@ -49,7 +49,8 @@ impl AgentRuntime {
     /// # Errors
     /// [`StoreError`].
     pub async fn unqueue(&self, id: QueueId) -> Result<bool, StoreError> {
-        self.inner.shared.store.unqueue(id).await
+        let shared = &self.inner.shared;
+        shared.store.unqueue(id, shared.clock.now_ms()).await
     }
 
     /// Begins a queued message and stays with its run, as [`AgentRuntime::run`] does; but it waits for a run of this

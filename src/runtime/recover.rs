@@ -53,6 +53,7 @@ enum Files {
 impl Driver {
     /// Takes the run over from a dead process.
     pub(super) async fn recover(&mut self, policy: UnknownPolicy) -> Result<Vec<Directive>, RuntimeError> {
+        self.children.unknown = policy;
         let running: Vec<(CallId, u32)> = self
             .machine
             .calls()

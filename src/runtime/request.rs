@@ -8,7 +8,7 @@ use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::inference::{InferenceOverride, TokenUsage};
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::message::Message;
-use crate::contract::record::{QueueId, QueuedMessage, SuspensionRecord};
+use crate::contract::record::{QueueId, QueuedMessage, SuspensionRecord, Taking};
 use crate::contract::suspension::{ACTION_PERMISSION, ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::Tool;
 use crate::state::StateError;
@@ -25,10 +25,13 @@ pub struct RunRequest {
     pub agent_id: Option<String>,
     /// Changed parameters for the whole run.
     pub overrides: InferenceOverride,
+    /// The run's id; a fresh one when `None`.
+    pub run_id: Option<RunId>,
     /// The run this one continues or serves.
     pub parent_run_id: Option<RunId>,
-    /// The queued message that this run begins with. Such a run closes no questions: see [`RuntimeError::NotFree`].
-    pub takes: Option<QueueId>,
+    /// The job of the mailbox that this run begins with. Such a run closes no questions: see
+    /// [`RuntimeError::NotFree`].
+    pub takes: Option<Taking>,
 }
 
 impl RunRequest {
@@ -39,6 +42,7 @@ impl RunRequest {
             messages,
             agent_id: None,
             overrides: InferenceOverride::default(),
+            run_id: None,
             parent_run_id: None,
             takes: None,
         }
@@ -46,7 +50,11 @@ impl RunRequest {
 
     /// Begins with a queued message, which leaves the queue with the run's first commit.
     pub fn queued(message: QueuedMessage) -> Self {
-        Self { takes: Some(message.id), ..Self::new(message.thread_id, message.messages) }
+        Self {
+            takes: Some(Taking { id: message.id, claim: None }),
+            agent_id: message.agent_id,
+            ..Self::new(message.thread_id, message.messages)
+        }
     }
 
     /// Says who answers.
@@ -207,6 +215,11 @@ pub fn check_payload(suspension: &SuspensionRecord, resume: &ToolCallResume) -> 
     let is_permission = asked.action == ACTION_PERMISSION;
     let unfit =
         |message: &str| Err(DecideError::Unfit { id: suspension.id.clone(), message: message.into() });
+    if suspension.ticket.is_served() {
+        return unfit(
+            "another agent works on this call, and its end is the answer; `aye tasks stop` ends it",
+        );
+    }
     if resume.arguments.is_some() {
         if resume.action == ResumeDecisionAction::Cancel {
             return unfit("a no takes no edited arguments; send them with a yes");

@@ -1,12 +1,15 @@
 //! From an agent's id to everything a run of it needs, in three stages: look up, plugins, tools.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 
 use super::catalog::Catalog;
+use super::delegate;
+use super::request::RuntimeError;
 use crate::contract::executor::LlmExecutor;
-use crate::contract::spec::{AgentSpec, ModelEntry};
+use crate::contract::spec::{AgentSpec, ModelEntry, PluginConfigKey as _};
 use crate::contract::tool::{Tool, ToolDescriptor};
 use crate::llm::retry::Fallback;
 use crate::llm::{CircuitBreaker, LlmRetryPolicy, RetryConfigKey, RetryingExecutor};
@@ -60,6 +63,16 @@ pub enum ResolveError {
         /// What is wrong.
         message: String,
     },
+    /// An agent that may be delegated to cannot be.
+    #[error("the agent `{agent}` cannot delegate to `{delegate}`: {message}")]
+    InvalidDelegate {
+        /// The agent.
+        agent: String,
+        /// The other one.
+        delegate: String,
+        /// What is wrong.
+        message: String,
+    },
     /// The plugins do not fit together.
     #[error(transparent)]
     EnvBuild(#[from] StateError),
@@ -82,8 +95,61 @@ pub struct ResolvedAgent {
     pub tools: Arc<IndexMap<String, Arc<dyn Tool>>>,
     /// What the tools are, in the same order.
     pub descriptors: Arc<[ToolDescriptor]>,
+    /// The agents of this runtime that tools stand for, by tool.
+    pub delegates: Arc<BTreeMap<String, String>>,
     /// Sections nobody claims: probably a typing error.
     pub warnings: Vec<String>,
+}
+
+/// Gives agents by their id.
+pub trait AgentResolver: Send + Sync {
+    /// The agent, with everything that a run of it needs.
+    ///
+    /// # Errors
+    /// [`RuntimeError::AgentNotFound`], [`RuntimeError::ResolveFailed`].
+    fn resolve(&self, agent_id: &str) -> Result<ResolvedAgent, RuntimeError>;
+}
+
+impl ResolvedAgent {
+    /// An agent of parts, without plugins and without retries.
+    pub fn new(
+        id: impl Into<String>,
+        model: impl Into<String>,
+        system_prompt: impl Into<String>,
+        executor: Arc<dyn LlmExecutor>,
+    ) -> Self {
+        let model = model.into();
+        let mut spec = AgentSpec::new(id).with_model(&model).with_system_prompt(system_prompt);
+        spec.sections.insert(RetryConfigKey::KEY.into(), serde_json::json!({"max_retries": 0}));
+        Self {
+            spec: Arc::new(spec),
+            model: ModelEntry { provider: executor.name().to_owned(), model_name: model.clone() },
+            model_id: model,
+            executor,
+            delegates: Arc::default(),
+            env: Arc::default(),
+            tools: Arc::default(),
+            descriptors: Arc::from([]),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Adds a tool, or replaces the one of the same id.
+    #[must_use]
+    pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        let mut tools = IndexMap::clone(&self.tools);
+        tools.insert(tool.descriptor().id, tool);
+        self.descriptors = descriptors_of(&tools);
+        self.tools = Arc::new(tools);
+        self
+    }
+
+    /// Sets how many inferences a run may take; 0 is no limit.
+    #[must_use]
+    pub fn with_max_rounds(mut self, rounds: usize) -> Self {
+        Arc::make_mut(&mut self.spec).max_rounds = rounds;
+        self
+    }
 }
 
 impl std::fmt::Debug for ResolvedAgent {
@@ -120,6 +186,7 @@ pub(super) fn resolve(
         env: Arc::new(env),
         tools: Arc::new(tools),
         descriptors,
+        delegates: Arc::new(delegate::local_delegates(catalog, spec).collect()),
         warnings,
     })
 }
@@ -141,7 +208,15 @@ fn executor_of(
     model_id: &str,
 ) -> Result<(ModelEntry, Arc<dyn LlmExecutor>), ResolveError> {
     let (model, executor) = lookup(catalog, model_id)?;
-    let policy: LlmRetryPolicy = spec.config::<RetryConfigKey>()?;
+    let policy: LlmRetryPolicy =
+        spec.config::<RetryConfigKey>().map_err(|error| ResolveError::InvalidPluginConfig {
+            plugin: "retry".into(),
+            key: RetryConfigKey::KEY.into(),
+            message: match error {
+                StateError::KeyDecode { message, .. } => message,
+                other => other.to_string(),
+            },
+        })?;
     let fallback_ids = policy.fallback_models.clone();
     if policy.max_retries == 0 && fallback_ids.is_empty() {
         return Ok((model, executor));
@@ -164,11 +239,13 @@ fn environment(catalog: &Catalog, spec: &AgentSpec) -> Result<(ExecutionEnv, Vec
             plugins.push(Arc::clone(plugin));
         }
     }
-    let warnings = validate_sections(&plugins, spec).map_err(|e| ResolveError::InvalidPluginConfig {
+    let mut warnings = validate_sections(&plugins, spec).map_err(|e| ResolveError::InvalidPluginConfig {
         plugin: e.plugin.into(),
         key: e.key,
         message: e.message,
     })?;
+    // The one section that the runtime itself reads.
+    warnings.retain(|key| key != RetryConfigKey::KEY);
     Ok((ExecutionEnv::from_plugins(&plugins)?, warnings))
 }
 
@@ -210,6 +287,16 @@ fn tools_of(
                 tool_id: id.to_owned(),
                 source_a: "the runtime".into(),
                 source_b: "a plugin".into(),
+            });
+        }
+    }
+    for tool in delegate::tools(catalog, spec)? {
+        let id = tool.descriptor().id;
+        if tools.insert(id.clone(), tool).is_some() {
+            return Err(ResolveError::ToolIdConflict {
+                tool_id: id,
+                source_a: "a tool that is registered".into(),
+                source_b: "an agent that may be delegated to".into(),
             });
         }
     }

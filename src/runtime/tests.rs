@@ -1,3 +1,5 @@
+mod children;
+mod profile;
 mod queue;
 mod waking;
 mod window;
@@ -18,6 +20,7 @@ use crate::contract::executor::{InferenceExecutionError, InferenceRequest, ToolE
 use crate::contract::inference::StreamResult;
 use crate::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use crate::contract::message::{Message, Role, ToolCall};
+use crate::contract::record::SuspensionStatus;
 use crate::contract::suspension::{
     ACTION_PERMISSION, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
 };
@@ -27,6 +30,7 @@ use crate::contract::tool::{
 use crate::contract::tool_intercept::{ToolInterceptAction, ToolInterceptPayload};
 use crate::phase::{PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar};
 use crate::state::{Phase, StateCommand, StateError};
+use crate::store::SuspensionFilter;
 
 /// A model that says what it was told to say, and keeps what it was asked.
 #[derive(Default)]

@@ -5,8 +5,11 @@
 
 use serde_json::Value;
 
+use crate::contract::child::ChildStatus;
 use crate::contract::lifecycle::ToolCallOutcome;
-use crate::contract::suspension::{ACTION_ASK_USER, ACTION_UNKNOWN_OUTCOME, ToolCallResume};
+use crate::contract::suspension::{
+    ACTION_ASK_USER, ACTION_CHILD_RUN, ACTION_UNKNOWN_OUTCOME, ToolCallResume,
+};
 use crate::contract::tool::ToolResult;
 use crate::run::Closing;
 
@@ -35,6 +38,11 @@ pub(super) fn closing_result(
                 ),
             };
             (error("change_wanted", text), ToolCallOutcome::Cancelled)
+        }
+        Closing::Answered if action == ACTION_CHILD_RUN => child_result(tool, decision),
+        Closing::NotRun | Closing::Superseded if action == ACTION_CHILD_RUN => {
+            let text = "Stopped before the agent was done: the run that waited for it was ended. What it did until then stays.";
+            (error("interrupted", text.into()), ToolCallOutcome::Cancelled)
         }
         Closing::Answered => {
             let payload = decision.map_or(Value::Null, |d| d.result.clone());
@@ -106,6 +114,30 @@ pub(super) fn closing_result(
         Closing::Blocked { reason } => {
             (error("blocked", format!("Blocked; it was not run: {reason}")), ToolCallOutcome::Failed)
         }
+    }
+}
+
+/// The result of a call that another agent worked on, from the end of its run.
+fn child_result(tool: &str, decision: Option<&ToolCallResume>) -> (ToolResult, ToolCallOutcome) {
+    let told = decision.map_or(Value::Null, |decision| decision.result.clone());
+    let text = |key: &str| told.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let is_done = text("status") == ChildStatus::Completed.word();
+    let state = told.get("state").cloned().unwrap_or(Value::Null);
+    let (result, outcome) = if is_done {
+        let said = text("response");
+        let said = if said.trim().is_empty() { "The agent ended without a word.".to_owned() } else { said };
+        (ToolResult::text(tool, said), ToolCallOutcome::Succeeded)
+    } else {
+        (ToolResult::error(tool, failed_words(&text("error"), &text("response"))), ToolCallOutcome::Failed)
+    };
+    (result.with_details(serde_json::json!({ "child": state })), outcome)
+}
+
+/// Why a child did not do what it should, with what it had said.
+pub(super) fn failed_words(why: &str, said: &str) -> String {
+    match said.trim() {
+        "" => why.to_owned(),
+        said => format!("{why}\nWhat it had said until then:\n{said}"),
     }
 }
 

@@ -39,6 +39,12 @@ pub enum StateError {
         /// The key.
         key: String,
     },
+    /// Two types use one namespace of values that outlive a thread.
+    #[error("profile key `{key}` is registered with two types")]
+    ProfileKeyAlreadyRegistered {
+        /// The namespace.
+        key: String,
+    },
     /// A key that nobody registered.
     #[error("state key `{key}` is not registered")]
     UnknownKey {

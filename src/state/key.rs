@@ -64,12 +64,18 @@ pub trait StateKey: 'static + Send + Sync {
 }
 
 /// How a key is registered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateKeyOptions {
-    /// Written at checkpoints and restored when the thread is loaded.
+    /// Written at checkpoints and restored when the thread is loaded; so it is by default.
     pub persistent: bool,
     /// How long the value lives; a key whose type says `Thread` is `Thread` whatever stands here.
     pub scope: KeyScope,
+}
+
+impl Default for StateKeyOptions {
+    fn default() -> Self {
+        Self { persistent: true, scope: KeyScope::Run }
+    }
 }
 
 pub(super) type ErasedValue = Arc<dyn Any + Send + Sync>;
@@ -124,5 +130,5 @@ pub(super) fn update<K: StateKey>(map: &mut StateMap, update: K::Update) {
     }
     let mut value = map.get::<K>().cloned().unwrap_or_default();
     K::apply(&mut value, update);
-    map.set_erased(K::KEY, Arc::new(value));
+    map.insert::<K>(value);
 }

@@ -16,6 +16,40 @@ impl StateMap {
         self.values.get(K::KEY)?.downcast_ref::<K::Value>()
     }
 
+    /// Whether `K` was ever written.
+    pub fn contains<K: StateKey>(&self) -> bool {
+        self.values.contains_key(K::KEY)
+    }
+
+    /// The value of `K`, to be changed. What snapshots hold stays as it is: a value that is shared is copied first.
+    pub fn get_mut<K: StateKey>(&mut self) -> Option<&mut K::Value> {
+        if Arc::get_mut(self.values.get_mut(K::KEY)?).is_none() {
+            let own = self.get::<K>()?.clone();
+            self.insert::<K>(own);
+        }
+        self.unshared::<K>()
+    }
+
+    /// Sets the value of `K`.
+    pub fn insert<K: StateKey>(&mut self, value: K::Value) {
+        self.set_erased(K::KEY, Arc::new(value));
+    }
+
+    /// Takes the value of `K` out.
+    pub fn remove<K: StateKey>(&mut self) -> Option<K::Value> {
+        let value = self.get::<K>()?.clone();
+        self.remove_erased(K::KEY);
+        Some(value)
+    }
+
+    /// The value of `K`, to be changed; its default when it was never written.
+    pub fn get_or_insert_default<K: StateKey>(&mut self) -> &mut K::Value {
+        if self.get::<K>().is_none() {
+            self.insert::<K>(K::Value::default());
+        }
+        self.get_mut::<K>().expect("it was just put there")
+    }
+
     pub(super) fn unshared<K: StateKey>(&mut self) -> Option<&mut K::Value> {
         Arc::get_mut(self.values.get_mut(K::KEY)?)?.downcast_mut::<K::Value>()
     }
@@ -37,7 +71,7 @@ impl StateMap {
         }
     }
 
-    pub(super) fn remove(&mut self, key: &str) {
+    pub(super) fn remove_erased(&mut self, key: &str) {
         self.values.remove(key);
     }
 }
@@ -58,6 +92,21 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// A state at a revision, for tests of what reads it.
+    pub fn new(revision: u64, ext: Arc<StateMap>) -> Self {
+        Self { revision, ext }
+    }
+
+    /// Counts commits that changed something.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The values.
+    pub fn ext(&self) -> &StateMap {
+        &self.ext
+    }
+
     /// The value of `K`, or `None` when it was never written.
     pub fn get<K: StateKey>(&self) -> Option<&K::Value> {
         self.ext.get::<K>()

@@ -214,7 +214,7 @@ impl StateStore {
         }
         let mut map = StateMap::clone(&inner.snapshot.ext);
         for key in run_keys {
-            map.remove(key);
+            map.remove_erased(key);
         }
         inner.snapshot = Snapshot { revision: inner.snapshot.revision + 1, ext: Arc::new(map) };
     }

@@ -15,6 +15,7 @@ use super::rows::{body, body_or_null, encode, int, text, uint};
 use super::{Store, StoreError};
 use crate::contract::audit::{AuditKind, AuditRow};
 use crate::contract::digest::sha256_hex;
+use crate::contract::hook::HookRan;
 use crate::contract::ids::{CallId, RunId, ThreadId};
 use crate::contract::judgement::{JudgedCall, TriedRule};
 use crate::contract::record::{Begin, Fence, OutcomeRecord, RunRecord};
@@ -197,6 +198,20 @@ pub(super) fn judged(conn: &Connection, run: &RunRecord, call: &JudgedCall) -> R
         "judgement": told,
     });
     append(conn, call.at, AuditKind::Judged, About::call(run, &call.call_id), &body)
+}
+
+/// Adds that a hook ran its command.
+pub(super) fn hook(conn: &Connection, run: &RunRecord, ran: &HookRan) -> Result<(), StoreError> {
+    let about = About { thread: Some(&run.thread_id), run: Some(&run.id), call: ran.call_id.as_ref() };
+    let body = json!({
+        "name": ran.name,
+        "origin": ran.origin,
+        "phase": ran.phase,
+        "exit": ran.exit,
+        "duration_ms": ran.duration_ms,
+        "answer": ran.answer,
+    });
+    append(conn, ran.at, AuditKind::Hook, about, &body)
 }
 
 /// Adds that a tool is about to start.

@@ -55,9 +55,9 @@ impl Change {
         Change { kind, thread: Some(thread.clone()) }
     }
 
-    /// Whether it may be about this conversation.
+    /// Whether it may be about this conversation, or a child's below it.
     pub fn concerns(&self, thread: &ThreadId) -> bool {
-        self.thread.as_ref().is_none_or(|named| named == thread)
+        self.thread.as_ref().is_none_or(|named| named.is_at_or_below(thread))
     }
 
     fn to_bytes(&self) -> Vec<u8> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rusqlite::ErrorCode;
 
-use crate::contract::ids::{RunId, SuspensionId, ThreadId};
+use crate::contract::ids::{JobId, RunId, SuspensionId, ThreadId};
 use crate::contract::record::{AttemptId, Owner, SuspensionStatus};
 
 /// Why a request to the store was not carried out. Whatever it is: nothing of the request was written.
@@ -86,6 +86,22 @@ pub enum StoreError {
         thread: ThreadId,
         /// The message.
         id: u64,
+    },
+    /// There is no such job.
+    #[error("there is no job {0}")]
+    NoJob(JobId),
+    /// Only who claimed a job may say what became of it, and only as long as it is claimed.
+    #[error("job {0} is not claimed by this worker any more; nothing was written")]
+    NotClaimed(JobId),
+    /// The mailbox has an open job with the same key.
+    #[error("job {job} of thread {thread} has the key `{key}` already")]
+    Duplicate {
+        /// The mailbox.
+        thread: ThreadId,
+        /// The key.
+        key: String,
+        /// The job that has it.
+        job: JobId,
     },
     /// A live process drives the thread.
     #[error("thread {thread} is in use by process {pid}", pid = owner.pid)]

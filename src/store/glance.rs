@@ -1,8 +1,7 @@
 //! A conversation as it stands in one moment, for a front end that shows it while others may work in it.
 
-use super::{
-    Store, StoreError, SuspensionFilter, journal, leases, queue, runs, summaries, suspensions, threads,
-};
+use super::{Store, StoreError, children, journal, leases, mailbox, runs, summaries, threads};
+use crate::contract::child::TaskRecord;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::{
@@ -22,10 +21,12 @@ pub struct Glance {
     pub messages: Vec<StoredMessage>,
     /// The latest run.
     pub run: Option<RunRecord>,
-    /// Questions that are open, oldest first.
+    /// Questions that wait for a person, oldest first, those of the children below too.
     pub waiting: Vec<SuspensionRecord>,
-    /// Answers of the latest run that were not carried out yet.
+    /// Answers that were not carried out yet, of the latest run and of the children that its calls wait for.
     pub decided: usize,
+    /// The children below that are not over, oldest first.
+    pub children: Vec<TaskRecord>,
     /// Executions of an unfinished latest run that were started and have no outcome yet.
     pub running: Vec<OpenIntent>,
     /// What begins when the thread is free.
@@ -45,32 +46,27 @@ impl Store {
             let Some(thread) = threads::one(conn, &id)? else { return Ok(None) };
             let run = runs::latest(conn, &id)?;
             let unfinished = run.as_ref().filter(|run| run.status != RunStatus::Done);
-            let open = SuspensionFilter {
-                thread: Some(id.clone()),
-                status: Some(SuspensionStatus::Open),
-                ..SuspensionFilter::default()
-            };
-            let decided = SuspensionFilter {
-                run: unfinished.map(|run| run.id.clone()),
-                status: Some(SuspensionStatus::Decided),
-                ..SuspensionFilter::default()
-            };
+            let mut decided = 0;
+            if unfinished.is_some() {
+                decided += children::answers_of(conn, &id)?;
+                for thread in children::below(conn, &id, true)? {
+                    decided += children::answers_of(conn, &thread)?;
+                }
+            }
             Ok(Some(Glance {
                 lease: leases::lease_of(conn, &id)?,
                 messages: match after {
                     None => threads::tail(conn, &id, None)?.1,
                     Some(seq) => threads::after(conn, &id, seq)?,
                 },
-                waiting: suspensions::listed(conn, &open)?,
-                decided: match decided.run {
-                    Some(_) => suspensions::listed(conn, &decided)?.len(),
-                    None => 0,
-                },
+                waiting: children::questions_below(conn, &id, SuspensionStatus::Open, false)?,
+                decided,
+                children: children::tasks_below(conn, &id, true)?,
                 running: match unfinished {
                     Some(run) => journal::open_of(conn, &run.id)?,
                     None => Vec::new(),
                 },
-                queued: queue::of_thread(conn, &id)?,
+                queued: mailbox::of_thread(conn, &id)?,
                 summaries: summaries::of_thread(conn, &id)?,
                 run,
                 thread,

@@ -7,8 +7,8 @@ use super::{Store, StoreError};
 use crate::contract::display::{call_summary, visible_line};
 use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::judgement::Risk;
-use crate::contract::record::InboxRow;
-use crate::contract::suspension::SuspendTicket;
+use crate::contract::record::{InboxChild, InboxRow};
+use crate::contract::suspension::{ACTION_CHILD_RUN, SuspendTicket};
 
 /// Which questions to list; what is `None` does not matter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,13 +51,16 @@ impl Store {
             let mut statement = conn.prepare_cached(
                 "SELECT s.id, s.thread_id, t.title, t.cwd, s.run_id, r.parent_run_id, s.call_id, s.action, s.tool, \
                         s.summary, s.why, s.risk, s.created_at, s.expires_at, \
-                        CASE WHEN s.tool IS NULL THEN s.ticket END \
-                 FROM suspension s JOIN thread t ON t.id = s.thread_id JOIN run r ON r.id = s.run_id \
-                 WHERE s.status = 'open' AND (?1 IS NULL OR s.thread_id = ?1) AND (?2 IS NULL OR s.created_at < ?2) \
+                        CASE WHEN s.tool IS NULL THEN s.ticket END, c.agent, c.root_thread \
+                 FROM suspension s JOIN run r ON r.id = s.run_id LEFT JOIN child c ON c.thread_id = s.thread_id \
+                      JOIN thread t ON t.id = coalesce(c.root_thread, s.thread_id) \
+                 WHERE s.status = 'open' AND s.action IS NOT ?3 \
+                   AND (?1 IS NULL OR s.thread_id = ?1 OR c.root_thread = ?1) \
+                   AND (?2 IS NULL OR s.created_at < ?2) \
                  ORDER BY s.n",
             )?;
-            let mut rows = statement
-                .query((filter.thread.as_ref().map(ThreadId::as_str), filter.asked_before.map(int)))?;
+            let thread = filter.thread.as_ref().map(ThreadId::as_str);
+            let mut rows = statement.query((thread, filter.asked_before.map(int), ACTION_CHILD_RUN))?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
                 if let Some(row) = row_of(row)?
@@ -71,15 +74,17 @@ impl Store {
         .await
     }
 
-    /// How many questions wait, over all threads but the named one. One whose time is over does not wait, although
+    /// How many questions wait, over all threads but the named one and the children below it. One whose time is over does not wait, although
     /// nobody may have marked it yet.
     pub async fn waiting_count(&self, except: Option<&ThreadId>, now_ms: u64) -> Result<u64, StoreError> {
         let except = except.cloned();
         self.read(move |conn| {
-            let sql = "SELECT count(*) FROM suspension WHERE status = 'open' AND thread_id IS NOT ?1 \
-                       AND (expires_at IS NULL OR expires_at > ?2)";
+            let sql = "SELECT count(*) FROM suspension s LEFT JOIN child c ON c.thread_id = s.thread_id \
+                       WHERE s.status = 'open' AND s.action IS NOT ?3 AND s.thread_id IS NOT ?1 \
+                       AND (?1 IS NULL OR c.root_thread IS NOT ?1) AND (s.expires_at IS NULL OR s.expires_at > ?2)";
             let except = except.as_ref().map(ThreadId::as_str);
-            Ok(uint(conn.prepare_cached(sql)?.query_row((except, int(now_ms)), |row| row.get(0))?))
+            let mut statement = conn.prepare_cached(sql)?;
+            Ok(uint(statement.query_row((except, int(now_ms), ACTION_CHILD_RUN), |row| row.get(0))?))
         })
         .await
     }
@@ -153,6 +158,10 @@ fn row_of(row: &Row<'_>) -> Result<Option<InboxRow>, StoreError> {
         risk,
         created_at: uint(row.get(12)?),
         expires_at: row.get::<_, Option<i64>>(13)?.map(uint),
+        child: match (maybe(15)?, maybe(16)?) {
+            (Some(agent), Some(root)) => Some(InboxChild { agent, root: root.into() }),
+            _ => None,
+        },
         ephemeral: None,
     }))
 }

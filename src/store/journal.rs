@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::rows::{body, body_or_null, decode, encode, outcome_kind, text};
 use super::{
-    Change, ChangeKind, Store, StoreError, audit, leases, output, queue, runs, suspensions, threads,
+    Change, ChangeKind, Store, StoreError, audit, leases, mailbox, output, runs, suspensions, threads,
 };
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
@@ -107,8 +107,18 @@ pub(super) fn open_of(conn: &Connection, run: &RunId) -> Result<Vec<OpenIntent>,
 
 /// Nothing that a person said, decided or was told is done, and nothing that a call did.
 fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
-    let Checkpoint { fence: _, run, messages, thread_state, opened, closed, outcomes, judged, takes } =
-        checkpoint;
+    let Checkpoint {
+        fence: _,
+        run,
+        messages,
+        thread_state,
+        opened,
+        closed,
+        outcomes,
+        judged,
+        commands,
+        takes,
+    } = checkpoint;
     run.status == RunStatus::Running
         && !messages.is_empty()
         && messages.iter().all(|message| message.role == Role::Assistant)
@@ -117,15 +127,16 @@ fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
         && closed.is_empty()
         && outcomes.is_empty()
         && judged.is_empty()
+        && commands.is_empty()
         && takes.is_none()
 }
 
 fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), StoreError> {
-    let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes, judged, takes } =
+    let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes, judged, commands, takes } =
         checkpoint;
     write_run(tx, fence, run)?;
-    if let Some(id) = takes {
-        queue::take(tx, &run.thread_id, *id)?;
+    if let Some(taking) = takes {
+        mailbox::take(tx, run, taking)?;
     }
     threads::append(tx, &run.thread_id, &run.id, run.updated_at, messages)?;
     if let Some(state) = thread_state {
@@ -133,6 +144,9 @@ fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), Stor
     }
     for call in judged {
         audit::judged(tx, run, call)?;
+    }
+    for command in commands {
+        audit::hook(tx, run, command)?;
     }
     for outcome in outcomes {
         write_outcome(tx, &run.thread_id, outcome)?;
@@ -146,12 +160,13 @@ fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), Stor
     }
     if run.status == RunStatus::Done {
         suspensions::supersede(tx, run)?;
+        mailbox::settle(tx, run)?;
     }
     Ok(())
 }
 
 fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), StoreError> {
-    let Begin { fence, run, intent, spends, judged } = begin;
+    let Begin { fence, run, intent, spends, judged, commands } = begin;
     if intent.thread_id != run.thread_id || intent.id.run_id != run.id {
         let what = format!("the intent for call {}", intent.id.call_id);
         return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) });
@@ -177,6 +192,9 @@ fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), StoreError> {
     }
     for call in judged {
         audit::judged(tx, run, call)?;
+    }
+    for command in commands {
+        audit::hook(tx, run, command)?;
     }
     audit::began(tx, begin)
 }

@@ -9,22 +9,27 @@
 
 mod audit;
 mod bell;
+mod children;
 mod error;
 pub mod failpoint;
 mod glance;
 mod grants;
+mod group;
 mod history;
 mod inbox;
 mod journal;
 mod leases;
+mod mailbox;
 mod open;
 mod output;
+mod profile;
 mod prompts;
 mod queue;
 mod read_only;
 mod relaxed;
 mod rows;
 mod runs;
+mod source;
 mod summaries;
 mod suspensions;
 #[cfg(test)]
@@ -47,6 +52,8 @@ pub use glance::Glance;
 pub use history::RecentCall;
 pub use inbox::InboxFilter;
 pub use leases::Term;
+pub use mailbox::{JobFilter, JobLookup, Mailbox, Outlook};
+pub use source::{FileStore, InMemoryStore, ThreadRunStore};
 pub use suspensions::{SuspensionFilter, SuspensionLookup};
 pub use threads::ThreadLookup;
 
@@ -59,7 +66,12 @@ const STATEMENTS: usize = 96;
 
 enum Job {
     Work(Box<dyn FnOnce(&mut Connection) + Send>),
-    Close { reply: oneshot::Sender<()>, keep_short_log: bool },
+    /// Shares its transaction with those behind it.
+    Grouped(Box<dyn group::Member>, bell::Bell),
+    Close {
+        reply: oneshot::Sender<()>,
+        keep_short_log: bool,
+    },
 }
 
 /// A handle to the store. Clones speak to the same thread and the same connection.
@@ -260,8 +272,10 @@ fn is_short(connection: &Connection) -> bool {
 }
 
 fn serve(mut connection: Connection, queue: &mpsc::Receiver<Job>) {
-    while let Ok(job) = queue.recv() {
+    let mut next = None;
+    while let Some(job) = next.take().or_else(|| queue.recv().ok()) {
         match job {
+            Job::Grouped(first, bell) => next = group::carry_out(&mut connection, first, &bell, queue),
             Job::Work(work) => {
                 // A panic in one request (a caller's predicate, say) must not take the store away from all others.
                 // Its transaction was rolled back while the stack unwound, and its caller reads `Closed`.

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::audit::{self, About};
 use super::rows::{body, decode, encode, int, path_bytes, path_from, run_status_from, text, uint};
-use super::{Store, StoreError, leases};
+use super::{Store, StoreError, children, leases};
 use crate::contract::audit::AuditKind;
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::message::Message;
 use crate::contract::record::{Owner, StoredMessage, ThreadRecord, ThreadSummary};
-use crate::contract::suspension::Actor;
+use crate::contract::suspension::{ACTION_CHILD_RUN, Actor};
 
 /// More matches than these are not worth a list.
 const LOOKUP_LIMIT: i64 = 20;
@@ -63,7 +63,8 @@ impl Store {
         self.read(move |conn| one(conn, &id)).await
     }
 
-    /// All threads, or those of one folder, newest change first, with what a list shows of each.
+    /// All threads, or those of one folder, newest change first, with what a list shows of each. Those of children are
+    /// left out: their questions count for the one at the top.
     pub async fn threads(&self, cwd: Option<&Path>) -> Result<Vec<ThreadSummary>, StoreError> {
         let cwd = cwd.map(|path| path_bytes(path).to_vec());
         self.read(move |conn| {
@@ -72,11 +73,14 @@ impl Store {
                  (SELECT count(*) FROM message m WHERE m.thread_id = t.id), \
                  (SELECT min(seq) FROM message m WHERE m.thread_id = t.id), \
                  (SELECT max(seq) FROM message m WHERE m.thread_id = t.id), \
-                 (SELECT count(*) FROM suspension s WHERE s.thread_id = t.id AND s.status = 'open'), \
+                 (SELECT count(*) FROM suspension s LEFT JOIN child c ON c.thread_id = s.thread_id \
+                  WHERE (s.thread_id = t.id OR c.root_thread = t.id) AND s.status = 'open' AND s.action IS NOT ?2), \
                  (SELECT r.status FROM run r WHERE r.thread_id = t.id ORDER BY r.n DESC LIMIT 1) \
-                 FROM thread t WHERE ?1 IS NULL OR t.cwd = ?1 ORDER BY t.updated_at DESC, t.n DESC",
+                 FROM thread t WHERE (?1 IS NULL OR t.cwd = ?1) \
+                   AND NOT EXISTS (SELECT 1 FROM child c WHERE c.thread_id = t.id) \
+                 ORDER BY t.updated_at DESC, t.n DESC",
             )?;
-            let mut rows = statement.query((cwd,))?;
+            let mut rows = statement.query((cwd, ACTION_CHILD_RUN))?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
                 let places =
@@ -95,18 +99,18 @@ impl Store {
         .await
     }
 
-    /// The thread of a folder that was changed last.
+    /// The thread of a folder that was changed last; children's do not count.
     pub async fn latest_thread(&self, cwd: &Path) -> Result<Option<ThreadRecord>, StoreError> {
         let cwd = path_bytes(cwd).to_vec();
         self.read(move |conn| {
             let sql = "SELECT id, title, cwd, created_at, updated_at FROM thread WHERE cwd = ?1 \
-                       ORDER BY updated_at DESC, n DESC LIMIT 1";
+                       AND NOT EXISTS (SELECT 1 FROM child c WHERE c.thread_id = thread.id) ORDER BY updated_at DESC, n DESC LIMIT 1";
             Ok(conn.prepare_cached(sql)?.query_row((cwd,), thread_of).optional()?)
         })
         .await
     }
 
-    /// The thread whose id begins like this. A whole id is always one; nothing at all is none.
+    /// The thread whose id begins like this; where a thread fits, the children below it do not. A whole id is always one; nothing at all is none.
     pub async fn find_thread(&self, prefix: &str) -> Result<ThreadLookup, StoreError> {
         let prefix = prefix.to_owned();
         self.read(move |conn| {
@@ -114,7 +118,8 @@ impl Store {
                 return Ok(ThreadLookup::None);
             }
             let sql = "SELECT id, title, cwd, created_at, updated_at FROM thread \
-                       WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id = ?1 DESC, updated_at DESC, n DESC LIMIT ?2";
+                       WHERE substr(id, 1, length(?1)) = ?1 AND NOT EXISTS (SELECT 1 FROM child c \
+                         WHERE c.thread_id = thread.id AND substr(c.parent_thread, 1, length(?1)) = ?1) ORDER BY id = ?1 DESC, updated_at DESC, n DESC LIMIT ?2";
             let mut statement = conn.prepare_cached(sql)?;
             let rows = statement.query_map((&prefix, LOOKUP_LIMIT), thread_of)?;
             let mut found = rows.collect::<Result<Vec<_>, _>>()?;
@@ -152,7 +157,7 @@ impl Store {
             .await
     }
 
-    /// Deletes a thread with everything that belongs to it, except what the audit tells. `false` when there is none.
+    /// Deletes a thread with everything that belongs to it and the children below it, except what the audit tells. `false` when there is none.
     ///
     /// `me` may delete its own; `alive` says whether another owner still is. The audit names the actor.
     ///
@@ -182,6 +187,9 @@ impl Store {
                 "executions": count("intent")?,
                 "actor": actor,
             });
+            for child in children::below(tx, &id, false)? {
+                tx.prepare_cached("DELETE FROM thread WHERE id = ?1")?.execute((child.as_str(),))?;
+            }
             if tx.prepare_cached("DELETE FROM thread WHERE id = ?1")?.execute((id.as_str(),))? == 0 {
                 return Ok(false);
             }

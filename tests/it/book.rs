@@ -1,6 +1,11 @@
 //! The book's first programs, as a reader would run them: `examples/`, each a process of its own against a server on
 //! loopback.
 
+mod agents;
+mod operate;
+mod storage;
+mod testing;
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -99,4 +104,19 @@ async fn first_tool() {
     assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
     assert!(stdout.contains("tool_call_done_seen: true"), "{stdout}");
     assert_eq!(results(&server), [json!({"greeting": "Hello, Alice!", "times_greeted": 0})]);
+}
+
+#[test]
+fn durable_approval() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let start = || {
+        let output =
+            Command::new(example("durable_approval")).arg(folder.path()).output().expect("the example runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let asked = start();
+    assert!(asked.starts_with("waiting: ") && asked.lines().count() == 1, "{asked}");
+    assert_eq!(start(), "answer: Version 1.2 is live.\n");
+    assert_eq!(start(), "nothing is left to do\n");
 }

@@ -7,9 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room, and the rooms it may name. The order is that of the architecture's picture, lowest first.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: &[(&str, &[&str])] = &[
     ("state", &[]),
     ("contract", &["state"]),
+    ("front_matter", &["contract"]),
     ("run", &["contract", "state"]),
     ("pattern", &["contract", "state"]),
     ("phase", &["contract", "state"]),
@@ -17,23 +18,26 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("llm", &["context", "contract"]),
     ("store", &["contract"]),
     ("runtime", &["llm", "store", "run", "phase", "pattern", "context", "contract", "state"]),
-    ("plugins", &["phase", "pattern", "context", "contract", "state"]),
+    ("plugins", &["phase", "pattern", "context", "front_matter", "contract", "state"]),
+    ("agents", &["pattern", "front_matter", "contract"]),
     ("tools", &["contract", "state"]),
     ("config", &["contract"]),
     ("headless", &["runtime", "contract"]),
     ("tui", &["runtime", "config", "contract"]),
+    // Names for programs that embed aye: it points to what is elsewhere.
+    ("facade", &["runtime", "store", "llm", "plugins", "phase", "contract", "state"]),
     // The composition root names everything.
     (
         "app",
         &[
-            "cli", "logging", "config", "context", "contract", "headless", "llm", "pattern", "phase",
-            "plugins", "run", "runtime", "state", "store", "tools", "tui",
+            "agents", "cli", "logging", "config", "context", "contract", "headless", "llm", "pattern",
+            "phase", "plugins", "run", "runtime", "state", "store", "tools", "tui",
         ],
     ),
 ];
 
 /// Words that stand in some places only.
-const ONLY_IN: [(&str, &[&str]); 22] = [
+const ONLY_IN: &[(&str, &[&str])] = &[
     ("genai::", &["llm/"]),
     ("rusqlite::", &["store/"]),
     ("ratatui::", &["tui/"]),
@@ -45,11 +49,11 @@ const ONLY_IN: [(&str, &[&str]); 22] = [
     ("pulldown_cmark::", &["tui/"]),
     ("tree_sitter::", &["pattern/"]),
     ("tree_sitter_bash::", &["pattern/"]),
-    ("clap::", &["cli.rs", "app/"]),
+    ("clap::", &["cli.rs", "cli/", "app/"]),
     ("tracing_subscriber::", &["logging.rs"]),
     // The environment and the home directory are read at the composition root and come down as values. The one
     // exception is the library's convenience `GenaiExecutor::new`, which says so.
-    ("std::env::", &["main.rs", "app/", "llm/executor/environment.rs"]),
+    ("std::env::", &["main.rs", "app/", "llm/executor/environment.rs", "facade/ext_permission.rs"]),
     ("env::var", &["app/", "llm/executor/environment.rs"]),
     ("directories::", &["app/"]),
     // The terminal belongs to the front ends; a supervisor's stdout and stderr are pipes to the tool that started it.

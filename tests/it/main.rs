@@ -1,5 +1,6 @@
 //! The one integration binary: the crate and the program as a user meets them.
 
+mod agents;
 mod audit;
 mod book;
 mod commands;
@@ -11,12 +12,14 @@ mod edited;
 mod exec;
 mod granting;
 mod headless;
+mod hooks;
 mod hostile;
 mod inbox;
 mod kills;
 mod layers;
 mod lease;
 mod notify;
+mod reminders;
 mod stale;
 mod support;
 mod terminal;

@@ -136,6 +136,7 @@ mod tests {
             risk: Some(Risk::Network),
             created_at: 1_000_000,
             expires_at: Some(1_000_000 + 4 * 3_600_000),
+            child: None,
             ephemeral: None,
         }
     }

@@ -33,6 +33,7 @@ pub(super) fn of(rows: &[AuditRow], known: &Known) -> String {
         let mut say = |text: &str| entry(&mut out, &label, INDENT, text);
         match row.kind {
             AuditKind::Judged => judged(&mut out, &label, body, known),
+            AuditKind::Hook => say(&hook(body)),
             AuditKind::Asked => say(&format!("{}: {}", word(body, "suspension"), word(body, "why"))),
             AuditKind::Decided => {
                 say(&decided(body));
@@ -163,6 +164,17 @@ fn decided(body: &Value) -> String {
     format!("{answer} by {}{delay}", who(&body["actor"]))
 }
 
+/// A command that a hook ran.
+fn hook(body: &Value) -> String {
+    let how = match body["exit"].as_i64() {
+        Some(code) => format!("exit {code}"),
+        None => "no exit status".to_owned(),
+    };
+    let time = body["duration_ms"].as_u64().unwrap_or_default();
+    let (name, phase, origin) = (word(body, "name"), word(body, "phase"), word(body, "origin"));
+    format!("{name} at {phase} ({how}, {}, {origin}): {}", length(time), word(body, "answer"))
+}
+
 /// A row that is about no call.
 fn alone(row: &AuditRow, known: &Known) -> String {
     let body = &row.body;
@@ -181,6 +193,10 @@ fn alone(row: &AuditRow, known: &Known) -> String {
                 "thread {thread} with {questions} questions and {executions} executions by {}",
                 who(&body["actor"])
             )
+        }
+        AuditKind::Hook => {
+            let run = row.run_id.as_ref().map_or("?", AsRef::as_ref);
+            format!("{}, run {run}", hook(body))
         }
         AuditKind::Judged
         | AuditKind::Asked

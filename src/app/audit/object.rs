@@ -24,10 +24,11 @@ pub(super) fn of(rows: &[AuditRow], known: &Known) -> Value {
         let value = rows.iter().find_map(|row| row.body.get(key)).cloned();
         call.insert(key.into(), value.unwrap_or_default());
     }
-    let mut lists: Map<String, Value> = ["judged", "asked", "decided", "granted", "began", "ended", "closed"]
-        .map(|name| (name.to_owned(), Value::Array(Vec::new())))
-        .into_iter()
-        .collect();
+    let mut lists: Map<String, Value> =
+        ["judged", "hooks", "asked", "decided", "granted", "began", "ended", "closed"]
+            .map(|name| (name.to_owned(), Value::Array(Vec::new())))
+            .into_iter()
+            .collect();
     let mut add = |name: &str, value: Value| {
         if let Some(Value::Array(list)) = lists.get_mut(name) {
             list.push(value);
@@ -52,6 +53,7 @@ pub(super) fn of(rows: &[AuditRow], known: &Known) -> Value {
                     }
                 }
             }
+            AuditKind::Hook => add("hooks", told),
             AuditKind::Asked => add("asked", told),
             AuditKind::Began => add("began", told),
             AuditKind::Ended => add("ended", told),

@@ -189,7 +189,7 @@ fn the_same_plugins_can_be_installed_again_and_others_beside_them() {
         runtime.install(env).unwrap();
     }
     let other = part("other", |r| {
-        r.register_key::<Count>(StateKeyOptions { persistent: true, ..StateKeyOptions::default() })
+        r.register_key::<Count>(StateKeyOptions { persistent: false, ..StateKeyOptions::default() })
     });
     let other = ExecutionEnv::from_plugins(&[other]).unwrap();
     let taken = StateError::KeyAlreadyRegistered { key: "test.count".into() };

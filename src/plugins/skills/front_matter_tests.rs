@@ -147,7 +147,7 @@ fn words_that_look_like_other_types_stay_text() {
 
 #[test]
 fn tools_are_split_outside_of_parentheses() {
-    let split = |text| split_tools(text).0;
+    let split = |text| split_list(text).0;
     assert_eq!(split("Bash(git add *)  Read\tEdit"), ["Bash(git add *)", "Read", "Edit"]);
     assert_eq!(split("Bash(echo, x), Read"), ["Bash(echo, x)", "Read"]);
     assert_eq!(split(""), [""; 0]);

@@ -199,7 +199,7 @@ impl Agree {
             self.threads.remove(thread);
             return;
         }
-        if kind == AuditKind::Judged {
+        if matches!(kind, AuditKind::Judged | AuditKind::Hook) {
             return;
         }
         let thread = self.threads.entry(thread.clone()).or_default();
@@ -250,6 +250,7 @@ impl Agree {
                 (execution.place, execution.ended) = (place, Some((told.kind, told.outcome)));
             }
             AuditKind::Judged
+            | AuditKind::Hook
             | AuditKind::Deleted
             | AuditKind::Granted
             | AuditKind::Revoked
@@ -276,6 +277,7 @@ impl Agree {
             AuditKind::Lapsed => change(&|grant| grant.is_over = true),
             AuditKind::Spent => change(&|grant| grant.uses += 1),
             AuditKind::Judged
+            | AuditKind::Hook
             | AuditKind::Asked
             | AuditKind::Decided
             | AuditKind::Began

@@ -3,11 +3,88 @@
 
 -- == profile: values that agents keep beyond a thread
 
+CREATE TABLE profile (
+    n          INTEGER PRIMARY KEY AUTOINCREMENT, -- the version: each write is a new row, and no number comes twice
+    namespace  TEXT    NOT NULL,
+    key        TEXT    NOT NULL,
+    updated_at INTEGER NOT NULL,
+    value      TEXT    NOT NULL,
+    UNIQUE (namespace, key)
+) STRICT;
+
 
 -- == mailbox: jobs that wait for a worker
+-- `n` is a job's number; one is never given twice. `body` is what never changes of it.
+CREATE TABLE mailbox (
+    n             INTEGER PRIMARY KEY AUTOINCREMENT,
+    job_id        TEXT    NOT NULL UNIQUE,
+    mailbox_id    TEXT    NOT NULL REFERENCES thread (id) ON DELETE CASCADE,
+    status        TEXT    NOT NULL CHECK
+        (status IN ('queued', 'claimed', 'accepted', 'cancelled', 'superseded', 'dead_letter')),
+    priority      INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 255),
+    available_at  INTEGER NOT NULL,
+    created_at    INTEGER NOT NULL,
+    updated_at    INTEGER NOT NULL,
+    generation    INTEGER NOT NULL,
+    dedupe_key    TEXT,
+    attempt_count INTEGER NOT NULL,
+    max_attempts  INTEGER NOT NULL,
+    last_error    TEXT,
+    run_id        TEXT,
+    claim_token   TEXT,
+    claimed_by    TEXT,
+    lease_until   INTEGER,
+    body          TEXT    NOT NULL,
+    CHECK ((status = 'claimed') = (claim_token IS NOT NULL)),
+    CHECK ((claim_token IS NULL) = (lease_until IS NULL))
+) STRICT;
+-- Held by the database itself: one claimed job a mailbox, one open job for a key.
+CREATE UNIQUE INDEX mailbox_claimed ON mailbox (mailbox_id) WHERE status = 'claimed';
+CREATE UNIQUE INDEX mailbox_key ON mailbox (mailbox_id, dedupe_key)
+    WHERE dedupe_key IS NOT NULL AND status IN ('queued', 'claimed');
+CREATE INDEX mailbox_queue ON mailbox (mailbox_id, priority, available_at, created_at, n) WHERE status = 'queued';
+CREATE INDEX mailbox_order ON mailbox (priority, available_at, created_at, n) WHERE status = 'queued';
+CREATE INDEX mailbox_time ON mailbox (available_at) WHERE status = 'queued';
+CREATE INDEX mailbox_lease ON mailbox (lease_until) WHERE status = 'claimed';
+CREATE INDEX mailbox_over ON mailbox (updated_at)
+    WHERE status IN ('accepted', 'cancelled', 'superseded', 'dead_letter');
+CREATE INDEX mailbox_run ON mailbox (run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX mailbox_of_thread ON mailbox (mailbox_id);
+
+-- The generation of each mailbox that was ever interrupted.
+CREATE TABLE mailbox_generation (
+    mailbox_id TEXT    NOT NULL PRIMARY KEY REFERENCES thread (id) ON DELETE CASCADE,
+    generation INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What was queued before the mailbox was.
+INSERT INTO mailbox (n, job_id, mailbox_id, status, priority, available_at, created_at, updated_at, generation,
+                     attempt_count, max_attempts, body)
+SELECT n, lower(hex(randomblob(16))), thread_id, 'queued', 128, created_at, created_at, created_at, 0, 0, 5,
+       '{"agent_id":"","messages":' || body || ',"origin":"user"}'
+FROM queued;
+DROP TABLE queued;
 
 
 -- == children: runs that serve another run's call
+CREATE TABLE child (
+    n             INTEGER PRIMARY KEY,
+    thread_id     TEXT    NOT NULL UNIQUE REFERENCES thread (id) ON DELETE CASCADE,
+    parent_thread TEXT    NOT NULL REFERENCES thread (id) ON DELETE CASCADE,
+    root_thread   TEXT    NOT NULL,
+    parent_run    TEXT    NOT NULL,
+    parent_call   TEXT    NOT NULL,
+    agent         TEXT    NOT NULL,
+    depth         INTEGER NOT NULL,
+    background    INTEGER NOT NULL, -- its call does not wait for it
+    told          INTEGER NOT NULL, -- the end of one in the background was put to the parent
+    created_at    INTEGER NOT NULL,
+    prompt        TEXT    NOT NULL,
+    model         TEXT, -- its parent's, for an agent that names none
+    UNIQUE (parent_run, parent_call)
+) STRICT;
+CREATE INDEX child_of_parent ON child (parent_thread, n);
+CREATE INDEX child_of_root ON child (root_thread, n);
 
 
 -- == context: summaries that stand for older messages

@@ -8,9 +8,11 @@ use super::*;
 use crate::contract::audit::{
     AuditFault, AuditFaultKind, AuditKind, AuditReport, AuditRow, PastAnswer, PastCall, PastRow,
 };
+use crate::contract::hook::HookRan;
 use crate::contract::ids::CallId;
 use crate::contract::judgement::{JudgedCall, Judgement, Risk, Ruling, TriedRule};
 use crate::contract::mode::Mode;
+use crate::state::Phase;
 use crate::store::AuditFilter;
 
 fn judged(call: &str, command: &str, ruling: Ruling, at: u64) -> JudgedCall {
@@ -56,7 +58,7 @@ fn grant(id: &str, expires_at: Option<u64>, max_uses: Option<u64>) -> GrantRecor
     }
 }
 
-/// Something of every kind, in 22 rows.
+/// Something of every kind, in 23 rows.
 async fn story(store: &Store) {
     let (fence, run) = waiting(store, None).await;
     let mut stage = checkpoint(&fence, &run);
@@ -89,7 +91,17 @@ async fn story(store: &Store) {
     assert_eq!(store.grants(300).await.unwrap().len(), 0);
     assert!(store.revoke_grant("g1", 301).await.unwrap());
     let done = super::run("r1", "t1", RunStatus::Done);
-    store.checkpoint(checkpoint(&fence, &done)).await.unwrap();
+    let commands = vec![HookRan {
+        name: "tidy".into(),
+        origin: "hooks.toml:1".into(),
+        phase: Phase::RunEnd,
+        call_id: None,
+        exit: Some(0),
+        duration_ms: 7,
+        answer: "nothing".into(),
+        at: 302,
+    }];
+    store.checkpoint(Checkpoint { commands, ..checkpoint(&fence, &done) }).await.unwrap();
     store.create_thread(thread("t2")).await.unwrap();
     let fence = store.acquire(&"t2".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
     let other = super::run("r2", "t2", RunStatus::Waiting);
@@ -98,7 +110,7 @@ async fn story(store: &Store) {
     assert!(store.delete_thread(&"t2".into(), &owner("me"), |_| true, by()).await.unwrap());
 }
 
-const ROWS: i64 = 22;
+const ROWS: i64 = 23;
 
 async fn verify(store: &Store) -> AuditReport {
     store.verify_audit().await.unwrap()
@@ -124,7 +136,7 @@ async fn every_change_is_told_and_agrees_with_the_tables() {
     assert_eq!(
         kinds.join(" "),
         "asked judged judged judged asked asked asked decided began ended ended decided applied expired granted \
-         granted spent lapsed revoked superseded asked deleted"
+         granted spent lapsed revoked hook superseded asked deleted"
     );
     assert_eq!(rows.len() as i64, ROWS);
     for kind in AuditKind::ALL {

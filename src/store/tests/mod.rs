@@ -8,7 +8,10 @@ mod hostile;
 mod inbox;
 mod journal;
 mod ledger;
+mod mailbox;
+mod mailbox_model;
 mod model;
+mod profile;
 mod summaries;
 mod threads;
 
@@ -171,6 +174,7 @@ fn checkpoint(fence: &Fence, run: &RunRecord) -> Checkpoint {
         closed: Vec::new(),
         outcomes: Vec::new(),
         judged: Vec::new(),
+        commands: Vec::new(),
         takes: None,
     }
 }
@@ -202,6 +206,7 @@ fn begin(fence: &Fence, run: &RunRecord, call: &str, n: u32, spends: Option<(&st
         },
         spends: spends.map(|(question, decision)| (question.into(), decision.into())),
         judged: Vec::new(),
+        commands: Vec::new(),
     }
 }
 

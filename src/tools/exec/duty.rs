@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use crate::contract::tool::OnBehalf;
 
-/// See the module's text. As text: `grace:start_before:run`, the second empty when there is no end.
+/// See the module's text. As text: `grace[+input]:start_before:run`, the second empty when there is no end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Duty {
     /// Between TERM and KILL.
     pub(super) grace: Duration,
+    /// How many bytes of the lifeline are the command's input; then its stdout is told in a report. `None`: it has
+    /// neither input nor a stdout of its own.
+    pub(super) input: Option<usize>,
     /// When it is too late to start, in milliseconds of the monotonic clock.
     pub(super) start_before: Option<u64>,
     /// The run it works for.
@@ -18,14 +21,18 @@ pub(super) struct Duty {
 }
 
 impl Duty {
-    pub(super) fn of(grace: Duration, on_behalf: &OnBehalf) -> Duty {
-        Duty { grace, start_before: on_behalf.start_before, run: on_behalf.run.clone() }
+    pub(super) fn of(grace: Duration, input: Option<usize>, on_behalf: &OnBehalf) -> Duty {
+        Duty { grace, input, start_before: on_behalf.start_before, run: on_behalf.run.clone() }
     }
 }
 
 impl fmt::Display for Duty {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.grace.as_millis())?;
+        write!(f, "{}", self.grace.as_millis())?;
+        if let Some(input) = self.input {
+            write!(f, "+{input}")?;
+        }
+        f.write_str(":")?;
         if let Some(end) = self.start_before {
             write!(f, "{end}")?;
         }
@@ -38,13 +45,18 @@ impl FromStr for Duty {
 
     fn from_str(text: &str) -> Result<Duty, ()> {
         let mut parts = text.splitn(3, ':');
-        let grace = parts.next().and_then(|part| part.parse().ok()).map(Duration::from_millis).ok_or(())?;
+        let first = parts.next().ok_or(())?;
+        let (grace, input) = match first.split_once('+') {
+            Some((grace, input)) => (grace, Some(input.parse().map_err(|_| ())?)),
+            None => (first, None),
+        };
+        let grace = grace.parse().map(Duration::from_millis).map_err(|_| ())?;
         let start_before = match parts.next() {
             None | Some("") => None,
             // An end that cannot be read is no leave to start at any time.
             Some(part) => Some(part.parse().map_err(|_| ())?),
         };
-        Ok(Duty { grace, start_before, run: parts.next().unwrap_or_default().to_owned() })
+        Ok(Duty { grace, input, start_before, run: parts.next().unwrap_or_default().to_owned() })
     }
 }
 
@@ -55,11 +67,13 @@ mod tests {
     #[test]
     fn it_is_read_back() {
         for (start_before, run) in [(None, ""), (Some(17), "r:1"), (None, "run"), (Some(0), "")] {
-            let duty = Duty { grace: Duration::from_millis(200), start_before, run: run.into() };
-            assert_eq!(duty.to_string().parse(), Ok(duty));
+            for input in [None, Some(0), Some(4096)] {
+                let duty = Duty { grace: Duration::from_millis(200), input, start_before, run: run.into() };
+                assert_eq!(duty.to_string().parse(), Ok(duty));
+            }
         }
         assert_eq!("2000".parse().map(|duty: Duty| duty.start_before), Ok(None));
-        for wrong in ["", "x", "2000:soon:r", "-1::"] {
+        for wrong in ["", "x", "2000:soon:r", "-1::", "2000+:1:r", "2000+x::"] {
             assert_eq!(wrong.parse::<Duty>(), Err(()), "{wrong}");
         }
     }

@@ -24,7 +24,7 @@ use crate::contract::tool::OnBehalf;
 
 pub(crate) use capture::{Spill, private_file};
 pub use env::{Env, child_env, is_secret};
-pub use run::{end_of_run, run};
+pub use run::{Said, converse, end_of_run, run};
 #[cfg(target_os = "linux")]
 pub use supervisor::{Report, SUPERVISE_ARG, supervise_main};
 

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep_until};
@@ -19,6 +19,8 @@ use super::{ExecConfig, ExecError, ExecRequest, ExecResult};
 
 /// How long output may go on after the process that was waited for ended.
 const DRAIN: Duration = Duration::from_millis(500);
+/// How many bytes of a stdout of its own are kept, where no supervisor bounds it.
+const MAX_SAID: usize = 256 << 10;
 /// How often it is looked whether the supervisor was stopped.
 const LOOK: Duration = Duration::from_secs(1);
 /// What a supervisor may need beyond the grace between TERM and KILL, until it is killed itself.
@@ -74,7 +76,11 @@ impl Drop for Running {
     }
 }
 
-fn start(config: &ExecConfig, request: &ExecRequest) -> Result<(Running, pipe::Receiver), ExecError> {
+fn start(
+    config: &ExecConfig,
+    request: &ExecRequest,
+    input: Option<&[u8]>,
+) -> Result<(Running, pipe::Receiver), ExecError> {
     let (reader, writer) = std::io::pipe()?;
     let output = pipe::Receiver::from_owned_fd(reader.into())?;
     let supervisor = config.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
@@ -82,12 +88,17 @@ fn start(config: &ExecConfig, request: &ExecRequest) -> Result<(Running, pipe::R
     if supervisor.is_some() {
         command
             .arg(super::SUPERVISE_ARG)
-            .arg(Duty::of(config.grace, &request.on_behalf).to_string())
+            .arg(Duty::of(config.grace, input.map(<[u8]>::len), &request.on_behalf).to_string())
             .arg(&request.program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
     } else {
-        command.stdin(Stdio::null()).stdout(writer.try_clone()?).process_group(0).kill_on_drop(true);
+        if input.is_some() {
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        } else {
+            command.stdin(Stdio::null()).stdout(writer.try_clone()?);
+        }
+        command.process_group(0).kill_on_drop(true);
     }
     command.args(&request.args).current_dir(&request.cwd).env_clear().envs(&request.env).stderr(writer);
     let mut child = command.spawn().map_err(|error| ExecError::Start {
@@ -155,11 +166,70 @@ pub async fn end_of_run(owner: u32, run: String) {
 pub async fn run(
     config: &ExecConfig,
     request: ExecRequest,
-    mut on_output: impl FnMut(&str) + Send,
+    on_output: impl FnMut(&str) + Send,
     cancel: &CancellationToken,
 ) -> Result<ExecResult, ExecError> {
+    carry_out(config, request, None, on_output, cancel).await.map(|(result, _)| result)
+}
+
+/// As [`run`], for a program that is given something on its stdin and answers on its stdout: [`ExecResult::output`] is
+/// what it wrote to stderr.
+///
+/// # Errors
+/// As [`run`].
+pub async fn converse(
+    config: &ExecConfig,
+    request: ExecRequest,
+    input: &[u8],
+    cancel: &CancellationToken,
+) -> Result<(ExecResult, Said), ExecError> {
+    carry_out(config, request, Some(input), |_| {}, cancel).await
+}
+
+/// The stdout of a program that was given something on its stdin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The text.
+    pub text: String,
+    /// Whether it is only the beginning.
+    pub is_cut: bool,
+}
+
+/// Writes the next piece, as far as there is somebody to read it.
+async fn write_some(
+    lifeline: &mut Option<tokio::process::ChildStdin>,
+    rest: &[u8],
+) -> std::io::Result<usize> {
+    match lifeline {
+        Some(lifeline) => lifeline.write(rest).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads the next piece while there is something to read from.
+async fn read_some(pipe: &mut Option<tokio::process::ChildStdout>, buf: &mut [u8]) -> std::io::Result<usize> {
+    match pipe {
+        Some(pipe) => pipe.read(buf).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn carry_out(
+    config: &ExecConfig,
+    request: ExecRequest,
+    input: Option<&[u8]>,
+    mut on_output: impl FnMut(&str) + Send,
+    cancel: &CancellationToken,
+) -> Result<(ExecResult, Said), ExecError> {
     let began = Instant::now();
-    let (mut running, output) = start(config, &request)?;
+    let (mut running, output) = start(config, &request, input)?;
+    let mut unwritten = input.unwrap_or_default();
+    if input.is_some() && unwritten.is_empty() && !running.supervised {
+        running.lifeline = None;
+    }
+    // Reports, or the stdout of a program that has one of its own and no supervisor.
+    let mut reports = Vec::new();
+    let mut piece = vec![0_u8; if input.is_some() { 8 << 10 } else { 0 }];
     let mut status_pipe = running.child.stdout.take();
     let spill = request
         .output_dir
@@ -180,7 +250,7 @@ pub async fn run(
     // Set once the process ended: how long its output may go on.
     let mut end_at: Option<Instant> = None;
     let mut look_at = began + LOOK;
-    while exit.is_none() || output.is_some() {
+    while exit.is_none() || output.is_some() || (input.is_some() && status_pipe.is_some()) {
         let read = async {
             match &mut output {
                 Some(output) => output.read(&mut buf).await,
@@ -204,7 +274,27 @@ pub async fn run(
                 kill_at = Some(Instant::now() + Duration::from_millis(100));
             }
             // Whoever still holds the output after that is none of ours any more.
-            () = sleep_until(end_at.unwrap_or(far)), if end_at.is_some() => output = None,
+            () = sleep_until(end_at.unwrap_or(far)), if end_at.is_some() => {
+                output = None;
+                if input.is_some() {
+                    status_pipe = None;
+                }
+            }
+            written = write_some(&mut running.lifeline, unwritten), if !unwritten.is_empty() => {
+                // Who does not want to read it need not.
+                unwritten = written.map_or(&[], |n| &unwritten[n..]);
+                if unwritten.is_empty() && !running.supervised {
+                    running.lifeline = None;
+                }
+            }
+            told = read_some(&mut status_pipe, &mut piece), if input.is_some() => match told {
+                Ok(0) | Err(_) => status_pipe = None,
+                // A supervisor bounds what it tells.
+                Ok(n) if running.supervised || reports.len() <= MAX_SAID => {
+                    reports.extend_from_slice(&piece[..n]);
+                }
+                Ok(_) => {}
+            },
             () = sleep_until(look_at), if running.supervised && exit.is_none() => {
                 running.wake();
                 look_at = Instant::now() + LOOK;
@@ -242,24 +332,27 @@ pub async fn run(
         on_output(&live.take());
     }
     result.duration = began.elapsed();
-    let mut reports = Vec::new();
     if let Some(pipe) = &mut status_pipe {
         // Only the supervisor held the other end, and it is gone.
         let _ = pipe.read_to_end(&mut reports).await;
     }
+    let mut said = Said::default();
     if running.supervised {
-        read_reports(&request, &reports, &mut result)?;
+        read_reports(&request, &reports, &mut result, &mut said)?;
     } else if let Some(status) = exit {
         use std::os::unix::process::ExitStatusExt as _;
         result.exit_code = status.code();
         result.signal = status.signal();
+        said.is_cut = reports.len() > MAX_SAID;
+        reports.truncate(MAX_SAID);
+        said.text = String::from_utf8_lossy(&reports).into_owned();
     }
     let captured = capture.finish();
     result.output = captured.text;
     result.total_bytes = captured.total;
     result.truncated = captured.omitted > 0;
     result.output_file = captured.file;
-    Ok(result)
+    Ok((result, said))
 }
 
 /// A model reads text; a person's screen gets the colours.
@@ -279,12 +372,18 @@ fn status_is_signal(status: Option<std::process::ExitStatus>) -> bool {
 }
 
 #[cfg(target_os = "linux")]
-fn read_reports(request: &ExecRequest, reports: &[u8], result: &mut ExecResult) -> Result<(), ExecError> {
+fn read_reports(
+    request: &ExecRequest,
+    reports: &[u8],
+    result: &mut ExecResult,
+    to: &mut Said,
+) -> Result<(), ExecError> {
     use super::Report;
     let mut ended = false;
     for line in reports.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
         match serde_json::from_slice(line) {
             Ok(Report::Started { .. }) => {}
+            Ok(Report::Said { said, cut }) => (to.text, to.is_cut) = (said, cut),
             Ok(Report::NotStarted { error }) => {
                 let program = request.program.to_string_lossy().into_owned();
                 return Err(ExecError::Start { program, reason: error });
@@ -303,6 +402,6 @@ fn read_reports(request: &ExecRequest, reports: &[u8], result: &mut ExecResult) 
 }
 
 #[cfg(not(target_os = "linux"))]
-fn read_reports(_: &ExecRequest, _: &[u8], _: &mut ExecResult) -> Result<(), ExecError> {
+fn read_reports(_: &ExecRequest, _: &[u8], _: &mut ExecResult, _: &mut Said) -> Result<(), ExecError> {
     Ok(())
 }

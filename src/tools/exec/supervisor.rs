@@ -7,13 +7,17 @@
 //! - 0 is the lifeline: when it ends or says anything, the command is to stop. `kill -9` of aye ends it too.
 //! - 1 takes the reports, one JSON object a line: [`Report`].
 //! - 2 is what the command gets as stdout and stderr.
+//!
+//! A command with an input (`Duty::input`) gets it from the beginning of 0, and its stdout is not 2: it is told in a
+//! report.
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -29,6 +33,10 @@ pub const SUPERVISE_ARG: &str = "__supervise";
 
 /// How long processes that outlive the command may take to end by themselves: `> >(cat)` needs a moment.
 const LINGER: Duration = Duration::from_millis(100);
+/// How long its stdout is waited for when the command and all of its are gone.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How many bytes of a stdout that is told in a report are kept.
+const MAX_SAID: usize = 256 << 10;
 /// How many survivors are named.
 const MAX_NAMES: usize = 20;
 
@@ -47,6 +55,13 @@ pub enum Report {
     NotStarted {
         /// Why.
         error: String,
+    },
+    /// What it wrote to its stdout, when it had one of its own.
+    Said {
+        /// The text.
+        said: String,
+        /// Whether it is only the beginning.
+        cut: bool,
     },
     /// Last: it ended, and nothing of it is left.
     Ended {
@@ -78,9 +93,13 @@ pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
         return ExitCode::from(2);
     };
     match start(&duty, program, args) {
-        Ok(child) => {
+        Ok((child, said)) => {
             let (code, signal, left) =
                 Supervisor { child, grace: duty.grace, main: None, stop_at: None }.watch();
+            if let Some(said) = said {
+                let (said, cut) = said.recv_timeout(LAST_WORDS).unwrap_or_default();
+                report(&Report::Said { said: String::from_utf8_lossy(&said).into_owned(), cut });
+            }
             report(&Report::Ended { code, signal, left });
             ExitCode::from(u8::try_from(code.unwrap_or(128 + signal.unwrap_or(0))).unwrap_or(1))
         }
@@ -98,7 +117,42 @@ fn is_alone() -> bool {
     matches!(rustix::event::poll(&mut fds, Some(&Timespec::default())), Ok(1..))
 }
 
-fn start(duty: &Duty, program: OsString, args: impl Iterator<Item = OsString>) -> std::io::Result<i32> {
+/// The stdout of the command, once it is closed, and whether that is only its beginning.
+type Said = mpsc::Receiver<(Vec<u8>, bool)>;
+
+/// The input that stands at the beginning of the lifeline.
+fn input(duty: &Duty) -> std::io::Result<Option<Vec<u8>>> {
+    let Some(length) = duty.input else { return Ok(None) };
+    let mut input = vec![0; length];
+    File::from(std::io::stdin().as_fd().try_clone_to_owned()?).read_exact(&mut input)?;
+    Ok(Some(input))
+}
+
+/// Gives the command its input and takes its stdout, each at the pace of the command.
+fn converse(child: &mut Child, input: Vec<u8>) -> Said {
+    if let Some(mut stdin) = child.stdin.take() {
+        // Who does not want to read it need not.
+        std::thread::spawn(move || stdin.write_all(&input));
+    }
+    let (tell, said) = mpsc::channel();
+    if let Some(stdout) = child.stdout.take() {
+        std::thread::spawn(move || {
+            let (mut kept, mut stdout) = (Vec::new(), stdout);
+            let _ = stdout.by_ref().take(MAX_SAID as u64).read_to_end(&mut kept);
+            // A full pipe must not stop it.
+            let more = std::io::copy(&mut stdout, &mut std::io::sink()).unwrap_or_default();
+            let _ = tell.send((kept, more > 0));
+        });
+    }
+    said
+}
+
+fn start(
+    duty: &Duty,
+    program: OsString,
+    args: impl Iterator<Item = OsString>,
+) -> std::io::Result<(i32, Option<Said>)> {
+    let input = input(duty)?;
     if is_alone() {
         return Err(std::io::Error::other("the program that wanted it is gone"));
     }
@@ -110,18 +164,21 @@ fn start(duty: &Duty, program: OsString, args: impl Iterator<Item = OsString>) -
     if duty.start_before.is_some_and(|end| uptime_ms() >= end) {
         return Err(std::io::Error::other("it came too late: another process may go on with the run"));
     }
-    let child = Command::new(&program)
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::from(output.try_clone()?))
-        .stderr(Stdio::from(output))
-        .process_group(0)
-        .spawn()?;
+    let mut command = Command::new(&program);
+    command.args(args).process_group(0);
+    if input.is_some() {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    } else {
+        command.stdin(Stdio::null()).stdout(Stdio::from(output.try_clone()?));
+    }
+    let mut child = command.stderr(Stdio::from(output)).spawn()?;
+    drop(command);
+    let said = input.map(|input| converse(&mut child, input));
     // From here on only the command's own processes hold the output, so its end means that they are gone.
     rustix::stdio::dup2_stderr(File::options().write(true).open("/dev/null")?)?;
     let pid = i32::try_from(child.id()).map_err(std::io::Error::other)?;
     report(&Report::Started { pid, pgid: pid });
-    Ok(pid)
+    Ok((pid, said))
 }
 
 struct Supervisor {

@@ -1,0 +1,279 @@
+//! Hooks: where their files are, how their commands are run, and `aye hooks`.
+
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::commands::put_json;
+use super::foundation::Foundation;
+use super::{Failure, put};
+use crate::cli::{HooksCommand, JsonFlag};
+use crate::contract::clock::Clock;
+use crate::contract::display::visible_line;
+use crate::contract::message::ToolCall;
+use crate::contract::tool::OnBehalf;
+use crate::phase::{PhaseContext, ToolCallInfo};
+use crate::plugins::hooks::{
+    HookLayer, HookOutput, HookRequest, HookRunner, HookSpec, HooksPlugin, MAX_STDERR, Workplace, event,
+    load, phase_name, read, request,
+};
+use crate::tools::{self, ToolEnv};
+
+/// More than this is no event.
+const MAX_EVENT: u64 = 10 << 20;
+
+/// The plugin with all hooks that hold here.
+pub(super) fn plugin(foundation: &Foundation, clock: &Arc<dyn Clock>) -> Result<HooksPlugin, Failure> {
+    let runner = Arc::new(Commands { env: super::agent::tool_env(foundation) });
+    let workplace = Workplace {
+        cwd: foundation.workspace.cwd.clone(),
+        home: foundation.workspace.home.clone(),
+        clock: Arc::clone(clock),
+        terms: foundation.loaded.settings.questions.clone(),
+    };
+    Ok(HooksPlugin::new(in_force(foundation)?, runner, workplace))
+}
+
+/// The hooks that hold here: the user's, then the project's when it is trusted. A file that cannot be read keeps aye
+/// from starting: what was to be watched over would not be.
+fn in_force(foundation: &Foundation) -> Result<Vec<HookSpec>, Failure> {
+    let mut hooks = users(foundation)?;
+    if foundation.is_trusted {
+        hooks.extend(projects(foundation)?);
+    }
+    let mut names = std::collections::HashMap::new();
+    for hook in &hooks {
+        if let Some(other) = names.insert(hook.name.as_str(), hook) {
+            return Err(Failure::usage(format!(
+                "{}: a hook at {} has the name `{}` too; give one of them another `name`",
+                hook.origin, other.origin, hook.name
+            )));
+        }
+    }
+    Ok(hooks)
+}
+
+fn users(foundation: &Foundation) -> Result<Vec<HookSpec>, Failure> {
+    load(&foundation.paths.hooks_file(), HookLayer::User, None).map_err(Failure::usage)
+}
+
+fn projects(foundation: &Foundation) -> Result<Vec<HookSpec>, Failure> {
+    let mut hooks = Vec::new();
+    for folder in folders(foundation) {
+        let file = folder.join(".aye/hooks.toml");
+        hooks.extend(load(&file, HookLayer::Project, Some(&folder)).map_err(Failure::usage)?);
+    }
+    Ok(hooks)
+}
+
+/// The folders whose `.aye` counts: from the repository's root down to the one that is opened.
+fn folders(foundation: &Foundation) -> Vec<PathBuf> {
+    let workspace = &foundation.workspace;
+    let inside = workspace.cwd.ancestors().take_while(|folder| folder.starts_with(&workspace.root));
+    let mut folders: Vec<PathBuf> = inside.map(PathBuf::from).collect();
+    folders.reverse();
+    folders
+}
+
+/// Commands of hooks run as those of the Bash tool do, with a stdin and a stdout of their own.
+struct Commands {
+    env: ToolEnv,
+}
+
+#[async_trait]
+impl HookRunner for Commands {
+    async fn run(&self, request: HookRequest, cancel: &CancellationToken) -> Result<HookOutput, String> {
+        let mut variables = tools::exec::child_env(&self.env.variables, &self.env.secret_variables);
+        variables.extend(request.env.into_iter().map(|(name, value)| (name.into(), value.into())));
+        let exec = tools::exec::ExecRequest {
+            program: request.program.into(),
+            args: request.args.into_iter().map(Into::into).collect(),
+            cwd: request.cwd,
+            env: variables,
+            timeout: request.timeout,
+            max_output: MAX_STDERR,
+            output_dir: None,
+            on_behalf: request.on_behalf,
+        };
+        let (result, said) = tools::exec::converse(&self.env.exec, exec, &request.input, cancel)
+            .await
+            .map_err(|e| e.to_string())?;
+        let ended = if result.timed_out {
+            Some(format!("stopped after {} s, its time limit", request.timeout.as_secs_f64()))
+        } else if result.cancelled {
+            Some("cancelled".to_owned())
+        } else if result.supervisor_lost {
+            Some("ended by itself with the process that watches it".to_owned())
+        } else {
+            result.signal.map(|signal| format!("ended by {}", tools::exec::signal_name(signal)))
+        };
+        Ok(HookOutput {
+            stdout: said.text,
+            is_cut: said.is_cut,
+            stderr: result.output,
+            exit_code: result.exit_code,
+            ended,
+        })
+    }
+}
+
+pub(super) async fn run(command: HooksCommand, foundation: &Foundation) -> Result<u8, Failure> {
+    match command {
+        HooksCommand::List(JsonFlag { json }) => list(json, foundation),
+        HooksCommand::Test { name, json } => test(&name, json, foundation).await,
+    }
+}
+
+fn list(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
+    let mut rows: Vec<(HookSpec, bool)> =
+        in_force(foundation)?.into_iter().map(|hook| (hook, true)).collect();
+    if !foundation.is_trusted {
+        // They are not used, so that what is wrong in them is nobody's problem yet.
+        rows.extend(projects(foundation).unwrap_or_default().into_iter().map(|hook| (hook, false)));
+    }
+    if json {
+        let row = |(hook, is_used): &(HookSpec, bool)| {
+            json!({
+                "name": hook.name,
+                "phase": phase_name(hook.phase),
+                "tool": hook.tool.as_ref().map(ToString::to_string),
+                "command": hook.command,
+                "timeout_ms": u64::try_from(hook.timeout.as_millis()).unwrap_or(u64::MAX),
+                "layer": hook.layer.as_str(),
+                "origin": hook.origin,
+                "used": is_used,
+            })
+        };
+        put_json(&rows.iter().map(row).collect())?;
+        return Ok(0);
+    }
+    let mut out = String::new();
+    for (hook, is_used) in &rows {
+        let tool = hook.tool.as_ref().map(|tool| format!(" {tool}")).unwrap_or_default();
+        let unused = if *is_used { "" } else { "  (not used: this folder is not trusted)" };
+        let (name, phase) = (&hook.name, phase_name(hook.phase));
+        let _ = writeln!(out, "{name}  {phase}{}{unused}", visible_line(&tool));
+        let _ = writeln!(out, "    {}", visible_line(&words(&hook.command)));
+        let _ = writeln!(out, "    at most {} s, {}", hook.timeout.as_secs_f64(), hook.origin);
+    }
+    if rows.is_empty() {
+        let file = foundation.paths.display(&foundation.paths.hooks_file());
+        super::say(&format!("there are no hooks; they stand in {file} and in a project's .aye/hooks.toml"));
+    }
+    put(&out)?;
+    Ok(0)
+}
+
+/// The words of a command, those in quotes that need them.
+fn words(command: &[String]) -> String {
+    let quoted =
+        |word: &String| shlex::try_quote(word).map_or_else(|_| word.clone(), |word| word.into_owned());
+    command.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+async fn test(name: &str, json: bool, foundation: &Foundation) -> Result<u8, Failure> {
+    let hooks = in_force(foundation)?;
+    let hook = hooks.iter().find(|hook| hook.name == name).ok_or_else(|| {
+        Failure::usage(format!(
+            "there is no hook `{}` in force here; `aye hooks list` shows them",
+            visible_line(name)
+        ))
+    })?;
+    let mut text = String::new();
+    std::io::stdin()
+        .lock()
+        .take(MAX_EVENT)
+        .read_to_string(&mut text)
+        .map_err(|e| Failure::failed(format!("cannot read the event from stdin: {e}")))?;
+    let given: Value = match text.trim() {
+        "" => json!({}),
+        text => serde_json::from_str(text)
+            .map_err(|e| Failure::usage(format!("the event on stdin is not JSON: {e}")))?,
+    };
+    let Value::Object(given) = given else {
+        return Err(Failure::usage("the event on stdin must be a JSON object, such as {\"call\": {…}}"));
+    };
+    let call = given.get("call").map(|call| {
+        let text = |key: &str| call[key].as_str().unwrap_or_default().to_owned();
+        let call = ToolCall::new(
+            text("id"),
+            text("name"),
+            call.get("arguments").cloned().unwrap_or_else(|| json!({})),
+        );
+        let tool = tools::builtin(super::agent::tool_env(foundation))
+            .into_iter()
+            .find(|t| t.descriptor().id == call.name);
+        ToolCallInfo::new(call, tool.map(|tool| tool.descriptor()))
+    });
+    let is_about = call.as_ref().is_none_or(|call| hook.is_about(call));
+    let mut ctx = PhaseContext::test_default().with_phase(hook.phase);
+    ctx.tool = call;
+    let cwd = &foundation.workspace.cwd;
+    // What is not given is as in an event of this phase.
+    let mut told = event(hook, &ctx, &cwd.to_string_lossy());
+    if let Some(object) = told.as_object_mut() {
+        object.extend(given);
+    }
+    let asked =
+        request(hook, cwd, &foundation.workspace.home, told.to_string().into_bytes(), OnBehalf::default());
+    let runner = Commands { env: super::agent::tool_env(foundation) };
+    let began = Instant::now();
+    let output = runner.run(asked, &CancellationToken::new()).await;
+    let took = began.elapsed();
+    let answer = match &output {
+        Ok(output) => read(hook.phase, output),
+        Err(why) => Err(format!("could not be started: {why}")),
+    };
+    let output = output.unwrap_or_default();
+    if json {
+        put_json(&json!({
+            "hook": hook.name,
+            "origin": hook.origin,
+            "phase": phase_name(hook.phase),
+            "about_this_call": is_about,
+            "exit": output.exit_code,
+            "duration_ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            "stderr": output.stderr,
+            "answer": answer.as_ref().ok(),
+            "failed": answer.as_ref().err(),
+        }))?;
+    } else {
+        let mut out = String::new();
+        let exit =
+            output.exit_code.map_or_else(|| "no exit status".to_owned(), |code| format!("exit {code}"));
+        let _ = writeln!(
+            out,
+            "{} at {}: {exit} after {:.2} s",
+            hook.name,
+            phase_name(hook.phase),
+            took.as_secs_f64()
+        );
+        if !is_about {
+            let _ = writeln!(out, "its pattern is not about this call: it would not have run");
+        }
+        match &answer {
+            Ok(answer) => {
+                let _ = writeln!(out, "answers {}", visible_line(&answer.summary()));
+            }
+            Err(why) => {
+                let then = if hook.phase == crate::state::Phase::BeforeToolExecute {
+                    "the call would not run"
+                } else {
+                    "a warning, and the run would go on"
+                };
+                let _ = writeln!(out, "failed: it {}; {then}", visible_line(why));
+            }
+        }
+        for line in output.stderr.lines() {
+            let _ = writeln!(out, "  stderr: {}", visible_line(line));
+        }
+        put(&out)?;
+    }
+    Ok(u8::from(answer.is_err()))
+}

@@ -1,0 +1,70 @@
+//! Configuration of plugins in the settings: given to the agent that people talk to, and checked at the start.
+
+use super::Failure;
+use super::agent::AGENT;
+use super::foundation::Foundation;
+use crate::config::Provenance;
+use crate::contract::spec::AgentSpec;
+use crate::runtime::{AgentRuntime, ResolveError};
+
+/// The table of the settings.
+pub(super) const TABLE: &str = "sections";
+
+/// The agent with what the settings say to its plugins.
+pub(super) fn with_sections(spec: AgentSpec, foundation: &Foundation) -> AgentSpec {
+    let sections = &foundation.loaded.settings.sections;
+    sections.iter().fold(spec, |spec, (name, tree)| spec.with_section(name, tree.json.clone()))
+}
+
+/// Looks whether each plugin can use its section. Sections that nobody reads are warned of.
+pub(super) fn check(runtime: &AgentRuntime, foundation: &Foundation) -> Result<Vec<String>, Failure> {
+    let provenance = &foundation.loaded.provenance;
+    let agent = runtime.try_resolve(AGENT).map_err(|error| Failure::usage(placed(&error, provenance)))?;
+    let warning = |name: &String| {
+        let place = provenance.origin_in(TABLE, name, "").map(|origin| format!("{origin}: "));
+        format!("{}no plugin reads the section `{name}`", place.unwrap_or_default())
+    };
+    Ok(agent.warnings.iter().map(warning).collect())
+}
+
+/// The error with the place in the settings that it speaks of.
+fn placed(error: &ResolveError, provenance: &Provenance) -> String {
+    let place = match error {
+        ResolveError::InvalidPluginConfig { key, message, .. } => {
+            provenance.origin_in(TABLE, key, &pointer_of(message))
+        }
+        ResolveError::AgentNotFound(_)
+        | ResolveError::ModelNotFound(_)
+        | ResolveError::ProviderNotFound(_)
+        | ResolveError::PluginNotFound(_)
+        | ResolveError::RemoteAgentNotDirectlyRunnable(_)
+        | ResolveError::ToolIdConflict { .. }
+        | ResolveError::InvalidToolPattern { .. }
+        | ResolveError::InvalidDelegate { .. }
+        | ResolveError::EnvBuild(_) => None,
+    };
+    match place {
+        Some(place) => format!("{place}: {error}"),
+        None => error.to_string(),
+    }
+}
+
+/// The part of a section that a complaint is about, as a JSON pointer: complaints begin with it, as `/rules/0` or
+/// `rules[0]`. What is no part leads nowhere, and then the place of the section itself is the right one.
+pub(super) fn pointer_of(message: &str) -> String {
+    let part = message.split_once(": ").map_or("", |(part, _)| part).trim_start_matches('/');
+    format!("/{}", part.replace('[', "/").replace(']', "").replace('.', "/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pointer_of;
+
+    #[test]
+    fn a_complaint_begins_with_the_part_that_it_is_about() {
+        assert_eq!(pointer_of("/rules/0/tool: 5 is not a text"), "/rules/0/tool");
+        assert_eq!(pointer_of("conditions[2]: unknown variant"), "/conditions/2");
+        assert_eq!(pointer_of("a.b[1].c: no"), "/a/b/1/c");
+        assert_eq!(pointer_of("it must be a map"), "/");
+    }
+}

@@ -1,0 +1,37 @@
+//! What a command that watches a run did at a boundary, on its way into the audit.
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::CallId;
+use crate::state::{EffectSpec, Phase};
+
+/// One command that was run because of a hook in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookRan {
+    /// The hook's name.
+    pub name: String,
+    /// Where it is configured.
+    pub origin: String,
+    /// The boundary.
+    pub phase: Phase,
+    /// The call, at the boundaries of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<CallId>,
+    /// Its exit status; `None` when a signal or the time limit ended it, or it was not started.
+    pub exit: Option<i32>,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+    /// What it answered or what went wrong, on one line.
+    pub answer: String,
+    /// When it ended, in Unix milliseconds.
+    pub at: u64,
+}
+
+/// The core effect that carries a [`HookRan`] to the driver, which writes it with its next transaction. It is there in
+/// every agent.
+pub struct ReportHook;
+
+impl EffectSpec for ReportHook {
+    const KEY: &'static str = "runtime.report_hook";
+    type Payload = HookRan;
+}

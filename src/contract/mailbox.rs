@@ -1,0 +1,309 @@
+//! The mailbox: requests for runs that wait until somebody can serve them. Times are Unix milliseconds.
+//!
+//! ```text
+//! Queued --claim--> Claimed --ack--> Accepted
+//!   |                  |--nack, attempts left--> Queued again, at the time of the next try
+//!   |                  |--nack, none left; dead letter--> DeadLetter
+//!   |                  +--supersede--> Superseded
+//!   |-- cancel --> Cancelled
+//!   +-- interrupt --> Superseded
+//! ```
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ids::{JobId, RunId, ThreadId};
+use super::message::Message;
+
+/// The priority of a job when nobody says otherwise: 0 comes first, 255 last.
+pub const DEFAULT_PRIORITY: u8 = 128;
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MailboxJobStatus {
+    /// Waits to be claimed.
+    #[default]
+    Queued,
+    /// Claimed by a consumer, which works on it.
+    Claimed,
+    /// Done.
+    Accepted,
+    /// Taken back before it was done.
+    Cancelled,
+    /// Replaced by a newer generation.
+    Superseded,
+    /// Given up.
+    DeadLetter,
+}
+
+impl MailboxJobStatus {
+    /// All of them.
+    pub const ALL: [MailboxJobStatus; 6] =
+        [Self::Queued, Self::Claimed, Self::Accepted, Self::Cancelled, Self::Superseded, Self::DeadLetter];
+
+    /// Whether the job never changes any more.
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Queued | Self::Claimed => false,
+            Self::Accepted | Self::Cancelled | Self::Superseded | Self::DeadLetter => true,
+        }
+    }
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Claimed => "claimed",
+            Self::Accepted => "accepted",
+            Self::Cancelled => "cancelled",
+            Self::Superseded => "superseded",
+            Self::DeadLetter => "dead_letter",
+        }
+    }
+}
+
+/// Who asked for a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MailboxJobOrigin {
+    /// A person, at a terminal or through a client.
+    #[default]
+    User,
+    /// Another agent.
+    #[serde(rename = "a2a")]
+    A2A,
+    /// The runtime itself: the news of a child, a handoff.
+    Internal,
+}
+
+/// A request for a run, as the mailbox keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MailboxJob {
+    /// Its id: a UUID v7.
+    pub job_id: JobId,
+    /// The conversation it is for.
+    pub mailbox_id: ThreadId,
+    /// Its number in the store, given when it is enqueued: smaller ones are older.
+    #[serde(default)]
+    pub sequence: u64,
+
+    /// Who is to answer; empty is whoever answers where it is served.
+    pub agent_id: String,
+    /// What is said.
+    pub messages: Vec<Message>,
+    /// Who asked.
+    pub origin: MailboxJobOrigin,
+    /// Who sent it, when that has a name.
+    pub sender_id: Option<String>,
+    /// The run that this one serves.
+    pub parent_run_id: Option<RunId>,
+    /// What else the request holds; kept as it is.
+    pub request_extras: Option<Value>,
+
+    /// 0 comes first, 255 last.
+    pub priority: u8,
+    /// At most one job of a mailbox that is not terminal has this key.
+    pub dedupe_key: Option<String>,
+    /// The mailbox's generation when it was enqueued.
+    pub generation: u64,
+
+    /// Where it stands.
+    pub status: MailboxJobStatus,
+    /// Not claimed before.
+    pub available_at: u64,
+    /// Tries that failed.
+    pub attempt_count: u32,
+    /// After so many failed tries it is given up.
+    pub max_attempts: u32,
+    /// Why the last try failed.
+    pub last_error: Option<String>,
+    /// The run that its last try began: whoever claims it next goes on with that one.
+    #[serde(default)]
+    pub run_id: Option<RunId>,
+
+    /// What its claimant proves itself with.
+    pub claim_token: Option<String>,
+    /// Who claimed it.
+    pub claimed_by: Option<String>,
+    /// When the claim is over, unless it is extended.
+    pub lease_until: Option<u64>,
+
+    /// Enqueued.
+    pub created_at: u64,
+    /// Last changed.
+    pub updated_at: u64,
+}
+
+impl MailboxJob {
+    /// A fresh one that can be claimed at once.
+    pub fn new(mailbox_id: impl Into<ThreadId>, messages: Vec<Message>, now: u64) -> Self {
+        Self {
+            job_id: JobId::fresh(),
+            mailbox_id: mailbox_id.into(),
+            sequence: 0,
+            agent_id: String::new(),
+            messages,
+            origin: MailboxJobOrigin::default(),
+            sender_id: None,
+            parent_run_id: None,
+            request_extras: None,
+            priority: DEFAULT_PRIORITY,
+            dedupe_key: None,
+            generation: 0,
+            status: MailboxJobStatus::Queued,
+            available_at: now,
+            attempt_count: 0,
+            max_attempts: MailboxConfig::default().default_max_attempts,
+            last_error: None,
+            run_id: None,
+            claim_token: None,
+            claimed_by: None,
+            lease_until: None,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+
+    /// Says who answers.
+    #[must_use]
+    pub fn with_agent_id(mut self, agent_id: impl Into<String>) -> Self {
+        self.agent_id = agent_id.into();
+        self
+    }
+
+    /// Says who asked.
+    #[must_use]
+    pub fn with_origin(mut self, origin: MailboxJobOrigin) -> Self {
+        self.origin = origin;
+        self
+    }
+
+    /// Puts it before others, or behind them.
+    #[must_use]
+    pub fn with_priority(mut self, priority: u8) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Keeps a second one with the same key out of the mailbox until this one is over.
+    #[must_use]
+    pub fn with_dedupe_key(mut self, key: impl Into<String>) -> Self {
+        self.dedupe_key = Some(key.into());
+        self
+    }
+
+    /// Not before this time.
+    #[must_use]
+    pub fn with_available_at(mut self, at: u64) -> Self {
+        self.available_at = at;
+        self
+    }
+
+    /// Given up after so many failed tries.
+    #[must_use]
+    pub fn with_max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = attempts;
+        self
+    }
+
+    /// Whether a claimant's time is over.
+    pub fn is_lease_over(&self, now: u64) -> bool {
+        self.status == MailboxJobStatus::Claimed && self.lease_until.is_none_or(|until| until < now)
+    }
+}
+
+/// What an interrupt found and did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MailboxInterrupt {
+    /// The mailbox's generation from now on.
+    pub new_generation: u64,
+    /// What is being worked on: the caller cancels its run.
+    pub active_job: Option<MailboxJob>,
+    /// How many queued jobs were replaced.
+    pub superseded_count: usize,
+}
+
+/// The times of a mailbox, and how often something is tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MailboxConfig {
+    /// How long a claim holds, in milliseconds, unless it is extended.
+    pub lease_ms: u64,
+    /// How long a claim holds while its run waits for a person, in milliseconds, where such a run keeps its claim. The
+    /// workers of this program give it back instead.
+    pub suspended_lease_ms: u64,
+    /// How often a worker extends its claim.
+    pub lease_renewal_interval: Duration,
+    /// How often to look for claims that are over, where nothing else says when.
+    pub sweep_interval: Duration,
+    /// How often to remove what is long over, at most.
+    pub gc_interval: Duration,
+    /// How long a job stays after it was over.
+    pub gc_ttl: Duration,
+    /// Tries before a job is given up.
+    pub default_max_attempts: u32,
+    /// The pause before the second try, in milliseconds.
+    pub default_retry_delay_ms: u64,
+    /// The longest pause between two tries, in milliseconds.
+    pub max_retry_delay_ms: u64,
+}
+
+impl Default for MailboxConfig {
+    fn default() -> Self {
+        Self {
+            lease_ms: 30_000,
+            suspended_lease_ms: 600_000,
+            lease_renewal_interval: Duration::from_secs(10),
+            sweep_interval: Duration::from_secs(30),
+            gc_interval: Duration::from_secs(60),
+            gc_ttl: Duration::from_secs(24 * 60 * 60),
+            default_max_attempts: 5,
+            default_retry_delay_ms: 250,
+            max_retry_delay_ms: 30_000,
+        }
+    }
+}
+
+impl MailboxConfig {
+    /// The pause before the next try, in milliseconds, after so many that failed: it doubles with each of them.
+    pub fn retry_delay_ms(&self, failed: u32) -> u64 {
+        let factor = 1u64.checked_shl(failed.saturating_sub(1)).unwrap_or(u64::MAX);
+        self.default_retry_delay_ms.saturating_mul(factor).min(self.max_retry_delay_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_book() {
+        let config = MailboxConfig::default();
+        assert_eq!((config.lease_ms, config.suspended_lease_ms), (30_000, 600_000));
+        assert_eq!(config.lease_renewal_interval, Duration::from_secs(10));
+        assert_eq!(config.sweep_interval, Duration::from_secs(30));
+        assert_eq!(config.gc_interval, Duration::from_secs(60));
+        assert_eq!(config.gc_ttl, Duration::from_secs(86_400));
+        assert_eq!(config.default_max_attempts, 5);
+        assert_eq!((config.default_retry_delay_ms, config.max_retry_delay_ms), (250, 30_000));
+    }
+
+    #[test]
+    fn the_pause_doubles_up_to_the_longest() {
+        let config = MailboxConfig::default();
+        let pauses: Vec<u64> = [0, 1, 2, 3, 7, 8, 9, 64, u32::MAX].map(|n| config.retry_delay_ms(n)).into();
+        assert_eq!(pauses, [250, 250, 500, 1000, 16_000, 30_000, 30_000, 30_000, 30_000]);
+    }
+
+    #[test]
+    fn what_is_terminal_and_how_it_is_written() {
+        for status in MailboxJobStatus::ALL {
+            assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
+        }
+        let open = MailboxJobStatus::ALL.into_iter().filter(|status| !status.is_terminal());
+        assert_eq!(open.collect::<Vec<_>>(), [MailboxJobStatus::Queued, MailboxJobStatus::Claimed]);
+        assert_eq!(serde_json::to_value(MailboxJobOrigin::A2A).unwrap(), "a2a");
+    }
+}

@@ -1,0 +1,68 @@
+//! Names that are nearly right: what somebody may have meant by one that is unknown.
+
+/// Edits that turn one word into the other, case ignored, a swap of neighbours counted as one.
+pub fn distance(a: &str, b: &str) -> usize {
+    // Keys are short; a very long one is no misspelling and not worth the square of its length.
+    let (a, b): (Vec<char>, Vec<char>) =
+        (a.to_lowercase().chars().take(40).collect(), b.to_lowercase().chars().take(40).collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for (j, cell) in rows[0].iter_mut().enumerate() {
+        *cell = j;
+    }
+    for i in 1..=a.len() {
+        rows[i][0] = i;
+        for j in 1..=b.len() {
+            let change = rows[i - 1][j - 1]
+                + usize::from(a[i - 1] != b[j - 1] && !(a[i - 1] == '-' && b[j - 1] == '_'));
+            let mut best = change.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            rows[i][j] = best;
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+/// Whether a name may be meant by a word: so few edits lie between them that a typing error explains it.
+pub fn is_near(name: &str, word: &str) -> bool {
+    distance(name, word) <= (word.chars().count() / 3).clamp(1, 3)
+}
+
+/// The name that is meant by a word that is none of them: the nearest that is near enough, the first of equals.
+pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    names.into_iter().filter(|name| is_near(name, word)).min_by_key(|name| distance(name, word))
+}
+
+/// What to say behind "there is no X": the near name, or the names there are, up to a dozen.
+pub fn or_these<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    if let Some(near) = nearest(word, names.iter().copied()) {
+        return format!("; did you mean `{near}`?");
+    }
+    match names.len() {
+        0 => "; there is none at all".to_owned(),
+        n @ 1..=12 => format!("; there {} {}", if n == 1 { "is" } else { "are" }, names.join(", ")),
+        n => format!("; there are {n}, such as {}", names[..12].join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_offered_and_else_all() {
+        let names = ["researcher", "reviewer", "writer"];
+        assert_eq!(or_these("reviewr", names), "; did you mean `reviewer`?");
+        assert_eq!(or_these("Writer", names), "; did you mean `writer`?");
+        assert_eq!(or_these("cook", names), "; there are researcher, reviewer, writer");
+        assert_eq!(or_these("cook", ["aye"]), "; there is aye");
+        assert_eq!(or_these("cook", []), "; there is none at all");
+        let many: Vec<String> = (0..20).map(|n| format!("agent-number-{n}")).collect();
+        assert!(
+            or_these("x", many.iter().map(String::as_str))
+                .starts_with("; there are 20, such as agent-number-0,")
+        );
+    }
+}

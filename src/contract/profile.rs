@@ -1,0 +1,318 @@
+//! Values that outlive a thread: what an agent, a person's settings or a group of agents share.
+//!
+//! A value has two names. The namespace ([`ProfileKey::KEY`]) belongs to a type and is fixed when the program is
+//! compiled; the key is any text and says which instance is meant, such as an agent's name or a [`StateScope`].
+
+use std::any::TypeId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+pub use super::storage::StorageError;
+use crate::state::{JsonValue, StateError};
+
+/// How often [`ProfileAccess::update`] begins anew when others write at the same time.
+const TRIES: usize = 100;
+
+/// One namespace of values that outlive a thread.
+///
+/// Implemented by empty types; a plugin makes it known with `register_profile_key`.
+pub trait ProfileKey: 'static + Send + Sync {
+    /// Unique name; what the values are stored under.
+    const KEY: &'static str;
+    /// The value; its default is what a reader of a missing entry gets.
+    type Value: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static;
+
+    /// Writes the value as JSON.
+    ///
+    /// # Errors
+    /// [`StateError::KeyEncode`].
+    fn encode(value: &Self::Value) -> Result<JsonValue, StateError> {
+        serde_json::to_value(value)
+            .map_err(|e| StateError::KeyEncode { key: Self::KEY.into(), message: e.to_string() })
+    }
+
+    /// Reads the value from JSON.
+    ///
+    /// # Errors
+    /// [`StateError::KeyDecode`].
+    fn decode(value: JsonValue) -> Result<Self::Value, StateError> {
+        serde_json::from_value(value)
+            .map_err(|e| StateError::KeyDecode { key: Self::KEY.into(), message: e.to_string() })
+    }
+}
+
+/// Usual texts for the key of a shared value. Any other text does as well.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StateScope(String);
+
+impl StateScope {
+    /// One value for everybody.
+    pub fn global() -> Self {
+        Self("global".into())
+    }
+
+    /// A value of all runs that serve one thread.
+    pub fn parent_thread(id: impl AsRef<str>) -> Self {
+        Self(format!("parent_thread::{}", id.as_ref()))
+    }
+
+    /// A value of all instances of one agent.
+    pub fn agent_type(name: impl AsRef<str>) -> Self {
+        Self(format!("agent_type::{}", name.as_ref()))
+    }
+
+    /// A value of one thread.
+    pub fn thread(id: impl AsRef<str>) -> Self {
+        Self(format!("thread::{}", id.as_ref()))
+    }
+
+    /// A value of any other group.
+    pub fn new(key: impl Into<String>) -> Self {
+        Self(key.into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for StateScope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl AsRef<str> for StateScope {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Whose preferences a value holds, as the texts that are used for it by convention.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ProfileOwner {
+    /// An agent.
+    Agent(String),
+    /// All agents.
+    System,
+}
+
+impl ProfileOwner {
+    /// The key of the owner's values.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Agent(name) => name,
+            Self::System => "system",
+        }
+    }
+}
+
+/// A stored value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfileEntry {
+    /// Which instance.
+    pub key: String,
+    /// Another one after each write, never one that was there before, and never 0.
+    pub version: u64,
+    /// When it was written, in Unix milliseconds.
+    pub updated_at: u64,
+    /// The value as JSON.
+    pub value: Value,
+}
+
+/// Where such values are kept.
+#[async_trait]
+pub trait ProfileStore: Send + Sync {
+    /// Reads an entry.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    async fn get(&self, namespace: &str, key: &str) -> Result<Option<ProfileEntry>, StorageError>;
+
+    /// Writes an entry and gives its new version. With `expected`, only when that is the version that is there; 0 is
+    /// "not there".
+    ///
+    /// # Errors
+    /// [`StorageError::VersionConflict`] and any other [`StorageError`].
+    async fn put(
+        &self,
+        namespace: &str,
+        key: &str,
+        value: Value,
+        expected: Option<u64>,
+    ) -> Result<u64, StorageError>;
+
+    /// Removes an entry. `false` when there was none.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    async fn remove(&self, namespace: &str, key: &str) -> Result<bool, StorageError>;
+
+    /// All entries of a namespace, by key.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    async fn list(&self, namespace: &str) -> Result<Vec<ProfileEntry>, StorageError>;
+}
+
+/// The namespaces that somebody registered, each with the type it belongs to.
+#[derive(Clone, Debug, Default)]
+pub struct ProfileKeys(BTreeMap<&'static str, TypeId>);
+
+impl ProfileKeys {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `K`, for those who read values outside of a run.
+    #[must_use]
+    pub fn with<K: ProfileKey>(mut self) -> Self {
+        self.0.insert(K::KEY, TypeId::of::<K>());
+        self
+    }
+
+    /// Makes `K` known. Several may share one key type; two types cannot share one namespace.
+    ///
+    /// # Errors
+    /// [`StateError::ProfileKeyAlreadyRegistered`].
+    pub fn register<K: ProfileKey>(&mut self) -> Result<(), StateError> {
+        match self.0.insert(K::KEY, TypeId::of::<K>()) {
+            Some(known) if known != TypeId::of::<K>() => {
+                self.0.insert(K::KEY, known);
+                Err(StateError::ProfileKeyAlreadyRegistered { key: K::KEY.into() })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Whether `K` is known.
+    pub fn knows<K: ProfileKey>(&self) -> bool {
+        self.0.get(K::KEY) == Some(&TypeId::of::<K>())
+    }
+
+    /// The namespaces.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
+    }
+}
+
+/// Typed reading and writing of values that outlive a thread.
+///
+/// There are no transactions over several values and the last writer wins, except for [`ProfileAccess::update`].
+#[derive(Clone)]
+pub struct ProfileAccess {
+    store: Arc<dyn ProfileStore>,
+    keys: Arc<ProfileKeys>,
+}
+
+impl ProfileAccess {
+    /// Access to the values of these namespaces.
+    pub fn new(store: Arc<dyn ProfileStore>, keys: impl Into<Arc<ProfileKeys>>) -> Self {
+        Self { store, keys: keys.into() }
+    }
+
+    fn check<K: ProfileKey>(&self) -> Result<(), StorageError> {
+        if self.keys.knows::<K>() {
+            Ok(())
+        } else {
+            Err(StorageError::NotFound(format!("profile key not registered: {}", K::KEY)))
+        }
+    }
+
+    async fn read_entry<K: ProfileKey>(&self, key: &str) -> Result<(K::Value, u64), StorageError> {
+        self.check::<K>()?;
+        match self.store.get(K::KEY, key).await? {
+            Some(entry) => Ok((decoded::<K>(entry.value)?, entry.version)),
+            None => Ok((K::Value::default(), 0)),
+        }
+    }
+
+    /// The value; the default when there is none.
+    ///
+    /// # Errors
+    /// [`StorageError`]: the namespace is not registered, the store failed, or what is stored does not fit the type.
+    pub async fn read<K: ProfileKey>(&self, key: &str) -> Result<K::Value, StorageError> {
+        Ok(self.read_entry::<K>(key).await?.0)
+    }
+
+    /// Writes the value, whatever was there.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub async fn write<K: ProfileKey>(&self, key: &str, value: &K::Value) -> Result<(), StorageError> {
+        self.check::<K>()?;
+        self.store.put(K::KEY, key, encoded::<K>(value)?, None).await?;
+        Ok(())
+    }
+
+    /// Removes the value, if there is one.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub async fn delete<K: ProfileKey>(&self, key: &str) -> Result<(), StorageError> {
+        self.check::<K>()?;
+        self.store.remove(K::KEY, key).await?;
+        Ok(())
+    }
+
+    /// All values of the namespace, by key.
+    ///
+    /// # Errors
+    /// [`StorageError`].
+    pub async fn list<K: ProfileKey>(&self) -> Result<Vec<(String, K::Value)>, StorageError> {
+        self.check::<K>()?;
+        let entries = self.store.list(K::KEY).await?;
+        entries.into_iter().map(|entry| Ok((entry.key, decoded::<K>(entry.value)?))).collect()
+    }
+
+    /// Reads, changes and writes as one step: when somebody else writes in between, in this process or another one, the
+    /// change is made again on what is there then. What the change refuses is not written.
+    ///
+    /// # Errors
+    /// [`StorageError`]; the inner one is what the change said.
+    pub async fn update<K, T, E>(
+        &self,
+        key: &str,
+        mut change: impl FnMut(&mut K::Value) -> Result<T, E> + Send,
+    ) -> Result<Result<T, E>, StorageError>
+    where
+        K: ProfileKey,
+        T: Send,
+        E: Send,
+    {
+        let mut tries = 0;
+        loop {
+            let (mut value, version) = self.read_entry::<K>(key).await?;
+            let given = match change(&mut value) {
+                Ok(given) => given,
+                Err(refused) => return Ok(Err(refused)),
+            };
+            match self.store.put(K::KEY, key, encoded::<K>(&value)?, Some(version)).await {
+                Ok(_) => return Ok(Ok(given)),
+                Err(StorageError::VersionConflict { .. }) if tries < TRIES => tries += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for ProfileAccess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProfileAccess").field("keys", &self.keys).finish_non_exhaustive()
+    }
+}
+
+fn encoded<K: ProfileKey>(value: &K::Value) -> Result<Value, StorageError> {
+    K::encode(value).map_err(|e| StorageError::Serialization(e.to_string()))
+}
+
+fn decoded<K: ProfileKey>(value: Value) -> Result<K::Value, StorageError> {
+    K::decode(value).map_err(|e| StorageError::Serialization(e.to_string()))
+}

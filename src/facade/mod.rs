@@ -1,0 +1,61 @@
+//! The book's names for programs that embed aye, where the book has them. What a name does is said where it points to.
+
+pub mod ext_permission;
+pub mod policies;
+
+/// Skills.
+pub mod ext_skills {
+    pub use crate::plugins::skills::*;
+}
+
+/// Models.
+pub mod engine {
+    pub use crate::llm::*;
+}
+
+/// Specifications of agents and models.
+pub mod registry_spec {
+    pub use crate::contract::spec::*;
+}
+
+/// What is registered, and what comes of resolving it.
+pub mod registry {
+    pub use crate::contract::spec::{ModelEntry, ModelSpec};
+    pub use crate::runtime::{AgentResolver, Catalog, ResolveError, ResolvedAgent};
+}
+
+/// Phases, actions, effects.
+pub mod model {
+    pub use crate::state::model::*;
+}
+
+/// Where threads and runs are kept.
+pub mod stores {
+    pub use crate::store::{FileStore, InMemoryStore, Store, ThreadRunStore};
+}
+
+/// One run of an agent that is put together by hand.
+pub mod loop_runner {
+    pub use crate::runtime::AgentRunResult;
+    pub use crate::runtime::loop_runner::*;
+}
+
+/// How a runtime is put together.
+pub mod builder {
+    pub use crate::runtime::{AgentRuntimeBuilder, BuildError};
+}
+
+/// The state that runs keep for their agents.
+pub mod agent {
+    /// The core actions, and the messages that they leave.
+    pub mod state {
+        pub use crate::phase::{
+            AddContextMessage, ContextMessages, ExcludeTool, IncludeOnlyTools, SetInferenceOverride,
+        };
+    }
+}
+
+/// What the plugins of an agent registered.
+pub mod execution {
+    pub use crate::phase::ExecutionEnv;
+}

@@ -1,0 +1,120 @@
+//! What a result must be for a reminder to fire.
+
+use std::cell::OnceCell;
+
+use serde_json::Value;
+
+use crate::contract::tool::{ToolResult, ToolStatus};
+use crate::pattern::{Matcher, comparison_text};
+
+/// What a result's status must be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatusMatcher {
+    /// Whatever it is.
+    #[default]
+    Any,
+    /// The call did what it should.
+    Success,
+    /// The call failed.
+    Error,
+    /// The call waits.
+    Pending,
+}
+
+impl StatusMatcher {
+    /// The words, as they stand in files.
+    pub const WORDS: [(&'static str, Self); 4] =
+        [("success", Self::Success), ("error", Self::Error), ("pending", Self::Pending), ("any", Self::Any)];
+
+    /// Whether a status is matched.
+    pub fn matches(self, status: ToolStatus) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Success => status == ToolStatus::Success,
+            Self::Error => status == ToolStatus::Error,
+            Self::Pending => status == ToolStatus::Pending,
+        }
+    }
+}
+
+/// One field of a structured result, and what it must be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldMatcher {
+    /// The names that lead to it.
+    pub path: Vec<String>,
+    /// Turns the answer round. A field that is not there is not matched all the same.
+    pub negated: bool,
+    /// What its text is compared with.
+    pub matcher: Matcher,
+}
+
+impl FieldMatcher {
+    /// Whether the field is there and as it must be.
+    pub fn matches(&self, data: &Value) -> bool {
+        let field = self.path.iter().try_fold(data, |value, name| value.as_object()?.get(name));
+        field.is_some_and(|value| self.matcher.is_match(&comparison_text(value)) != self.negated)
+    }
+}
+
+/// What a result's content must be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ContentMatcher {
+    /// The text that the model reads, whole.
+    Text(Matcher),
+    /// All of these fields.
+    Fields(Vec<FieldMatcher>),
+}
+
+/// What a result must be, status and content together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OutputMatcher {
+    /// The status.
+    pub status: StatusMatcher,
+    /// The content; `None` is any.
+    pub content: Option<ContentMatcher>,
+}
+
+impl OutputMatcher {
+    /// Whether a result is matched.
+    pub fn matches(&self, seen: &Seen<'_>) -> bool {
+        self.status.matches(seen.result.status)
+            && match &self.content {
+                None => true,
+                Some(ContentMatcher::Text(matcher)) => matcher.is_match(seen.text()),
+                Some(ContentMatcher::Fields(fields)) => {
+                    seen.data().is_some_and(|data| fields.iter().all(|field| field.matches(data)))
+                }
+            }
+    }
+}
+
+/// A result as several rules look at it: its text and its data are made once, and only when one asks.
+pub struct Seen<'a> {
+    result: &'a ToolResult,
+    text: OnceCell<String>,
+    parsed: OnceCell<Option<Value>>,
+}
+
+impl<'a> Seen<'a> {
+    /// A result that nobody looked at yet.
+    pub fn new(result: &'a ToolResult) -> Self {
+        Self { result, text: OnceCell::new(), parsed: OnceCell::new() }
+    }
+
+    fn text(&self) -> &str {
+        self.text.get_or_init(|| self.result.model_text())
+    }
+
+    /// The structured result; of a tool that only gives text, the text when it is a JSON object.
+    fn data(&self) -> Option<&Value> {
+        if self.result.data.is_object() {
+            return Some(&self.result.data);
+        }
+        let parsed = self.parsed.get_or_init(|| {
+            let text = self.text();
+            let is_object = text.trim_start().starts_with('{');
+            is_object.then(|| serde_json::from_str(text).ok()).flatten()
+        });
+        parsed.as_ref()
+    }
+}

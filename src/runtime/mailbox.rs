@@ -1,0 +1,73 @@
+//! Jobs of the mailbox and the runs that serve them. A job knows the run that it began, from the transaction that began
+//! it: whoever claims it next goes on with that run and begins no second one.
+
+use std::sync::Arc;
+
+use super::request::{AgentRunResult, RunRequest, RuntimeError};
+use super::{AgentRuntime, UnknownPolicy};
+use crate::contract::event_sink::EventSink;
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::mailbox::MailboxJob;
+use crate::contract::message::{Message, Role, Visibility};
+use crate::contract::record::{RunRecord, Taking};
+
+/// Said to the model behind an answer that broke off.
+const GO_ON: &str = "Your answer was cut off by a failure of the connection. Go on where it ended.";
+
+impl AgentRuntime {
+    /// Keeps a request for a run; its thread is made when there is none. It is durable when this returns.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`], also when an open job of the mailbox has the same key.
+    pub async fn submit(&self, job: MailboxJob) -> Result<MailboxJob, RuntimeError> {
+        self.ensure_thread(&job.mailbox_id, &job.messages).await?;
+        Ok(self.inner.shared.store.mailbox().enqueue(job).await?)
+    }
+
+    /// Serves a job that the caller has claimed, and stays with its run until that is over or waits: begins it, or goes
+    /// on with the one that was begun before, whatever became of its process. A run that failed is not begun with the
+    /// same words again: a new one goes on from where it stands in the conversation.
+    ///
+    /// A run that ends otherwise than by a failure ends its job in the same transaction.
+    ///
+    /// # Errors
+    /// [`RuntimeError`]; [`RuntimeError::NotFree`] and [`RuntimeError::ThreadAlreadyRunning`] when something else is done
+    /// in the thread, [`RuntimeError::NotQueued`] when the claim is lost.
+    pub async fn run_job(
+        &self,
+        job: &MailboxJob,
+        sink: Arc<dyn EventSink>,
+        unknown: UnknownPolicy,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        let store = &self.inner.shared.store;
+        let thread = &job.mailbox_id;
+        let mut request = RunRequest::new(thread.clone(), job.messages.clone());
+        request.agent_id = (!job.agent_id.is_empty()).then(|| job.agent_id.clone());
+        request.parent_run_id.clone_from(&job.parent_run_id);
+        request.takes = Some(Taking {
+            id: job.sequence,
+            // Without a claim it is refused.
+            claim: Some(job.claim_token.clone().unwrap_or_default()),
+        });
+        let latest = store.latest_run(thread).await?;
+        let begun = latest.filter(|run| Some(&run.id) == job.run_id.as_ref());
+        match begun {
+            Some(run) if run.status != RunStatus::Done => return self.resume(thread, sink, unknown).await,
+            Some(run) => {
+                request.messages = self.after(&run).await?;
+                request.parent_run_id = Some(run.id);
+            }
+            None => {}
+        }
+        self.run(request, sink).await
+    }
+
+    /// What is to be said to go on behind a run that failed: nothing, unless its answer broke off.
+    async fn after(&self, run: &RunRecord) -> Result<Vec<Message>, RuntimeError> {
+        let (_, last) = self.inner.shared.store.messages_tail(&run.thread_id, 1).await?;
+        let broke_off = last.last().is_some_and(|last| last.message.role == Role::Assistant);
+        let mut go_on = Message::user(GO_ON);
+        go_on.visibility = Visibility::Internal;
+        Ok(if broke_off { vec![go_on] } else { Vec::new() })
+    }
+}

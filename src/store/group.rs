@@ -1,0 +1,147 @@
+//! Requests that share a transaction: those that come while the store works are carried out together, and wait for the
+//! disk once. Each has a savepoint of its own, so that one that is refused takes nothing back but itself; and each is
+//! answered after the commit, so that what is acknowledged is durable.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::oneshot;
+
+use super::{Change, Job, Store, StoreError, bell, failpoint};
+
+/// So many requests share a transaction at most: the first of them waits for the last.
+const MOST: usize = 256;
+
+/// A request on its way through a shared transaction.
+pub(super) trait Member: Send {
+    /// Does the work inside of the transaction; `false` when nothing of it may stay.
+    fn work(&mut self, conn: &Connection) -> bool;
+    /// What others are told of, once it is durable.
+    fn change(&mut self) -> Option<Change>;
+    /// Answers. `failed`: the transaction did not become durable.
+    fn answer(self: Box<Self>, failed: Option<StoreError>);
+}
+
+struct Request<T, W, C> {
+    work: Option<W>,
+    change: Option<C>,
+    result: Option<Result<T, StoreError>>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, W, C> Member for Request<T, W, C>
+where
+    T: Send,
+    W: FnOnce(&Connection) -> Result<T, StoreError> + Send,
+    C: FnOnce(&T) -> Option<Change> + Send,
+{
+    fn work(&mut self, conn: &Connection) -> bool {
+        self.result = self.work.take().map(|work| work(conn));
+        matches!(self.result, Some(Ok(_)))
+    }
+
+    fn change(&mut self) -> Option<Change> {
+        let Some(Ok(value)) = &self.result else { return None };
+        self.change.take().and_then(|change| change(value))
+    }
+
+    fn answer(self: Box<Self>, failed: Option<StoreError>) {
+        let Self { result, reply, .. } = *self;
+        let result = match (failed, result) {
+            (Some(error), Some(Ok(_)) | None) => Err(error),
+            (_, Some(result)) => result,
+            // It panicked. Its caller reads `Closed`.
+            (None, None) => return,
+        };
+        let _ = reply.send(result);
+    }
+}
+
+impl Store {
+    /// Writes in a transaction that other requests may share. Others are told of the change behind the commit.
+    pub(super) async fn write_grouped<T, W, C>(&self, work: W, change: C) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        W: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        C: FnOnce(&T) -> Option<Change> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let member = Request { work: Some(work), change: Some(change), result: None, reply };
+        let job = Job::Grouped(Box::new(member), self.bell.clone());
+        self.jobs.send(job).map_err(|_| StoreError::Closed)?;
+        answer.await.map_err(|_| StoreError::Closed)?
+    }
+}
+
+/// Carries out a request together with those behind it. Gives the first one that does not belong to the group.
+pub(super) fn carry_out(
+    conn: &mut Connection,
+    first: Box<dyn Member>,
+    bell: &bell::Bell,
+    queue: &mpsc::Receiver<Job>,
+) -> Option<Job> {
+    let mut members = vec![first];
+    let mut next = None;
+    let done = (|| {
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        while let Some(member) = members.last_mut() {
+            work(&tx, &mut **member)?;
+            if members.len() == MOST {
+                break;
+            }
+            match queue.try_recv() {
+                Ok(Job::Grouped(another, _)) => members.push(another),
+                Ok(job @ (Job::Work(_) | Job::Close { .. })) => {
+                    next = Some(job);
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        failpoint::failpoint("store.mailbox.before");
+        tx.commit()?;
+        failpoint::failpoint("store.mailbox.after");
+        Ok(())
+    })();
+    let failed: Option<rusqlite::Error> = Result::err(done);
+    if failed.is_none() {
+        let mut told: Vec<Change> = Vec::new();
+        for change in members.iter_mut().filter_map(|member| member.change()) {
+            if !told.contains(&change) {
+                bell.ring(&change);
+                told.push(change);
+            }
+        }
+    }
+    for member in members {
+        member.answer(failed.as_ref().map(copy_of));
+    }
+    next
+}
+
+/// One member's work. What it refused, or panicked over, leaves nothing.
+fn work(tx: &Connection, member: &mut dyn Member) -> rusqlite::Result<()> {
+    tx.prepare_cached("SAVEPOINT member")?.execute(())?;
+    let stays = catch_unwind(AssertUnwindSafe(|| member.work(tx))).unwrap_or_else(|_| {
+        tracing::error!("a request to the store panicked");
+        false
+    });
+    if !stays {
+        tx.prepare_cached("ROLLBACK TO member")?.execute(())?;
+    }
+    tx.prepare_cached("RELEASE member")?.execute(())?;
+    Ok(())
+}
+
+/// The same failure for each of a group.
+fn copy_of(error: &rusqlite::Error) -> StoreError {
+    let copy = match error {
+        rusqlite::Error::SqliteFailure(code, text) => rusqlite::Error::SqliteFailure(*code, text.clone()),
+        other => rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR),
+            Some(other.to_string()),
+        ),
+    };
+    copy.into()
+}

@@ -1,0 +1,90 @@
+//! What a worker looks at: the job it may begin now, and what it waits for when there is none.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::super::rows::{int, uint};
+use super::super::{StoreError, leases};
+use super::Mailbox;
+use super::jobs::readable;
+use crate::contract::ids::ThreadId;
+use crate::contract::mailbox::MailboxJob;
+use crate::contract::record::LeaseRecord;
+
+/// Jobs whose thread is free: nothing unfinished in it, or the job's own run, which can go on. A run goes on when a dead
+/// process left it, when one of its questions was answered, or when the time of one is over.
+const READY: &str = "SELECT m.n, m.mailbox_id FROM mailbox m \
+     LEFT JOIN run r ON r.n = (SELECT max(n) FROM run WHERE thread_id = m.mailbox_id) \
+     WHERE m.status = 'queued' AND m.available_at <= ?1 \
+     AND NOT EXISTS (SELECT 1 FROM mailbox c WHERE c.mailbox_id = m.mailbox_id AND c.status = 'claimed') \
+     AND (r.status IS NULL OR r.status = 'done' OR (r.id = m.run_id AND (r.status = 'running' OR EXISTS ( \
+          SELECT 1 FROM suspension s WHERE s.run_id = r.id AND (s.status = 'decided' \
+          OR (s.status = 'open' AND s.expires_at <= ?1)))))) \
+     ORDER BY m.priority, m.available_at, m.created_at, m.n";
+
+/// See the module's text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outlook {
+    /// The job that may be claimed now.
+    pub next: Option<MailboxJob>,
+    /// Who holds threads that jobs are due for.
+    pub held: Vec<LeaseRecord>,
+    /// How many jobs are claimed by somebody.
+    pub claimed: u64,
+    /// How many wait for another try that is not due yet.
+    pub retrying: u64,
+    /// When to look again if nothing is heard until then.
+    pub wake_at: Option<u64>,
+}
+
+impl Mailbox {
+    /// What there is to do now. `is_held` says whether a lease keeps the caller out of its thread.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn outlook(
+        &self,
+        now: u64,
+        is_held: impl Fn(&LeaseRecord) -> bool + Send + 'static,
+    ) -> Result<Outlook, StoreError> {
+        self.store.read(move |conn| look(conn, now, is_held)).await
+    }
+}
+
+fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> Result<Outlook, StoreError> {
+    let mut outlook = Outlook::default();
+    let mut statement = conn.prepare_cached(READY)?;
+    let mut rows = statement.query((int(now),))?;
+    while let Some(row) = rows.next()? {
+        let (n, thread): (i64, String) = (row.get(0)?, row.get(1)?);
+        match leases::lease_of(conn, &ThreadId::from(thread))?.filter(|lease| is_held(lease)) {
+            None => {
+                outlook.next = readable(conn, "SELECT {} FROM mailbox WHERE n = ?1", (n,))?.pop();
+                if outlook.next.is_some() {
+                    break;
+                }
+            }
+            Some(lease) if !outlook.held.contains(&lease) => outlook.held.push(lease),
+            Some(_) => {}
+        }
+    }
+    let number = |sql: &str| -> Result<Option<u64>, StoreError> {
+        let found: Option<Option<i64>> =
+            conn.prepare_cached(sql)?.query_row((int(now),), |row| row.get(0)).optional()?;
+        Ok(found.flatten().map(uint))
+    };
+    outlook.claimed =
+        number("SELECT count(*) FROM mailbox WHERE status = 'claimed' AND ?1 = ?1")?.unwrap_or(0);
+    outlook.retrying = number(
+        "SELECT count(*) FROM mailbox WHERE status = 'queued' AND available_at > ?1 AND attempt_count > 0",
+    )?
+    .unwrap_or(0);
+    let due = number("SELECT min(available_at) FROM mailbox WHERE status = 'queued' AND available_at > ?1")?;
+    // A lease is over behind its last millisecond.
+    let lease = number("SELECT min(lease_until) + 1 FROM mailbox WHERE status = 'claimed' AND ?1 = ?1")?;
+    let expiry = number(
+        "SELECT min(s.expires_at) FROM suspension s JOIN mailbox m ON m.run_id = s.run_id \
+         WHERE m.status = 'queued' AND s.status = 'open' AND s.expires_at > ?1",
+    )?;
+    outlook.wake_at = [due, lease, expiry].into_iter().flatten().min();
+    Ok(outlook)
+}

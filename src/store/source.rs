@@ -1,0 +1,83 @@
+//! Where a program that embeds aye keeps threads and runs.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use super::{OpenError, Store};
+
+/// Gives the store that a runtime works with; the same one each time.
+///
+/// A runtime needs more of its store than rows: leases, intents, a chained audit, all in one transaction. So a source
+/// says where a store is, it does not say how it works.
+pub trait ThreadRunStore: Send + Sync {
+    /// The store.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    fn store(&self) -> Result<Store, OpenError>;
+}
+
+impl ThreadRunStore for Store {
+    fn store(&self) -> Result<Store, OpenError> {
+        Ok(self.clone())
+    }
+}
+
+/// Opens a store once.
+#[derive(Debug, Default)]
+struct Opened(Mutex<Option<Store>>);
+
+impl Opened {
+    fn get(&self, open: impl FnOnce() -> Result<Store, OpenError>) -> Result<Store, OpenError> {
+        let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*opened {
+            Some(store) => Ok(store.clone()),
+            None => Ok(opened.insert(open()?).clone()),
+        }
+    }
+}
+
+/// Threads and runs that are gone with the program.
+#[derive(Debug, Default)]
+pub struct InMemoryStore(Opened);
+
+impl InMemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl ThreadRunStore for InMemoryStore {
+    fn store(&self) -> Result<Store, OpenError> {
+        self.0.get(Store::in_memory)
+    }
+}
+
+/// Threads and runs in a folder, which is made when it is first needed: one database, `aye.db`, for all of them.
+#[derive(Debug)]
+pub struct FileStore {
+    folder: PathBuf,
+    opened: Opened,
+}
+
+impl FileStore {
+    /// The name of the database in the folder.
+    pub const FILE: &'static str = "aye.db";
+
+    /// A store in this folder. Nothing is opened or made yet.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into(), opened: Opened::default() }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl ThreadRunStore for FileStore {
+    fn store(&self) -> Result<Store, OpenError> {
+        self.opened.get(|| Store::open(&self.folder.join(Self::FILE)))
+    }
+}

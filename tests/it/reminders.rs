@@ -1,0 +1,101 @@
+//! Reminders from files: what the model is told after a call, what the person sees, what a bad file does.
+
+use serde_json::json;
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, Chat, MockLlm};
+use crate::support::pty::Pty;
+
+/// A model that reads a file in each of so many steps, and then says that it is done.
+fn reads(steps: usize) -> MockLlm {
+    MockLlm::by(move |chat: &Chat| match chat.results().len() {
+        n if n < steps => Answer::new().call(&format!("c{n}"), "Read", json!({"file_path": "Cargo.toml"})),
+        _ => Answer::say("End."),
+    })
+}
+
+fn rule(content: &str, more: &str) -> String {
+    format!(
+        r#"{{"name": "toml", "tool": "Read(file_path ~ '*.toml')", "output": {{"status": "success"}},
+            "message": {{"target": "suffix_system", "content": "{content}"{more}}}}}"#
+    )
+}
+
+fn config(home: &Home, text: &str) {
+    std::fs::write(home.root().join("aye/config/reminders.json"), text).expect("written");
+}
+
+#[test]
+fn the_model_is_reminded_in_the_next_step_and_rests_for_the_cooldown() {
+    let llm = reads(4);
+    let home = Home::with(&llm);
+    home.write("Cargo.toml", "[package]\n");
+    let front = r#"{"tool": "Read", "message": {"target": "system", "content": "FIRST"}}"#;
+    let last = r#"{"tool": "Read", "message": {"target": "conversation", "content": "LAST"}}"#;
+    let rules = [&rule("Run cargo check.", r#", "cooldown_turns": 2"#), front, last].join(",");
+    config(&home, &format!("{{\"rules\": [{rules}]}}"));
+    let out = home.ok(&["-p", "go", "--output-format", "stream-json"]);
+    let told: Vec<bool> = llm.asked().iter().map(|chat| chat.system().contains("Run cargo check.")).collect();
+    assert_eq!(told, [false, true, false, false, true]);
+    let second = &llm.asked()[1];
+    assert!(second.system().starts_with("FIRST"), "{}", second.system());
+    let end = second.messages().last().expect("messages");
+    assert_eq!(end["role"], "user", "{end}");
+    assert_eq!(end["content"], "<system-reminder>\nLAST\n</system-reminder>", "{end}");
+    assert!(!llm.asked()[0].system().contains("FIRST"));
+    let notices = out.stdout.matches("toml: Run cargo check.").count();
+    assert_eq!(notices, 2, "{}", out.stdout);
+}
+
+#[test]
+fn a_bad_file_is_told_with_its_line_and_breaks_nothing() {
+    let llm = reads(1);
+    let home = Home::with(&llm);
+    home.write("Cargo.toml", "[package]\n");
+    config(
+        &home,
+        "{\"rules\": [\n{\"tool\": \"Read(\", \"message\": {\"target\": \"system\", \"content\": \"x\"}}]}",
+    );
+    home.write(".aye/reminders.json", &format!("{{\"rules\": [{}]}}", rule("From the project.", "")));
+    home.aye(&["-p", "go", "--trust"])
+        .run()
+        .exits(0)
+        .says("reminders.json:2: pattern `Read(`, character 5")
+        .says("its reminders are not used");
+    assert!(llm.last().system().contains("From the project."), "the other file counts");
+
+    let out = home.aye(&["reminders", "check"]).run().exits(1);
+    assert!(out.stdout.contains("reminders.json:2: pattern `Read(`"), "{out:?}");
+    assert!(!out.stdout.contains("From the project"), "the folder is not trusted: {out:?}");
+    let out = home.ok(&["reminders", "check", ".aye/reminders.json"]);
+    assert!(out.stdout.contains(": 1 rule\n       line 1: toml: after Read(file_path ~"), "{out:?}");
+    let rows = home.ok(&["reminders", "check", ".aye/reminders.json", "--json"]).json();
+    assert_eq!(rows[0]["rules"][0]["name"], "toml", "{rows}");
+    home.aye(&["reminders", "check", "nothing.json"]).run().exits(1);
+}
+
+#[test]
+fn a_projects_reminders_count_only_where_the_folder_is_trusted() {
+    let llm = reads(1);
+    let home = Home::with(&llm);
+    home.write("Cargo.toml", "[package]\n");
+    home.write(".aye/reminders.json", &format!("{{\"rules\": [{}]}}", rule("From the project.", "")));
+    home.aye(&["-p", "go"]).run().exits(0).says("not trusted");
+    assert!(llm.asked().iter().all(|chat| !chat.system().contains("From the project.")));
+}
+
+#[test]
+fn a_reminder_is_shown_in_the_transcript() {
+    let llm = reads(1);
+    let home = Home::with(&llm);
+    home.write("Cargo.toml", "[package]\n");
+    config(&home, &format!("{{\"rules\": [{}]}}", rule("Run cargo\\u001b[31m check.", "")));
+    let mut pty = Pty::start(&home, &[], 80, 20);
+    pty.ready();
+    pty.say("go");
+    pty.shows("End.");
+    pty.shows("reminder: toml: Run cargo");
+    let raw = pty.raw();
+    assert!(!raw.windows(4).any(|bytes| bytes == b"o\x1b[3"), "nothing foreign reaches the terminal raw");
+    pty.quit();
+}
