@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use aye::context::{CompactionConfig, Limits, Marks, Sizes, accept, assemble, fit, plan, prompt};
 use aye::contract::event::AgentEvent;
 use aye::contract::executor::ToolExecutionMode;
 use aye::contract::identity::{RunIdentity, RunOrigin};
@@ -19,6 +20,7 @@ use aye::contract::lifecycle::RunStatus;
 use aye::contract::mailbox::MailboxJob;
 use aye::contract::message::Message;
 use aye::contract::record::{Checkpoint, RunRecord, ThreadRecord};
+use aye::contract::spec::ContextWindowPolicy;
 use aye::contract::tool::{Tool as _, ToolCallContext, ToolDescriptor};
 use aye::plugins::deferred_tools::{DeferralRule, DeferredToolsPlugin, ToolLoadMode, ToolSearchTool};
 use aye::plugins::permission::{Prepared, Question, evaluate, shipped_rules};
@@ -451,5 +453,46 @@ fn deferred(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, markdown, open, inbox, rules, machine, store, mailbox, phase, deferred);
+/// A conversation of about 200,000 tokens: what a request of it costs, and a compaction besides the model.
+fn window(c: &mut Criterion) {
+    let messages = sample::messages(800);
+    let tokens = aye::context::estimate::messages_tokens(&messages);
+    assert!((150_000..260_000).contains(&tokens), "{tokens} tokens");
+    let sizes = Sizes::of(&messages);
+    let limits = Limits { room: tokens / 2, recent: 10 };
+    let mut group = c.benchmark_group("context");
+    group.bench_function("measure 200k tokens", |b| b.iter(|| Sizes::of(&messages)));
+    group.bench_function("fit 200k tokens", |b| b.iter(|| fit(&sizes, 0, Marks::default(), limits)));
+    group.bench_function("one more message and its request", |b| {
+        b.iter_batched_ref(
+            || (Sizes::of(&messages[..799]), fit(&sizes, 0, Marks::default(), limits).marks),
+            |(sizes, marks)| {
+                sizes.take_in(&messages);
+                let fit = fit(sizes, 0, *marks, limits);
+                assemble(&messages, sizes, &fit, None, |_| None)
+            },
+            BatchSize::SmallInput,
+        );
+    });
+    group.bench_function("a request of a short conversation", |b| {
+        let short = &messages[..12];
+        let sizes = Sizes::of(short);
+        b.iter(|| {
+            let fit = fit(&sizes, 0, Marks::default(), limits);
+            assemble(short, &sizes, &fit, None, |_| None)
+        });
+    });
+    let (policy, config) = (ContextWindowPolicy::default(), CompactionConfig::default());
+    group.bench_function("compaction of 200k tokens", |b| {
+        b.iter(|| {
+            let sizes = Sizes::of(&messages);
+            let plan = plan(&sizes, (0, 0), &policy, &config, usize::MAX).unwrap();
+            let asked = prompt(&messages[plan.from..plan.upto], None, None, &config);
+            (accept(&plan, 900, &config).unwrap(), asked)
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, window, markdown, open, inbox, rules, machine, store, mailbox, phase, deferred);
 criterion_main!(benches);

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Failure, agents, deferred, models, prompt, reminders, sections};
 use super::agents::Agents;
 use super::budget::Purse;
+use super::context::{policy_of, self};
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
@@ -19,6 +20,7 @@ use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
+use crate::plugins::context::CompactionPlugin;
 use crate::plugins::deferred_tools::DEFERRED_TOOLS_PLUGIN;
 use crate::plugins::handoff::HANDOFF_PLUGIN_ID;
 use crate::plugins::observe::OBSERVABILITY_PLUGIN;
@@ -91,6 +93,8 @@ impl App {
         let mut warnings = std::mem::take(&mut foundation.warnings);
         warnings.extend(unclaimed);
         warnings.extend(agents.written.issues.iter().map(ToString::to_string));
+        // One whose price nobody knows ends its run under a budget.
+        warnings.extend(agents.choices().filter_map(|model| purse.admit(&model.full_name(), model).err()));
         warnings.extend(skills.issues.iter().map(ToString::to_string));
         let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
         let app = Self {
@@ -125,7 +129,7 @@ impl App {
         let id = selection.full_name();
         self.purse.admit(&id, &selection)?;
         self.runtime.set_model(&id, entry, executor);
-        self.agents.use_model(&self.runtime, &selection);
+        self.agents.use_model(&self.runtime, &self.foundation, &selection);
         *self.selection.write().expect("no panic while the choice is held") = selection;
         Ok(())
     }
@@ -199,7 +203,7 @@ fn runtime(
 ) -> Result<AgentRuntime, Failure> {
     let settings = &foundation.loaded.settings;
     let max_turns = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
-    let spec = AgentSpec::new(AGENT)
+    let mut spec = AgentSpec::new(AGENT)
         .with_model(selection.full_name())
         .with_system_prompt(common.prompt(""))
         .with_max_rounds(max_turns)
@@ -210,8 +214,10 @@ fn runtime(
             backoff_base_ms: u64::try_from(settings.retry.backoff_base.as_millis()).unwrap_or(u64::MAX),
         })
         .map_err(Failure::failed)?;
+    spec.context_policy = Some(policy_of(selection, settings));
     let spec = sections::with_sections(spec, foundation);
     let tool_env = tool_env(foundation);
+    let output_dir = output_dir(foundation);
     let subsystem = SkillSubsystem::new(Arc::new(skills.registry()))
         .with_scripts(Arc::new(Scripts { env: tool_env.clone() }), foundation.workspace.cwd.clone());
     let mut builder = AgentRuntimeBuilder::new()
@@ -226,6 +232,7 @@ fn runtime(
             Arc::new(move |question| notifier.asked(question))
         })
         .with_question_terms(settings.questions.clone())
+        .with_artifacts(context::artifacts(&output_dir))
         .with_agent_spec(spec)
         .with_model(selection.full_name(), entry_of(selection))
         .with_provider(selection.full_name(), models::executor(selection, &foundation.env));
@@ -252,7 +259,10 @@ fn runtime(
     }
     let stop = StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?;
     // The skills plugin's grants are allow rules of the run; neither plugin knows the other.
-    let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(granted_patterns));
+    let readable = context::readable(&output_dir);
+    let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(move |snapshot| {
+        granted_patterns(snapshot).into_iter().chain(readable.iter().cloned()).collect()
+    }));
     builder
         .with_plugin("permission", Arc::new(gatekeeper))
         .with_plugin("hooks", Arc::new(super::hooks::plugin(foundation, clock)?))
@@ -260,6 +270,7 @@ fn runtime(
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
         .with_plugin("memory", super::memory::plugin(foundation, clock))
         .with_plugin(HANDOFF_PLUGIN_ID, Arc::new(agents::handoff(known)))
+        .with_plugin("compaction", Arc::new(CompactionPlugin))
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
         .with_plugin("stop", Arc::new(purse.over(stop)))
@@ -293,6 +304,13 @@ fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
         conditions.push(StopConditionSpec::ContentMatch { pattern: pattern.clone() });
     }
     conditions
+}
+
+/// The folder for long output, by its real path: rules look behind links.
+fn output_dir(foundation: &Foundation) -> std::path::PathBuf {
+    let dir = foundation.paths.output_dir();
+    let real = dir.parent().and_then(|parent| parent.canonicalize().ok());
+    real.and_then(|parent| Some(parent.join(dir.file_name()?))).unwrap_or(dir)
 }
 
 pub(super) fn tool_env(foundation: &Foundation) -> ToolEnv {

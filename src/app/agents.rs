@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock};
 
 use serde_json::{Value, json};
 
+use super::context::policy_of;
 use super::agent::{AGENT, entry_of};
 use super::foundation::Foundation;
 use super::prompt::Common;
@@ -168,6 +169,11 @@ impl Agents {
         Ok(self.model(name))
     }
 
+    /// The models that agents name, by their registered ids.
+    pub(super) fn choices(&self) -> impl Iterator<Item = &Selection> {
+        self.models.values()
+    }
+
     /// That there is no such agent, and what there is.
     pub(super) fn no_such(&self, name: &str) -> String {
         let known = or_these(name, self.names());
@@ -180,13 +186,17 @@ impl Agents {
     }
 
     /// Uses another model from now on: for the agent that is talked to, and when that one names none, for all such.
-    pub(super) fn use_model(&self, runtime: &AgentRuntime, selection: &Selection) {
+    pub(super) fn use_model(&self, runtime: &AgentRuntime, foundation: &Foundation, selection: &Selection) {
         let mut chosen = self.chosen.write().expect("no panic while the choice is held");
         let pinned = self.models.contains_key(&chosen.agent);
         let catalog = runtime.catalog();
         for (id, spec) in &catalog.agents {
             if *id == chosen.agent || !pinned && !self.models.contains_key(id) {
-                runtime.set_agent(AgentSpec::clone(spec).with_model(selection.full_name()));
+                let mut spec = AgentSpec::clone(spec).with_model(selection.full_name());
+                if !self.written.get(id).is_some_and(|agent| agent.says("context_policy")) {
+                    spec.context_policy = Some(policy_of(selection, &foundation.loaded.settings));
+                }
+                runtime.set_agent(spec);
             }
         }
         if !pinned {
@@ -252,6 +262,9 @@ fn spec_of(
     spec.model = model.full_name();
     if !agent.says("tool_execution") {
         spec.tool_execution = settings.tool_execution;
+    }
+    if !agent.says("context_policy") {
+        spec.context_policy = Some(policy_of(model, settings));
     }
     let limit = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
     let is_said = !matches!(foundation.loaded.provenance.origin("max_turns"), Some(Origin::Default) | None);

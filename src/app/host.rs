@@ -178,6 +178,7 @@ impl Host for TerminalHost {
                 driver: Driver::Nobody,
                 queued: Vec::new(),
                 children: Vec::new(),
+                summaries: Vec::new(),
             });
         };
         let text = |e: crate::store::StoreError| e.to_string();
@@ -190,8 +191,18 @@ impl Host for TerminalHost {
             .ok_or_else(|| format!("there is no thread {id}"))?;
         let driver = self.viewer.driver_of(&glance);
         self.viewer.show(&id, glance.messages.last().map_or(0, |stored| stored.seq));
-        let Glance { thread, messages, run, waiting, running, queued, lease: _, decided: _, children } =
-            glance;
+        let Glance {
+            thread,
+            messages,
+            run,
+            waiting,
+            running,
+            queued,
+            summaries,
+            lease: _,
+            decided: _,
+            children,
+        } = glance;
         let messages = with_open_results(messages, run.as_ref());
         // While somebody is awake its calls run; else nobody knows what became of them.
         let interrupted = if driver == Driver::Nobody { running } else { Vec::new() };
@@ -200,7 +211,7 @@ impl Host for TerminalHost {
         }
         let queued = queued.iter().map(row_of).collect();
         self.viewer.mind(&id);
-        Ok(OpenedThread { thread, messages, run, waiting, interrupted, driver, queued, children })
+        Ok(OpenedThread { thread, messages, run, waiting, interrupted, driver, queued, children, summaries })
     }
 
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String> {
@@ -426,7 +437,13 @@ impl Host for TerminalHost {
     }
 
     async fn page(&self, thread: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String> {
-        super::pages::page(&self.app, thread, name, words).await
+        if name == "compact" {
+            let _ = self.events.send(HostEvent::Note("the older messages are being summarised …".to_owned()));
+        }
+        let page = super::pages::page(&self.app, thread, name, words).await;
+        // What a page did to the conversation is told as what others do to it.
+        self.viewer.poke();
+        page
     }
 
     async fn remember(&self, prompt: &str) {

@@ -10,6 +10,7 @@ mod budget;
 mod chat;
 mod commands;
 mod deferred;
+mod context;
 mod doctor;
 mod edited;
 mod editor;

@@ -19,6 +19,8 @@ pub(super) async fn page(
         "agent" => super::agent_list::page(app, words),
         "plugins" => super::plugins::page(app, words),
         "tasks" => super::tasks::page(app, thread, words).await,
+        "context" => super::context::page(app, thread).await,
+        "compact" => super::context::compact(app, thread, words).await,
         _ => Err(format!("there is no /{name}")),
     }
 }

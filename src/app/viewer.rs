@@ -568,5 +568,6 @@ fn sync_of(glance: &Glance, driver: Driver, is_part: bool) -> ThreadSync {
         running: glance.running.clone(),
         queued: glance.queued.iter().map(row_of).collect(),
         children: glance.children.clone(),
+        summaries: glance.summaries.clone(),
     }
 }

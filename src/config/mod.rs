@@ -27,8 +27,7 @@ pub use models::{DEMO, ModelRow, SelectError, Selection, list_models, needs_prob
 pub use paths::{Paths, PathsError, PrivateFileError, create_private_dir, write_private};
 pub use providers::{BuiltInProvider, KNOWN_MODELS, KnownModel, PROVIDERS, known_price};
 pub use settings::{
-    Adapter, BashSettings, ModelSettings, OnAsk, PermissionMode, ProviderSettings, RetrySettings, Screen,
-    Settings, StopSettings, TelemetrySettings, TuiSettings, UnknownWord, documented_keys, tool_execution,
+    Adapter, BashSettings, ContextSettings, ModelSettings, OnAsk, PermissionMode, ProviderSettings, RetrySettings, Screen, Settings, StopSettings, TelemetrySettings, TuiSettings, UnknownWord, documented_keys, tool_execution,
 };
 pub use tree::Tree;
 pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};

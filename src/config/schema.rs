@@ -232,6 +232,17 @@ pub(crate) const ROOT: Fields = &[
         ]),
     ),
     (
+        "context",
+        Node::Table(&[(
+            "compact_at",
+            leaf(
+                Count { min: 0 },
+                Set,
+                "per cent of the window at which older messages are summarised; 0 is never",
+            ),
+        )]),
+    ),
+    (
         "questions",
         Node::Table(&[
             (
@@ -291,6 +302,8 @@ max_attempts = 5
 retry_delay = "250ms"
 max_retry_delay = "30s"
 keep = "24h"
+[context]
+compact_at = 80
 [tui]
 mouse = false
 bell = true

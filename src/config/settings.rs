@@ -214,6 +214,13 @@ pub struct TelemetrySettings {
     pub content: bool,
 }
 
+/// `[context]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContextSettings {
+    /// Per cent of the model's window at which older messages are summarised; 0 is never.
+    pub compact_at: u8,
+}
+
 /// `[tui]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TuiSettings {
@@ -258,6 +265,8 @@ pub struct Settings {
     pub stop: StopSettings,
     /// Jobs that are queued, and those who work on them.
     pub mailbox: MailboxConfig,
+    /// How the model's window is used.
+    pub context: ContextSettings,
     /// On which terms questions are asked that no rule has terms for.
     pub questions: Terms,
     /// Who is told what was measured.
@@ -335,6 +344,10 @@ impl Settings {
                 loop_detection: get.limit("stop.loop_detection").filter(|window| *window > 1),
                 stop_on_tool: get.list("stop.stop_on_tool"),
                 content_match: get.text("stop.content_match"),
+            },
+            context: ContextSettings {
+                // Nothing would be left for the summary above this.
+                compact_at: get.count("context.compact_at").map_or(0, |n| n.min(95) as u8),
             },
             questions: Terms {
                 expires_in: get.word("questions.expires_in"),

@@ -30,6 +30,7 @@ pub mod record;
 pub mod spec;
 pub mod statistics;
 pub mod storage;
+pub mod summary;
 pub mod suspension;
 pub mod terms;
 pub mod tool;

@@ -2,6 +2,7 @@
 
 pub mod deferred_tools;
 pub mod handoff;
+pub mod context;
 pub mod hooks;
 pub mod memory;
 pub mod observe;

@@ -60,6 +60,7 @@ pub struct AgentRuntimeBuilder {
     lease: Option<Duration>,
     asked: Option<Asked>,
     question_terms: Terms,
+    artifacts: Option<super::Artifacts>,
     phases: Option<PhaseRuntime>,
     profiles: Option<Arc<dyn ProfileStore>>,
 }
@@ -242,6 +243,13 @@ impl AgentRuntimeBuilder {
         self
     }
 
+    /// Keeps large tool results, which become previews once they are not new, where the model can read the rest.
+    #[must_use]
+    pub fn with_artifacts(mut self, artifacts: super::Artifacts) -> Self {
+        self.artifacts = Some(artifacts);
+        self
+    }
+
     /// Builds the runtime and resolves each agent once to see that it can run.
     ///
     /// # Errors
@@ -293,6 +301,7 @@ impl AgentRuntimeBuilder {
             lease: self.lease.unwrap_or(lease::LENGTH),
             asked: self.asked,
             question_terms: self.question_terms,
+            artifacts: self.artifacts,
             phases: self.phases,
         }))
     }

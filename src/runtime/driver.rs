@@ -20,6 +20,7 @@ use super::live::Slot;
 use super::output::CallSink;
 use super::request::RuntimeError;
 use super::resolve::ResolvedAgent;
+use super::window::Packing;
 use crate::contract::activity::Activity;
 use crate::contract::child::ChildRecord;
 use crate::contract::event::AgentEvent;
@@ -51,6 +52,8 @@ pub(super) enum Done {
         call: CallId,
         output: Result<ToolOutput, ToolError>,
     },
+    /// A summary was made, or not: the model is asked once more.
+    Compacted,
     /// A tool was not started, because the thread is not surely this driver's any more.
     Kept(RuntimeError),
 }
@@ -131,6 +134,7 @@ pub(super) struct Driver {
     pub(super) in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
     pub(super) outputs: HashMap<CallId, Arc<CallSink>>,
     pub(super) partial: Arc<Partial>,
+    pub(super) packing: Packing,
     pub(super) last_response: Option<StreamResult>,
     pub(super) error_code: Option<String>,
     /// The questions that were closed as expired.
@@ -218,6 +222,7 @@ impl Driver {
             in_flight: FuturesUnordered::new(),
             outputs: HashMap::new(),
             partial: Arc::default(),
+            packing: Packing::default(),
             last_response: None,
             error_code: None,
             expired: Vec::new(),
@@ -358,7 +363,7 @@ impl Driver {
         match directive {
             Directive::RunPhase(phase) => Ok(Some(self.run_phase(phase).await)),
             Directive::Infer => {
-                self.infer();
+                self.infer().await;
                 Ok(None)
             }
             Directive::Gate { call, resume } => Ok(Some(self.gate(call, resume).await?)),
@@ -393,7 +398,11 @@ impl Driver {
 
     async fn returned(&mut self, done: Done) -> Result<Option<Fact>, RuntimeError> {
         match done {
-            Done::Inferred(inferred) => self.inferred(*inferred).await.map(Some),
+            Done::Inferred(inferred) => self.inferred(*inferred).await,
+            Done::Compacted => {
+                self.infer().await;
+                Ok(None)
+            }
             Done::Executed { call, output } => self.executed(call, output).await.map(Some),
             Done::Kept(error) => Err(error),
         }

@@ -10,6 +10,7 @@ mod builder;
 mod call;
 mod catalog;
 mod children;
+mod compact;
 mod delegate;
 mod document;
 mod driver;
@@ -28,11 +29,13 @@ mod nested;
 mod output;
 mod queue;
 mod recover;
+mod report;
 mod request;
 mod resolve;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod window;
 mod words;
 mod world;
 
@@ -63,6 +66,7 @@ use crate::store::{AcquireError, Store, StoreError};
 
 pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;
+pub use compact::CompactError;
 pub use delegate::{
     AgentBackend, AgentBackendError, AgentTool, DELEGATION_DEPTH, DelegateRunResult, DelegateRunStatus,
     LocalBackend, tool_name,
@@ -71,8 +75,10 @@ pub use document::{CallResult, DocumentError, RunDocument, tool_message};
 pub use edited::{change_words, shown_payload};
 pub use frontend::FrontendTool;
 pub use recover::{Left, UnknownPolicy, is_alive};
+pub use report::ContextReport;
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
 pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
+pub use window::{Artifact, Artifacts};
 
 use driver::{Driver, Loaded};
 use lease::{Lease, Tenure};
@@ -96,6 +102,7 @@ pub(crate) struct Parts {
     pub(crate) lease: Duration,
     pub(crate) asked: Option<Asked>,
     pub(crate) question_terms: Terms,
+    pub(crate) artifacts: Option<Artifacts>,
     pub(crate) phases: Option<PhaseRuntime>,
     pub(crate) profiles: Arc<dyn ProfileStore>,
 }
@@ -118,6 +125,10 @@ pub(crate) struct Shared {
     pub(crate) lease: Duration,
     pub(crate) asked: Option<Asked>,
     pub(crate) question_terms: Terms,
+    /// Keeps large results where the model can read them.
+    artifacts: Option<Artifacts>,
+    /// What the requests of each conversation taught.
+    windows: window::Windows,
     /// The engine that runs work on, for callers that look at its state; without it each run has its own.
     pub(crate) phases: Option<PhaseRuntime>,
     pub(crate) profiles: Arc<dyn ProfileStore>,
@@ -163,6 +174,7 @@ impl AgentRuntime {
             lease,
             asked,
             question_terms,
+            artifacts,
             phases,
             profiles,
         } = parts;
@@ -178,6 +190,8 @@ impl AgentRuntime {
             lease,
             asked,
             question_terms,
+            artifacts,
+            windows: window::Windows::default(),
             phases,
             profiles,
             tasks: tasks::Tasks::default(),

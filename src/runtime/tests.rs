@@ -5,6 +5,7 @@ mod mailbox;
 mod queue;
 mod resolving;
 mod waking;
+mod window;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -31,6 +31,7 @@ mod rows;
 mod runs;
 mod source;
 mod statistics;
+mod summaries;
 mod suspensions;
 #[cfg(test)]
 mod tests;

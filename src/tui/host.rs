@@ -17,6 +17,7 @@ use crate::contract::record::{
     DecideOutcome, InboxRow, OpenIntent, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
 };
+use crate::contract::summary::SummaryRecord;
 use crate::contract::suspension::ToolCallResume;
 use crate::contract::tool::FilePreview;
 
@@ -65,6 +66,8 @@ pub struct OpenedThread {
     pub queued: Vec<QueuedRow>,
     /// The agents below it that work or wait, oldest first.
     pub children: Vec<TaskRecord>,
+    /// Summaries that stand for older messages, oldest first.
+    pub summaries: Vec<SummaryRecord>,
 }
 
 /// Who is awake on a conversation.
@@ -115,6 +118,8 @@ pub struct ThreadSync {
     pub queued: Vec<QueuedRow>,
     /// The agents below it that work or wait, oldest first.
     pub children: Vec<TaskRecord>,
+    /// Summaries that stand for older messages, oldest first.
+    pub summaries: Vec<SummaryRecord>,
 }
 
 /// A question of any conversation, with what a card needs beside it.

@@ -36,6 +36,8 @@ pub const COMMANDS: &[Command] = &[
     page("queue", "", "what is queued in all conversations, and how it stands"),
     page("plugins", "[AGENT]", "what watches over a run, and what it brought"),
     page("tasks", "[stop ID]", "agents at work for this conversation, and stop one"),
+    page("context", "", "what fills the model's window"),
+    page("compact", "[HINT]", "summarise older messages, to make room"),
     command("copy", "", "put the last answer on the clipboard"),
     command("export", "[md|json]", "write this conversation to a file"),
     command("clear", "", "begin a new conversation, as /new"),

@@ -128,6 +128,8 @@ pub struct Transcript {
     stopped: bool,
     /// The agent that another one handed the run to, and its model.
     handed_to: Option<(String, String)>,
+    /// How far the summary reaches that was told last.
+    summarised: u64,
 }
 
 impl Transcript {
@@ -229,6 +231,14 @@ impl Transcript {
     /// Adds a notice.
     pub fn note(&mut self, level: Level, text: impl Into<String>) {
         self.push(EntryKind::Notice { level, text: text.into() }, true);
+    }
+
+    /// Says that a summary was made, unless that was said already.
+    fn note_summary(&mut self, upto_seq: u64, words: &str) {
+        if upto_seq > self.summarised {
+            self.summarised = upto_seq;
+            self.note(Level::Info, words);
+        }
     }
 
     /// Adds something to read.

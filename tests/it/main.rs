@@ -6,6 +6,7 @@ mod book;
 mod children;
 mod commands;
 mod contest;
+mod context;
 #[cfg(feature = "failpoints")]
 mod crash;
 mod deferred;

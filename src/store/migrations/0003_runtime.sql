@@ -89,6 +89,15 @@ CREATE INDEX child_of_root ON child (root_thread, n);
 
 
 -- == context: summaries that stand for older messages
+-- The messages stay. A summary stands for all of them up to `upto_seq`, so the one that reaches farthest counts.
+
+CREATE TABLE summary (
+    n         INTEGER PRIMARY KEY,
+    thread_id TEXT    NOT NULL REFERENCES thread (id) ON DELETE CASCADE,
+    upto_seq  INTEGER NOT NULL,
+    body      TEXT    NOT NULL,
+    UNIQUE (thread_id, upto_seq)
+) STRICT;
 
 
 -- == servers: what is known of tool servers

@@ -13,6 +13,7 @@ mod mailbox_model;
 mod model;
 mod profile;
 mod statistics;
+mod summaries;
 mod threads;
 
 use std::collections::BTreeMap;

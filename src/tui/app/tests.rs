@@ -261,6 +261,7 @@ pub(crate) fn opened(messages: Vec<crate::contract::record::StoredMessage>) -> O
         driver: Driver::Nobody,
         queued: Vec::new(),
         children: Vec::new(),
+        summaries: Vec::new(),
     }
 }
 

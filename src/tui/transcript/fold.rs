@@ -1,5 +1,6 @@
 //! Folds the events of a run into entries.
 
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::{EntryKind, Level, Moment, Retry, ToolEntry, ToolState, Transcript};
@@ -9,6 +10,7 @@ use crate::contract::event::AgentEvent;
 use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::progress::{INFERENCE_RETRY_ACTIVITY_TYPE, TOOL_CALL_PROGRESS_ACTIVITY_TYPE};
+use crate::contract::summary::COMPACTED_ACTIVITY_TYPE;
 
 impl Transcript {
     /// Takes in one event.
@@ -59,6 +61,8 @@ impl Transcript {
             AgentEvent::InferenceComplete { model, usage, .. } => {
                 self.answered(model);
                 self.close_texts(false);
+                // What did not become whole with its answer was cut off and dropped.
+                self.drop_partial_calls();
                 if let Some(usage) = usage {
                     self.count(usage);
                 }
@@ -208,6 +212,12 @@ impl Transcript {
                 self.handed_to = Some((text("agent").to_owned(), text("model").to_owned()));
             }
             self.note(level, words);
+        } else if kind == COMPACTED_ACTIVITY_TYPE {
+            if let Some(usage) = content.get("usage").and_then(|usage| TokenUsage::deserialize(usage).ok()) {
+                self.usage.add(&usage);
+            }
+            let upto = content.get("upto_seq").and_then(Value::as_u64).unwrap_or(u64::MAX);
+            self.note_summary(upto, text("text"));
         } else if kind == INFERENCE_RETRY_ACTIVITY_TYPE {
             let number = |key: &str| content.get(key).and_then(Value::as_u64).unwrap_or(0);
             let reason = text("reason");
@@ -247,15 +257,7 @@ impl Transcript {
         self.step = self.entries.len();
     }
 
-    pub(super) fn finish(&mut self, termination: &TerminationReason) {
-        self.retry = None;
-        self.stopped = false;
-        let cut_off = matches!(termination, TerminationReason::Cancelled | TerminationReason::Error(_));
-        self.close_texts(cut_off);
-        if *termination == TerminationReason::Suspended {
-            return;
-        }
-        // Calls that never arrived whole are dropped; those that never got a result did not run, or were stopped.
+    fn drop_partial_calls(&mut self) {
         let from = self.settled;
         let is_partial = |kind: &EntryKind| match kind {
             EntryKind::Tool(tool) => tool.state == ToolState::Receiving,
@@ -266,6 +268,20 @@ impl Transcript {
             index += 1;
             index <= from || !is_partial(&entry.kind)
         });
+        self.advance();
+    }
+
+    pub(super) fn finish(&mut self, termination: &TerminationReason) {
+        self.retry = None;
+        self.stopped = false;
+        let cut_off = matches!(termination, TerminationReason::Cancelled | TerminationReason::Error(_));
+        self.close_texts(cut_off);
+        if *termination == TerminationReason::Suspended {
+            return;
+        }
+        // Calls that never arrived whole are dropped; those that never got a result did not run, or were stopped.
+        self.drop_partial_calls();
+        let from = self.settled;
         for index in from..self.entries.len() {
             self.touch(index, |entry| {
                 if let EntryKind::Tool(tool) = &mut entry.kind {

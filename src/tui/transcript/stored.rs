@@ -17,8 +17,12 @@ impl Transcript {
         let mut transcript = Transcript::default();
         // Searching backwards for each call would be slow in a long thread only if a call were far from its result;
         // results follow their calls, so the search is short.
+        let mut summaries = opened.summaries.iter().peekable();
         for stored in &opened.messages {
             transcript.take_message(&stored.message);
+            while let Some(summary) = summaries.next_if(|summary| summary.at_seq <= stored.seq) {
+                transcript.note_summary(summary.upto_seq, &summary.words());
+            }
         }
         for open in &opened.interrupted {
             transcript.change_tool(open.intent.id.call_id.as_str(), |tool| {

@@ -18,6 +18,9 @@ impl Transcript {
         for stored in &sync.results {
             self.take_message(&stored.message);
         }
+        for summary in &sync.summaries {
+            self.note_summary(summary.upto_seq, &summary.words());
+        }
         // When its process is gone, what a call came to is for recovery to judge.
         let is_driven = matches!(sync.driver, Driver::Other(_));
         for open in sync.running.iter().filter(|_| is_driven) {

@@ -65,6 +65,7 @@ fn stored(messages: Vec<Message>) -> OpenedThread {
         driver: crate::tui::host::Driver::Nobody,
         queued: Vec::new(),
         children: Vec::new(),
+        summaries: Vec::new(),
     }
 }
 
@@ -242,6 +243,7 @@ fn sync_of(
         running: Vec::new(),
         queued: Vec::new(),
         children: Vec::new(),
+        summaries: Vec::new(),
     }
 }
 

@@ -231,6 +231,7 @@ fn opened() -> OpenedThread {
         driver: aye::tui::host::Driver::Nobody,
         queued: Vec::new(),
         children: Vec::new(),
+        summaries: Vec::new(),
     }
 }
 

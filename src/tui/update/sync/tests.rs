@@ -45,6 +45,7 @@ fn sync(driver: Driver, run: Option<RunRecord>, waiting: &[&str]) -> ThreadSync 
         running: Vec::new(),
         queued: Vec::new(),
         children: Vec::new(),
+        summaries: Vec::new(),
     }
 }
 
