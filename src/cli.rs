@@ -8,6 +8,10 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::config::{Flags, PermissionMode};
 
+mod mcp;
+
+pub use mcp::{McpAddArgs, McpCommand, McpScope};
+
 const EXAMPLES: &str = "\
 Examples:
   aye                                   chat in this folder
@@ -179,6 +183,9 @@ pub enum Command {
     /// Skills: which there are, and whether their files are right
     #[command(subcommand)]
     Skills(SkillsCommand),
+    /// Tool servers (MCP): which there are, add and remove them, try one, agree to its tools
+    #[command(subcommand)]
+    Mcp(McpCommand),
     /// Permission rules
     #[command(subcommand)]
     Permissions(PermissionsCommand),

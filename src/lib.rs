@@ -20,6 +20,8 @@ pub mod plugins;
 
 pub mod tools;
 
+pub mod mcp;
+
 pub mod config;
 
 pub mod headless;

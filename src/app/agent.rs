@@ -40,6 +40,7 @@ pub struct App {
     pub(super) selection: RwLock<Selection>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Notifier,
+    pub(super) mcp: super::mcp::Mcp,
     /// What went wrong at the start and does not stop it.
     pub(super) warnings: Vec<String>,
     _grants: GrantWatch,
@@ -64,6 +65,7 @@ impl App {
         permission.set_tools(catalog.tool_ids().map(str::to_owned).collect());
         let mut warnings = std::mem::take(&mut foundation.warnings);
         warnings.extend(skills.issues.iter().map(ToString::to_string));
+        let mcp = super::mcp::Mcp::new(&foundation, cli, &runtime, &permission, &mut warnings);
         let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
         let app = Self {
             _grants: grants,
@@ -76,6 +78,7 @@ impl App {
             selection: RwLock::new(selection),
             clock,
             notifier,
+            mcp,
             warnings,
         };
         app.load_grants().await;

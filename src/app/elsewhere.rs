@@ -91,6 +91,7 @@ impl Elsewhere {
         let (events, of, id) = (self.events.clone(), Arc::clone(&app), thread.clone());
         let task = tokio::spawn(async move {
             app.load_grants().await;
+            app.mcp.ready_quietly().await;
             let result = app.runtime.resume(&id, Arc::new(Unheard), UnknownPolicy::Ask).await;
             tell(&app, &events, &id, &result).await;
         });
@@ -108,6 +109,7 @@ impl Elsewhere {
         let all = futures::future::join_all(running.into_iter().map(|(_, _, task)| task));
         let _ = tokio::time::timeout(LAST_WAIT, all).await;
         for app in self.apps.lock().await.values() {
+            app.mcp.manager.close().await;
             app.store.close().await;
         }
     }

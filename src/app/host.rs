@@ -121,6 +121,7 @@ impl TerminalHost {
 
     /// Ends what goes on in the background, in order.
     pub(super) async fn leave(&self) {
+        self.app.mcp.manager.close().await;
         self.elsewhere.leave().await;
     }
 
@@ -406,6 +407,8 @@ impl Host for TerminalHost {
             Vec::new()
         });
         // The picture is there and nobody has typed yet.
+        let events = self.events.clone();
+        self.app.mcp.start(move |text| drop(events.send(HostEvent::Note(text))));
         let store = self.app.store.clone();
         tokio::spawn(async move { store.warm().await });
         prompts

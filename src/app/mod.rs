@@ -18,6 +18,7 @@ mod grants;
 mod history;
 mod host;
 mod ledger;
+mod mcp;
 mod models;
 mod notify;
 mod owner;

@@ -14,9 +14,10 @@ pub(super) async fn page(
     app: &App,
     _thread: Option<&ThreadId>,
     name: &str,
-    _words: &str,
+    words: &str,
 ) -> Result<Page, String> {
     match name {
+        "mcp" => super::mcp::page(app, words),
         "plugins" => plugins(app),
         _ => Err(format!("there is no /{name}")),
     }

@@ -70,10 +70,12 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         Counter::new(app.runtime.clone(), place, move |_| answered.notify_one())
     });
     options.also = counter.clone().map(|counter| Arc::new(Hearing(counter)) as Arc<dyn EventSink>);
+    app.mcp.ready().await;
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
     if let Some(counter) = counter {
         counter.close().await;
     }
+    app.mcp.manager.close().await;
     app.notifier.finish().await;
     app.store.leave().await;
     Ok(code)

@@ -137,7 +137,8 @@ fn rules_item(path: &Path) -> Option<TrustItem> {
 
 fn mcp_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
-    let summary = format!("starts programs or connects to servers (MCP): {}", excerpt(&text_of(path)));
+    let summary = super::servers::summary(path, &text_of(path));
+    let summary = format!("starts programs or connects to servers (MCP):\n  {}", summary.replace('\n', "\n  "));
     Some(TrustItem { path: path.to_path_buf(), summary, hash })
 }
 
@@ -157,13 +158,15 @@ fn config_item(path: &Path) -> Option<TrustItem> {
         .filter(needs_trust)
         .map(|entry| format!("{} = {}", entry.key, entry.value))
         .collect();
-    // Servers to start have no settings yet; a file that names some is asked about all the same.
+    // A file that names servers in a way that cannot be read is asked about all the same.
     let starts = layer.problems.iter().filter(|problem| problem.message.contains("`mcp"));
     says.extend(starts.map(|problem| visible_line(&problem.message).into_owned()));
     if says.is_empty() {
         return None;
     }
-    says.truncate(8);
+    // What would be started is never what is left out.
+    says.sort_by_key(|line| !line.starts_with("mcp_servers"));
+    says.truncate(32);
     Some(TrustItem { path: path.to_path_buf(), summary: format!("settings: {}", says.join(", ")), hash })
 }
 

@@ -21,6 +21,7 @@ pub mod message;
 pub mod mode;
 pub mod progress;
 pub mod record;
+pub mod server;
 pub mod spec;
 pub mod suspension;
 pub mod terms;

@@ -29,6 +29,7 @@ pub const COMMANDS: &[Command] = &[
     command("skills", "", "skills that can be called by name"),
     command("permissions", "", "rules in force"),
     command("grants", "", "what you allowed from now on, and take it back"),
+    page("mcp", "[NAME | trust NAME | restart NAME]", "tool servers: what they offer, agree to it"),
     page("plugins", "", "what watches over a run, and what it brought"),
     command("copy", "", "put the last answer on the clipboard"),
     command("export", "[md|json]", "write this conversation to a file"),

@@ -1,0 +1,1 @@
+//! Tests of the room against servers that are made here.
