@@ -117,7 +117,12 @@ impl Mcp {
         }
     }
 
-    /// The same where nobody reads stderr.
+    /// Waits for servers that are being started, a moment at most; where none is, not at all.
+    pub(super) async fn settled(&self) {
+        let _ = self.manager.ready(self.wait).await;
+    }
+
+    /// The same as [`Mcp::ready`] where nobody reads stderr.
     pub(super) async fn ready_quietly(&self) {
         self.manager.start();
         let _ = self.manager.ready(self.wait).await;

@@ -94,7 +94,7 @@ fn what_is_wrong_is_told_with_its_place_and_costs_one_server_only() {
 #[test]
 fn a_text_that_is_no_json_is_told_with_line_and_column() {
     for (text, problem) in [
-        ("{\n  \"mcpServers\": {,}}", "/r/.mcp.json:2:19: this is not the JSON of tool servers: key must be a string"),
+        ("{\n  \"mcpServers\": {,}}", "/r/.mcp.json:2:18: this is not the JSON of tool servers: key must be a string"),
         ("", "/r/.mcp.json:1:0: this is not the JSON of tool servers: EOF while parsing a value"),
         ("[]", "/r/.mcp.json:1:0: this is not the JSON of tool servers: invalid type: sequence, expected an object"),
         ("{\"mcpServers\": 3}", "/r/.mcp.json:1:16: `mcpServers` must be an object, not a number"),

@@ -14,11 +14,11 @@ use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions, RunningService,
     ServiceError,
 };
-use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use secrecy::ExposeSecret as _;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::handler::{Handler, Progress, Shared};
@@ -149,13 +149,7 @@ impl Client {
         around: &Surroundings,
         shared: Arc<Shared>,
     ) -> Result<Client, String> {
-        let ended = CancellationToken::new();
-        let lifecycle = ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-            legacy_version: Some(ProtocolVersion::V_2025_11_25),
-        };
-        let mut child = None;
-        let service = match &config.transport {
+        match &config.transport {
             ServerTransport::Stdio { command, args, env, cwd } => {
                 let launch = Launch {
                     program: command.clone(),
@@ -163,12 +157,15 @@ impl Client {
                     cwd: cwd.clone(),
                     env: env.iter().map(|(k, v)| (k.into(), v.expose_secret().into())).collect(),
                 };
-                let (reader, writer, started) = start(around, launch, &shared)?;
-                child = Some(started);
-                let transport = AsyncRwTransport::new_client(reader, writer).with_max_line_length(MAX_MESSAGE);
+                let (reader, writer, mut child) = start(around, launch, &shared)?;
                 let root = Some(format!("file://{}", around.root.display()));
-                let handler = Handler { shared: Arc::clone(&shared), root };
-                handler.serve_with_lifecycle(Guarded::new(transport, ended.clone()), lifecycle).await
+                match Self::over(reader, writer, Arc::clone(&shared), root).await {
+                    Ok(mut client) => {
+                        client.child = Mutex::new(Some(child));
+                        Ok(client)
+                    }
+                    Err(error) => Err(why_not(&error, Some(&mut child), &shared).await),
+                }
             }
             ServerTransport::Http { url, headers } => {
                 let url = url.expose_secret();
@@ -178,13 +175,40 @@ impl Client {
                 let client = http_client(url).map_err(|e| format!("no HTTP client can be made: {e}"))?;
                 let transport = StreamableHttpClientTransport::with_client(client, settings);
                 let handler = Handler { shared: Arc::clone(&shared), root: None };
-                handler.serve_with_lifecycle(Guarded::new(transport, ended.clone()), lifecycle).await
+                match Self::agree(handler, transport).await {
+                    Ok(client) => Ok(client),
+                    Err(error) => Err(why_not(&error, None, &shared).await),
+                }
             }
+        }
+    }
+
+    /// Speaks over a pair of pipes.
+    pub(super) async fn over<R, W>(
+        reader: R,
+        writer: W,
+        shared: Arc<Shared>,
+        root: Option<String>,
+    ) -> Result<Client, Box<ClientInitializeError>>
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let transport = AsyncRwTransport::new_client(reader, writer).with_max_line_length(MAX_MESSAGE);
+        Self::agree(Handler { shared, root }, transport).await
+    }
+
+    async fn agree<T: Transport<RoleClient> + 'static>(
+        handler: Handler,
+        transport: T,
+    ) -> Result<Client, Box<ClientInitializeError>> {
+        let lifecycle = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(ProtocolVersion::V_2025_11_25),
         };
-        let service = match service {
-            Ok(service) => service,
-            Err(error) => return Err(why_not(&error, child.as_mut(), &shared).await),
-        };
+        let ended = CancellationToken::new();
+        let shared = Arc::clone(&handler.shared);
+        let service = handler.serve_with_lifecycle(Guarded::new(transport, ended.clone()), lifecycle).await?;
         let peer = service.peer().clone();
         let info = peer.peer_info().map(|info| {
             let about = info.server_info.as_ref();
@@ -205,7 +229,7 @@ impl Client {
             shared,
             ended,
             info: info.unwrap_or_default(),
-            child: Mutex::new(child),
+            child: Mutex::default(),
         })
     }
 

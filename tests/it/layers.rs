@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each room, and the rooms it may name. The order is that of the architecture's picture, lowest first.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("state", &[]),
     ("contract", &["state"]),
     ("run", &["contract", "state"]),
@@ -18,22 +18,26 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ("runtime", &["llm", "store", "run", "phase", "pattern", "contract", "state"]),
     ("plugins", &["phase", "pattern", "contract", "state"]),
     ("tools", &["contract", "state"]),
+    ("mcp", &["contract"]),
     ("config", &["contract"]),
+    // The types of the command line that stand in files of their own.
+    ("cli", &["config"]),
     ("headless", &["runtime", "contract"]),
     ("tui", &["runtime", "config", "contract"]),
     // The composition root names everything.
     (
         "app",
         &[
-            "cli", "logging", "config", "contract", "headless", "llm", "pattern", "phase", "plugins", "run",
-            "runtime", "state", "store", "tools", "tui",
+            "cli", "logging", "config", "contract", "headless", "llm", "mcp", "pattern", "phase", "plugins",
+            "run", "runtime", "state", "store", "tools", "tui",
         ],
     ),
 ];
 
 /// Words that stand in some places only.
-const ONLY_IN: [(&str, &[&str]); 22] = [
+const ONLY_IN: [(&str, &[&str]); 23] = [
     ("genai::", &["llm/"]),
+    ("rmcp::", &["mcp/"]),
     ("rusqlite::", &["store/"]),
     ("ratatui::", &["tui/"]),
     ("ratatui_textarea::", &["tui/"]),
@@ -44,7 +48,7 @@ const ONLY_IN: [(&str, &[&str]); 22] = [
     ("pulldown_cmark::", &["tui/"]),
     ("tree_sitter::", &["pattern/"]),
     ("tree_sitter_bash::", &["pattern/"]),
-    ("clap::", &["cli.rs", "app/"]),
+    ("clap::", &["cli.rs", "cli/", "app/"]),
     ("tracing_subscriber::", &["logging.rs"]),
     // The environment and the home directory are read at the composition root and come down as values. The one
     // exception is the library's convenience `GenaiExecutor::new`, which says so.

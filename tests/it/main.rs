@@ -15,6 +15,7 @@ mod inbox;
 mod kills;
 mod layers;
 mod lease;
+mod mcp;
 mod notify;
 mod stale;
 mod support;

@@ -100,7 +100,7 @@ struct OnlyRead(AgreedTools);
 
 impl PinStore for OnlyRead {
     fn load(&self, scope: &str, server: &str) -> Result<Option<Pinned>, String> {
-        Ok(Some(self.0.load(scope, server)?.unwrap_or_default()))
+        self.0.load(scope, server)
     }
 
     fn save(&self, _: &str, _: &str, _: &Pinned) -> Result<(), String> {

@@ -150,9 +150,10 @@ fn with_table(text: &str, name: &str, server: &Map<String, Value>, file: &Path) 
     if !new.is_empty() {
         new.push_str(if new.ends_with('\n') { "\n" } else { "\n\n" });
     }
-    let key = toml::Value::from(name).to_string();
+    let is_bare = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    let key = if is_bare { name.to_owned() } else { toml::Value::from(name).to_string() };
     new.push_str(&format!("[mcp_servers.{key}]\n"));
-    for (field, value) in wanted.as_table().into_iter().flatten() {
+    for (field, value) in server.keys().filter_map(|field| Some((field, wanted.get(field)?))) {
         new.push_str(&format!("{field} = {value}\n"));
     }
     let table = parsed(&new, file)?;
