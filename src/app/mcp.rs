@@ -1,5 +1,6 @@
 //! Tool servers in the program: from the configuration to connections, what was agreed to, and the page of `/mcp`.
 
+mod attach;
 mod commands;
 mod edit;
 mod show;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub(super) use attach::{commands, complete, message, prompt};
 pub(super) use commands::run;
 pub(super) use show::page;
 
@@ -30,8 +32,12 @@ const MAX_UNHEARD: usize = 50;
 pub(super) struct Mcp {
     pub(super) manager: Manager,
     told: Arc<Told>,
+    changed: Changed,
     wait: Duration,
 }
+
+/// Who is to know that the prompts of servers are others.
+type Changed = Arc<Mutex<Option<Box<dyn Fn() + Send + Sync>>>>;
 
 type Listener = Box<dyn Fn(String) + Send + Sync>;
 
@@ -72,6 +78,7 @@ impl Mcp {
         let servers = servers(foundation, foundation.is_trusted);
         warnings.extend(servers.problems);
         let told = Arc::new(Told::default());
+        let changed: Changed = Arc::default();
         let offer = {
             let (runtime, permission) = (runtime.clone(), permission.clone());
             Arc::new(move |source: &str, tools: Vec<Arc<dyn crate::contract::tool::Tool>>| {
@@ -88,11 +95,19 @@ impl Mcp {
             },
             pins: Arc::new(AgreedTools { path: foundation.paths.agreed_tools_file(), is_kept: !foundation.is_ephemeral }),
             agrees_to_all: cli.global.trust,
+            prompts_changed: {
+                let changed = Arc::clone(&changed);
+                Arc::new(move || {
+                    if let Some(listener) = changed.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+                        listener();
+                    }
+                })
+            },
             root: foundation.workspace.root.clone(),
         };
         let (manager, problems) = Manager::new(servers.usable, around);
         warnings.extend(problems);
-        Self { manager, told, wait: foundation.loaded.settings.mcp.wait }
+        Self { manager, told, changed, wait: foundation.loaded.settings.mcp.wait }
     }
 
     /// Starts the servers, and says from now on what they have to say.
@@ -102,6 +117,11 @@ impl Mcp {
         }
         self.told.listen(Box::new(listener));
         self.manager.start();
+    }
+
+    /// Says who is to know that the prompts of servers are others.
+    pub(super) fn on_prompts(&self, listener: impl Fn() + Send + Sync + 'static) {
+        *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(listener));
     }
 
     /// Starts the servers and waits for them, a moment at most: a headless run has no second chance.

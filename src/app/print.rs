@@ -36,6 +36,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     for warning in &app.warnings {
         say(&format!("aye: {warning}"));
     }
+    app.mcp.ready().await;
     let thread = match cli.thread() {
         ThreadChoice::New => None,
         ThreadChoice::Pick => {
@@ -60,7 +61,8 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             } else {
                 text
             };
-            let request = RunRequest::new(thread, vec![Message::user(text)]);
+            let content = super::mcp::message(&app, &text).await.map_err(Failure::usage)?;
+            let request = RunRequest::new(thread, vec![Message::user_with(content)]);
             if cli.keep_waiting { Job::Behind(request) } else { Job::Run(request) }
         }
     };
@@ -70,7 +72,6 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         Counter::new(app.runtime.clone(), place, move |_| answered.notify_one())
     });
     options.also = counter.clone().map(|counter| Arc::new(Hearing(counter)) as Arc<dyn EventSink>);
-    app.mcp.ready().await;
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
     if let Some(counter) = counter {
         counter.close().await;

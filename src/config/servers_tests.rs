@@ -78,14 +78,14 @@ fn what_is_wrong_is_told_with_its_place_and_costs_one_server_only() {
     assert_eq!(
         problems,
         [
-            "/r/.mcp.json:3:34: `args` must be a list of texts; the server `a` is not started",
+            "/r/.mcp.json:3:35: `args` must be a list of texts; the server `a` is not started",
             "/r/.mcp.json:4:10: neither `command` nor `url`: one of them says how it is reached; the server `b` is not started",
             "/r/.mcp.json:5:10: both `command` and `url`: one of them says how it is reached; the server `c` is not started",
             "/r/.mcp.json:6:10: a server must be an object, not a list; the server `d` is not started",
             "/r/.mcp.json:8:10: the server `e` is there twice; the first one counts",
-            "/r/.mcp.json:9:41: `command` is there twice; the server `f` is not started",
+            "/r/.mcp.json:9:38: `command` is there twice; the server `f` is not started",
             "/r/.mcp.json:10:19: `type` must be one of stdio, http; the server `g` is not started",
-            "/r/.mcp.json:11:33: `env` has a list for `A`, a text is wanted; the server `h` is not started",
+            "/r/.mcp.json:11:34: `env` has a list for `A`, a text is wanted; the server `h` is not started",
             "/r/.mcp.json:12:9: a server needs a name; the server `` is not started",
         ]
     );

@@ -56,6 +56,8 @@ pub(super) struct Client {
     pub(super) ended: CancellationToken,
     pub(super) info: Info,
     child: Mutex<Option<tokio::process::Child>>,
+    /// Whether the program is ended by its supervisor.
+    is_supervised: bool,
 }
 
 /// Why a call has no result.
@@ -96,7 +98,7 @@ fn call_error(error: ServiceError) -> CallError {
     match error {
         ServiceError::McpError(error) => CallError::Refused(words_of(&format!("{} (code {})", error.message, error.code.0))),
         ServiceError::TransportClosed => CallError::Gone,
-        ServiceError::TransportSend(error) => CallError::Refused(words_of(&with_causes(&error))),
+        ServiceError::TransportSend(error) => CallError::Refused(words_of(&with_causes(error.error.as_ref()))),
         ServiceError::Timeout { timeout } => CallError::Timeout(timeout),
         ServiceError::Cancelled { .. } => CallError::Cancelled,
         other => CallError::Nonsense(words_of(&other.to_string())),
@@ -114,7 +116,15 @@ fn with_causes(error: &dyn std::error::Error) -> String {
         }
         cause = next.source();
     }
-    text
+    without_address(&text)
+}
+
+/// An error of the HTTP client repeats the whole address, and that may hold a key.
+fn without_address(text: &str) -> String {
+    match text.split_once(" for url (") {
+        Some((before, behind)) => format!("{before}{}", behind.rsplit_once(')').map_or("", |(_, rest)| rest)),
+        None => text.to_owned(),
+    }
 }
 
 /// Tells the server that nobody waits for a request any more, unless it was answered.
@@ -157,11 +167,12 @@ impl Client {
                     cwd: cwd.clone(),
                     env: env.iter().map(|(k, v)| (k.into(), v.expose_secret().into())).collect(),
                 };
-                let (reader, writer, mut child) = start(around, launch, &shared)?;
+                let (reader, writer, mut child, is_supervised) = start(around, launch, &shared)?;
                 let root = Some(format!("file://{}", around.root.display()));
                 match Self::over(reader, writer, Arc::clone(&shared), root).await {
                     Ok(mut client) => {
                         client.child = Mutex::new(Some(child));
+                        client.is_supervised = is_supervised;
                         Ok(client)
                     }
                     Err(error) => Err(why_not(&error, Some(&mut child), &shared).await),
@@ -230,6 +241,7 @@ impl Client {
             ended,
             info: info.unwrap_or_default(),
             child: Mutex::default(),
+            is_supervised: false,
         })
     }
 
@@ -326,8 +338,11 @@ impl Client {
         }
         self.ended.cancel();
         let child = self.child.lock().expect("no panic while it is held").take();
-        if let Some(mut child) = child {
-            tokio::spawn(async move { child.wait().await.map(drop) });
+        if let Some(mut child) = child
+            && !self.is_supervised
+        {
+            // It is killed when it is dropped; so it may end by itself first.
+            let _ = tokio::time::timeout(Duration::from_secs(1), child.wait()).await;
         }
     }
 
@@ -362,7 +377,7 @@ async fn why_not(
 ) -> String {
     let mut text = match error {
         ClientInitializeError::ConnectionClosed(_) => "it ended the connection before it could be used".to_owned(),
-        ClientInitializeError::TransportError { error, .. } => words_of(&with_causes(error)),
+        ClientInitializeError::TransportError { error, .. } => words_of(&with_causes(error.error.as_ref())),
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => words_of(&with_causes(fallback.as_ref())),
         other => words_of(&with_causes(other)),
     };
@@ -375,7 +390,7 @@ async fn why_not(
     text
 }
 
-type Pipes = (tokio::process::ChildStdout, tokio::process::ChildStdin, tokio::process::Child);
+type Pipes = (tokio::process::ChildStdout, tokio::process::ChildStdin, tokio::process::Child, bool);
 
 fn start(around: &Surroundings, launch: Launch, shared: &Arc<Shared>) -> Result<Pipes, String> {
     let (program, cwd) = (launch.program.clone(), launch.cwd.clone());
@@ -395,7 +410,7 @@ fn start(around: &Surroundings, launch: Launch, shared: &Arc<Shared>) -> Result<
     };
     let shared = Arc::clone(shared);
     tokio::spawn(async move { read_stderr(stderr, &shared).await });
-    Ok((stdout, stdin, child))
+    Ok((stdout, stdin, child, is_supervised))
 }
 
 /// Keeps what a server complains about, and never lets it wait for that.
@@ -470,3 +485,19 @@ fn http_client(url: &str) -> reqwest::Result<reqwest::Client> {
         .build()
 }
 
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_not_repeated() {
+        for (text, left) in [
+            ("error sending request for url (https://h/mcp?key=s3cret): refused", "error sending request: refused"),
+            ("error for url (https://h/a)b?k=s3cret)", "error"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(without_address(text), left);
+        }
+    }
+}

@@ -138,6 +138,11 @@ impl Manager {
         self.servers.all.iter().filter(|server| !is_settled(server)).map(|server| server.name()).collect()
     }
 
+    /// Whether there is a server of this name.
+    pub fn knows(&self, name: &str) -> bool {
+        self.servers.all.iter().any(|server| server.config.name == name)
+    }
+
     /// All servers for a person, nothing started.
     pub fn views(&self) -> Vec<ServerView> {
         self.servers.all.iter().map(|server| server.view(false)).collect()
@@ -359,7 +364,7 @@ async fn read_tools(server: &Arc<Server>, client: &Client, around: &Surroundings
 
 async fn serve(server: &Arc<Server>, around: &Surroundings, client: &Client) -> End {
     let changes = async {
-        server.read_prompts(client).await;
+        server.read_prompts(client, around).await;
         let mut pause = MIN_PAUSE;
         loop {
             client.shared.changed.notified().await;
@@ -370,7 +375,7 @@ async fn serve(server: &Arc<Server>, around: &Surroundings, client: &Client) -> 
             if let Err(why) = read_tools(server, client, around).await {
                 tracing::warn!(server = %server.name(), "{why}");
             }
-            server.read_prompts(client).await;
+            server.read_prompts(client, around).await;
             tokio::time::sleep(pause).await;
             pause = if client.shared.take_change() {
                 // What came meanwhile is looked at once more, later and later.

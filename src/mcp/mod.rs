@@ -68,6 +68,8 @@ pub struct Surroundings {
     pub pins: Arc<dyn PinStore>,
     /// Whether everything that servers offer is agreed to, for this start only.
     pub agrees_to_all: bool,
+    /// Who is to know that the prompts are others.
+    pub prompts_changed: Arc<dyn Fn() + Send + Sync>,
     /// The folder that servers are told of when they ask what is worked on.
     pub root: PathBuf,
 }

@@ -236,10 +236,6 @@ impl Server {
         self.set_phase(Phase::Connected);
     }
 
-    pub(super) fn set_prompts(&self, prompts: Vec<PromptView>) {
-        self.now().prompts = prompts;
-    }
-
     /// The connection, when there is one; while it is being made, that is waited for.
     ///
     /// # Errors
@@ -473,28 +469,39 @@ impl Server {
     }
 
     /// Reads the lists of prompts, which nothing depends on.
-    pub(super) async fn read_prompts(&self, client: &Client) {
+    pub(super) async fn read_prompts(&self, client: &Client, around: &Surroundings) {
         if !client.info.has_prompts {
             return;
         }
-        match list::prompts(client, self.config.start_timeout).await {
-            Ok(prompts) => self.set_prompts(
-                prompts
+        let prompts = match list::prompts(client, self.config.start_timeout).await {
+            Ok(prompts) => prompts,
+            Err(why) => {
+                tracing::info!(server = %self.name(), "prompts cannot be listed: {why}");
+                return;
+            }
+        };
+        let prompts: Vec<PromptView> = prompts
+            .into_iter()
+            .map(|prompt| PromptView {
+                server: self.config.name.clone(),
+                description: prompt.description.or(prompt.title).unwrap_or_default(),
+                arguments: prompt
+                    .arguments
+                    .unwrap_or_default()
                     .into_iter()
-                    .map(|prompt| PromptView {
-                        server: self.config.name.clone(),
-                        description: prompt.description.or(prompt.title).unwrap_or_default(),
-                        arguments: prompt
-                            .arguments
-                            .unwrap_or_default()
-                            .into_iter()
-                            .map(|argument| (argument.name, argument.required == Some(true)))
-                            .collect(),
-                        name: prompt.name,
-                    })
+                    .map(|argument| (argument.name, argument.required == Some(true)))
                     .collect(),
-            ),
-            Err(why) => tracing::info!(server = %self.name(), "prompts cannot be listed: {why}"),
+                name: prompt.name,
+            })
+            .collect();
+        let is_other = {
+            let mut now = self.now();
+            let is_other = now.prompts != prompts;
+            now.prompts = prompts;
+            is_other
+        };
+        if is_other {
+            (around.prompts_changed)();
         }
     }
 }

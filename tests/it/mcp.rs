@@ -209,14 +209,26 @@ fn in_the_terminal_tools_of_a_project_are_shown_and_agreed_to() {
     tty.shows("look at the tools of shed first");
     tty.say("/mcp shed");
     tty.shows("does echo");
-    tty.send("\u{1b}");
     tty.say("/mcp trust shed");
     tty.shows("can be used from now on");
-    tty.send("\u{1b}");
     tty.say("go");
     tty.card("mcp__shed__echo");
     tty.send("y");
     tty.shows("It is done.");
     assert_eq!(llm.last().result("c1"), "it was called");
     tty.quit();
+}
+
+#[test]
+fn prompts_and_resources_of_a_server_can_be_said() {
+    let llm = MockLlm::by(|_| Answer::say("Hello."));
+    let home = Home::with(&llm);
+    own(&home, "plain", &[tool("echo")]);
+    home.ok(&["-p", "/shed:greet you"]);
+    assert!(llm.last().body.to_string().contains("Please greet."), "{:#}", llm.last().body);
+    home.aye(&["-p", "/shed:greet"]).run().exits(2).says("it needs: who");
+    home.ok(&["-p", "what does @shed:note://1 say?"]);
+    let body = llm.last().body.to_string();
+    assert!(body.contains("what does @shed:note://1 say?") && body.contains("the note"), "{body}");
+    home.ok(&["-p", "mail me@shed:x and @nobody:y"]);
 }

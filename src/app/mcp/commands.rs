@@ -122,6 +122,7 @@ async fn connected(
         tell: Arc::new(|_| {}),
         pins,
         agrees_to_all: false,
+        prompts_changed: Arc::new(|| {}),
         root: foundation.workspace.root.clone(),
     };
     let (manager, _) = Manager::new(vec![server], around);
