@@ -31,7 +31,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Approvals(command) => approvals::run(command, cli, &foundation).await,
         Command::Grants(command) => ledger::run(command, &foundation).await,
         Command::Skills(command) => skills(command, &foundation),
-        Command::Mcp(command) => super::mcp::run(command, cli, &foundation).await,
+        Command::Mcp(command) => super::mcp::run(command, &foundation).await,
         Command::Permissions(PermissionsCommand::Check { rules }) => {
             permissions(rules.as_deref(), &mut foundation, cli)
         }

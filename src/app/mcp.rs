@@ -81,7 +81,9 @@ impl Mcp {
         let changed: Changed = Arc::default();
         let offer = {
             let (runtime, permission) = (runtime.clone(), permission.clone());
+            let one_at_a_time = Mutex::new(());
             Arc::new(move |source: &str, tools: Vec<Arc<dyn crate::contract::tool::Tool>>| {
+                let _held = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
                 runtime.set_tools(source, tools);
                 permission.set_tools(runtime.catalog().tool_ids().map(str::to_owned).collect());
             })
@@ -93,7 +95,10 @@ impl Mcp {
                 let told = Arc::clone(&told);
                 Arc::new(move |text| told.tell(text))
             },
-            pins: Arc::new(AgreedTools { path: foundation.paths.agreed_tools_file(), is_kept: !foundation.is_ephemeral }),
+            pins: Arc::new(AgreedTools {
+                path: foundation.paths.agreed_tools_file(),
+                is_kept: !foundation.is_ephemeral,
+            }),
             agrees_to_all: cli.global.trust,
             prompts_changed: {
                 let changed = Arc::clone(&changed);
@@ -195,7 +200,9 @@ struct AgreedFile {
 
 impl AgreedTools {
     fn read(&self) -> Result<AgreedFile, String> {
-        let fail = |why: String| format!("{}: {why}; until it is right no tool of a server is used", self.path.display());
+        let fail = |why: String| {
+            format!("{}: {why}; until it is right no tool of a server is used", self.path.display())
+        };
         let text = crate::config::read_private(&self.path, MAX_FILE).map_err(&fail)?;
         let Some(text) = text else { return Ok(AgreedFile { format: FORMAT, servers: BTreeMap::new() }) };
         let file: AgreedFile =

@@ -29,7 +29,8 @@ pub use providers::{BuiltInProvider, KNOWN_MODELS, KnownModel, PROVIDERS};
 pub use servers::{SERVERS_FILE, Servers, load_servers, server_files};
 pub use settings::{
     Adapter, BashSettings, McpSettings, ModelSettings, OnAsk, PermissionMode, ProviderSettings,
-    RetrySettings, Screen, ServerSettings, Settings, StopSettings, TuiSettings, UnknownWord, documented_keys, tool_execution,
+    RetrySettings, Screen, ServerSettings, Settings, StopSettings, TuiSettings, UnknownWord, documented_keys,
+    tool_execution,
 };
 pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};
 pub use zone::local_zone;

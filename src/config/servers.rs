@@ -120,7 +120,11 @@ fn table(piece: &RawValue) -> Result<BTreeMap<String, String>, String> {
             Ok(Value::Number(number)) => number.to_string(),
             Ok(Value::Bool(flag)) => flag.to_string(),
             Ok(Value::Null | Value::Array(_) | Value::Object(_)) | Err(_) => {
-                return Err(format!("has {} for `{}`, a text is wanted", kind_of(value), visible_line(&name)));
+                return Err(format!(
+                    "has {} for `{}`, a text is wanted",
+                    kind_of(value),
+                    visible_line(&name)
+                ));
             }
         };
         if found.insert(name.to_string(), text).is_some() {
@@ -254,10 +258,7 @@ pub(super) fn variables(text: &str) -> Vec<(String, Option<String>)> {
 }
 
 /// Fills in `${NAME}` and `${NAME:-default}`; the error is the name that has no value.
-fn fill(
-    text: &str,
-    value: &mut dyn FnMut(&str, Option<&str>) -> Option<String>,
-) -> Result<String, String> {
+fn fill(text: &str, value: &mut dyn FnMut(&str, Option<&str>) -> Option<String>) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -301,7 +302,13 @@ impl Written {
         };
         text.push_str(&names("env", &self.env));
         text.push_str(&names("headers", &self.headers));
-        let mut read: Vec<String> = self.env.values().chain(self.headers.values()).flat_map(|text| variables(text)).map(|(name, _)| name).collect();
+        let mut read: Vec<String> = self
+            .env
+            .values()
+            .chain(self.headers.values())
+            .flat_map(|text| variables(text))
+            .map(|(name, _)| name)
+            .collect();
         read.sort();
         read.dedup();
         if !read.is_empty() {
@@ -311,9 +318,7 @@ impl Written {
     }
 
     fn digest(&self) -> String {
-        let parts = serde_json::json!([
-            self.command, self.args, self.env, self.cwd, self.url, self.headers
-        ]);
+        let parts = serde_json::json!([self.command, self.args, self.env, self.cwd, self.url, self.headers]);
         sha256_hex(parts.to_string())
     }
 
@@ -340,7 +345,10 @@ impl Written {
         };
         let secret = |text: &str| filled(text).map(SecretString::from);
         let secrets = |table: &BTreeMap<String, String>| {
-            table.iter().map(|(name, text)| Ok((name.clone(), secret(text)?))).collect::<Result<BTreeMap<_, _>, String>>()
+            table
+                .iter()
+                .map(|(name, text)| Ok((name.clone(), secret(text)?)))
+                .collect::<Result<BTreeMap<_, _>, String>>()
         };
         let transport = if let Some(command) = &self.command {
             let cwd = match &self.cwd {
@@ -389,7 +397,10 @@ fn shell_word(word: &str) -> String {
 
 /// The `.mcp.json` files that count for a folder: its own first, then those above it up to the repository's root.
 pub fn server_files(cwd: &Path, root: &Path) -> Vec<PathBuf> {
-    cwd.ancestors().take_while(|level| level.starts_with(root)).map(|level| level.join(SERVERS_FILE)).collect()
+    cwd.ancestors()
+        .take_while(|level| level.starts_with(root))
+        .map(|level| level.join(SERVERS_FILE))
+        .collect()
 }
 
 /// All servers: the person's own, and in a trusted folder those of the project. Nothing is started.
@@ -433,7 +444,9 @@ pub fn load_servers(
             continue;
         }
         let checked = bad_name(name).map_or_else(|| one_way(&written), Err);
-        match checked.map_err(|why| format!("{place}: {why}; the server `{}` is not started", visible_line(name))) {
+        match checked
+            .map_err(|why| format!("{place}: {why}; the server `{}` is not started", visible_line(name)))
+        {
             Ok(()) => servers.take(written.resolve(scope, cwd, env, defaults)),
             Err(why) => servers.problems.push(why),
         }

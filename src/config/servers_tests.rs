@@ -74,7 +74,10 @@ fn a_variable_without_value_keeps_one_server_from_starting() {
 fn what_is_wrong_is_told_with_its_place_and_costs_one_server_only() {
     let text = "{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"x\", \"args\": \"-y\"},\n    \"b\": {},\n    \"c\": {\"command\": \"x\", \"url\": \"http://h\"},\n    \"d\": [],\n    \"e\": {\"command\": \"e\"},\n    \"e\": {\"command\": \"evil\"},\n    \"f\": {\"command\": \"x\", \"command\": \"y\"},\n    \"g\": {\"type\": \"ws\", \"url\": \"ws://h\"},\n    \"h\": {\"command\": \"x\", \"env\": {\"A\": []}},\n    \"\": {\"command\": \"x\"}\n  }\n}";
     let (servers, problems) = read(text);
-    assert_eq!(servers.iter().map(|s| (s.name.as_str(), s.command.as_deref())).collect::<Vec<_>>(), [("e", Some("e"))]);
+    assert_eq!(
+        servers.iter().map(|s| (s.name.as_str(), s.command.as_deref())).collect::<Vec<_>>(),
+        [("e", Some("e"))]
+    );
     assert_eq!(
         problems,
         [
@@ -94,9 +97,15 @@ fn what_is_wrong_is_told_with_its_place_and_costs_one_server_only() {
 #[test]
 fn a_text_that_is_no_json_is_told_with_line_and_column() {
     for (text, problem) in [
-        ("{\n  \"mcpServers\": {,}}", "/r/.mcp.json:2:18: this is not the JSON of tool servers: key must be a string"),
+        (
+            "{\n  \"mcpServers\": {,}}",
+            "/r/.mcp.json:2:18: this is not the JSON of tool servers: key must be a string",
+        ),
         ("", "/r/.mcp.json:1:0: this is not the JSON of tool servers: EOF while parsing a value"),
-        ("[]", "/r/.mcp.json:1:0: this is not the JSON of tool servers: invalid type: sequence, expected an object"),
+        (
+            "[]",
+            "/r/.mcp.json:1:0: this is not the JSON of tool servers: invalid type: sequence, expected an object",
+        ),
         ("{\"mcpServers\": 3}", "/r/.mcp.json:1:16: `mcpServers` must be an object, not a number"),
     ] {
         let (servers, problems) = read(text);
@@ -124,12 +133,20 @@ fn the_settings_name_servers_and_a_project_does_not_mix_with_them() {
         "[mcp_servers.a]\ncommand = \"mine\"\nenv = {TOKEN = \"${TOKEN}\"}\ntimeout = \"3s\"\n[mcp_servers.off]\ncommand = \"x\"\nenabled = false\n",
     )
     .expect("written");
-    std::fs::write(&project, "[mcp_servers.a]\ncommand = \"theirs\"\n[mcp_servers.\"b.c\"]\nurl = \"http://127.0.0.1:1/\"\n")
-        .expect("written");
+    std::fs::write(
+        &project,
+        "[mcp_servers.a]\ncommand = \"theirs\"\n[mcp_servers.\"b.c\"]\nurl = \"http://127.0.0.1:1/\"\n",
+    )
+    .expect("written");
     let env = env();
     let read = |is_trusted| {
-        let sources =
-            Sources { user: &user, project: std::slice::from_ref(&project), is_trusted, env: &env, flags: &Flags::default() };
+        let sources = Sources {
+            user: &user,
+            project: std::slice::from_ref(&project),
+            is_trusted,
+            env: &env,
+            flags: &Flags::default(),
+        };
         let loaded = load(&sources).expect("it loads");
         let servers = load_servers(
             &loaded.settings.mcp_servers,
@@ -144,7 +161,8 @@ fn the_settings_name_servers_and_a_project_does_not_mix_with_them() {
     };
     let (loaded, servers) = read(true);
     assert_eq!(servers.problems, [] as [String; 0]);
-    let names: Vec<_> = servers.usable.iter().map(|s| (s.name.as_str(), s.scope.to_string(), s.shown.as_str())).collect();
+    let names: Vec<_> =
+        servers.usable.iter().map(|s| (s.name.as_str(), s.scope.to_string(), s.shown.as_str())).collect();
     assert_eq!(
         names,
         [

@@ -420,7 +420,8 @@ impl Getter<'_> {
             Some(Value::Text(_) | Value::Count(_) | Value::Number(_) | Value::Flag(_)) | None => Vec::new(),
         };
         let table = |field| -> BTreeMap<String, String> {
-            let pair = |text: String| text.split_once('=').map(|(name, text)| (name.to_owned(), text.to_owned()));
+            let pair =
+                |text: String| text.split_once('=').map(|(name, text)| (name.to_owned(), text.to_owned()));
             list(field).into_iter().filter_map(pair).collect()
         };
         let time = |field| text(field).and_then(|text| parse_duration(&text));

@@ -138,7 +138,8 @@ fn rules_item(path: &Path) -> Option<TrustItem> {
 fn mcp_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
     let summary = super::servers::summary(path, &text_of(path));
-    let summary = format!("starts programs or connects to servers (MCP):\n  {}", summary.replace('\n', "\n  "));
+    let summary =
+        format!("starts programs or connects to servers (MCP):\n  {}", summary.replace('\n', "\n  "));
     Some(TrustItem { path: path.to_path_buf(), summary, hash })
 }
 
@@ -165,9 +166,11 @@ fn config_item(path: &Path) -> Option<TrustItem> {
         return None;
     }
     // What would be started is never what is left out.
-    says.sort_by_key(|line| !line.starts_with("mcp_servers"));
-    says.truncate(32);
-    Some(TrustItem { path: path.to_path_buf(), summary: format!("settings: {}", says.join(", ")), hash })
+    let (mut shown, mut rest): (Vec<_>, Vec<_>) =
+        says.into_iter().partition(|line| line.starts_with("mcp_servers"));
+    rest.truncate(8);
+    shown.append(&mut rest);
+    Some(TrustItem { path: path.to_path_buf(), summary: format!("settings: {}", shown.join(", ")), hash })
 }
 
 /// Skills of the project that bring scripts or ask for tools. It looks wherever the skills plugin would, and further.

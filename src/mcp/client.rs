@@ -7,16 +7,16 @@ use std::time::Duration;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::RoleClient;
 use rmcp::model::{
-    CancelledNotificationParam, ClientRequest, NumberOrString, ProgressToken, ProtocolVersion,
-    ServerResult, SubscriptionFilter,
+    CancelledNotificationParam, ClientRequest, NumberOrString, ProgressToken, ProtocolVersion, ServerResult,
+    SubscriptionFilter,
 };
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions, RunningService,
-    ServiceError,
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions,
+    RunningService, ServiceError,
 };
-use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use secrecy::ExposeSecret as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio_util::sync::CancellationToken;
@@ -96,9 +96,13 @@ pub(super) fn words_of(text: &str) -> String {
 
 fn call_error(error: ServiceError) -> CallError {
     match error {
-        ServiceError::McpError(error) => CallError::Refused(words_of(&format!("{} (code {})", error.message, error.code.0))),
+        ServiceError::McpError(error) => {
+            CallError::Refused(words_of(&format!("{} (code {})", error.message, error.code.0)))
+        }
         ServiceError::TransportClosed => CallError::Gone,
-        ServiceError::TransportSend(error) => CallError::Refused(words_of(&with_causes(error.error.as_ref()))),
+        ServiceError::TransportSend(error) => {
+            CallError::Refused(words_of(&with_causes(error.error.as_ref())))
+        }
         ServiceError::Timeout { timeout } => CallError::Timeout(timeout),
         ServiceError::Cancelled { .. } => CallError::Cancelled,
         other => CallError::Nonsense(words_of(&other.to_string())),
@@ -142,7 +146,8 @@ impl Drop for CancelGuard {
         let peer = self.peer.clone();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                let params = CancelledNotificationParam::new(Some(id), Some("not wanted any more".to_owned()));
+                let params =
+                    CancelledNotificationParam::new(Some(id), Some("not wanted any more".to_owned()));
                 let _ = tokio::time::timeout(Duration::from_secs(2), peer.notify_cancelled(params)).await;
             });
         }
@@ -246,7 +251,11 @@ impl Client {
     }
 
     /// Asks for one thing.
-    pub(super) async fn request(&self, request: ClientRequest, limit: Duration) -> Result<ServerResult, CallError> {
+    pub(super) async fn request(
+        &self,
+        request: ClientRequest,
+        limit: Duration,
+    ) -> Result<ServerResult, CallError> {
         self.call(request, limit, &CancellationToken::new(), |_| std::future::ready(())).await
     }
 
@@ -376,15 +385,28 @@ async fn why_not(
     shared: &Shared,
 ) -> String {
     let mut text = match error {
-        ClientInitializeError::ConnectionClosed(_) => "it ended the connection before it could be used".to_owned(),
+        error if error.is_authorization_required() => {
+            "it wants you to log in, which is not possible here yet; a token \
+             may do: headers = { Authorization = \"Bearer ${TOKEN}\" }"
+                .to_owned()
+        }
+        ClientInitializeError::ConnectionClosed(_) => {
+            "it ended the connection before it could be used".to_owned()
+        }
         ClientInitializeError::TransportError { error, .. } => words_of(&with_causes(error.error.as_ref())),
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => words_of(&with_causes(fallback.as_ref())),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
+            words_of(&with_causes(fallback.as_ref()))
+        }
         other => words_of(&with_causes(other)),
     };
     if let Some(child) = child
         && let Ok(Ok(status)) = tokio::time::timeout(Duration::from_millis(500), child.wait()).await
     {
-        text = if status.code() == Some(127) { "it cannot be started".to_owned() } else { format!("the program ended ({status})") };
+        text = if status.code() == Some(127) {
+            "it cannot be started".to_owned()
+        } else {
+            format!("the program ended ({status})")
+        };
     }
     add_lines(&mut text, shared);
     text
@@ -404,7 +426,8 @@ fn start(around: &Surroundings, launch: Launch, shared: &Arc<Shared>) -> Result<
             format!("its folder {} is not there", visible_line(&cwd.to_string_lossy()))
         }
     })?;
-    let (Some(stdout), Some(stdin), Some(stderr)) = (child.stdout.take(), child.stdin.take(), child.stderr.take())
+    let (Some(stdout), Some(stdin), Some(stderr)) =
+        (child.stdout.take(), child.stdin.take(), child.stderr.take())
     else {
         return Err("it has no pipes".to_owned());
     };
@@ -445,7 +468,8 @@ fn header_map(
         .iter()
         .map(|(name, value)| {
             let shown = visible_line(name).into_owned();
-            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{shown}` is no name of a header"))?;
+            let name = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| format!("`{shown}` is no name of a header"))?;
             let mut value = HeaderValue::from_str(value.expose_secret())
                 .map_err(|_| format!("the value of the header `{shown}` cannot be sent"))?;
             value.set_sensitive(true);
@@ -485,7 +509,6 @@ fn http_client(url: &str) -> reqwest::Result<reqwest::Client> {
         .build()
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -493,7 +516,10 @@ mod tests {
     #[test]
     fn an_address_is_not_repeated() {
         for (text, left) in [
-            ("error sending request for url (https://h/mcp?key=s3cret): refused", "error sending request: refused"),
+            (
+                "error sending request for url (https://h/mcp?key=s3cret): refused",
+                "error sending request: refused",
+            ),
             ("error for url (https://h/a)b?k=s3cret)", "error"),
             ("plain", "plain"),
         ] {

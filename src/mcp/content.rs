@@ -110,7 +110,7 @@ pub(super) fn bound(text: &mut String, max: usize) {
 
 fn is_base64(data: &str) -> bool {
     !data.is_empty()
-        && data.len() % 4 == 0
+        && data.len().is_multiple_of(4)
         && data.trim_end_matches('=').bytes().all(|b| b.is_ascii_alphanumeric() || b == b'+' || b == b'/')
 }
 
@@ -133,7 +133,8 @@ pub(super) fn tool_result(id: &str, server: &str, tool: &str, result: CallToolRe
         };
     }
     content.bounded();
-    let mut out = if is_error { ToolResult::error(id, content.text) } else { ToolResult::text(id, content.text) };
+    let mut out =
+        if is_error { ToolResult::error(id, content.text) } else { ToolResult::text(id, content.text) };
     out.images = content.images;
     out.with_details(json!({"mcp.server": server, "mcp.tool": tool}))
 }
@@ -187,11 +188,13 @@ mod tests {
     #[test]
     fn a_flood_is_cut_in_the_middle() {
         let long = "é".repeat(1 << 20);
-        let got = result(json!({"content": [{"type": "text", "text": long}, {"type": "text", "text": "the end"}]}));
+        let got =
+            result(json!({"content": [{"type": "text", "text": long}, {"type": "text", "text": "the end"}]}));
         let text = got.model_text();
         assert!(text.len() < MAX_TEXT + 100, "{}", text.len());
         assert!(text.ends_with("the end") && text.contains("bytes left out]"));
-        let many: Vec<_> = (0..20).map(|_| json!({"type": "image", "mimeType": "image/png", "data": "aGk="})).collect();
+        let many: Vec<_> =
+            (0..20).map(|_| json!({"type": "image", "mimeType": "image/png", "data": "aGk="})).collect();
         assert_eq!(result(json!({"content": many})).images.len(), MAX_IMAGES);
     }
 }

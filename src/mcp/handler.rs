@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use rmcp::model::{
     ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ErrorCode, ErrorData,
-    Implementation, ListRootsResult, LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam,
-    ProgressToken, Root,
+    Implementation, ListRootsResult, LoggingLevel, LoggingMessageNotificationParam,
+    ProgressNotificationParam, ProgressToken, Root,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
@@ -173,9 +173,8 @@ impl ClientHandler for Handler {
         self.shared.line(&text);
         if is_bad {
             let short: String = text.chars().take(200).collect();
-            self.shared.tell_now_and_then(|| {
-                format!("MCP server {}: {}", self.shared.server, visible_line(&short))
-            });
+            self.shared
+                .tell_now_and_then(|| format!("MCP server {}: {}", self.shared.server, visible_line(&short)));
         }
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rmcp::model::{
     ClientRequest, GetPromptRequest, GetPromptRequestParams, ListPromptsRequest, ListResourcesRequest,
-    ListToolsRequest, PaginatedRequestParams, Prompt, ReadResourceRequest, ReadResourceRequestParams, Resource,
-    ServerResult, Tool as Described,
+    ListToolsRequest, PaginatedRequestParams, Prompt, ReadResourceRequest, ReadResourceRequestParams,
+    Resource, ServerResult, Tool as Described,
 };
 use serde_json::{Map, Value, json};
 
@@ -223,7 +223,8 @@ pub(super) async fn read_resource(
     uri: &str,
     limit: Duration,
 ) -> Result<super::content::Content, CallError> {
-    let request = ClientRequest::ReadResourceRequest(ReadResourceRequest::new(ReadResourceRequestParams::new(uri)));
+    let request =
+        ClientRequest::ReadResourceRequest(ReadResourceRequest::new(ReadResourceRequestParams::new(uri)));
     match client.request(request, limit).await? {
         ServerResult::ReadResourceResult(result) => {
             let mut content = super::content::Content::default();
@@ -272,9 +273,13 @@ mod tests {
     fn the_hash_covers_name_description_and_schema_and_no_order_of_keys() {
         let tool = |name: &str, description: &str, schema: Value| {
             let mut notes = Vec::new();
-            take("s", vec![described(json!({"name": name, "description": description, "inputSchema": schema}))], &mut notes)
-                .remove(0)
-                .hash
+            take(
+                "s",
+                vec![described(json!({"name": name, "description": description, "inputSchema": schema}))],
+                &mut notes,
+            )
+            .remove(0)
+            .hash
         };
         let base = tool("t", "d", json!({"type": "object", "properties": {"a": {}, "b": {}}}));
         assert_eq!(base, tool("t", "d", json!({"properties": {"b": {}, "a": {}}, "type": "object"})));
@@ -293,8 +298,12 @@ mod tests {
         let tools = vec![
             described(json!({"name": "ok", "inputSchema": {}})),
             described(json!({"name": "ok", "inputSchema": {}, "description": "<IMPORTANT>another"})),
-            described(json!({"name": "long", "inputSchema": {}, "description": "x".repeat(MAX_DESCRIPTION + 1)})),
-            described(json!({"name": "deep", "inputSchema": {"type": "object", "x": "y".repeat(MAX_SCHEMA)}})),
+            described(
+                json!({"name": "long", "inputSchema": {}, "description": "x".repeat(MAX_DESCRIPTION + 1)}),
+            ),
+            described(
+                json!({"name": "deep", "inputSchema": {"type": "object", "x": "y".repeat(MAX_SCHEMA)}}),
+            ),
             described(json!({"name": "list", "inputSchema": {"type": "array"}})),
         ];
         let found = take("s", tools, &mut notes);

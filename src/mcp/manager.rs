@@ -60,7 +60,15 @@ impl Manager {
             parts.insert(server.part.clone(), server.config.name.clone());
             servers.push(Arc::new(server));
         }
-        (Self { servers: Arc::new(Known::new(servers)), around, stop: CancellationToken::new(), thread: Mutex::default() }, problems)
+        (
+            Self {
+                servers: Arc::new(Known::new(servers)),
+                around,
+                stop: CancellationToken::new(),
+                thread: Mutex::default(),
+            },
+            problems,
+        )
     }
 
     /// Whether there is no server at all.

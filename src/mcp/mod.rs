@@ -14,10 +14,10 @@ mod names;
 mod pins;
 mod resource_tools;
 mod server;
-mod tool;
-mod transport;
 #[cfg(test)]
 mod tests;
+mod tool;
+mod transport;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::server::Known;
-use crate::contract::tool::{Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult};
+use crate::contract::tool::{
+    Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+};
 
 const LIST: &str = "ListMcpResources";
 const READ: &str = "ReadMcpResource";
@@ -36,7 +38,8 @@ fn needed<'a>(args: &'a Value, name: &str) -> Result<&'a str, ToolError> {
 #[async_trait]
 impl Tool for List {
     fn descriptor(&self) -> ToolDescriptor {
-        let description = "Lists what the connected MCP servers have to read: server, address and name of each resource.";
+        let description =
+            "Lists what the connected MCP servers have to read: server, address and name of each resource.";
         ToolDescriptor::new(LIST, LIST, description)
             .with_parameters(json!({
                 "type": "object",

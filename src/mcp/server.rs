@@ -76,6 +76,8 @@ pub struct PromptView {
 pub struct ServerView {
     /// Its name, as it was written.
     pub name: String,
+    /// The name as it can be typed.
+    pub typed: String,
     /// Who wrote it down.
     pub scope: ServerScope,
     /// Where that stands.
@@ -145,11 +147,17 @@ impl Known {
 
     pub(super) fn named(&self, name: &str) -> Result<Arc<Server>, String> {
         let by = |is: &dyn Fn(&Server) -> bool| self.all.iter().find(|server| is(server)).cloned();
-        by(&|server| server.config.name == name).or_else(|| by(&|server| server.part == name)).ok_or_else(|| {
-            let names: Vec<String> = self.all.iter().map(|server| server.name()).collect();
-            let known = if names.is_empty() { "there is none".to_owned() } else { format!("there are {}", names.join(", ")) };
-            format!("there is no MCP server `{}`; {known}", visible_line(name))
-        })
+        by(&|server| server.config.name == name).or_else(|| by(&|server| server.part == name)).ok_or_else(
+            || {
+                let names: Vec<String> = self.all.iter().map(|server| server.name()).collect();
+                let known = if names.is_empty() {
+                    "there is none".to_owned()
+                } else {
+                    format!("there are {}", names.join(", "))
+                };
+                format!("there is no MCP server `{}`; {known}", visible_line(name))
+            },
+        )
     }
 
     /// Server, address, name and description of each resource.
@@ -167,7 +175,12 @@ impl Known {
             let found = list::resources(&client, server.config.start_timeout).await;
             let found = found.map_err(|why| format!("the server {}: {why}", server.name()))?;
             rows.extend(found.into_iter().map(|resource| {
-                [server.config.name.clone(), resource.uri, resource.name, resource.description.unwrap_or_default()]
+                [
+                    server.config.name.clone(),
+                    resource.uri,
+                    resource.name,
+                    resource.description.unwrap_or_default(),
+                ]
             }));
         }
         Ok(rows)
@@ -179,6 +192,10 @@ impl Known {
         let content = list::read_resource(&client, uri, server.config.timeout).await;
         content.map_err(|why| format!("the server {}: {why}", server.name()))
     }
+}
+
+fn typed(name: &str, part: &str) -> String {
+    if visible_line(name) == name { name.to_owned() } else { part.to_owned() }
 }
 
 impl Server {
@@ -209,6 +226,11 @@ impl Server {
     /// The name for a message.
     pub(super) fn name(&self) -> String {
         visible_line(&self.config.name).into_owned()
+    }
+
+    /// The name as it can be typed.
+    pub(super) fn typed(&self) -> String {
+        typed(&self.config.name, &self.part)
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -279,7 +301,10 @@ impl Server {
 
     /// Whether exactly this tool is offered now.
     pub(super) fn offers(&self, name: &str, hash: &str) -> bool {
-        self.now().tools.iter().any(|(found, _, offered)| *offered && found.name == name && found.hash == hash)
+        self.now()
+            .tools
+            .iter()
+            .any(|(found, _, offered)| *offered && found.name == name && found.hash == hash)
     }
 
     /// Takes the tools that the server has now, compares them with what was agreed to, and offers those.
@@ -367,9 +392,9 @@ impl Server {
         .into_iter()
         .flatten()
         .collect();
-        let name = self.name();
+        let (name, typed) = (self.name(), self.typed());
         let text = format!(
-            "MCP server {name}: {}; not used before you agree: /mcp {name} shows them, /mcp trust {name} agrees",
+            "MCP server {name}: {}; not used before you agree: /mcp {typed} shows them, /mcp trust {typed} agrees",
             what.join(", ")
         );
         if now.told != text {
@@ -383,12 +408,14 @@ impl Server {
     pub(super) fn view(&self, is_for_consent: bool) -> ServerView {
         let mut now = self.now();
         if is_for_consent {
-            now.seen = now.tools.iter().map(|(found, _, _)| (found.name.clone(), found.hash.clone())).collect();
+            now.seen =
+                now.tools.iter().map(|(found, _, _)| (found.name.clone(), found.hash.clone())).collect();
         }
         let info = now.client.as_ref().map(|client| client.info.clone()).unwrap_or_default();
         let last = self.last.lock().expect("no panic while it is held").clone();
         ServerView {
             name: self.config.name.clone(),
+            typed: self.typed(),
             scope: self.config.scope.clone(),
             place: self.config.place.clone(),
             shown: self.config.shown.clone(),
@@ -446,7 +473,7 @@ impl Server {
             (agreed, rest)
         };
         if agreed.is_empty() {
-            return Err(format!("look at the tools of {name} first: /mcp {name}"));
+            return Err(format!("look at the tools of {name} first: /mcp {}", self.typed()));
         }
         let scope = self.config.scope.key();
         let mut pinned = around.pins.load(&scope, &self.config.name)?.unwrap_or_default();
@@ -458,7 +485,8 @@ impl Server {
         let kept = around.pins.save(&scope, &self.config.name, &pinned);
         self.offer(around);
         self.moved.send_modify(|count| *count += 1);
-        let mut words = format!("{count} tool{} of {name} can be used from now on", if count == 1 { "" } else { "s" });
+        let mut words =
+            format!("{count} tool{} of {name} can be used from now on", if count == 1 { "" } else { "s" });
         if rest > 0 {
             words.push_str(&format!("; {rest} came after you looked: /mcp {name}"));
         }

@@ -167,7 +167,8 @@ async fn until(what: &str, is: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn tools_are_called_by_their_own_names_and_give_results() {
-    let world = World::new(&[tool("echo"), tool("Bash"), tool("wrong"), tool("refuse"), tool("lie"), tool("a b")]);
+    let world =
+        World::new(&[tool("echo"), tool("Bash"), tool("wrong"), tool("refuse"), tool("lie"), tool("a b")]);
     let manager = world.user("plain").await;
     assert_eq!(
         world.ids(),
@@ -177,7 +178,9 @@ async fn tools_are_called_by_their_own_names_and_give_results() {
     let done = world.call("mcp__s__a_b").await.expect("a result");
     assert!(done.is_success() && done.model_text() == "it was called", "{done:?}");
     assert_eq!(done.details, Some(json!({"mcp.server": "s", "mcp.tool": "a b"})));
-    assert!(world.log().iter().any(|l| l.contains(r#""name":"a b""#) && l.contains(r#""arguments":{"a":1}"#)));
+    assert!(
+        world.log().iter().any(|l| l.contains(r#""name":"a b""#) && l.contains(r#""arguments":{"a":1}"#))
+    );
     for (name, words) in [
         ("wrong", "it went wrong"),
         ("refuse", "the server s says: not with me (code -32602)"),
@@ -250,15 +253,13 @@ async fn a_tool_that_changed_is_not_offered_until_it_is_agreed_to() {
     assert_eq!(world.ids(), ["mcp__s__stays"]);
     let told = world.told();
     assert!(
-        told[0].contains("mcp__s__late is new") && told[0].contains("mcp__s__echo is not what you agreed to any more"),
+        told[0].contains("mcp__s__late is new")
+            && told[0].contains("mcp__s__echo is not what you agreed to any more"),
         "{told:?}"
     );
     let view = manager.look("s").expect("there");
     let standing: Vec<_> = view.tools.iter().map(|tool| (tool.name.as_str(), tool.standing)).collect();
-    assert_eq!(
-        standing,
-        [("echo", Standing::Changed), ("stays", Standing::Agreed), ("late", Standing::New)]
-    );
+    assert_eq!(standing, [("echo", Standing::Changed), ("stays", Standing::Agreed), ("late", Standing::New)]);
     assert!(view.tools[0].description.contains("id_rsa"), "all of it is there to be read");
     manager.agree("s").expect("agreed");
     assert_eq!(world.ids().len(), 3);
@@ -275,7 +276,9 @@ async fn only_what_was_seen_is_agreed_to() {
     until("the changed list is read", || world.ids().is_empty()).await;
     // Whoever still holds the old tool cannot call the new one with it.
     let called = old.execute(json!({}), &ToolCallContext::test_default()).await;
-    assert!(matches!(&called, Err(ToolError::NotFound(why)) if why.contains("not what the person agreed to")));
+    assert!(
+        matches!(&called, Err(ToolError::NotFound(why)) if why.contains("not what the person agreed to"))
+    );
     assert!(!world.log().iter().any(|line| line.contains(r#""name":"echo""#)));
     assert!(manager.agree("s").is_err(), "it changed after the person looked");
     manager.look("s").expect("there");
@@ -372,7 +375,10 @@ async fn a_server_that_never_worked_is_not_started_over_and_over() {
 async fn a_storm_of_changes_is_one_change() {
     let world = World::new(&[tool("echo")]);
     let manager = world.user("storm").await;
-    assert!(world.call("mcp__s__echo").await.expect("a result").is_success(), "it is answered behind the storm");
+    assert!(
+        world.call("mcp__s__echo").await.expect("a result").is_success(),
+        "it is answered behind the storm"
+    );
     until("the list is read again", || world.count("list") >= 2).await;
     assert!(world.count("list") <= 3, "{:?}", world.log());
     manager.close().await;
@@ -448,7 +454,8 @@ async fn resources_and_prompts_are_there_to_be_read() {
         manager.resources(None).await.as_deref(),
         Ok(&[["s", "note://1", "first", "a note"].map(str::to_owned)][..])
     );
-    until("the tools over resources are offered", || world.offered.lock().expect("held").contains_key("mcp")).await;
+    until("the tools over resources are offered", || world.offered.lock().expect("held").contains_key("mcp"))
+        .await;
     let read = world.tool("ReadMcpResource");
     let ctx = ToolCallContext::test_default();
     let got = read.execute(json!({"server": "s", "uri": "note://1"}), &ctx).await.expect("a result").result;
@@ -461,7 +468,12 @@ async fn resources_and_prompts_are_there_to_be_read() {
     assert_eq!(refused, "it needs: who");
     let blocks = manager.prompt("s", "greet", "the  whole world").await.expect("a prompt");
     assert_eq!(blocks, [crate::contract::content::ContentBlock::text("Please greet.")]);
-    assert!(world.log().iter().any(|line| line.contains(r#""who":"the""#) && line.contains(r#""how":"whole world""#)));
+    assert!(
+        world
+            .log()
+            .iter()
+            .any(|line| line.contains(r#""who":"the""#) && line.contains(r#""how":"whole world""#))
+    );
     manager.close().await;
 }
 
@@ -476,7 +488,9 @@ async fn two_servers_with_one_name_in_tools_are_not_both_started() {
     assert_eq!(manager.views().len(), 1);
     assert_eq!(
         problems,
-        ["here:1:1: the server `a_b` is not started: in names of tools it would be the same as `a b`; rename one of them"]
+        [
+            "here:1:1: the server `a_b` is not started: in names of tools it would be the same as `a b`; rename one of them"
+        ]
     );
 }
 

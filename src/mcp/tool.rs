@@ -76,7 +76,8 @@ impl Tool for McpTool {
                 }
                 async move {
                     if is_due {
-                        let part = progress.total.filter(|total| *total > 0.0).map(|total| progress.done / total);
+                        let part =
+                            progress.total.filter(|total| *total > 0.0).map(|total| progress.done / total);
                         let part = part.filter(|part| part.is_finite()).map(|part| part.clamp(0.0, 1.0));
                         ctx.report_progress(ProgressStatus::Running, progress.message.as_deref(), part).await;
                     }
@@ -85,16 +86,20 @@ impl Tool for McpTool {
             .await;
         let failed = |why: String| Ok(ToolOutput::from(ToolResult::error(id, why)));
         match answer {
-            Ok(ServerResult::CallToolResult(result)) => Ok(tool_result(id, &server, &self.name, result).into()),
-            Ok(ServerResult::InputRequiredResult(_)) => {
-                failed(format!("the server {server} wants to ask the person something, which is not possible here"))
+            Ok(ServerResult::CallToolResult(result)) => {
+                Ok(tool_result(id, &server, &self.name, result).into())
             }
+            Ok(ServerResult::InputRequiredResult(_)) => failed(format!(
+                "the server {server} wants to ask the person something, which is not possible here"
+            )),
             Ok(_) => failed(format!("the server {server} gave an answer that is no result of a tool")),
             Err(error @ CallError::Refused(_)) => failed(format!("the server {server} says: {error}")),
             Err(CallError::Cancelled) => Err(ToolError::ExecutionFailed("cancelled".to_owned())),
-            Err(error @ (CallError::Timeout(_) | CallError::Gone | CallError::Nonsense(_))) => failed(format!(
-                "the server {server}: {error}; whether the call did anything is not known, look before you repeat it"
-            )),
+            Err(error @ (CallError::Timeout(_) | CallError::Gone | CallError::Nonsense(_))) => {
+                failed(format!(
+                    "the server {server}: {error}; whether the call did anything is not known, look before you repeat it"
+                ))
+            }
         }
     }
 }

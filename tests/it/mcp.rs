@@ -46,7 +46,11 @@ fn a_project_s_server_is_not_started_before_trust() {
     let home = Home::with(&llm);
     project(&home, "plain", &[tool("echo")]);
     let list = home.ok(&["mcp", "list"]);
-    assert!(list.stdout.contains("shed  project  not started: this folder is not trusted"), "{}", list.stdout);
+    assert!(
+        list.stdout.contains("shed  project  not started: this folder is not trusted"),
+        "{}",
+        list.stdout
+    );
     assert!(list.stdout.contains("mcp_server.sh"), "what it would run is shown: {}", list.stdout);
     home.aye(&["mcp", "test", "shed"]).run().exits(2).says("not trusted");
     let out = home.ok(&["-p", "hi"]);
@@ -130,7 +134,11 @@ fn a_server_that_does_not_come_costs_a_headless_run_a_moment() {
     own(&home, "silent", &[]);
     let out = home.ok(&["--config", "mcp.wait=300ms", "-p", "hi"]);
     assert_eq!(out.stdout.trim(), "Hello.");
-    assert!(out.stderr.contains("MCP servers not ready after 0.3 s, the run begins without them: shed"), "{}", out.stderr);
+    assert!(
+        out.stderr.contains("MCP servers not ready after 0.3 s, the run begins without them: shed"),
+        "{}",
+        out.stderr
+    );
 }
 
 #[test]
@@ -140,7 +148,8 @@ fn a_server_leaves_nothing_running() {
     own(&home, "silent", &[]);
     home.ok(&["--config", "mcp.wait=300ms", "-p", "hi"]);
     let started = log(&home);
-    let pid: u32 = started.trim().strip_prefix("started ").and_then(|pid| pid.parse().ok()).expect("a process");
+    let pid: u32 =
+        started.trim().strip_prefix("started ").and_then(|pid| pid.parse().ok()).expect("a process");
     let gone = || !std::path::Path::new(&format!("/proc/{pid}")).exists();
     until("the server ends with aye", gone);
 }
@@ -170,9 +179,17 @@ fn tools_that_changed_wait_and_can_be_agreed_to() {
 fn what_is_wrong_in_the_file_is_told_with_its_line() {
     let llm = MockLlm::by(|_| Answer::say("Hello."));
     let home = Home::with(&llm);
-    home.write(".mcp.json", "{\n \"mcpServers\": {\n  \"a\": {\"command\": \"x\", \"args\": [\"${NOT_SET_ANYWHERE}\"]}\n}}");
+    home.write(
+        ".mcp.json",
+        "{\n \"mcpServers\": {\n  \"a\": {\"command\": \"x\", \"args\": [\"${NOT_SET_ANYWHERE}\"]}\n}}",
+    );
     let out = home.ok(&["--trust", "-p", "hi"]);
-    assert!(out.stderr.contains(".mcp.json:3:8: the server `a` is not started: it needs the variable NOT_SET_ANYWHERE"), "{}", out.stderr);
+    assert!(
+        out.stderr
+            .contains(".mcp.json:3:8: the server `a` is not started: it needs the variable NOT_SET_ANYWHERE"),
+        "{}",
+        out.stderr
+    );
 }
 
 #[test]

@@ -45,7 +45,9 @@ pub(in crate::app) async fn prompt(
 async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>, String> {
     let mut blocks = Vec::new();
     for word in text.split_whitespace() {
-        let Some((server, uri)) = word.strip_prefix('@').and_then(|word| word.split_once(':')) else { continue };
+        let Some((server, uri)) = word.strip_prefix('@').and_then(|word| word.split_once(':')) else {
+            continue;
+        };
         let uri = uri.trim_end_matches([',', ';', ')', '"', '\'']);
         if uri.is_empty() || !app.mcp.manager.knows(server) {
             continue;
@@ -60,13 +62,18 @@ async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>, String> {
 pub(in crate::app) fn commands(app: &App) -> Vec<SkillRow> {
     let prompts = app.mcp.manager.prompts().into_iter();
     // A name with a blank could not be typed.
-    let typable = prompts.filter(|prompt| !format!("{}{}", prompt.server, prompt.name).contains(char::is_whitespace));
+    let typable =
+        prompts.filter(|prompt| !format!("{}{}", prompt.server, prompt.name).contains(char::is_whitespace));
     typable
         .map(|prompt| {
             let arguments: Vec<String> = prompt
                 .arguments
                 .iter()
-                .map(|(name, is_needed)| if *is_needed { name.to_uppercase() } else { format!("[{}]", name.to_uppercase()) })
+                .map(
+                    |(name, is_needed)| {
+                        if *is_needed { name.to_uppercase() } else { format!("[{}]", name.to_uppercase()) }
+                    },
+                )
                 .collect();
             let blank = if arguments.is_empty() { "" } else { "  " };
             SkillRow {
@@ -82,7 +89,8 @@ pub(in crate::app) fn commands(app: &App) -> Vec<SkillRow> {
 pub(in crate::app) async fn complete(app: &App, query: &str) -> Vec<String> {
     let Some((server, begun)) = query.split_once(':') else {
         let views = app.mcp.manager.views().into_iter();
-        let with = views.filter(|view| view.has_resources && !query.is_empty() && view.name.starts_with(query));
+        let with =
+            views.filter(|view| view.has_resources && !query.is_empty() && view.name.starts_with(query));
         return with.map(|view| format!("{}:", view.name)).collect();
     };
     if !app.mcp.manager.knows(server) {

@@ -12,18 +12,18 @@ use super::{AgreedTools, edit, servers, show, spawn};
 use crate::app::commands::put_json;
 use crate::app::foundation::Foundation;
 use crate::app::{Failure, put, say};
-use crate::cli::{Cli, JsonFlag, McpCommand};
+use crate::cli::{JsonFlag, McpCommand};
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerScope};
 use crate::mcp::{Manager, Phase, PinStore, Pinned, ServerView, Surroundings};
 
-pub(in crate::app) async fn run(command: McpCommand, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
+pub(in crate::app) async fn run(command: McpCommand, foundation: &Foundation) -> Result<u8, Failure> {
     match command {
         McpCommand::List(JsonFlag { json }) => list(json, foundation),
         McpCommand::Add(args) => edit::add(args, foundation),
         McpCommand::Remove { name, scope } => edit::remove(&name, scope, foundation),
         McpCommand::Test { name, json } => test(&name, json, foundation).await,
-        McpCommand::Trust { name, yes } => trust(&name, yes, cli, foundation).await,
+        McpCommand::Trust { name, yes } => trust(&name, yes, foundation).await,
     }
 }
 
@@ -50,7 +50,8 @@ fn list(is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
         } else {
             "not used yet".to_owned()
         };
-        let _ = writeln!(out, "{}  {}  {state}\n  {}", visible_line(&server.name), server.scope, server.shown);
+        let _ =
+            writeln!(out, "{}  {}  {state}\n  {}", visible_line(&server.name), server.scope, server.shown);
         rows.push(json!({
             "name": server.name,
             "scope": server.scope.to_string(),
@@ -150,10 +151,14 @@ async fn test(name: &str, is_json: bool, foundation: &Foundation) -> Result<u8, 
             .iter()
             .map(|tool| json!({"id": tool.id, "name": tool.name, "description": tool.description, "schema": tool.schema}))
             .collect();
-        let prompts: Vec<_> = view.prompts.iter().map(|p| json!({"name": p.name, "description": p.description})).collect();
+        let prompts: Vec<_> =
+            view.prompts.iter().map(|p| json!({"name": p.name, "description": p.description})).collect();
         let keys = ["server", "uri", "name", "description"];
-        let resources: Vec<BTreeMap<_, _>> =
-            resources.unwrap_or_default().into_iter().map(|row| keys.into_iter().zip(row).collect()).collect();
+        let resources: Vec<BTreeMap<_, _>> = resources
+            .unwrap_or_default()
+            .into_iter()
+            .map(|row| keys.into_iter().zip(row).collect())
+            .collect();
         put_json(&json!({
             "name": view.name,
             "about": view.about,
@@ -169,7 +174,13 @@ async fn test(name: &str, is_json: bool, foundation: &Foundation) -> Result<u8, 
         Ok(rows) => {
             for [_, uri, name, description] in rows {
                 let short: String = description.chars().take(100).collect();
-                let _ = writeln!(out, "\nresource {}  {}  {}", visible_line(&uri), visible_line(&name), visible_line(&short));
+                let _ = writeln!(
+                    out,
+                    "\nresource {}  {}  {}",
+                    visible_line(&uri),
+                    visible_line(&name),
+                    visible_line(&short)
+                );
             }
         }
         Err(why) => {
@@ -183,8 +194,7 @@ async fn test(name: &str, is_json: bool, foundation: &Foundation) -> Result<u8, 
     Ok(0)
 }
 
-async fn trust(name: &str, yes: bool, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
-    let _ = cli;
+async fn trust(name: &str, yes: bool, foundation: &Foundation) -> Result<u8, Failure> {
     let is_terminal = std::io::stdin().is_terminal();
     if !yes && !is_terminal {
         return Err(Failure::usage("nobody can be asked here; --yes agrees without a question"));

@@ -15,7 +15,9 @@ const MAX_FILE: u64 = 1 << 20;
 fn pairs(texts: &[String], flag: &str) -> Result<Map<String, Value>, Failure> {
     let pair = |text: &String| match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.into())),
-        Some(_) | None => Err(Failure::usage(format!("{flag} is written NAME=TEXT, not {}", visible_line(text)))),
+        Some(_) | None => {
+            Err(Failure::usage(format!("{flag} is written NAME=TEXT, not {}", visible_line(text))))
+        }
     };
     texts.iter().map(pair).collect()
 }
@@ -23,7 +25,9 @@ fn pairs(texts: &[String], flag: &str) -> Result<Map<String, Value>, Failure> {
 pub(super) fn add(args: McpAddArgs, foundation: &Foundation) -> Result<u8, Failure> {
     let name = args.name.trim();
     if name.is_empty() || name.chars().count() > 64 || name.chars().any(char::is_control) {
-        return Err(Failure::usage("the name of a server has 1 to 64 characters, none of them a control character"));
+        return Err(Failure::usage(
+            "the name of a server has 1 to 64 characters, none of them a control character",
+        ));
     }
     let (env, headers) = (pairs(&args.env, "--env")?, pairs(&args.headers, "--header")?);
     let mut server = Map::new();
@@ -39,7 +43,8 @@ pub(super) fn add(args: McpAddArgs, foundation: &Foundation) -> Result<u8, Failu
             server.insert("headers".into(), headers.into());
         }
     } else {
-        let (program, rest) = args.command.split_first().ok_or_else(|| Failure::usage("no command behind --"))?;
+        let (program, rest) =
+            args.command.split_first().ok_or_else(|| Failure::usage("no command behind --"))?;
         server.insert("command".into(), program.as_str().into());
         if !rest.is_empty() {
             server.insert("args".into(), json!(rest));
@@ -52,7 +57,8 @@ pub(super) fn add(args: McpAddArgs, foundation: &Foundation) -> Result<u8, Failu
         McpScope::User => {
             let file = foundation.paths.config_file();
             let text = read(&file)?;
-            write_private(&file, with_table(&text, name, &server, &file)?.as_bytes()).map_err(Failure::failed)?;
+            write_private(&file, with_table(&text, name, &server, &file)?.as_bytes())
+                .map_err(Failure::failed)?;
             file
         }
         McpScope::Project => {
@@ -67,12 +73,18 @@ pub(super) fn add(args: McpAddArgs, foundation: &Foundation) -> Result<u8, Failu
             file
         }
     };
-    put(&format!("written to {}; `aye mcp test {}` tries it\n", foundation.paths.display(&file), visible_line(name)))?;
+    put(&format!(
+        "written to {}; `aye mcp test {}` tries it\n",
+        foundation.paths.display(&file),
+        visible_line(name)
+    ))?;
     Ok(0)
 }
 
 pub(super) fn remove(name: &str, scope: McpScope, foundation: &Foundation) -> Result<u8, Failure> {
-    let not_there = |file: &Path| Failure::usage(format!("there is no server `{}` in {}", visible_line(name), file.display()));
+    let not_there = |file: &Path| {
+        Failure::usage(format!("there is no server `{}` in {}", visible_line(name), file.display()))
+    };
     let file = match scope {
         McpScope::User => {
             let file = foundation.paths.config_file();
@@ -107,10 +119,14 @@ fn project_root(file: &Path) -> Result<Map<String, Value>, Failure> {
     if text.trim().is_empty() {
         return Ok(Map::new());
     }
-    serde_json::from_str(&text).map_err(|error| Failure::failed(format!("{}: {error}; nothing was changed", file.display())))
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::failed(format!("{}: {error}; nothing was changed", file.display())))
 }
 
-fn servers_of<'a>(root: &'a mut Map<String, Value>, file: &Path) -> Result<&'a mut Map<String, Value>, Failure> {
+fn servers_of<'a>(
+    root: &'a mut Map<String, Value>,
+    file: &Path,
+) -> Result<&'a mut Map<String, Value>, Failure> {
     let servers = root.entry("mcpServers").or_insert_with(|| json!({}));
     let why = format!("{}: `mcpServers` is no object; nothing was changed", file.display());
     servers.as_object_mut().ok_or_else(|| Failure::failed(why))
@@ -118,7 +134,8 @@ fn servers_of<'a>(root: &'a mut Map<String, Value>, file: &Path) -> Result<&'a m
 
 /// A file of the project: anybody who reads the project reads it. Written beside it first, so that no half file is left.
 fn write_project(file: &Path, root: &Map<String, Value>) -> Result<(), Failure> {
-    let fail = |error: std::io::Error| Failure::failed(format!("{} cannot be written: {error}", file.display()));
+    let fail =
+        |error: std::io::Error| Failure::failed(format!("{} cannot be written: {error}", file.display()));
     let mut text = serde_json::to_string_pretty(root).map_err(Failure::failed)?;
     text.push('\n');
     let folder = file.parent().unwrap_or(Path::new("."));
@@ -137,7 +154,10 @@ fn parsed(text: &str, file: &Path) -> Result<toml::Table, Failure> {
 }
 
 fn names_server(table: &toml::Table, name: &str) -> bool {
-    table.get("mcp_servers").and_then(|servers| servers.as_table()).is_some_and(|servers| servers.contains_key(name))
+    table
+        .get("mcp_servers")
+        .and_then(|servers| servers.as_table())
+        .is_some_and(|servers| servers.contains_key(name))
 }
 
 /// The settings with one more table at their end.
@@ -161,7 +181,10 @@ fn with_table(text: &str, name: &str, server: &Map<String, Value>, file: &Path) 
     if written == Some(&wanted) {
         Ok(new)
     } else {
-        Err(Failure::failed(format!("{} is written in a way that cannot be added to; edit it by hand", file.display())))
+        Err(Failure::failed(format!(
+            "{} is written in a way that cannot be added to; edit it by hand",
+            file.display()
+        )))
     }
 }
 

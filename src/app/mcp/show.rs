@@ -11,12 +11,16 @@ use crate::tui::host::Page;
 pub(in crate::app) fn page(app: &App, words: &str) -> Result<Page, String> {
     let manager = &app.mcp.manager;
     let words = words.trim();
-    let (verb, name) = words.split_once(char::is_whitespace).map_or((words, ""), |(verb, name)| (verb, name.trim()));
+    let (verb, name) =
+        words.split_once(char::is_whitespace).map_or((words, ""), |(verb, name)| (verb, name.trim()));
     match (verb, name) {
         ("", _) => Ok(Page { title: "MCP servers".to_owned(), text: overview(&manager.views()) }),
         ("trust", name) if !name.is_empty() => {
             let said = manager.agree(name)?;
-            Ok(Page { title: "MCP servers".to_owned(), text: format!("{said}.\n\n{}", overview(&manager.views())) })
+            Ok(Page {
+                title: "MCP servers".to_owned(),
+                text: format!("{said}.\n\n{}", overview(&manager.views())),
+            })
         }
         ("restart", name) if !name.is_empty() => {
             manager.restart(name)?;
@@ -72,8 +76,9 @@ fn overview(views: &[ServerView]) -> String {
             let (verb, them) = if waiting == 1 { ("waits", "it") } else { ("wait", "them") };
             let _ = writeln!(
                 out,
-                "  {} {verb} for you: /mcp {name} shows {them}, /mcp trust {name} agrees",
-                counted(waiting, "tool")
+                "  {} {verb} for you: /mcp {typed} shows {them}, /mcp trust {typed} agrees",
+                counted(waiting, "tool"),
+                typed = view.typed
             );
         }
         for note in &view.notes {
@@ -107,7 +112,7 @@ pub(super) fn details(view: &ServerView) -> String {
         let _ = writeln!(
             out,
             "\nNot used before you agree with /mcp trust {}: what is marked [new] or [changed].",
-            visible_line(&view.name)
+            view.typed
         );
     }
     for tool in &view.tools {

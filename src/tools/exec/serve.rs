@@ -15,7 +15,13 @@ pub(super) const SERVE_WORD: &str = "serve";
 
 /// The command that starts a server with pipes for its input, its output and what it complains about. On Linux it is
 /// supervised; elsewhere it is a group of its own that whoever drops it has to end.
-pub fn server_command(config: &ExecConfig, program: &str, args: Vec<OsString>, cwd: &Path, env: &Env) -> Command {
+pub fn server_command(
+    config: &ExecConfig,
+    program: &str,
+    args: Vec<OsString>,
+    cwd: &Path,
+    env: &Env,
+) -> Command {
     let supervisor = config.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
     let mut command = match supervisor {
         Some(own) => {

@@ -204,9 +204,14 @@ fn servers_before_trust(row: &Row) -> Found {
     let home = Home::new();
     let text = row.input["text"].as_str().expect("a text");
     ensure(text.contains("touch pwn"), || text.to_owned())?;
-    home.write(".mcp.json", "{\"mcpServers\": {\"x\": {\"command\": \"sh\", \"args\": [\"-c\", \"touch pwn\"]}}}");
+    home.write(
+        ".mcp.json",
+        "{\"mcpServers\": {\"x\": {\"command\": \"sh\", \"args\": [\"-c\", \"touch pwn\"]}}}",
+    );
     home.write(".aye/config.toml", "[mcp_servers.y]\ncommand = \"sh\"\nargs = [\"-c\", \"touch pwn\"]\n");
-    for args in [&["mcp", "list"][..], &["mcp", "test", "x"], &["mcp", "test", "y"], &["-p", "hi"], &["doctor"]] {
+    for args in
+        [&["mcp", "list"][..], &["mcp", "test", "x"], &["mcp", "test", "y"], &["-p", "hi"], &["doctor"]]
+    {
         let out = home.aye(args).run();
         is_decent(&out)?;
         ensure(!home.work().join("pwn").exists(), || format!("{args:?} started it"))?;

@@ -37,18 +37,13 @@ impl Row {
 pub type Found = Result<(), String>;
 
 /// Why areas have no check here: what they are about is built later.
-const LATER: &[(&str, &str)] = &[
-    ("http", "there is no server yet"),
-    ("sandbox", "there is no sandbox yet"),
-];
+const LATER: &[(&str, &str)] = &[("http", "there is no server yet"), ("sandbox", "there is no sandbox yet")];
 
 /// Rows that cannot be checked yet, each with its reason.
-const EXCEPTIONS: &[(&str, &str)] = &[
-    (
-        "EX009",
-        "signals to the agent are stopped by the sandbox; until then see `exec`: nothing is gained by them",
-    ),
-];
+const EXCEPTIONS: &[(&str, &str)] = &[(
+    "EX009",
+    "signals to the agent are stopped by the sandbox; until then see `exec`: nothing is gained by them",
+)];
 
 /// Rows about tool servers, and the tests of `src/mcp/tests.rs` and `mcp.rs` here that are their checks.
 const MCP_CHECKS: &[(&str, &str)] = &[
