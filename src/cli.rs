@@ -2,6 +2,7 @@
 
 mod agents;
 mod hooks;
+mod mcp;
 mod memory;
 mod reminders;
 mod stats;
@@ -23,6 +24,7 @@ pub use self::tasks::TasksCommand;
 use crate::config::{Flags, PermissionMode};
 
 pub use queue::{QueueAddArgs, QueueCommand, QueueListArgs, WorkArgs};
+pub use mcp::{McpAddArgs, McpCommand, McpScope};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -235,6 +237,9 @@ pub enum Command {
     /// Skills: which there are, and whether their files are right
     #[command(subcommand)]
     Skills(SkillsCommand),
+    /// Tool servers (MCP): which there are, add and remove them, try one, agree to its tools
+    #[command(subcommand)]
+    Mcp(McpCommand),
     /// Permission rules
     #[command(subcommand)]
     Permissions(PermissionsCommand),

@@ -52,6 +52,7 @@ pub struct App {
     pub(super) notifier: Notifier,
     pub(super) telemetry: Telemetry,
     purse: Purse,
+    pub(super) mcp: super::mcp::Mcp,
     /// What went wrong at the start and does not stop it.
     pub(super) warnings: Vec<String>,
     _grants: GrantWatch,
@@ -96,6 +97,7 @@ impl App {
         // One whose price nobody knows ends its run under a budget.
         warnings.extend(agents.choices().filter_map(|model| purse.admit(&model.full_name(), model).err()));
         warnings.extend(skills.issues.iter().map(ToString::to_string));
+        let mcp = super::mcp::Mcp::new(&foundation, cli, &runtime, &permission, &mut warnings);
         let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
         let app = Self {
             _grants: grants,
@@ -109,7 +111,7 @@ impl App {
             selection: RwLock::new(selection),
             clock,
             notifier,
-    purse, telemetry,
+    mcp, purse, telemetry,
             warnings,
         };
         app.load_grants().await;

@@ -36,6 +36,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Agents(command) => agent_list::run(command, foundation, cli).await,
         Command::Tasks(command) => super::tasks::run(command, cli, foundation).await,
         Command::Skills(command) => skills(command, &foundation),
+        Command::Mcp(command) => super::mcp::run(command, &foundation).await,
         Command::Permissions(PermissionsCommand::Check { rules }) => {
             permissions(rules.as_deref(), &mut foundation, cli)
         }

@@ -104,6 +104,7 @@ impl Elsewhere {
         let (events, of, id) = (self.events.clone(), Arc::clone(&app), thread.clone());
         let task = tokio::spawn(async move {
             app.load_grants().await;
+            app.mcp.ready_quietly().await;
             let result = app.runtime.resume(&id, Arc::new(Unheard), UnknownPolicy::Ask).await;
             tell(&app, &events, &id, &result).await;
         });
@@ -122,6 +123,7 @@ impl Elsewhere {
         let _ = tokio::time::timeout(LAST_WAIT, all).await;
         for app in self.apps.lock().await.values() {
             app.telemetry.end().await;
+            app.mcp.manager.close().await;
             app.store.close().await;
         }
     }

@@ -120,23 +120,37 @@ impl TerminalHost {
 
     /// Ends what goes on in the background, in order.
     pub(super) async fn leave(&self) {
+        self.app.mcp.manager.close().await;
         self.elsewhere.leave().await;
     }
 
     /// What is said, as the model reads it.
-    fn message_of(&self, input: &UserInput) -> Result<Message, String> {
-        let text = match &input.skill {
-            None => input.text.clone(),
-            Some(name) => {
-                let line = format!("/{name} {}", input.text);
-                invocation(&self.app.skills.registry(), line.trim_end())
-                    .ok_or_else(|| format!("there is no skill `{name}`"))?
-            }
+    async fn message_of(&self, input: &UserInput) -> Result<Message, String> {
+        let mut content = match &input.skill {
+            None => super::mcp::message(&self.app, &input.text).await?,
+            Some(name) => match super::mcp::prompt(&self.app, name, &input.text).await {
+                Some(blocks) => blocks?,
+                None => {
+                    let line = format!("/{name} {}", input.text);
+                    let text = invocation(&self.app.skills.registry(), line.trim_end())
+                        .ok_or_else(|| format!("there is no skill `{name}`"))?;
+                    vec![ContentBlock::text(text)]
+                }
+            },
         };
-        let mut content = vec![ContentBlock::text(text)];
         content.extend(input.images.iter().cloned());
         Ok(Message::user_with(content))
     }
+}
+
+/// What can be called by its name: skills, and the prompts of tool servers.
+fn skill_rows(app: &App) -> Vec<SkillRow> {
+    let skills = list_rows(&app.skills).into_iter().map(|row| SkillRow {
+        name: row.name,
+        description: row.description,
+        origin: row.scope.to_string(),
+    });
+    skills.chain(super::mcp::commands(app)).collect()
 }
 
 /// The stored messages, and behind them the results of an open step that are not in the conversation yet.
@@ -215,7 +229,7 @@ impl Host for TerminalHost {
     }
 
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String> {
-        let message = self.message_of(&input)?;
+        let message = self.message_of(&input).await?;
         let request = RunRequest::new(thread.clone(), vec![message.clone()]);
         let (app, viewer, own, sink) =
             (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
@@ -232,7 +246,7 @@ impl Host for TerminalHost {
     }
 
     async fn enqueue(&self, thread: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
-        let message = self.message_of(&input)?;
+        let message = self.message_of(&input).await?;
         let queued = self.app.runtime.enqueue(thread, vec![message]).await.map_err(|e| e.to_string())?;
         // Whoever was awake when it was said may have looked at the queue for the last time.
         let run = self.app.store.latest_run(thread).await.map_err(|e| e.to_string())?;
@@ -391,14 +405,7 @@ impl Host for TerminalHost {
     }
 
     fn skills(&self) -> Vec<SkillRow> {
-        list_rows(&self.app.skills)
-            .into_iter()
-            .map(|row| SkillRow {
-                name: row.name,
-                description: row.description,
-                origin: row.scope.to_string(),
-            })
-            .collect()
+        skill_rows(&self.app)
     }
 
     fn permissions(&self) -> Vec<RuleRow> {
@@ -408,7 +415,10 @@ impl Host for TerminalHost {
     async fn complete_files(&self, query: &str) -> Vec<String> {
         let (files, cwd, query) =
             (Arc::clone(&self.files), self.app.foundation.workspace.cwd.clone(), query.to_owned());
-        tokio::task::spawn_blocking(move || files.complete(&cwd, &query)).await.unwrap_or_default()
+        let mut rows = super::mcp::complete(&self.app, &query).await;
+        let found = tokio::task::spawn_blocking(move || files.complete(&cwd, &query)).await;
+        rows.extend(found.unwrap_or_default());
+        rows
     }
 
     async fn export(&self, thread: &ThreadId, format: ExportFormat) -> Result<PathBuf, String> {
@@ -431,6 +441,14 @@ impl Host for TerminalHost {
             Vec::new()
         });
         // The picture is there and nobody has typed yet.
+        let events = self.events.clone();
+        let (app, of_prompts) = (Arc::downgrade(&self.app), self.events.clone());
+        self.app.mcp.on_prompts(move || {
+            if let Some(app) = app.upgrade() {
+                let _ = of_prompts.send(HostEvent::Skills(skill_rows(&app)));
+            }
+        });
+        self.app.mcp.start(move |text| drop(events.send(HostEvent::Note(text))));
         let store = self.app.store.clone();
         tokio::spawn(async move { store.warm().await });
         prompts

@@ -25,6 +25,7 @@ mod hooks;
 mod host;
 mod ledger;
 mod memory;
+mod mcp;
 mod models;
 mod notify;
 mod owner;

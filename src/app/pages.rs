@@ -21,6 +21,7 @@ pub(super) async fn page(
         "tasks" => super::tasks::page(app, thread, words).await,
         "context" => super::context::page(app, thread).await,
         "compact" => super::context::compact(app, thread, words).await,
+        "mcp" => super::mcp::page(app, words),
         _ => Err(format!("there is no /{name}")),
     }
 }

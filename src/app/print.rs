@@ -36,6 +36,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     for warning in &app.warnings {
         say(&format!("aye: {warning}"));
     }
+    app.mcp.ready().await;
     let thread = match cli.thread() {
         ThreadChoice::New => None,
         ThreadChoice::Pick => {
@@ -60,7 +61,8 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             } else {
                 text
             };
-            let request = RunRequest::new(thread, vec![Message::user(text)]);
+            let content = super::mcp::message(&app, &text).await.map_err(Failure::usage)?;
+            let request = RunRequest::new(thread, vec![Message::user_with(content)]);
             if cli.keep_waiting { Job::Behind(request) } else { Job::Run(request) }
         }
     };
@@ -74,6 +76,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     if let Some(counter) = counter {
         counter.close().await;
     }
+    app.mcp.manager.close().await;
     app.notifier.finish().await;
     app.telemetry.end().await;
     app.store.leave().await;

@@ -199,6 +199,8 @@ impl Viewer {
         let (viewer, own, sink) = (self.clone(), thread.clone(), self.sink(thread));
         self.drive(thread, async move {
             viewer.app.load_grants().await;
+            // A call that waits may be one of a server that is just being started.
+            viewer.app.mcp.settled().await;
             viewer.app.runtime.resume(&own, sink, UnknownPolicy::Ask).await.map(Some)
         });
     }

@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     Flag,
     /// A list of texts.
     TextList,
+    /// A table of texts, such as variables by name.
+    TextTable,
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// Seconds as a whole number, or text with a unit: `500ms`, `90s`, `2m`.
@@ -46,6 +48,7 @@ impl fmt::Display for Kind {
             Self::Number => f.write_str("a number that is not negative"),
             Self::Flag => f.write_str("true or false"),
             Self::TextList => f.write_str("a list of texts such as [\"a\", \"b\"]"),
+            Self::TextTable => f.write_str("a table of texts such as {NAME = \"text\"}"),
             Self::OneOf(words) => {
                 f.write_str("one of ")?;
                 for (i, word) in words.iter().enumerate() {
@@ -133,8 +136,7 @@ pub(crate) const ADAPTERS: &[&str] = &["openai", "openai_responses", "anthropic"
 pub(crate) const SCREENS: &[&str] = &["inline", "full"];
 
 use Kind::{
-    Any, Count, Duration, DurationIn, EnvName, Expiry, Flag, NotifyList, Number, OnAsk, OneOf, Text,
-    TextList, Url,
+    Any, Count, Duration, DurationIn, EnvName, Expiry, Flag, NotifyList, Number, OnAsk, OneOf, Text, TextList, TextTable, Url,
 };
 use ProjectMay::{Lower, Never, Set, Tighten};
 
@@ -265,6 +267,28 @@ pub(crate) const ROOT: Fields = &[
         ]),
     ),
     (
+        "mcp",
+        Node::Table(&[
+            ("timeout", leaf(Duration, Set, "time a call of a tool server may take without a word from it")),
+            ("start_timeout", leaf(Duration, Set, "time a tool server may take until it can be used")),
+            ("wait", leaf(Duration, Set, "time a headless run waits for tool servers before it begins")),
+        ]),
+    ),
+    (
+        "mcp_servers",
+        Node::Named(&[
+            ("command", leaf(Text, Set, "program that is started")),
+            ("args", leaf(TextList, Set, "its arguments")),
+            ("env", leaf(TextTable, Set, "its variables; ${NAME} takes one of yours")),
+            ("cwd", leaf(Text, Set, "folder that it runs in")),
+            ("url", leaf(Text, Set, "address of a server that is there already")),
+            ("headers", leaf(TextTable, Set, "headers of each request; ${NAME} takes one of your variables")),
+            ("timeout", leaf(Duration, Set, "time a call may take without a word from the server")),
+            ("start_timeout", leaf(Duration, Set, "time it may take until it can be used")),
+            ("enabled", leaf(Flag, Set, "whether it is used at all")),
+        ]),
+    ),
+    (
         "tui",
         Node::Table(&[
             ("mouse", leaf(Flag, Set, "take the mouse from the terminal")),
@@ -304,6 +328,10 @@ max_retry_delay = "30s"
 keep = "24h"
 [context]
 compact_at = 80
+[mcp]
+timeout = "2m"
+start_timeout = "30s"
+wait = "5s"
 [tui]
 mouse = false
 bell = true

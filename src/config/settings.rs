@@ -221,6 +221,40 @@ pub struct ContextSettings {
     pub compact_at: u8,
 }
 
+/// `[mcp]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct McpSettings {
+    /// How long a call may take without a word from the server.
+    pub timeout: Duration,
+    /// How long a server may take until it can be used.
+    pub start_timeout: Duration,
+    /// How long a headless run waits for servers before it begins.
+    pub wait: Duration,
+}
+
+/// `[mcp_servers.NAME]`: a tool server, as it is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// The program.
+    pub command: Option<String>,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its variables.
+    pub env: BTreeMap<String, String>,
+    /// Where it runs.
+    pub cwd: Option<String>,
+    /// The address, instead of a program.
+    pub url: Option<String>,
+    /// Headers of each request.
+    pub headers: BTreeMap<String, String>,
+    /// See [`McpSettings::timeout`].
+    pub timeout: Option<Duration>,
+    /// See [`McpSettings::start_timeout`].
+    pub start_timeout: Option<Duration>,
+    /// Whether it is used at all.
+    pub enabled: bool,
+}
+
 /// `[tui]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TuiSettings {
@@ -271,6 +305,10 @@ pub struct Settings {
     pub questions: Terms,
     /// Who is told what was measured.
     pub telemetry: TelemetrySettings,
+    /// Tool servers in general.
+    pub mcp: McpSettings,
+    /// Tool servers by name.
+    pub mcp_servers: BTreeMap<String, ServerSettings>,
     /// The terminal.
     pub tui: TuiSettings,
     /// Agents by name; who reads them checks them.
@@ -357,6 +395,15 @@ impl Settings {
                 endpoint: get.text("telemetry.endpoint"),
                 content: get.flag("telemetry.content"),
             },
+            mcp: McpSettings {
+                timeout: get.time("mcp.timeout").unwrap_or(Duration::from_mins(2)),
+                start_timeout: get.time("mcp.start_timeout").unwrap_or(Duration::from_secs(30)),
+                wait: get.time("mcp.wait").unwrap_or(Duration::from_secs(5)),
+            },
+            mcp_servers: names("mcp_servers")
+                .into_iter()
+                .map(|name| (name.clone(), get.server(&name)))
+                .collect(),
             tui: TuiSettings {
                 mouse: get.flag("tui.mouse"),
                 bell: get.flag("tui.bell"),
@@ -448,6 +495,36 @@ impl Getter<'_> {
             _ => None,
         };
         self.0.iter().filter_map(of_table).collect()
+    }
+
+    fn time(&self, dotted: &str) -> Option<Duration> {
+        parse_duration(&self.text(dotted)?)
+    }
+
+    fn server(&self, name: &str) -> ServerSettings {
+        let value = |field| self.named("mcp_servers", name, &[field]);
+        let text = |field| value(field).and_then(text_of);
+        let list = |field| match value(field) {
+            Some(Value::List(texts)) => texts.clone(),
+            Some(Value::Text(_) | Value::Count(_) | Value::Number(_) | Value::Flag(_)) | None => Vec::new(),
+        };
+        let table = |field| -> BTreeMap<String, String> {
+            let pair =
+                |text: String| text.split_once('=').map(|(name, text)| (name.to_owned(), text.to_owned()));
+            list(field).into_iter().filter_map(pair).collect()
+        };
+        let time = |field| text(field).and_then(|text| parse_duration(&text));
+        ServerSettings {
+            command: text("command"),
+            args: list("args"),
+            env: table("env"),
+            cwd: text("cwd"),
+            url: text("url"),
+            headers: table("headers"),
+            timeout: time("timeout"),
+            start_timeout: time("start_timeout"),
+            enabled: value("enabled") != Some(&Value::Flag(false)),
+        }
     }
 
     fn named(&self, table: &str, name: &str, rest: &[&str]) -> Option<&Value> {

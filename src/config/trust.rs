@@ -201,7 +201,9 @@ fn reminders_item(path: &Path) -> Option<TrustItem> {
 
 fn mcp_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
-    let summary = format!("starts programs or connects to servers (MCP): {}", excerpt(&text_of(path)));
+    let summary = super::servers::summary(path, &text_of(path));
+    let summary =
+        format!("starts programs or connects to servers (MCP):\n  {}", summary.replace('\n', "\n  "));
     Some(TrustItem { path: path.to_path_buf(), summary, hash })
 }
 
@@ -221,14 +223,18 @@ fn config_item(path: &Path) -> Option<TrustItem> {
         .filter(needs_trust)
         .map(|entry| format!("{} = {}", entry.key, entry.value))
         .collect();
-    // Servers to start have no settings yet; a file that names some is asked about all the same.
+    // A file that names servers in a way that cannot be read is asked about all the same.
     let starts = layer.problems.iter().filter(|problem| problem.message.contains("`mcp"));
     says.extend(starts.map(|problem| visible_line(&problem.message).into_owned()));
     if says.is_empty() {
         return None;
     }
-    says.truncate(8);
-    Some(TrustItem { path: path.to_path_buf(), summary: format!("settings: {}", says.join(", ")), hash })
+    // What would be started is never what is left out.
+    let (mut shown, mut rest): (Vec<_>, Vec<_>) =
+        says.into_iter().partition(|line| line.starts_with("mcp_servers"));
+    rest.truncate(8);
+    shown.append(&mut rest);
+    Some(TrustItem { path: path.to_path_buf(), summary: format!("settings: {}", shown.join(", ")), hash })
 }
 
 /// Skills of the project that bring scripts or ask for tools. It looks wherever the skills plugin would, and further.

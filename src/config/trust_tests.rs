@@ -107,12 +107,8 @@ fn what_grants_or_runs_is_listed_with_its_content() {
     assert_eq!(summaries.len(), 5, "{summaries:?}");
     assert_eq!(summaries[0], "permission rules: rules:; - {tool: 'Bash(*)', behavior: allow}");
     assert_eq!(summaries[1], "tells the model things after tool calls: {\"rules\": []}");
-    assert!(
-        summaries[2].starts_with("settings: max_turns = 0, model = \"big\", unknown key `mcp_servers`"),
-        "{}",
-        summaries[2]
-    );
-    assert!(summaries[3].starts_with("starts programs or connects to servers (MCP): "));
+    assert_eq!(summaries[2], "settings: mcp_servers.x.command = \"sh\", max_turns = 0, model = \"big\"");
+    assert_eq!(summaries[3], "starts programs or connects to servers (MCP):\n  x: starts sh");
     assert_eq!(summaries[4], "skill s, with 1 script, asks to be allowed: Bash(rm *)");
     assert_eq!(world.assess("r/sub").items.len(), 6);
 }

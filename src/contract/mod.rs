@@ -27,6 +27,7 @@ pub mod near;
 pub mod profile;
 pub mod progress;
 pub mod record;
+pub mod server;
 pub mod spec;
 pub mod statistics;
 pub mod storage;

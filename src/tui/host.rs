@@ -152,6 +152,8 @@ pub enum HostEvent {
     Deferred(ThreadId, QueuedRow, UserInput),
     /// Another process took the conversation over from this one: what is shown may not be what is stored.
     Lost(ThreadId),
+    /// What can be called by its name is this from now on.
+    Skills(Vec<SkillRow>),
     /// Something beside a conversation went wrong; a sentence for the person.
     Warned(String),
 }

@@ -38,6 +38,7 @@ pub const COMMANDS: &[Command] = &[
     page("tasks", "[stop ID]", "agents at work for this conversation, and stop one"),
     page("context", "", "what fills the model's window"),
     page("compact", "[HINT]", "summarise older messages, to make room"),
+    page("mcp", "[NAME | trust NAME | restart NAME]", "tool servers: what they offer, agree to it"),
     command("copy", "", "put the last answer on the clipboard"),
     command("export", "[md|json]", "write this conversation to a file"),
     command("clear", "", "begin a new conversation, as /new"),

@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("plugins", &["phase", "pattern", "context", "front_matter", "contract", "state"]),
     ("agents", &["pattern", "front_matter", "contract"]),
     ("tools", &["contract", "state"]),
+    ("mcp", &["contract"]),
     ("config", &["contract"]),
     ("cli", &["config", "contract"]),
     ("headless", &["runtime", "contract"]),
@@ -32,7 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "app",
         &[
-            "agents", "cli", "logging", "config", "context", "contract", "headless", "llm", "pattern",
+            "agents", "cli", "logging", "config", "context", "contract", "headless", "llm", "mcp", "pattern",
             "phase", "plugins", "run", "runtime", "state", "store", "tools", "tui",
         ],
     ),
@@ -41,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Words that stand in some places only.
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("genai::", &["llm/"]),
+    ("rmcp::", &["mcp/"]),
     ("rusqlite::", &["store/"]),
     ("ratatui::", &["tui/"]),
     ("ratatui_textarea::", &["tui/"]),

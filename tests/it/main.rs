@@ -22,6 +22,7 @@ mod layers;
 mod lease;
 mod memory;
 mod mailbox;
+mod mcp;
 mod notify;
 mod reminders;
 mod stale;

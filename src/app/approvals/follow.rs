@@ -165,7 +165,9 @@ impl Place {
             say(&format!("aye: {warning}"));
         }
         let options = print::options(&app, then.output_format, then.on_unknown, on_ask);
+        app.mcp.ready().await;
         let code = headless::run(&app.runtime, Job::Answered(self.thread), &options, &app.clock).await;
+        app.mcp.manager.close().await;
         app.notifier.finish().await;
         app.store.leave().await;
         Ok(code)

@@ -90,7 +90,10 @@ pub(super) fn notice(level: Level, text: &str, width: u16, theme: &Theme) -> Vec
 pub(super) fn page(title: &str, text: &str, page: Page<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(visible_line(title).into_owned(), page.theme.style(Role::Accent))];
     let wrap = Wrap::words(page.width).indent(INDENT, OUTPUT_INDENT);
-    lines.extend(wrap.text(&visible(text.trim_end()), page.theme.style(Role::Text)));
+    // Each line begins where the first one does; only what is wrapped stands further in.
+    for line in visible(text.trim_end()).lines() {
+        lines.extend(wrap.text(line, page.theme.style(Role::Text)));
+    }
     lines
 }
 
