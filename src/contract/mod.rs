@@ -28,6 +28,7 @@ pub mod progress;
 pub mod record;
 pub mod spec;
 pub mod storage;
+pub mod surface;
 pub mod suspension;
 pub mod terms;
 pub mod tool;

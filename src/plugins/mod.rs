@@ -1,5 +1,6 @@
 //! Behaviour that hooks into the phases of a run. No plugin names another plugin, a tool, or the runtime.
 
+pub mod generative_ui;
 pub mod hooks;
 pub mod permission;
 pub mod reminder;
