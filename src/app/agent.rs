@@ -22,6 +22,7 @@ use crate::contract::suspension::Actor;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
 use crate::plugins::context::CompactionPlugin;
 use crate::plugins::deferred_tools::DEFERRED_TOOLS_PLUGIN;
+use crate::plugins::generative_ui::{A2UI_PLUGIN, A2uiPlugin};
 use crate::plugins::handoff::HANDOFF_PLUGIN_ID;
 use crate::plugins::observe::OBSERVABILITY_PLUGIN;
 use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
@@ -81,6 +82,8 @@ impl App {
             notifier: &notifier,
             telemetry: &telemetry,
             purse: &purse,
+            // Where nobody sits, nothing is drawn and nothing filled in.
+            draws: cli.command.is_none() && !cli.is_print(),
         };
         let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
         let common = prompt::Common::new(&foundation.workspace, &instructions.prompt(), &date);
@@ -193,11 +196,13 @@ struct Parts<'a> {
     notifier: &'a Notifier,
     telemetry: &'a Telemetry,
     purse: &'a Purse,
+    /// Whether a person is shown surfaces.
+    draws: bool,
 }
 
 fn runtime(
     foundation: &Foundation,
-    Parts { store, permission, clock, notifier, telemetry, purse }: Parts<'_>,
+    Parts { store, permission, clock, notifier, telemetry, purse, draws }: Parts<'_>,
     skills: &Discovery,
     reminders: Vec<ReminderRule>,
     (common, known): (&prompt::Common, &agents::Known),
@@ -260,6 +265,9 @@ fn runtime(
         builder = builder.with_plugin(OBSERVABILITY_PLUGIN, plugin);
     }
     let stop = StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?;
+    if draws {
+        builder = builder.with_plugin(A2UI_PLUGIN, Arc::new(A2uiPlugin::new()));
+    }
     // The skills plugin's grants are allow rules of the run; neither plugin knows the other.
     let readable = context::readable(&output_dir);
     let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(move |snapshot| {

@@ -32,6 +32,7 @@ pub mod spec;
 pub mod statistics;
 pub mod storage;
 pub mod summary;
+pub mod surface;
 pub mod suspension;
 pub mod terms;
 pub mod tool;

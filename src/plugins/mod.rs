@@ -3,6 +3,7 @@
 pub mod deferred_tools;
 pub mod handoff;
 pub mod context;
+pub mod generative_ui;
 pub mod hooks;
 pub mod memory;
 pub mod observe;

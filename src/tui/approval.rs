@@ -13,6 +13,7 @@ use crate::contract::grant::{GrantRequest, MissedGrant};
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::judgement::Risk;
 use crate::contract::record::{GrantScope, SuspensionRecord};
+use crate::contract::surface::ACTION_SURFACE;
 use crate::contract::suspension::{
     ACTION_ASK_USER, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, SuspendTicket,
 };
@@ -20,11 +21,13 @@ use crate::contract::tool::FilePreview;
 
 pub mod ask;
 pub mod edit;
+pub mod form;
 pub mod grant;
 mod keys;
 
 use ask::AskState;
 use edit::{Draft, Edit};
+use form::FormState;
 use grant::GrantForm;
 
 /// A card must have been on the screen for so long before it takes a key: what was typed before it came is not an
@@ -40,6 +43,8 @@ pub enum CardKind {
     Permission,
     /// A choice or words.
     Ask,
+    /// A surface that is filled in.
+    Form,
     /// What to do about a call that may have run.
     Unknown,
 }
@@ -166,6 +171,8 @@ pub struct Card {
     pub stage: Stage,
     /// The state of a question with choices.
     pub ask: AskState,
+    /// The state of a surface.
+    pub surface: FormState,
     /// When the card was first drawn.
     pub seen: Option<Moment>,
     /// The first line of its body that is shown.
@@ -193,6 +200,7 @@ impl Card {
     pub fn new(thread_id: ThreadId, run_id: RunId, ticket: SuspendTicket) -> Card {
         let kind = match ticket.suspension.action.as_str() {
             ACTION_ASK_USER => CardKind::Ask,
+            ACTION_SURFACE => CardKind::Form,
             ACTION_UNKNOWN_OUTCOME => CardKind::Unknown,
             _ => CardKind::Permission,
         };
@@ -200,6 +208,11 @@ impl Card {
             AskState::of(&ticket.suspension.parameters)
         } else {
             AskState::default()
+        };
+        let surface = if kind == CardKind::Form {
+            FormState::of(&ticket.suspension.parameters)
+        } else {
+            FormState::default()
         };
         Card {
             id: ticket.suspension.id.clone(),
@@ -209,6 +222,7 @@ impl Card {
             ticket,
             stage: Stage::Open,
             ask,
+            surface,
             seen: None,
             scroll: 0,
             read: 0,
@@ -330,6 +344,7 @@ impl Card {
     pub fn line(&self) -> Option<&Composer> {
         match &self.stage {
             Stage::Reason(line) | Stage::Modify(line) | Stage::Comment(line) => Some(line),
+            Stage::Open if self.kind == CardKind::Form => self.surface.line(),
             Stage::Open => self.ask.line(),
             Stage::Grant(form) => form.line(),
             Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Deciding(_) => None,
@@ -364,6 +379,7 @@ impl Card {
                 return true;
             }
             Stage::Reason(line) | Stage::Modify(line) | Stage::Comment(line) => Some(&mut **line),
+            Stage::Open if self.kind == CardKind::Form => self.surface.line_mut(),
             Stage::Open => self.ask.line_mut(),
             // Nothing is written there: a paste is not an answer, and not a message either.
             Stage::Hunks(_) | Stage::Away => return true,

@@ -20,6 +20,7 @@ mod composer;
 pub mod entry;
 pub mod feed;
 mod lists;
+mod surface;
 #[cfg(test)]
 mod tests;
 

@@ -13,7 +13,9 @@ use super::super::transcript::{Level, Moment, ToolEntry, ToolState};
 use super::super::wrap::Wrap;
 use super::spread;
 use crate::contract::child::ChildStatus;
+use super::surface::{At, self};
 use crate::contract::display::{visible, visible_line};
+use crate::contract::surface::Surface;
 use crate::contract::tool::FilePreview;
 
 /// How many lines of output a finished call shows, and a running one.
@@ -22,6 +24,8 @@ const FAILED_LINES: usize = 10;
 const DIFF_LINES: usize = 16;
 /// How many lines of thoughts are shown.
 const THOUGHT_LINES: usize = 6;
+/// A surface is no wider than this.
+const SURFACE_COLUMNS: u16 = 100;
 /// How many lines are printed when the person asks for all of them.
 const WHOLE_LINES: usize = 5000;
 /// Where text begins: below the name behind a mark and a blank.
@@ -281,6 +285,16 @@ fn body(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
         ToolState::Running => running(tool, page),
         ToolState::Unknown if tool.result.is_none() => running(tool, page),
         ToolState::Done if tool.name == "TodoWrite" => todos(&tool.arguments, page),
+        ToolState::Done if !surfaces(tool).is_empty() => {
+            let columns = page.width.saturating_sub(OUTPUT_INDENT).min(SURFACE_COLUMNS);
+            let draw = |shown: &Surface| surface::surface(shown, At::default(), columns, page.theme);
+            let indented = |line: Line<'static>| {
+                let mut spans = vec![Span::raw(" ".repeat(usize::from(OUTPUT_INDENT)))];
+                spans.extend(line.spans.into_iter().map(|span| span.patch_style(line.style)));
+                Line::from(spans)
+            };
+            surfaces(tool).iter().flat_map(draw).map(indented).collect()
+        }
         ToolState::Done => match change(tool, page, DIFF_LINES) {
             Some(lines) => lines,
             None => done(tool, page),
@@ -290,6 +304,13 @@ fn body(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
         }
         ToolState::Expired | ToolState::Unknown => done(tool, page),
     }
+}
+
+/// The surfaces that a finished call shows.
+fn surfaces(tool: &ToolEntry) -> Vec<Surface> {
+    let details = tool.result.as_ref().and_then(|result| result.details.as_ref());
+    let shown = details.and_then(|details| details.get("surfaces")).cloned();
+    shown.and_then(|shown| serde_json::from_value(shown).ok()).unwrap_or_default()
 }
 
 fn running(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
