@@ -326,8 +326,7 @@ fn words_on_trial_stand_behind_what_others_said_and_can_be_taken_away() {
 
 #[test]
 fn a_handoff_is_a_notice_and_says_who_answers_until_the_next_run() {
-    let start =
-        || E::RunStart { thread_id: ThreadId::from("t"), run_id: RunId::from("r"), parent_run_id: None };
+    let start = || E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None };
     let handed = E::ActivitySnapshot {
         message_id: "m".into(),
         activity_type: "notice".into(),
