@@ -5,10 +5,12 @@ use std::sync::{Arc, RwLock};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
+use super::budget::Purse;
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
-use super::{Failure, models, prompt, reminders, sections};
+use super::telemetry::Telemetry;
+use super::{Failure, deferred, models, prompt, reminders, sections};
 use crate::cli::Cli;
 use crate::config::{Instructions, Selection};
 use crate::contract::clock::{Clock, SystemClock};
@@ -16,6 +18,8 @@ use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
+use crate::plugins::deferred_tools::DEFERRED_TOOLS_PLUGIN;
+use crate::plugins::observe::OBSERVABILITY_PLUGIN;
 use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
 use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
 use crate::plugins::skills::{
@@ -41,6 +45,8 @@ pub struct App {
     pub(super) selection: RwLock<Selection>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Notifier,
+    pub(super) telemetry: Telemetry,
+    purse: Purse,
     /// What went wrong at the start and does not stop it.
     pub(super) warnings: Vec<String>,
     _grants: GrantWatch,
@@ -60,7 +66,16 @@ impl App {
         let permission = Permissions::new(foundation.workspace.clone(), Arc::clone(&clock), rules, mode);
         permission.set_terms(foundation.loaded.settings.questions.clone());
         let notifier = Notifier::new(&foundation);
-        let parts = (&store, &permission, &clock, &notifier);
+        let telemetry = Telemetry::start(&mut foundation);
+        let purse = Purse::new(&foundation);
+        let parts = Parts {
+            store: &store,
+            permission: &permission,
+            clock: &clock,
+            notifier: &notifier,
+            telemetry: &telemetry,
+            purse: &purse,
+        };
         let runtime = runtime(&foundation, parts, &skills, reminders, &instructions, &selection)?;
         let unclaimed = sections::check(&runtime, &foundation)?;
         let catalog = runtime.catalog();
@@ -80,6 +95,8 @@ impl App {
             selection: RwLock::new(selection),
             clock,
             notifier,
+            purse,
+            telemetry,
             warnings,
         };
         app.load_grants().await;
@@ -97,6 +114,7 @@ impl App {
         let executor = models::executor(&selection, &self.foundation.env);
         let entry = entry_of(&selection);
         let id = selection.full_name();
+        self.purse.admit(&id, &selection)?;
         self.runtime.set_model(&id, entry, executor);
         let catalog = self.runtime.catalog();
         if let Some(spec) = catalog.agents.get(AGENT) {
@@ -149,9 +167,18 @@ fn entry_of(selection: &Selection) -> ModelEntry {
     ModelEntry { provider: selection.full_name(), model_name: selection.model.clone() }
 }
 
+struct Parts<'a> {
+    store: &'a Store,
+    permission: &'a Permissions,
+    clock: &'a Arc<dyn Clock>,
+    notifier: &'a Notifier,
+    telemetry: &'a Telemetry,
+    purse: &'a Purse,
+}
+
 fn runtime(
     foundation: &Foundation,
-    (store, permission, clock, notifier): (&Store, &Permissions, &Arc<dyn Clock>, &Notifier),
+    Parts { store, permission, clock, notifier, telemetry, purse }: Parts<'_>,
     skills: &Discovery,
     reminders: Vec<ReminderRule>,
     instructions: &Instructions,
@@ -191,11 +218,13 @@ fn runtime(
         .with_agent_spec(spec)
         .with_model(selection.full_name(), entry_of(selection))
         .with_provider(selection.full_name(), models::executor(selection, &foundation.env));
+    purse.admit(&selection.full_name(), selection).map_err(Failure::usage)?;
     for id in &settings.retry.fallback_models {
         let mut named = settings.clone();
         named.model = Some(id.clone());
         let choice = crate::config::select_model(&named, &foundation.loaded.provenance, &foundation.env, &[])
             .map_err(|e| Failure::usage(format!("retry.fallback_models: {e}")))?;
+        purse.admit(id, &choice).map_err(Failure::usage)?;
         let provider = format!("fallback {}", choice.full_name());
         let entry = ModelEntry { provider: provider.clone(), model_name: choice.model.clone() };
         builder =
@@ -207,6 +236,10 @@ fn runtime(
     for tool in tools::builtin(tool_env) {
         builder = builder.with_tool(tool.descriptor().id, tool);
     }
+    if let Some(plugin) = telemetry.plugin() {
+        builder = builder.with_plugin(OBSERVABILITY_PLUGIN, plugin);
+    }
+    let stop = StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?;
     // The skills plugin's grants are allow rules of the run; neither plugin knows the other.
     let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(granted_patterns));
     builder
@@ -214,8 +247,10 @@ fn runtime(
         .with_plugin("hooks", Arc::new(super::hooks::plugin(foundation, clock)?))
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
+        .with_plugin("memory", super::memory::plugin(foundation, clock))
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
-        .with_plugin("stop", Arc::new(StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?))
+        .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
+        .with_plugin("stop", Arc::new(purse.over(stop)))
         .build_unchecked()
         .map_err(Failure::usage)
 }
@@ -234,6 +269,16 @@ fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
     if let Some(max) = stop.consecutive_errors {
         conditions
             .push(StopConditionSpec::ConsecutiveErrors { max: usize::try_from(max).unwrap_or(usize::MAX) });
+    }
+    if let Some(window) = stop.loop_detection {
+        conditions
+            .push(StopConditionSpec::LoopDetection { window: usize::try_from(window).unwrap_or(usize::MAX) });
+    }
+    conditions.extend(
+        stop.stop_on_tool.iter().map(|name| StopConditionSpec::StopOnTool { tool_name: name.clone() }),
+    );
+    if let Some(pattern) = &stop.content_match {
+        conditions.push(StopConditionSpec::ContentMatch { pattern: pattern.clone() });
     }
     conditions
 }

@@ -17,8 +17,11 @@ pub(super) async fn page(
     words: &str,
 ) -> Result<Page, String> {
     match name {
+        "memory" => super::memory::page(app, words).await,
         "plugins" => plugins(app),
         "tasks" => super::tasks::page(app, thread, words).await,
+        "stats" => super::stats::page(app, words).await,
+        "queue" => super::queue::page(&app.store).await,
         _ => Err(format!("there is no /{name}")),
     }
 }

@@ -75,6 +75,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         counter.close().await;
     }
     app.notifier.finish().await;
+    app.telemetry.end().await;
     app.store.leave().await;
     Ok(code)
 }
@@ -144,7 +145,7 @@ pub(super) fn on_ask(foundation: &Foundation) -> Result<(OnAsk, Option<Place>), 
 
 /// What a pipe or a file on stdin holds; `None` when there is neither, or nothing in it. A terminal, a socket or a
 /// device is not read: it might never end.
-fn piped() -> Result<Option<String>, Failure> {
+pub(super) fn piped() -> Result<Option<String>, Failure> {
     let Ok(meta) = std::fs::metadata("/dev/stdin") else { return Ok(None) };
     if !(meta.file_type().is_fifo() || meta.is_file()) {
         return Ok(None);

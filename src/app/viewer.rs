@@ -16,6 +16,7 @@ use futures::FutureExt as _;
 use tokio::sync::Notify;
 
 use super::agent::App;
+use super::commands::when;
 use super::host::{Events, with_open_results};
 use super::owner::Guard;
 use crate::contract::content::ContentBlock;
@@ -24,7 +25,7 @@ use crate::contract::event_sink::EventSink;
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use crate::contract::message::Message;
-use crate::contract::record::QueuedMessage;
+use crate::contract::record::{FailedTry, QueuedMessage};
 use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
 use crate::store::{Change, ChangeKind, Glance, StoreError};
 use crate::tui::host::{Driver, HostEvent, QueuedRow, ThreadSync, UserInput};
@@ -62,6 +63,8 @@ struct State {
     tried: Option<Cause>,
     /// What worked in the background when it was last seen to.
     minded: Vec<(ThreadId, u64, Option<u64>)>,
+    /// When the next message of the queue becomes due.
+    due: Option<u64>,
 }
 
 /// What a look was taken for.
@@ -144,6 +147,7 @@ impl Viewer {
             state.seen = seen;
             state.moves += 1;
             state.tried = None;
+            state.due = None;
         });
         self.shown.poke.notify_one();
     }
@@ -266,8 +270,8 @@ impl Viewer {
     /// Begins the first message of the queue; `None`: there is none, or it cannot be read.
     async fn begin_next(&self, thread: &ThreadId) -> Option<Result<AgentRunResult, RuntimeError>> {
         loop {
-            let first = match self.app.runtime.queued(thread).await {
-                Ok(queued) => queued.into_iter().next()?,
+            let first = match self.app.runtime.next_queued(thread).await {
+                Ok(next) => next?,
                 Err(error) => {
                     tracing::error!(%thread, %error, "the queue cannot be read");
                     return None;
@@ -382,9 +386,17 @@ impl Viewer {
                 }
                 () = self.shown.poke.notified() => {}
                 () = Guard::falls(&mut guard) => {}
+                () = self.queue_is_due() => {}
             }
             guard = self.look(guard).await;
         }
+    }
+
+    /// Waits until a message of the queue becomes due; for ever when none does by itself.
+    async fn queue_is_due(&self) {
+        let Some(due) = self.state(|state| state.due) else { return std::future::pending().await };
+        let left = due.saturating_sub(self.app.clock.now_ms());
+        tokio::time::sleep(std::time::Duration::from_millis(left.max(1))).await;
     }
 
     fn concerns(&self, change: &Change) -> bool {
@@ -416,6 +428,10 @@ impl Viewer {
                 return guard;
             }
         };
+        let now = self.app.clock.now_ms();
+        let scheduled = glance.queued.iter().filter(|message| message.failed.is_none());
+        let due = scheduled.map(|message| message.available_at).filter(|at| *at > now).min();
+        self.state(|state| state.due = due);
         let driver = if mark.is_driving { Driver::Own } else { self.driver_of(&glance) };
         self.mind_new(&mark, &glance, driver);
         if !self.tell(&mark, &glance, driver) || mark.is_driving {
@@ -483,16 +499,18 @@ impl Viewer {
 
     /// Nobody is awake: goes on with a run that a dead process left, carries out answers, begins what is queued.
     fn act(&self, mark: &Mark, glance: &Glance) {
+        let now = self.app.clock.now_ms();
+        let next = glance.queued.iter().find(|message| message.begins(now));
         let cause = Cause {
             run: glance.run.as_ref().map(|run| (run.id.clone(), run.updated_at)),
             decided: glance.decided,
             owner: glance.lease.as_ref().map(|lease| (lease.owner.token.clone(), lease.epoch)),
-            queued: glance.queued.first().map(|message| message.id),
+            queued: next.map(|message| message.id),
         };
         let is_over = glance.run.as_ref().is_none_or(|run| run.status == RunStatus::Done);
         let ended_well = glance.run.as_ref().is_none_or(|run| run.termination.as_ref().is_none_or(went_well));
         let wakes = !is_over && (glance.lease.is_some() || glance.decided > 0);
-        let begins = is_over && ended_well && !glance.queued.is_empty();
+        let begins = is_over && ended_well && next.is_some();
         if !wakes && !begins {
             return;
         }
@@ -522,7 +540,19 @@ pub(super) fn row_of(message: &QueuedMessage) -> QueuedRow {
     let content = || message.messages.iter().flat_map(|message| &message.content);
     let images = content().filter(|block| matches!(block, ContentBlock::Image { .. })).count();
     let texts: Vec<String> = message.messages.iter().map(Message::text).collect();
-    QueuedRow { id: message.id, text: texts.join("\n\n"), images }
+    let note = match &message.failed {
+        Some(FailedTry { attempts, max_attempts, error }) => {
+            format!(
+                "try {attempts} of {max_attempts} failed, again at {}: {error}",
+                when(message.available_at)
+            )
+        }
+        None if message.available_at > message.created_at => {
+            format!("not before {}", when(message.available_at))
+        }
+        None => String::new(),
+    };
+    QueuedRow { id: message.id, text: texts.join("\n\n"), images, note }
 }
 
 fn sync_of(glance: &Glance, driver: Driver, is_part: bool) -> ThreadSync {

@@ -246,6 +246,7 @@ fn is_lower(value: &Value, before: Option<&Value>) -> bool {
         Value::Count(0) => u128::MAX,
         Value::Count(number) => u128::from(*number),
         Value::Text(text) => parse_duration(text).map_or(u128::MAX, |time| time.as_millis()),
+        Value::Number(number) if *number > 0.0 => (*number * 1e6) as u128,
         Value::Number(_) | Value::Flag(_) | Value::List(_) | Value::Tree(_) => u128::MAX,
     };
     size(value) <= before.map_or(u128::MAX, size)

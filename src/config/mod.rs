@@ -25,10 +25,10 @@ pub use layers::{
 };
 pub use models::{DEMO, ModelRow, SelectError, Selection, list_models, needs_probe, select_model};
 pub use paths::{Paths, PathsError, PrivateFileError, create_private_dir, write_private};
-pub use providers::{BuiltInProvider, KNOWN_MODELS, KnownModel, PROVIDERS};
+pub use providers::{BuiltInProvider, KNOWN_MODELS, KnownModel, PROVIDERS, known_price};
 pub use settings::{
     Adapter, BashSettings, ModelSettings, OnAsk, PermissionMode, ProviderSettings, RetrySettings, Screen,
-    Settings, StopSettings, TuiSettings, UnknownWord, documented_keys, tool_execution,
+    Settings, StopSettings, TelemetrySettings, TuiSettings, UnknownWord, documented_keys, tool_execution,
 };
 pub use tree::Tree;
 pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};

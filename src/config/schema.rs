@@ -201,6 +201,33 @@ pub(crate) const ROOT: Fields = &[
             ("max_tokens_total", leaf(Count { min: 0 }, Lower, "tokens of one run; 0 is no limit")),
             ("timeout_s", leaf(Count { min: 0 }, Lower, "seconds of one run; 0 is no limit")),
             ("consecutive_errors", leaf(Count { min: 0 }, Lower, "failed calls in a row; 0 is no limit")),
+            (
+                "max_budget_usd",
+                leaf(Number, Lower, "cost of one run at the prices of its models; 0 is no limit"),
+            ),
+            (
+                "loop_detection",
+                leaf(Count { min: 0 }, Set, "the same calls so many times in a row; 0 and 1 are no limit"),
+            ),
+            ("stop_on_tool", leaf(TextList, Set, "tools whose success ends a run")),
+            ("content_match", leaf(Text, Set, "regular expression; an answer that matches ends a run")),
+        ]),
+    ),
+    (
+        "mailbox",
+        Node::Table(&[
+            (
+                "lease",
+                leaf(
+                    DurationIn { min_ms: 100, max_ms: 3_600_000 },
+                    Never,
+                    "time after which a queued job is taken from a worker that stopped answering",
+                ),
+            ),
+            ("max_attempts", leaf(Count { min: 1 }, Never, "tries before a queued job is given up")),
+            ("retry_delay", leaf(Duration, Never, "pause before the second try; it doubles with each")),
+            ("max_retry_delay", leaf(Duration, Never, "longest pause between two tries")),
+            ("keep", leaf(Duration, Never, "time that jobs are listed after they were over")),
         ]),
     ),
     (
@@ -215,6 +242,16 @@ pub(crate) const ROOT: Fields = &[
     ),
     ("agents", each(Any, Set, "an agent of your own, with the fields of an agent's file")),
     ("sections", each(Any, Set, "configuration of a plugin, for the agent that you talk to")),
+    (
+        "telemetry",
+        Node::Table(&[
+            (
+                "endpoint",
+                leaf(Url, Never, "collector that is told what was measured, by OTLP as JSON over HTTP"),
+            ),
+            ("content", leaf(Flag, Never, "tell it prompts, answers and arguments too")),
+        ]),
+    ),
     (
         "tui",
         Node::Table(&[
@@ -245,6 +282,14 @@ max_output = 32768
 max_tokens_total = 0
 timeout_s = 0
 consecutive_errors = 8
+[telemetry]
+content = false
+[mailbox]
+lease = "30s"
+max_attempts = 5
+retry_delay = "250ms"
+max_retry_delay = "30s"
+keep = "24h"
 [tui]
 mouse = false
 bell = true

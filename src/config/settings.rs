@@ -9,6 +9,7 @@ use super::layer::{Key, Value, parse_duration};
 use super::schema;
 use super::tree::Tree;
 use crate::contract::executor::ToolExecutionMode;
+use crate::contract::mailbox::MailboxConfig;
 pub use crate::contract::mode::Mode as PermissionMode;
 use crate::contract::spec::Price;
 use crate::contract::terms::{Notify, Terms};
@@ -186,7 +187,7 @@ pub struct BashSettings {
 }
 
 /// `[stop]`; `None` is "no limit".
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StopSettings {
     /// Tokens of one run.
     pub max_tokens_total: Option<u64>,
@@ -194,6 +195,23 @@ pub struct StopSettings {
     pub timeout: Option<Duration>,
     /// Tool calls that fail in a row.
     pub consecutive_errors: Option<u32>,
+    /// Cost of one run.
+    pub max_budget_usd: Option<f64>,
+    /// Repetitions of the same calls.
+    pub loop_detection: Option<u64>,
+    /// Tools whose success ends a run.
+    pub stop_on_tool: Vec<String>,
+    /// An answer that matches ends a run.
+    pub content_match: Option<String>,
+}
+
+/// `[telemetry]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TelemetrySettings {
+    /// The collector.
+    pub endpoint: Option<String>,
+    /// Whether it is told contents too.
+    pub content: bool,
 }
 
 /// `[tui]`.
@@ -236,8 +254,12 @@ pub struct Settings {
     pub bash: BashSettings,
     /// Limits of a run.
     pub stop: StopSettings,
+    /// Jobs that are queued, and those who work on them.
+    pub mailbox: MailboxConfig,
     /// On which terms questions are asked that no rule has terms for.
     pub questions: Terms,
+    /// Who is told what was measured.
+    pub telemetry: TelemetrySettings,
     /// The terminal.
     pub tui: TuiSettings,
     /// Agents by name; who reads them checks them.
@@ -301,14 +323,23 @@ impl Settings {
                     .count("bash.max_output")
                     .map_or(32 * 1024, |n| usize::try_from(n).unwrap_or(usize::MAX)),
             },
+            mailbox: get.mailbox(),
             stop: StopSettings {
                 max_tokens_total: get.limit("stop.max_tokens_total"),
                 timeout: get.limit("stop.timeout_s").map(Duration::from_secs),
                 consecutive_errors: get.limit("stop.consecutive_errors").map(to_u32),
+                max_budget_usd: get.number("stop.max_budget_usd").filter(|most| *most > 0.0),
+                loop_detection: get.limit("stop.loop_detection").filter(|window| *window > 1),
+                stop_on_tool: get.list("stop.stop_on_tool"),
+                content_match: get.text("stop.content_match"),
             },
             questions: Terms {
                 expires_in: get.word("questions.expires_in"),
                 notify: get.notify("questions.notify"),
+            },
+            telemetry: TelemetrySettings {
+                endpoint: get.text("telemetry.endpoint"),
+                content: get.flag("telemetry.content"),
             },
             tui: TuiSettings {
                 mouse: get.flag("tui.mouse"),
@@ -348,8 +379,35 @@ impl Getter<'_> {
         self.count(dotted).filter(|limit| *limit > 0)
     }
 
+    fn number(&self, dotted: &str) -> Option<f64> {
+        match self.get(dotted)? {
+            Value::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
     fn flag(&self, dotted: &str) -> bool {
         matches!(self.get(dotted), Some(Value::Flag(true)))
+    }
+
+    fn mailbox(&self) -> MailboxConfig {
+        let standard = MailboxConfig::default();
+        let time = |key: &str| self.text(key).and_then(|text| parse_duration(&text));
+        let ms = |key: &str, otherwise: u64| {
+            time(key).map_or(otherwise, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+        };
+        let lease_ms = ms("mailbox.lease", standard.lease_ms);
+        MailboxConfig {
+            lease_ms,
+            lease_renewal_interval: Duration::from_millis(lease_ms / 3),
+            gc_ttl: time("mailbox.keep").unwrap_or(standard.gc_ttl),
+            default_max_attempts: self
+                .count("mailbox.max_attempts")
+                .map_or(standard.default_max_attempts, to_u32),
+            default_retry_delay_ms: ms("mailbox.retry_delay", standard.default_retry_delay_ms),
+            max_retry_delay_ms: ms("mailbox.max_retry_delay", standard.max_retry_delay_ms),
+            ..standard
+        }
     }
 
     fn list(&self, dotted: &str) -> Vec<String> {

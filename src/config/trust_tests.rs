@@ -51,6 +51,43 @@ fn a_folder_with_nothing_of_the_kind_is_not_asked_about() {
 }
 
 #[test]
+fn hooks_are_shown_whole_and_trusted_with_the_files_they_name() {
+    let hooks = "[[hooks]]\nphase = \"run_start\"\ncommand = [\"sh\", \"tools/check.sh\", \"a\\u001bb\"]\n\
+                 [[hooks]]\nphase = \"before_tool_execute\"\ntool = \"Bash\"\ncommand = [\"./x\"]\n";
+    let world = World::new(&[
+        ("r/.git/HEAD", ""),
+        ("r/.aye/hooks.toml", hooks),
+        ("r/tools/check.sh", "exit 0\n"),
+        ("r/sub/.aye/hooks.toml", "not toml at all"),
+    ]);
+    let items = world.assess("r/sub").items;
+    let summaries: Vec<_> = items.iter().map(|item| item.summary.as_str()).collect();
+    assert_eq!(
+        summaries,
+        [
+            "runs commands by itself (hooks):\n  run_start  sh tools/check.sh a^[b\n  \
+             before_tool_execute Bash ./x",
+            "runs commands by itself (hooks): not toml at all",
+        ]
+    );
+    let trust = || world.store().trust(&world.assess("r")).expect("stored");
+    trust();
+    assert!(world.is_trusted("r"));
+    for (path, text) in [
+        ("r/tools/check.sh", "exit 1\n"),
+        ("r/x", "new"),
+        ("r/.aye/hooks.toml", "[[hooks]]\n"),
+        ("r/.aye/hooks/lib.sh", "new"),
+        ("r/.aye/hooks/lib.sh", "changed"),
+    ] {
+        world.put(path, text);
+        assert!(!world.is_trusted("r"), "{path}");
+        trust();
+        assert!(world.is_trusted("r"), "{path}");
+    }
+}
+
+#[test]
 fn what_grants_or_runs_is_listed_with_its_content() {
     let world = World::new(&[
         ("r/.git/HEAD", ""),

@@ -27,6 +27,7 @@ pub mod profile;
 pub mod progress;
 pub mod record;
 pub mod spec;
+pub mod statistics;
 pub mod storage;
 pub mod suspension;
 pub mod terms;

@@ -86,7 +86,7 @@ pub(super) async fn attend<'a>(
         // What works in the background says so by a message when it is done.
         runtime.mind_tasks(thread).await?;
         runtime.finish_tasks(thread).await;
-        let Some(next) = runtime.queued(thread).await?.into_iter().next() else {
+        let Some(next) = runtime.next_queued(thread).await? else {
             for task in
                 runtime.tasks(thread).await?.iter().filter(|task| task.child.background && task.waiting > 0)
             {

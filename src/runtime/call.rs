@@ -44,8 +44,7 @@ impl Driver {
                 .refuse(id, ToolResult::error(&call.name, format!("the arguments cannot be used: {why}"))));
         }
         let Some(tool) = self.offered(&call.name) else {
-            let names: Vec<_> = self.agent.tools.keys().map(String::as_str).collect();
-            let text = format!("there is no tool `{}`; the tools are {}", call.name, names.join(", "));
+            let text = self.not_offered(&call.name);
             return Ok(self.refuse(id, ToolResult::error(&call.name, text)));
         };
         let checked = std::panic::catch_unwind(AssertUnwindSafe(|| tool.validate_args(&call.arguments)));
@@ -143,6 +142,21 @@ impl Driver {
             call.invalid = None;
         }
         Ok(call)
+    }
+
+    /// What a model reads that calls a tool which the step does not offer.
+    fn not_offered(&self, name: &str) -> String {
+        /// So many tools are named.
+        const NAMED: usize = 50;
+        if let Some(why) = self.shape.why_not(name).filter(|_| self.agent.tools.contains_key(name)) {
+            return format!("not run: the tool `{name}` {why}");
+        }
+        let offered = self.agent.tools.keys().map(String::as_str).filter(|id| self.shape.offers(id));
+        let mut names: Vec<_> = offered.take(NAMED + 1).collect();
+        if names.len() > NAMED {
+            names[NAMED] = "…";
+        }
+        format!("there is no tool `{name}`; the tools are {}", names.join(", "))
     }
 
     fn offered(&self, name: &str) -> Option<Arc<dyn Tool>> {

@@ -1,4 +1,5 @@
 mod children;
+mod mailbox;
 mod profile;
 mod queue;
 mod waking;

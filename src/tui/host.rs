@@ -88,6 +88,8 @@ pub struct QueuedRow {
     pub text: String,
     /// How many pictures came with them.
     pub images: usize,
+    /// What it waits for besides its turn; empty when for nothing.
+    pub note: String,
 }
 
 /// What became of a conversation that is shown, by the store. Whatever it tells was committed.

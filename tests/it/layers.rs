@@ -24,6 +24,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("config", &["contract"]),
     ("headless", &["runtime", "contract"]),
     ("tui", &["runtime", "config", "contract"]),
+    ("cli", &["config", "contract"]),
     // Names for programs that embed aye: it points to what is elsewhere.
     ("facade", &["runtime", "store", "llm", "plugins", "phase", "contract", "state"]),
     // The composition root names everything.
@@ -49,6 +50,9 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("pulldown_cmark::", &["tui/"]),
     ("tree_sitter::", &["pattern/"]),
     ("tree_sitter_bash::", &["pattern/"]),
+    ("opentelemetry::", &["plugins/observe/"]),
+    ("opentelemetry_sdk::", &["plugins/observe/"]),
+    ("opentelemetry_otlp::", &["plugins/observe/"]),
     ("clap::", &["cli.rs", "cli/", "app/"]),
     ("tracing_subscriber::", &["logging.rs"]),
     // The environment and the home directory are read at the composition root and come down as values. The one

@@ -208,12 +208,12 @@ fn a_withdrawn_answer_goes_away_and_says_so() {
     };
     let mut events = vec![E::StepStart { message_id: "m".into() }, text("Hal"), retry];
     let transcript = fold(&events);
-    assert_eq!(transcript.retry(), Some("try 2 of 3 in 0.5 s: the stream broke"));
+    assert_eq!(transcript.retry(Moment(0)).as_deref(), Some("try 2 of 3 in 1 s: the stream broke"));
     events.extend([text("Hello"), complete()]);
     let transcript = fold(&events);
     assert_eq!(transcript.last_answer(), Some("Hello"));
     assert_eq!(transcript.entries().len(), 3, "what was said, the notice, the answer");
-    assert_eq!(transcript.retry(), None);
+    assert_eq!(transcript.retry(Moment(0)), None);
 }
 
 #[test]

@@ -221,6 +221,11 @@ impl App {
         {
             self.transcript.note(Level::Error, why.clone());
         }
+        if let Some(TerminationReason::Stopped(why)) =
+            opened.run.as_ref().and_then(|run| run.termination.as_ref())
+        {
+            self.transcript.say_stopped(why);
+        }
         // Events that overtook the answer.
         for (thread, told) in std::mem::take(&mut self.early) {
             match told {
