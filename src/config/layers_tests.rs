@@ -118,7 +118,7 @@ fn an_unknown_key_in_any_table_names_file_line_and_the_nearest_key() {
         ),
         (
             "[nothing]\nx = 1",
-            "user.toml:1:2: unknown key `nothing`; known here: model, permission_mode, max_turns, tool_execution, on_ask, theme, screen, lease, providers, models, retry, bash, stop, questions, agents, sections, tui",
+            "user.toml:1:2: unknown key `nothing`; known here: model, permission_mode, max_turns, tool_execution, on_ask, theme, screen, lease, providers, models, retry, bash, stop, questions, agents, sections, telemetry, tui",
         ),
         (
             "base_url = \"http://x\"",
