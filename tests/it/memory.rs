@@ -101,14 +101,11 @@ fn the_terminal_shows_and_changes_them() {
     tty.ready();
     tty.say("/memory add --user Likes tea.");
     tty.shows("kept as u1");
-    tty.send("\u{1b}");
     tty.say("/memory");
     tty.shows("about this project");
     tty.shows("tester (terminal)");
-    tty.send("\u{1b}");
     tty.say("/memory edit u1 Likes coffee.");
     tty.shows("changed u1");
-    tty.send("\u{1b}");
     tty.say("/memory forget u7");
     tty.shows("there is no note u7");
     tty.quit();

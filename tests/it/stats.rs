@@ -24,7 +24,7 @@ fn calls_answers_and_waiting_are_counted() {
     home.ok(&["approve", &home.question(), "--resume"]).prints("End.");
     let stats = home.ok(&["stats", "--json"]).json();
     assert_eq!(stats["total"]["answers"], 3, "{stats:#}");
-    assert_eq!(stats["by_model"][0]["model"], "m1");
+    assert_eq!(stats["by_model"][0]["model"], "mock/m1");
     assert_eq!(stats["total"]["questions"], 1);
     let waited = stats["total"]["waited_ms"].as_u64().expect("a number");
     let bash =
@@ -46,13 +46,12 @@ fn a_provider_that_fails_is_counted_and_the_terminal_shows_it() {
     home.aye(&["-p", "go"]).run();
     let stats = home.ok(&["stats", "--json", "--by", "model"]).json();
     assert_eq!(stats["by_model"][0]["failed_runs"], 1, "{stats:#}");
-    assert_eq!(stats["by_model"][0]["model"], "m1");
+    assert_eq!(stats["by_model"][0]["model"], "mock/m1");
     let mut tty = Pty::start(&home, &[], 90, 30);
     tty.ready();
     tty.say("/stats model");
     tty.shows("answers");
     tty.shows("m1");
-    tty.send("\u{1b}");
     tty.quit();
 }
 
