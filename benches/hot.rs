@@ -17,8 +17,12 @@ use aye::contract::executor::ToolExecutionMode;
 use aye::contract::identity::{RunIdentity, RunOrigin};
 use aye::contract::ids::ThreadId;
 use aye::contract::lifecycle::RunStatus;
-use aye::contract::record::{Checkpoint, RunRecord};
+use aye::contract::mailbox::MailboxJob;
+use aye::contract::message::Message;
+use aye::contract::record::{Checkpoint, RunRecord, ThreadRecord};
 use aye::contract::spec::ContextWindowPolicy;
+use aye::contract::tool::{Tool as _, ToolCallContext, ToolDescriptor};
+use aye::plugins::deferred_tools::{DeferralRule, DeferredToolsPlugin, ToolLoadMode, ToolSearchTool};
 use aye::plugins::permission::{Prepared, Question, evaluate, shipped_rules};
 use aye::run::{Directive, Fact, Gate, Run, Settled};
 use aye::store::{InboxFilter, Store};
@@ -35,7 +39,7 @@ use aye::{
     AgentSpec, ExecutionEnv, Phase, PhaseContext, PhaseHook, PhaseRuntime, Plugin, PluginDescriptor,
     PluginRegistrar, StateCommand, StateError, StateStore,
 };
-use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::json;
 
@@ -313,6 +317,42 @@ fn store(c: &mut Criterion) {
     rt.block_on(store.close());
 }
 
+/// Jobs from their birth to their end: each waited for alone, and many that share their waits for the disk.
+fn mailbox(c: &mut Criterion) {
+    const TOGETHER: usize = 128;
+    let dir = tempfile::tempdir().unwrap();
+    let rt = runtime();
+    let store = Store::open(&dir.path().join("aye.db")).unwrap();
+    let threads: Vec<ThreadId> = (0..TOGETHER).map(|n| ThreadId::from(format!("t{n}"))).collect();
+    rt.block_on(async {
+        for id in &threads {
+            store.create_thread(ThreadRecord { id: id.clone(), ..sample::thread() }).await.unwrap();
+        }
+    });
+    let mailbox = store.mailbox();
+    let cycle = |thread: &ThreadId| {
+        let (mailbox, thread) = (mailbox.clone(), thread.clone());
+        async move {
+            let job = MailboxJob::new(thread.clone(), vec![Message::user("do it")], 1);
+            mailbox.enqueue(job).await.unwrap();
+            let job = mailbox.claim(&thread, "worker", 1, 2, 30_000).await.unwrap().pop().unwrap();
+            mailbox.ack(&job.job_id, job.claim_token.as_deref().unwrap(), 3).await.unwrap();
+        }
+    };
+    let mut group = c.benchmark_group("mailbox");
+    group.measurement_time(Duration::from_secs(3)).sample_size(20);
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("enqueue, claim, ack, each durable", |b| {
+        b.iter(|| rt.block_on(cycle(&threads[0])));
+    });
+    group.throughput(Throughput::Elements(TOGETHER as u64));
+    group.bench_function("128 at a time", |b| {
+        b.iter(|| rt.block_on(futures::future::join_all(threads.iter().map(&cycle))));
+    });
+    group.finish();
+    rt.block_on(store.close());
+}
+
 struct Quiet(&'static str);
 
 impl Plugin for Quiet {
@@ -357,6 +397,62 @@ fn phase(c: &mut Criterion) {
     });
 }
 
+/// A hook that does nothing in each phase of a step.
+struct Attentive(&'static str);
+
+const STEP: [Phase; 4] = [Phase::StepStart, Phase::BeforeInference, Phase::AfterInference, Phase::StepEnd];
+
+impl Plugin for Attentive {
+    fn descriptor(&self) -> PluginDescriptor {
+        PluginDescriptor::new(self.0, "looks on in every phase of a step")
+    }
+
+    fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        for phase in STEP {
+            registrar.register_hook(phase, QuietHook);
+        }
+        Ok(())
+    }
+}
+
+/// 500 tools of servers: the phases of a step that keep them out of the request, among 20 plugins; and a search.
+fn deferred(c: &mut Criterion) {
+    const NAMES: [&str; 19] =
+        ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s"];
+    let rt = runtime();
+    let tools: Arc<[ToolDescriptor]> =
+        sample::tools(500).into_iter().chain([ToolSearchTool.descriptor()]).collect();
+    let servers = DeferralRule { tool: "mcp__*".into(), mode: ToolLoadMode::Deferred };
+    let plugin = DeferredToolsPlugin::new(Vec::new()).with_default_rules(vec![servers]);
+    let mut plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(plugin)];
+    plugins.extend(NAMES.iter().map(|name| Arc::new(Attentive(name)) as Arc<dyn Plugin>));
+    let env = ExecutionEnv::from_plugins(&plugins).unwrap();
+    let state = StateStore::new();
+    let phases = PhaseRuntime::new(state.clone()).unwrap();
+    phases.install(&env).unwrap();
+    let spec = Arc::new(AgentSpec::new("bench"));
+    let identity = RunIdentity::new("t".into(), None, "r".into(), None, "bench".into(), RunOrigin::User);
+    let step = || {
+        for phase in STEP {
+            let ctx = PhaseContext::new(phase, identity.clone(), Arc::clone(&spec))
+                .with_snapshot(state.snapshot())
+                .with_tools(Arc::clone(&tools));
+            rt.block_on(phases.run_phase(&env, ctx)).unwrap();
+        }
+    };
+    step();
+    let mut group = c.benchmark_group("deferred");
+    group.bench_function("a step of 20 plugins with 500 tools", |b| b.iter(step));
+    let mut ctx = ToolCallContext::test_default();
+    ctx.snapshot = state.snapshot();
+    group.bench_function("search 500 tools", |b| {
+        b.iter(|| {
+            rt.block_on(ToolSearchTool.execute(json!({"query": "+create issue comment"}), &ctx)).unwrap()
+        });
+    });
+    group.finish();
+}
+
 /// A conversation of about 200,000 tokens: what a request of it costs, and a compaction besides the model.
 fn window(c: &mut Criterion) {
     let messages = sample::messages(800);
@@ -398,5 +494,5 @@ fn window(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, window, markdown, open, inbox, rules, machine, store, phase);
+criterion_group!(benches, window, markdown, open, inbox, rules, machine, store, mailbox, phase, deferred);
 criterion_main!(benches);

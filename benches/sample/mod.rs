@@ -15,7 +15,7 @@ use aye::contract::suspension::{
     ACTION_PERMISSION, Actor, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension,
     ToolCallResume, ToolCallResumeMode,
 };
-use aye::contract::tool::ToolClass;
+use aye::contract::tool::{ToolClass, ToolDescriptor};
 use aye::store::{Store, Term};
 use aye::tui::host::{HostInfo, Mode, OpenedThread};
 use serde_json::{Value, json};
@@ -285,6 +285,40 @@ pub fn yes(id: &str) -> Decision {
         resume,
         actor: Actor { user: "ada".into(), channel: "bench".into(), pid: 1, ..Actor::default() },
     }
+}
+
+/// Tools as servers bring them, fifty a server.
+pub fn tools(count: usize) -> Vec<ToolDescriptor> {
+    const VERBS: [&str; 5] = ["create", "list", "get", "update", "delete"];
+    const WORDS: [&str; 10] = [
+        "issue",
+        "pull_request",
+        "branch",
+        "file",
+        "comment",
+        "label",
+        "release",
+        "workflow",
+        "user",
+        "team",
+    ];
+    let tool = |i: usize| {
+        let (server, verb, word) = (i / 50, VERBS[i / 10 % 5], WORDS[i % 10]);
+        let about = format!("Do the {verb} of a {word} on server {server}, and give what was done as JSON.");
+        ToolDescriptor::new(format!("mcp__server{server}__{verb}_{word}"), word, about).with_parameters(
+            json!({
+                "type": "object",
+                "properties": {
+                    "owner": {"type": "string", "description": "who owns the repository"},
+                    "repo": {"type": "string", "description": "the repository"},
+                    "number": {"type": "integer", "description": format!("number of the {word}")},
+                    "body": {"type": "string", "description": "text in Markdown"},
+                },
+                "required": ["owner", "repo"],
+            }),
+        )
+    };
+    (0..count).map(tool).collect()
 }
 
 /// Commands as models write them.

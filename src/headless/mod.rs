@@ -181,7 +181,12 @@ fn progress(event: &AgentEvent) {
         {
             let reason = content.get("reason").and_then(serde_json::Value::as_str).unwrap_or_default();
             let delay = content.get("delay_ms").and_then(serde_json::Value::as_u64).unwrap_or_default();
-            note(&format!("  {}; next try in {:.1} s", visible_line(reason), delay as f64 / 1000.0));
+            let model = content.get("model").and_then(serde_json::Value::as_str).unwrap_or_default();
+            if content.get("instead").and_then(serde_json::Value::as_bool) == Some(true) && delay == 0 {
+                note(&format!("  {}; asking {} instead", visible_line(reason), visible_line(model)));
+            } else {
+                note(&format!("  {}; next try in {:.1} s", visible_line(reason), delay as f64 / 1000.0));
+            }
         }
         AgentEvent::ActivitySnapshot { activity_type, content, .. }
             if [NOTICE_ACTIVITY_TYPE, COMPACTED_ACTIVITY_TYPE].contains(&activity_type.as_str()) =>
@@ -350,6 +355,8 @@ fn finish(printer: &Printer, Attended { result, denied }: &Attended, options: &O
         note(&format!("then go on with: aye -r {} -p", result.thread_id));
     } else if let TerminationReason::Stopped(reason) = &result.termination {
         note(&format!("stopped: {}", visible(reason.detail.as_deref().unwrap_or(&reason.code))));
+    } else if let TerminationReason::Blocked(reason) = &result.termination {
+        note(&format!("blocked: {}", visible(reason)));
     }
     for id in &result.expired {
         note(&format!("expired without an answer: {}", visible_line(id.as_str())));

@@ -50,6 +50,25 @@ impl ScheduledActionSpec for ExcludeTool {
     type Payload = String;
 }
 
+/// Takes several tools out of what this step offers: as many [`ExcludeTool`]s would, at the cost of one.
+pub struct ExcludeTools;
+
+impl ScheduledActionSpec for ExcludeTools {
+    const KEY: &'static str = "runtime.exclude_tools";
+    const PHASE: Phase = Phase::BeforeInference;
+    type Payload = ExcludedTools;
+}
+
+/// Tools that a step does not offer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ExcludedTools {
+    /// Their ids.
+    pub tools: BTreeSet<String>,
+    /// What a model reads that calls one of them all the same, behind "the tool `id` ".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
 /// Offers only the listed tools in this step; several lists are joined, and exclusions come after them.
 pub struct IncludeOnlyTools;
 
@@ -85,6 +104,9 @@ pub struct InferenceShape {
     pub overrides: InferenceOverride,
     /// Tools not to offer.
     pub excluded: BTreeSet<String>,
+    /// More of them, each group with its reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub excluded_groups: Vec<ExcludedTools>,
     /// The only tools to offer; `None` is all.
     pub include_only: Option<BTreeSet<String>>,
 }
@@ -92,8 +114,21 @@ pub struct InferenceShape {
 impl InferenceShape {
     /// Whether a tool stays in the request.
     pub fn offers(&self, tool_id: &str) -> bool {
-        !self.excluded.contains(tool_id)
-            && self.include_only.as_ref().is_none_or(|only| only.contains(tool_id))
+        !self.withholds(tool_id) && !self.excluded_groups.iter().any(|group| group.tools.contains(tool_id))
+    }
+}
+
+impl InferenceShape {
+    /// Whether a tool by itself is kept from the model, groups of [`ExcludeTools`] aside.
+    pub fn withholds(&self, tool_id: &str) -> bool {
+        self.excluded.contains(tool_id)
+            || self.include_only.as_ref().is_some_and(|only| !only.contains(tool_id))
+    }
+
+    /// Why a tool is not offered, when somebody said so.
+    pub fn why_not(&self, tool_id: &str) -> Option<&str> {
+        let group = self.excluded_groups.iter().find(|group| group.tools.contains(tool_id))?;
+        group.why.as_deref().filter(|_| !self.withholds(tool_id))
     }
 }
 
@@ -111,6 +146,8 @@ pub enum StepShapeUpdate {
     Override(InferenceOverride),
     /// Takes a tool out.
     Exclude(String),
+    /// Takes several out.
+    ExcludeAll(ExcludedTools),
     /// Adds to the only tools.
     IncludeOnly(Vec<String>),
 }
@@ -129,6 +166,7 @@ impl StateKey for StepShape {
             StepShapeUpdate::Exclude(tool) => {
                 value.excluded.insert(tool);
             }
+            StepShapeUpdate::ExcludeAll(group) => value.excluded_groups.push(group),
             StepShapeUpdate::IncludeOnly(tools) => {
                 value.include_only.get_or_insert_default().extend(tools);
             }
@@ -247,6 +285,13 @@ impl TypedScheduledActionHandler<ExcludeTool> for CoreHandlers {
 }
 
 #[async_trait]
+impl TypedScheduledActionHandler<ExcludeTools> for CoreHandlers {
+    async fn handle_typed(&self, _: &PhaseContext, group: ExcludedTools) -> Result<StateCommand, StateError> {
+        Ok(shape_command(StepShapeUpdate::ExcludeAll(group)))
+    }
+}
+
+#[async_trait]
 impl TypedScheduledActionHandler<IncludeOnlyTools> for CoreHandlers {
     async fn handle_typed(&self, _: &PhaseContext, tools: Vec<String>) -> Result<StateCommand, StateError> {
         Ok(shape_command(StepShapeUpdate::IncludeOnly(tools)))
@@ -264,5 +309,6 @@ pub(super) fn register(registrar: &mut PluginRegistrar) -> Result<(), StateError
     registrar.register_scheduled_action::<AddContextMessage, _>(CoreHandlers)?;
     registrar.register_scheduled_action::<SetInferenceOverride, _>(CoreHandlers)?;
     registrar.register_scheduled_action::<ExcludeTool, _>(CoreHandlers)?;
+    registrar.register_scheduled_action::<ExcludeTools, _>(CoreHandlers)?;
     registrar.register_scheduled_action::<IncludeOnlyTools, _>(CoreHandlers)
 }

@@ -28,8 +28,9 @@ pub use action::{
 pub use config::{SectionError, validate_sections};
 pub use context::{PhaseContext, RunProgress, ToolCallInfo};
 pub use core_actions::{
-    AddContextMessage, ContextLog, ContextMessages, ContextUpdate, ExcludeTool, IncludeOnlyTools,
-    InferenceShape, SetInferenceOverride, StepShape, StepShapeUpdate, StopRequest, inference_shape,
+    AddContextMessage, ContextLog, ContextMessages, ContextUpdate, ExcludeTool, ExcludeTools, ExcludedTools,
+    IncludeOnlyTools, InferenceShape, SetInferenceOverride, StepShape, StepShapeUpdate, StopRequest,
+    inference_shape,
 };
 pub use effect::{EffectDispatchReport, EffectHandler, EffectHandlerArc, TypedEffectHandler};
 pub use engine::{DEFAULT_MAX_PHASE_ROUNDS, PhaseRuntime};

@@ -112,6 +112,13 @@ impl AgentRuntimeBuilder {
         self
     }
 
+    /// Says which agent runs when a request names none.
+    #[must_use]
+    pub fn with_default_agent(mut self, agent_id: impl Into<String>) -> Self {
+        self.catalog.default_agent = Some(agent_id.into());
+        self
+    }
+
     /// Registers several agents.
     #[must_use]
     pub fn with_agent_specs(self, specs: impl IntoIterator<Item = AgentSpec>) -> Self {
@@ -254,8 +261,10 @@ impl AgentRuntimeBuilder {
         for (id, _) in catalog.agents.iter().filter(|(_, spec)| spec.endpoint.is_none()) {
             // One that names no model has that of the agent that sets it to work.
             let any = catalog.models.keys().next().filter(|_| catalog.agents[id].model.is_empty());
-            resolve(&catalog, runtime.breaker(), id, any.map(String::as_str))
-                .map_err(|e| BuildError::ValidationFailed(format!("the agent `{id}` cannot run: {e}")))?;
+            resolve(&catalog, runtime.breaker(), id, any.map(String::as_str)).map_err(|e| {
+                let why = catalog.advice(&e);
+                BuildError::ValidationFailed(format!("the agent `{id}` cannot run: {why}"))
+            })?;
         }
         Ok(runtime)
     }

@@ -44,8 +44,7 @@ impl Driver {
                 .refuse(id, ToolResult::error(&call.name, format!("the arguments cannot be used: {why}"))));
         }
         let Some(tool) = self.offered(&call.name) else {
-            let names: Vec<_> = self.agent.tools.keys().map(String::as_str).collect();
-            let text = format!("there is no tool `{}`; the tools are {}", call.name, names.join(", "));
+            let text = self.not_offered(&call.name);
             return Ok(self.refuse(id, ToolResult::error(&call.name, text)));
         };
         let checked = std::panic::catch_unwind(AssertUnwindSafe(|| tool.validate_args(&call.arguments)));
@@ -145,6 +144,21 @@ impl Driver {
         Ok(call)
     }
 
+    /// What a model reads that calls a tool which the step does not offer.
+    fn not_offered(&self, name: &str) -> String {
+        /// So many tools are named.
+        const NAMED: usize = 50;
+        if let Some(why) = self.shape.why_not(name).filter(|_| self.agent.tools.contains_key(name)) {
+            return format!("not run: the tool `{name}` {why}");
+        }
+        let offered = self.agent.tools.keys().map(String::as_str).filter(|id| self.shape.offers(id));
+        let mut names: Vec<_> = offered.take(NAMED + 1).collect();
+        if names.len() > NAMED {
+            names[NAMED] = "…";
+        }
+        format!("there is no tool `{name}`; the tools are {}", names.join(", "))
+    }
+
     fn offered(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.agent.tools.get(name).filter(|_| self.shape.offers(name)).cloned()
     }
@@ -213,6 +227,12 @@ impl Driver {
 
     /// Question ids are unique over all threads; a model's call ids need not be.
     async fn free_id(&mut self, wanted: SuspensionId) -> Result<SuspensionId, RuntimeError> {
+        // Children ask side by side, and small models number their calls from one: between a look whether an id is free
+        // and the question another child could take it.
+        let wanted = match &self.lineage {
+            Some(own) => SuspensionId::from(format!("{wanted}_{:.8}", own.task_id())),
+            None => wanted,
+        };
         if self.shared.store.suspension(&wanted).await?.is_none() {
             return Ok(wanted);
         }

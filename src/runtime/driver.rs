@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::Shared;
 use super::children::Children;
 use super::document::{CallResult, RunDocument};
+use super::handoff::Handoff;
 use super::infer::{Inferred, Partial};
 use super::journal::Unsaved;
 use super::lease::Lease;
@@ -105,7 +106,8 @@ pub(super) struct Driver {
     pub(super) sink: Arc<dyn EventSink>,
     pub(super) agent: ResolvedAgent,
     /// The state of the catalog that the agent's tools are from.
-    catalog_revision: u64,
+    pub(super) catalog_revision: u64,
+    pub(super) handoff: Handoff,
     pub(super) overrides: InferenceOverride,
     pub(super) identity: RunIdentity,
     pub(super) record: RunRecord,
@@ -160,6 +162,8 @@ impl Driver {
             None => PhaseRuntime::new(StateStore::new())?,
         };
         let state = phases.store().clone();
+        let (handoff, agent) = Handoff::of(&shared, &record, agent);
+        phases.install(&handoff.base().env)?;
         phases.install(&agent.env)?;
         state.ensure(&shared.keys)?;
         let saved_thread_state = shared.store.thread_state(&record.thread_id).await?;
@@ -228,6 +232,7 @@ impl Driver {
             children: Children::default(),
             agent,
             catalog_revision,
+            handoff,
         };
         driver.phases.activate(&driver.agent.env, &driver.agent.spec)?;
         Ok(driver)
@@ -460,6 +465,11 @@ impl Driver {
     async fn run_phase(&mut self, phase: Phase) -> Fact {
         if phase == Phase::StepStart {
             self.refresh_tools();
+            if let Err(error) = self.follow_handoff().await {
+                let message = format!("the conversation cannot be handed over: {error}");
+                self.tell_error(&message, Some("handoff")).await;
+                return Fact::Failed { message };
+            }
         }
         let ctx = self.context(phase);
         let report: Result<PhaseReport, _> = self.phases.run_phase(&self.agent.env, ctx).await;

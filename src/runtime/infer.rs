@@ -229,6 +229,7 @@ async fn stream(
     partial: Arc<Partial>,
     message_id: &str,
 ) -> Result<(StreamResult, String), InferenceExecutionError> {
+    let wanted = request.model.clone();
     let mut stream = executor.execute_stream(request).await?;
     while let Some(event) = stream.next().await {
         match event? {
@@ -257,6 +258,7 @@ async fn stream(
                         "attempt": attempt,
                         "max": max,
                         "delay_ms": u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+                        "instead": model != wanted,
                         "model": model,
                         "reason": reason,
                         "reset": reset,

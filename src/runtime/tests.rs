@@ -1,6 +1,9 @@
 mod children;
+mod handoff;
 mod profile;
+mod mailbox;
 mod queue;
+mod resolving;
 mod waking;
 mod window;
 

@@ -30,6 +30,7 @@ mod relaxed;
 mod rows;
 mod runs;
 mod source;
+mod statistics;
 mod summaries;
 mod suspensions;
 #[cfg(test)]

@@ -14,7 +14,7 @@ const MAX_FILE: u64 = 4 << 20;
 /// The longest text of one reminder, in bytes: it is put before the model again and again.
 const MAX_CONTENT: usize = 16 << 10;
 
-/// Why reminder rules cannot be used. `at` is `file:line`, or the rule's number where there is no file.
+/// Why reminder rules cannot be used. `at` is `file:line`, or the rule's place in the list where there is no file.
 #[derive(Debug, thiserror::Error)]
 pub enum ReminderConfigError {
     /// The file cannot be read.
@@ -122,7 +122,7 @@ pub(super) fn rules(root: &Node, file: Option<&str>) -> Read<Vec<ReminderRule>> 
     };
     let mut rules = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        reader.rule = Some(index + 1);
+        reader.rule = Some(index);
         rules.push(reader.rule(index, item)?);
     }
     Ok(rules)
@@ -130,7 +130,7 @@ pub(super) fn rules(root: &Node, file: Option<&str>) -> Read<Vec<ReminderRule>> 
 
 struct Reader<'a> {
     file: Option<&'a str>,
-    /// The rule that is being read, counted from 1.
+    /// The rule that is being read.
     rule: Option<usize>,
 }
 
@@ -142,7 +142,7 @@ impl Reader<'_> {
     fn at_line(&self, line: u64) -> String {
         match (self.file, self.rule) {
             (Some(file), _) => format!("{file}:{line}"),
-            (None, Some(rule)) => format!("reminder rule {rule}"),
+            (None, Some(rule)) => format!("rules[{rule}]"),
             (None, None) => "reminder rules".to_owned(),
         }
     }

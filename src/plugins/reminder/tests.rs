@@ -279,7 +279,7 @@ async fn the_agents_section_adds_rules_and_is_checked() {
     assert_eq!(check(section), Ok(vec![]));
     let wrong = check(json!({"rules": [rule_with("Bash", json!("any")), rule_with("Bash(", json!("any"))]}));
     let wrong = wrong.expect_err("a broken pattern");
-    assert!(wrong.starts_with("reminder rule 2: pattern `Bash(`, character 5"), "{wrong}");
+    assert!(wrong.starts_with("rules[1]: pattern `Bash(`, character 5"), "{wrong}");
     assert!(check(json!([])).is_err() && check(json!({"rule": []})).is_err());
 }
 

@@ -1,7 +1,7 @@
 //! Skills: folders with instructions, resources and scripts that an agent takes up when they help.
 //!
-//! [`discover`] finds them, [`SkillSubsystem`] makes the plugins that offer them to a model. This is the one plugin that
-//! brings tools of its own.
+//! [`discover`] finds them, [`SkillSubsystem`] makes the plugins that offer them to a model, and the tools they
+//! bring.
 
 mod bundled;
 mod check;

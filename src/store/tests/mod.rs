@@ -12,6 +12,7 @@ mod mailbox;
 mod mailbox_model;
 mod model;
 mod profile;
+mod statistics;
 mod summaries;
 mod threads;
 

@@ -32,11 +32,16 @@ impl Transcript {
                 }
             });
         }
-        let waiting: HashMap<&str, _> =
-            opened.waiting.iter().map(|record| (record.call_id.as_str(), &record.ticket)).collect();
+        let waiting: HashMap<&str, _> = opened
+            .waiting
+            .iter()
+            .filter(|record| record.thread_id == opened.thread.id)
+            .map(|record| (record.call_id.as_str(), &record.ticket))
+            .collect();
         for (call_id, ticket) in waiting {
             transcript.change_tool(call_id, |tool| tool.wait(Some(ticket)));
         }
+        transcript.serve_calls(Moment::default(), &opened.thread.id, &opened.children);
         if let Some(run) = opened.run.as_ref().filter(|_| transcript.usage.total() == 0) {
             transcript.usage.add(&run.usage);
         }

@@ -1,0 +1,162 @@
+//! Deferred tools: an agent with many tools tells the model their names, and their parameters when they are asked for.
+//!
+//! Rules say which tools are deferred; deferring is on by itself where it saves more than it costs. `ToolSearch` finds
+//! deferred tools and has them offered from the next step on; so does a call of one. A tool that was asked for and is
+//! not used is deferred again: how often each one is used is estimated by a [`Beta`] distribution that forgets, and
+//! what one run taught is the first guess of the next.
+//!
+//! The order in `BeforeInference`: what others scheduled ([`PromoteToolAction`], [`DeferToolAction`]), then what nobody
+//! used is deferred, then the deferred tools are taken out of the request and their names are told.
+
+mod beta;
+mod config;
+mod cost;
+mod hooks;
+mod index;
+mod list;
+mod priors;
+mod savings;
+mod search;
+mod state;
+#[cfg(test)]
+mod tests;
+mod tool;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use beta::{Beta, PRIOR};
+pub use config::{DeferralRule, DeferredToolsConfig, DeferredToolsConfigKey, DiscBetaParams, ToolLoadMode};
+pub use cost::Cost;
+pub use hooks::LIST_KEY;
+pub use priors::{AgentToolPriors, AgentToolPriorsValue, ToolPrior};
+pub use savings::{Savings, savings};
+pub use search::{MAX_RESULTS, Query};
+pub use state::{
+    DeferToolAction, DeferralRegistry, DeferralState, DeferralStateValue, DeferralUpdate, DiscBetaState,
+    DiscBetaUpdate, DiscBetaValue, PromoteToolAction, RegistryValue, RunToolUsage, RunUsage, ToolUsage,
+    ToolUsageStats, UsageUpdate,
+};
+pub use tool::{TOOL_SEARCH, ToolSearchTool};
+
+use self::config::Policy;
+use self::hooks::{CountHook, Handlers, LoadPriorsHook, PersistPriorsHook, RegisterHook, ShapeHook};
+use self::index::{Index, View};
+use self::priors::LearnAction;
+use self::state::SettleAction;
+use crate::contract::spec::PluginConfigKey;
+use crate::contract::tool::ToolDescriptor;
+use crate::phase::{ConfigSchema, PhaseContext, Plugin, PluginDescriptor, PluginRegistrar};
+use crate::state::{JsonValue, KeyScope, Phase, StateError, StateKeyOptions};
+
+/// The name of the plugin.
+pub const DEFERRED_TOOLS_PLUGIN: &str = "ext-deferred-tools";
+
+/// Defers tools.
+#[derive(Clone)]
+pub struct DeferredToolsPlugin {
+    views: Arc<Views>,
+}
+
+impl DeferredToolsPlugin {
+    /// A plugin for agents with these tools. They are only looked at where the runtime does not say which tools an
+    /// agent has.
+    pub fn new(seed_tools: Vec<ToolDescriptor>) -> Self {
+        let views = Views { seed: seed_tools.into(), defaults: Vec::new(), made: Mutex::default() };
+        Self { views: Arc::new(views) }
+    }
+
+    /// Adds rules behind those of every agent.
+    #[must_use]
+    pub fn with_default_rules(mut self, rules: Vec<DeferralRule>) -> Self {
+        let seed = Arc::clone(&self.views.seed);
+        self.views = Arc::new(Views { seed, defaults: rules, made: Mutex::default() });
+        self
+    }
+}
+
+/// So many agents may take turns without their tools being looked at anew.
+const KEPT_VIEWS: usize = 8;
+
+/// What was made of the tools of agents.
+struct Views {
+    seed: Arc<[ToolDescriptor]>,
+    defaults: Vec<DeferralRule>,
+    made: Mutex<Vec<Made>>,
+}
+
+struct Made {
+    tools: Arc<[ToolDescriptor]>,
+    section: Option<JsonValue>,
+    view: View,
+}
+
+impl Views {
+    /// The tools of the agent at hand, under its rules.
+    fn view(&self, ctx: &PhaseContext) -> Result<View, StateError> {
+        let tools = if ctx.tools.is_empty() { &self.seed } else { &ctx.tools };
+        let section = ctx.agent_spec.sections.get(DeferredToolsConfigKey::KEY);
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = made
+            .iter()
+            .position(|known| Arc::ptr_eq(&known.tools, tools) && known.section.as_ref() == section);
+        if let Some(place) = place {
+            return Ok(made[place].view.clone());
+        }
+        let policy = match section {
+            Some(section) => Policy::of_section(section, &self.defaults),
+            None => Policy::new(&DeferredToolsConfig::default(), &self.defaults),
+        };
+        let policy = policy
+            .map_err(|message| StateError::KeyDecode { key: DeferredToolsConfigKey::KEY.into(), message })?;
+        let can_search = ctx.tools.is_empty() || tools.iter().any(|tool| tool.id == TOOL_SEARCH);
+        let index = Arc::new(Index::new(tools, &policy));
+        let view = View { index, policy: Arc::new(policy), can_search };
+        if made.len() == KEPT_VIEWS {
+            made.remove(0);
+        }
+        made.push(Made { tools: Arc::clone(tools), section: section.cloned(), view: view.clone() });
+        Ok(view)
+    }
+}
+
+impl Plugin for DeferredToolsPlugin {
+    fn descriptor(&self) -> PluginDescriptor {
+        PluginDescriptor::new(
+            DEFERRED_TOOLS_PLUGIN,
+            "tells the names of tools, and their parameters on demand",
+        )
+    }
+
+    fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        let views = || Arc::clone(&self.views);
+        let thread = StateKeyOptions { persistent: true, scope: KeyScope::Thread };
+        registrar.register_key::<DeferralState>(thread)?;
+        registrar.register_key::<DiscBetaState>(thread)?;
+        registrar.register_key::<ToolUsageStats>(thread)?;
+        registrar.register_key::<RunToolUsage>(StateKeyOptions { persistent: true, scope: KeyScope::Run })?;
+        registrar
+            .register_key::<DeferralRegistry>(StateKeyOptions { persistent: false, scope: KeyScope::Run })?;
+        registrar.register_scheduled_action::<DeferToolAction, _>(Handlers(views()))?;
+        registrar.register_scheduled_action::<PromoteToolAction, _>(Handlers(views()))?;
+        registrar.register_scheduled_action::<SettleAction, _>(Handlers(views()))?;
+        registrar.register_hook(Phase::BeforeInference, ShapeHook(views()));
+        registrar.register_hook(Phase::AfterInference, CountHook(views()));
+        registrar.register_hook(Phase::BeforeToolExecute, RegisterHook(views()));
+        registrar.register_profile_key::<AgentToolPriors>()?;
+        registrar.register_scheduled_action::<LearnAction, _>(Handlers(views()))?;
+        registrar.register_hook(Phase::RunStart, LoadPriorsHook);
+        registrar.register_hook(Phase::RunEnd, PersistPriorsHook(views()));
+        registrar.register_tool(TOOL_SEARCH, Arc::new(ToolSearchTool))
+    }
+
+    fn config_schemas(&self) -> Vec<ConfigSchema> {
+        vec![ConfigSchema {
+            key: DeferredToolsConfigKey::KEY,
+            json_schema: schemars::schema_for!(DeferredToolsConfig),
+        }]
+    }
+
+    fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), String> {
+        Policy::of_section(section, &self.views.defaults).map(|_| ())
+    }
+}

@@ -1,0 +1,2 @@
+mod plugin;
+mod pure;
