@@ -486,7 +486,7 @@ fn window(c: &mut Criterion) {
     group.bench_function("compaction of 200k tokens", |b| {
         b.iter(|| {
             let sizes = Sizes::of(&messages);
-            let plan = plan(&sizes, (0, 0), &policy, &config, usize::MAX).unwrap();
+            let plan = plan(&sizes, (0, 0, 0), &policy, &config, usize::MAX).unwrap();
             let asked = prompt(&messages[plan.from..plan.upto], None, None, &config);
             (accept(&plan, 900, &config).unwrap(), asked)
         });

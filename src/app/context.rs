@@ -203,8 +203,10 @@ fn notes(text: &mut String, report: &ContextReport) {
     match (report.window, report.threshold) {
         (Some(_), Some(threshold)) => {
             let at = short_number(threshold as u64);
-            let _ =
-                writeln!(text, "Messages of {at} tokens are summarised by themselves (context.compact_at).");
+            let _ = writeln!(
+                text,
+                "At {at} tokens of messages the older ones are summarised (context.compact_at)."
+            );
         }
         (Some(_), None) => text.push_str("Nothing is summarised by itself (context.compact_at is 0).\n"),
         (None, _) => {}
@@ -256,7 +258,7 @@ mod tests {
             "free                    30k  29 %",
             "12 older ones are left out: they do not fit.",
             "1 large tool result is shown as a preview.",
-            "Messages of 64k tokens are summarised by themselves (context.compact_at).",
+            "At 64k tokens of messages the older ones are summarised (context.compact_at).",
             "Estimates, times 1.25 by what the provider counted.",
         ] {
             assert!(lines.iter().any(|l| l.trim_end() == line), "{line:?} is not in\n{}", page.text);

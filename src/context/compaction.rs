@@ -117,13 +117,14 @@ fn judge(tokens: usize, after: usize, config: &CompactionConfig) -> Result<usize
 }
 
 /// Chooses what a summary will stand for. `from` and `before`: where the summary there is ends, and its tokens;
-/// `room`: how many tokens of conversation the summariser can read.
+/// `previewed`: large results before it are previews in requests already, so no more than those is saved; `room`: how
+/// many tokens of conversation the summariser can read.
 ///
 /// # Errors
 /// [`NoGain`], by an estimate of the summary's size.
 pub fn plan(
     sizes: &Sizes,
-    (from, before): (usize, usize),
+    (from, before, previewed): (usize, usize, usize),
     policy: &ContextWindowPolicy,
     config: &CompactionConfig,
     room: usize,
@@ -152,7 +153,7 @@ pub fn plan(
     }
     // The last request is in every request of its own right.
     let kept = sizes.request().filter(|at| (from..upto).contains(at)).map_or(0, |at| sizes.at(at, 0));
-    let tokens = before + sizes.sum(from..upto, upto).saturating_sub(kept);
+    let tokens = before + sizes.sum(from..upto, previewed).saturating_sub(kept);
     let guess = config.summary_max_tokens.map_or(tokens / 10, |max| max as usize).clamp(128, 2048);
     judge(tokens, guess.min(tokens), config)?;
     Ok(Plan { from, upto, tokens })

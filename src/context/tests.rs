@@ -115,7 +115,9 @@ impl Thread {
     fn compact(&mut self, history: &[Message], policy: &ContextWindowPolicy) {
         let config = CompactionConfig { min_savings_ratio: 0.0, ..CompactionConfig::default() };
         let before = self.summary.as_deref().map_or(0, |text| text.len() / 4);
-        if let Ok(plan) = plan(&self.sizes, (self.from, before), policy, &config, 50_000) {
+        if let Ok(plan) =
+            plan(&self.sizes, (self.from, before, self.marks.previewed), policy, &config, 50_000)
+        {
             assert!(self.sizes.is_safe(plan.upto) && plan.upto <= history.len());
             self.from = plan.upto;
             self.summary = Some(format!("of {} messages", plan.upto));
@@ -323,19 +325,19 @@ fn policy() -> ContextWindowPolicy {
 fn a_plan_leaves_the_two_newest_and_what_waits() {
     let mut messages = talk(40, 800);
     let config = CompactionConfig::default();
-    let made = plan(&Sizes::of(&messages), (0, 0), &policy(), &config, usize::MAX).unwrap();
+    let made = plan(&Sizes::of(&messages), (0, 0, 0), &policy(), &config, usize::MAX).unwrap();
     assert_eq!((made.from, made.upto), (0, 38));
     let frontier =
         ContextWindowPolicy { compaction_mode: ContextCompactionMode::CompactToSafeFrontier, ..policy() };
-    let made = plan(&Sizes::of(&messages), (0, 0), &frontier, &config, usize::MAX).unwrap();
+    let made = plan(&Sizes::of(&messages), (0, 0, 0), &frontier, &config, usize::MAX).unwrap();
     assert_eq!(made.upto, 40);
     // A call that waits is not over, and what stands behind it neither.
     messages.push(asks(&["w".into(), "v".into()], ""));
     messages.push(Message::tool("v", "done"));
-    let made = plan(&Sizes::of(&messages), (0, 0), &frontier, &config, usize::MAX).unwrap();
+    let made = plan(&Sizes::of(&messages), (0, 0, 0), &frontier, &config, usize::MAX).unwrap();
     assert_eq!(made.upto, 40);
     // A summary that is there counts, and what it stands for is not read again.
-    let made = plan(&Sizes::of(&messages), (10, 500), &policy(), &config, usize::MAX).unwrap();
+    let made = plan(&Sizes::of(&messages), (10, 500, 0), &policy(), &config, usize::MAX).unwrap();
     assert_eq!((made.from, made.upto), (10, 40));
     let sizes = Sizes::of(&messages);
     assert_eq!(made.tokens, 500 + sizes.sum(10..40, 0) - sizes.at(38, 0), "the last request stays");
@@ -344,7 +346,8 @@ fn a_plan_leaves_the_two_newest_and_what_waits() {
 #[test]
 fn what_the_summariser_cannot_read_at_once_waits() {
     let messages = talk(400, 800);
-    let made = plan(&Sizes::of(&messages), (0, 0), &policy(), &CompactionConfig::default(), 10_000).unwrap();
+    let made =
+        plan(&Sizes::of(&messages), (0, 0, 0), &policy(), &CompactionConfig::default(), 10_000).unwrap();
     assert!((45..=50).contains(&made.upto), "{made:?}");
 }
 
@@ -352,8 +355,8 @@ fn what_the_summariser_cannot_read_at_once_waits() {
 fn little_is_not_compacted() {
     let config = CompactionConfig::default();
     let small = Sizes::of(&talk(6, 400));
-    assert!(matches!(plan(&small, (0, 0), &policy(), &config, 9999), Err(NoGain::TooLittle { .. })));
-    assert_eq!(plan(&Sizes::of(&talk(2, 9000)), (0, 0), &policy(), &config, 9999), Err(NoGain::Nothing));
+    assert!(matches!(plan(&small, (0, 0, 0), &policy(), &config, 9999), Err(NoGain::TooLittle { .. })));
+    assert_eq!(plan(&Sizes::of(&talk(2, 9000)), (0, 0, 0), &policy(), &config, 9999), Err(NoGain::Nothing));
     let made = Plan { from: 0, upto: 9, tokens: 4000 };
     assert_eq!(accept(&made, 1000, &config), Ok(3000));
     assert_eq!(

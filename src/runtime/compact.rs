@@ -69,10 +69,11 @@ impl Compaction {
             (place(summary), estimate::message_tokens(&context::summary_message(&summary.text)))
         });
         let sizes = Sizes::of(&self.messages);
+        let previewed = self.shared.windows.get(&self.thread_id, &self.agent.model_id).marks.previewed;
         let answer = self.policy.max_output_tokens.min(self.policy.max_context_tokens / 2);
         // The prompts, the summary before, and the words between the messages.
         let room = (self.policy.max_context_tokens - answer).saturating_sub(before + 2000) / 10 * 9;
-        let plan = context::plan(&sizes, (from, before), &self.policy, &config, room.max(2000))?;
+        let plan = context::plan(&sizes, (from, before, previewed), &self.policy, &config, room.max(2000))?;
         let existing = self.existing.as_ref().map(|summary| summary.text.as_str());
         let asked = context::prompt(&self.messages[plan.from..plan.upto], existing, hint.as_deref(), &config);
         let agent = match &config.summary_model {
