@@ -1,5 +1,7 @@
 //! `aye doctor`: looks for what keeps aye from working here.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 
 use super::agent::App;
@@ -138,5 +140,8 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
 }
 
 fn indented(text: &str) -> String {
-    text.lines().map(|line| format!("           {line}\n")).collect()
+    text.lines().fold(String::new(), |mut out, line| {
+        let _ = writeln!(out, "           {line}");
+        out
+    })
 }

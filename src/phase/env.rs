@@ -96,7 +96,7 @@ impl ExecutionEnv {
     /// What two registrations of one name are called, [`StateError::PluginAlreadyInstalled`] for two plugins of one
     /// name, and what a plugin's `register` says.
     pub fn from_plugins(plugins: &[Arc<dyn Plugin>]) -> Result<Self, StateError> {
-        Self::collect(plugins, |plugin, registrar| plugin.register(registrar))
+        Self::collect(plugins, Plugin::register)
     }
 
     /// The same for one agent.

@@ -66,7 +66,7 @@ impl std::fmt::Debug for Catalog {
             .field("tools", &self.tools.keys())
             .field("brought", &self.brought.keys())
             .field("plugins", &self.plugins.keys())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

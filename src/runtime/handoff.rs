@@ -130,15 +130,14 @@ fn variant(
     id: &str,
 ) -> Result<ResolvedAgent, ResolveError> {
     let overlay = base.env.plugins.iter().find_map(|plugin| plugin.agent_overlay(id));
-    let spec = match overlay {
-        Some(overlay) => overlaid(&base.spec, overlay),
-        None => {
-            let target = catalog.agents.get(id).ok_or_else(|| ResolveError::AgentNotFound(id.to_owned()))?;
-            if target.endpoint.is_some() {
-                return Err(ResolveError::RemoteAgentNotDirectlyRunnable(id.to_owned()));
-            }
-            taken_over(catalog, base, target)
+    let spec = if let Some(overlay) = overlay {
+        overlaid(&base.spec, overlay)
+    } else {
+        let target = catalog.agents.get(id).ok_or_else(|| ResolveError::AgentNotFound(id.to_owned()))?;
+        if target.endpoint.is_some() {
+            return Err(ResolveError::RemoteAgentNotDirectlyRunnable(id.to_owned()));
         }
+        taken_over(catalog, base, target)
     };
     // An agent that names no model goes on with the one that is there.
     let model = Some(spec.model.as_str()).filter(|model| !model.is_empty()).unwrap_or(&base.model_id);
