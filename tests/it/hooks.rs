@@ -230,7 +230,7 @@ fn a_hook_gives_a_result_a_message_a_word_and_takes_a_tool_away() {
     let (first, last) = (llm.asked()[0].clone(), llm.last());
     assert!(first.tools().contains(&"WebFetch".to_owned()));
     assert!(!last.tools().contains(&"WebFetch".to_owned()));
-    assert_eq!(last.user(), "the build is red");
+    assert!(last.user().contains("the build is red"), "{}", last.user());
     assert!(last.system().contains("be brief") && !first.system().contains("be brief"));
     let event: Value = serde_json::from_str(&home.read("event.json")).expect("JSON");
     assert_eq!(event["result"]["ok"], true, "{event:#}");
