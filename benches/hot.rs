@@ -11,12 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use aye::context::{CompactionConfig, Limits, Marks, Sizes, accept, assemble, fit, plan, prompt};
 use aye::contract::event::AgentEvent;
 use aye::contract::executor::ToolExecutionMode;
 use aye::contract::identity::{RunIdentity, RunOrigin};
 use aye::contract::ids::ThreadId;
 use aye::contract::lifecycle::RunStatus;
-use aye::contract::record::{Checkpoint, RunRecord};
+use aye::contract::mailbox::MailboxJob;
+use aye::contract::message::Message;
+use aye::contract::record::{Checkpoint, RunRecord, ThreadRecord};
+use aye::contract::spec::ContextWindowPolicy;
 use aye::contract::tool::{Tool as _, ToolCallContext, ToolDescriptor};
 use aye::plugins::deferred_tools::{DeferralRule, DeferredToolsPlugin, ToolLoadMode, ToolSearchTool};
 use aye::plugins::permission::{Prepared, Question, evaluate, shipped_rules};
@@ -35,7 +39,7 @@ use aye::{
     AgentSpec, ExecutionEnv, Phase, PhaseContext, PhaseHook, PhaseRuntime, Plugin, PluginDescriptor,
     PluginRegistrar, StateCommand, StateError, StateStore,
 };
-use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::json;
 
@@ -313,6 +317,42 @@ fn store(c: &mut Criterion) {
     rt.block_on(store.close());
 }
 
+/// Jobs from their birth to their end: each waited for alone, and many that share their waits for the disk.
+fn mailbox(c: &mut Criterion) {
+    const TOGETHER: usize = 128;
+    let dir = tempfile::tempdir().unwrap();
+    let rt = runtime();
+    let store = Store::open(&dir.path().join("aye.db")).unwrap();
+    let threads: Vec<ThreadId> = (0..TOGETHER).map(|n| ThreadId::from(format!("t{n}"))).collect();
+    rt.block_on(async {
+        for id in &threads {
+            store.create_thread(ThreadRecord { id: id.clone(), ..sample::thread() }).await.unwrap();
+        }
+    });
+    let mailbox = store.mailbox();
+    let cycle = |thread: &ThreadId| {
+        let (mailbox, thread) = (mailbox.clone(), thread.clone());
+        async move {
+            let job = MailboxJob::new(thread.clone(), vec![Message::user("do it")], 1);
+            mailbox.enqueue(job).await.unwrap();
+            let job = mailbox.claim(&thread, "worker", 1, 2, 30_000).await.unwrap().pop().unwrap();
+            mailbox.ack(&job.job_id, job.claim_token.as_deref().unwrap(), 3).await.unwrap();
+        }
+    };
+    let mut group = c.benchmark_group("mailbox");
+    group.measurement_time(Duration::from_secs(3)).sample_size(20);
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("enqueue, claim, ack, each durable", |b| {
+        b.iter(|| rt.block_on(cycle(&threads[0])));
+    });
+    group.throughput(Throughput::Elements(TOGETHER as u64));
+    group.bench_function("128 at a time", |b| {
+        b.iter(|| rt.block_on(futures::future::join_all(threads.iter().map(&cycle))));
+    });
+    group.finish();
+    rt.block_on(store.close());
+}
+
 struct Quiet(&'static str);
 
 impl Plugin for Quiet {
@@ -413,5 +453,46 @@ fn deferred(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, markdown, open, inbox, rules, machine, store, phase, deferred);
+/// A conversation of about 200,000 tokens: what a request of it costs, and a compaction besides the model.
+fn window(c: &mut Criterion) {
+    let messages = sample::messages(800);
+    let tokens = aye::context::estimate::messages_tokens(&messages);
+    assert!((150_000..260_000).contains(&tokens), "{tokens} tokens");
+    let sizes = Sizes::of(&messages);
+    let limits = Limits { room: tokens / 2, recent: 10 };
+    let mut group = c.benchmark_group("context");
+    group.bench_function("measure 200k tokens", |b| b.iter(|| Sizes::of(&messages)));
+    group.bench_function("fit 200k tokens", |b| b.iter(|| fit(&sizes, 0, Marks::default(), limits)));
+    group.bench_function("one more message and its request", |b| {
+        b.iter_batched_ref(
+            || (Sizes::of(&messages[..799]), fit(&sizes, 0, Marks::default(), limits).marks),
+            |(sizes, marks)| {
+                sizes.take_in(&messages);
+                let fit = fit(sizes, 0, *marks, limits);
+                assemble(&messages, sizes, &fit, None, |_| None)
+            },
+            BatchSize::SmallInput,
+        );
+    });
+    group.bench_function("a request of a short conversation", |b| {
+        let short = &messages[..12];
+        let sizes = Sizes::of(short);
+        b.iter(|| {
+            let fit = fit(&sizes, 0, Marks::default(), limits);
+            assemble(short, &sizes, &fit, None, |_| None)
+        });
+    });
+    let (policy, config) = (ContextWindowPolicy::default(), CompactionConfig::default());
+    group.bench_function("compaction of 200k tokens", |b| {
+        b.iter(|| {
+            let sizes = Sizes::of(&messages);
+            let plan = plan(&sizes, (0, 0), &policy, &config, usize::MAX).unwrap();
+            let asked = prompt(&messages[plan.from..plan.upto], None, None, &config);
+            (accept(&plan, 900, &config).unwrap(), asked)
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, window, markdown, open, inbox, rules, machine, store, mailbox, phase, deferred);
 criterion_main!(benches);

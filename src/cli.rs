@@ -1,7 +1,13 @@
 //! The command line: what can be typed, and nothing about what it does.
 
+mod agents;
 mod hooks;
+mod mcp;
+mod memory;
 mod reminders;
+mod stats;
+mod queue;
+mod tasks;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,9 +15,16 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+pub use memory::{MemoryCommand, MemoryForm};
+pub use self::agents::AgentsCommand;
+pub use stats::{StatsArgs, StatsBy};
 pub use self::hooks::HooksCommand;
 pub use self::reminders::RemindersCommand;
+pub use self::tasks::TasksCommand;
 use crate::config::{Flags, PermissionMode};
+
+pub use queue::{QueueAddArgs, QueueCommand, QueueListArgs, WorkArgs};
+pub use mcp::{McpAddArgs, McpCommand, McpScope};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +39,11 @@ Examples:
 
 Exit status: 0 done, 1 failed, 2 usage, 3 waiting for a decision, 4 blocked by a rule or plugin,
 5 a limit was reached, 6 a question expired unanswered, 75 provider unavailable, 130 interrupted, 143 terminated.";
+
+const WORK_EXAMPLE: &str = "Example:
+  aye work --until-empty --json
+
+Exit status: as with -p, of the job that went worst.";
 
 /// A terminal agent whose questions outlive the process
 #[derive(Clone, Debug, Parser)]
@@ -96,6 +114,10 @@ pub struct Global {
     #[arg(long, value_name = "NAME", global = true)]
     pub model: Option<String>,
 
+    /// Agent to talk to; `aye agents list` shows them
+    #[arg(long, value_name = "NAME", global = true)]
+    pub agent: Option<String>,
+
     /// What happens to calls that no rule decides
     #[arg(long, value_name = "MODE", global = true, value_parser = ["ask", "accept-edits", "plan", "yolo"])]
     pub permission_mode: Option<String>,
@@ -111,6 +133,18 @@ pub struct Global {
     /// Stop after this many answers of the model; 0 is no limit
     #[arg(long, value_name = "N", global = true)]
     pub max_turns: Option<u32>,
+
+    /// Stop after this many tokens, in and out, of one run; 0 is no limit
+    #[arg(long, value_name = "N", global = true)]
+    pub max_tokens_total: Option<u64>,
+
+    /// Stop when one run cost more, at the prices of the settings; 0 is no limit
+    #[arg(long, value_name = "USD", global = true, value_parser = amount)]
+    pub max_budget_usd: Option<f64>,
+
+    /// Stop after this time awake, such as 90s or 10m; waiting for you does not count, and 0 is no limit
+    #[arg(long = "timeout", value_name = "TIME", global = true, value_parser = whole_seconds)]
+    pub run_timeout: Option<u64>,
 
     /// Order in which the calls of one answer run
     #[arg(long, value_name = "MODE", global = true,
@@ -181,9 +215,31 @@ pub enum Command {
     /// What was allowed at questions from now on, and take it back
     #[command(subcommand)]
     Grants(GrantsCommand),
+    /// What is remembered beyond a conversation, and change it
+    #[command(subcommand)]
+    Memory(MemoryCommand),
+    /// Messages that wait for somebody to work on them
+    #[command(subcommand)]
+    Queue(QueueCommand),
+    /// Work on what is queued, without a terminal, until a signal comes
+    ///
+    /// Several may work on one store: each job is worked on by one of them, and the job of one that died is gone on with
+    /// by another. Questions wait in the inbox; a job whose question was answered is gone on with. SIGINT or SIGTERM
+    /// ends it behind the current job, a second one at once: the job is left to the next worker.
+    #[command(after_help = WORK_EXAMPLE)]
+    Work(WorkArgs),
+    /// Agents: which there are, and what their files say
+    #[command(subcommand)]
+    Agents(AgentsCommand),
+    /// Agents that other agents set to work: list, show, stop
+    #[command(subcommand)]
+    Tasks(TasksCommand),
     /// Skills: which there are, and whether their files are right
     #[command(subcommand)]
     Skills(SkillsCommand),
+    /// Tool servers (MCP): which there are, add and remove them, try one, agree to its tools
+    #[command(subcommand)]
+    Mcp(McpCommand),
     /// Permission rules
     #[command(subcommand)]
     Permissions(PermissionsCommand),
@@ -195,6 +251,8 @@ pub enum Command {
     Reminders(RemindersCommand),
     /// What was proposed, judged, asked, decided and done, call by call; and whether the record is whole
     Audit(AuditArgs),
+    /// Answers, calls, tokens, cost and waiting, by model, tool and day
+    Stats(StatsArgs),
     /// Models that can be used, and why the others cannot
     Models(JsonFlag),
     /// Settings
@@ -670,8 +728,12 @@ impl Global {
         }
         let own = [
             ("--model", "model", self.model.clone()),
+            ("--agent", "agent", self.agent.clone()),
             ("--permission-mode", "permission_mode", self.permission_mode.clone()),
             ("--max-turns", "max_turns", self.max_turns.map(|turns| turns.to_string())),
+            ("--max-tokens-total", "stop.max_tokens_total", self.max_tokens_total.map(|n| n.to_string())),
+            ("--max-budget-usd", "stop.max_budget_usd", self.max_budget_usd.map(|most| format!("{most:?}"))),
+            ("--timeout", "stop.timeout_s", self.run_timeout.map(|seconds| seconds.to_string())),
             ("--tool-execution", "tool_execution", self.tool_execution.clone()),
         ];
         for (flag, key, value) in own {
@@ -696,6 +758,31 @@ impl Global {
     pub fn permission_mode(&self) -> Option<PermissionMode> {
         self.permission_mode.as_deref().and_then(|word| word.parse().ok())
     }
+}
+
+fn amount(text: &str) -> Result<f64, String> {
+    text.trim_start_matches('$')
+        .parse::<f64>()
+        .ok()
+        .filter(|amount| amount.is_finite() && *amount >= 0.0)
+        .ok_or_else(|| "it must be an amount such as 0.50".to_owned())
+}
+
+fn whole_seconds(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => 0,
+    };
+    number
+        .parse::<u64>()
+        .ok()
+        .filter(|_| factor > 0)
+        .and_then(|number| number.checked_mul(factor))
+        .ok_or_else(|| "it must be a time such as 90s, 10m or 1h".to_owned())
 }
 
 /// Takes lists of patterns apart at blanks and commas outside of parentheses, slashes and quotes left alone.

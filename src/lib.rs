@@ -26,6 +26,8 @@ pub mod agents;
 
 pub mod tools;
 
+pub mod mcp;
+
 pub mod config;
 
 pub mod headless;

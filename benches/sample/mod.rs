@@ -136,6 +136,7 @@ pub fn opened(count: usize) -> OpenedThread {
         interrupted: Vec::new(),
         driver: aye::tui::host::Driver::Nobody,
         queued: Vec::new(),
+        summaries: Vec::new(),
     }
 }
 

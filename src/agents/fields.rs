@@ -248,7 +248,10 @@ impl Reader<'_> {
     /// A list, or a text with commas or blanks between its parts.
     fn list(&mut self, key: &str, value: &Value) -> Vec<String> {
         let parts: Option<Vec<String>> = match value {
-            Value::String(text) => Some(split_list(text).0),
+            // In a text of YAML the quotes around a part of it belong to the text.
+            Value::String(text) => {
+                Some(split_list(text).0.into_iter().map(|part| unquoted(&part).to_owned()).collect())
+            }
             Value::Array(items) => items.iter().map(|item| item.as_str().map(|s| s.trim().into())).collect(),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
         };
@@ -298,6 +301,11 @@ impl Reader<'_> {
             self.wrong("name", message);
         }
     }
+}
+
+fn unquoted(text: &str) -> &str {
+    let inner = |quote| text.strip_prefix(quote)?.strip_suffix(quote);
+    inner('"').or_else(|| inner('\'')).unwrap_or(text)
 }
 
 fn what(value: &Value) -> String {

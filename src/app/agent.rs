@@ -5,10 +5,14 @@ use std::sync::{Arc, RwLock};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
+use super::{Failure, agents, deferred, models, prompt, reminders, sections};
+use super::agents::Agents;
+use super::budget::Purse;
+use super::context::{policy_of, self};
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
-use super::{Failure, deferred, models, prompt, reminders, sections};
+use super::telemetry::Telemetry;
 use crate::cli::Cli;
 use crate::config::{Instructions, Selection};
 use crate::contract::clock::{Clock, SystemClock};
@@ -16,7 +20,11 @@ use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
+use crate::plugins::context::CompactionPlugin;
 use crate::plugins::deferred_tools::DEFERRED_TOOLS_PLUGIN;
+use crate::plugins::generative_ui::{A2UI_PLUGIN, A2uiPlugin};
+use crate::plugins::handoff::HANDOFF_PLUGIN_ID;
+use crate::plugins::observe::OBSERVABILITY_PLUGIN;
 use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
 use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
 use crate::plugins::skills::{
@@ -39,9 +47,13 @@ pub struct App {
     pub(super) permission: Permissions,
     pub(super) skills: Discovery,
     pub(super) instructions: Instructions,
+    pub(super) agents: Agents,
     pub(super) selection: RwLock<Selection>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Notifier,
+    pub(super) telemetry: Telemetry,
+    purse: Purse,
+    pub(super) mcp: super::mcp::Mcp,
     /// What went wrong at the start and does not stop it.
     pub(super) warnings: Vec<String>,
     _grants: GrantWatch,
@@ -61,14 +73,34 @@ impl App {
         let permission = Permissions::new(foundation.workspace.clone(), Arc::clone(&clock), rules, mode);
         permission.set_terms(foundation.loaded.settings.questions.clone());
         let notifier = Notifier::new(&foundation);
-        let parts = (&store, &permission, &clock, &notifier);
-        let runtime = runtime(&foundation, parts, &skills, reminders, &instructions, &selection)?;
+        let telemetry = Telemetry::start(&mut foundation);
+        let purse = Purse::new(&foundation);
+        let parts = Parts {
+            store: &store,
+            permission: &permission,
+            clock: &clock,
+            notifier: &notifier,
+            telemetry: &telemetry,
+            purse: &purse,
+            // Where nobody sits, nothing is drawn and nothing filled in.
+            draws: cli.command.is_none() && !cli.is_print(),
+        };
+        let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
+        let common = prompt::Common::new(&foundation.workspace, &instructions.prompt(), &date);
+        let known = agents::Known::default();
+        let runtime = runtime(&foundation, parts, &skills, reminders, (&common, &known), &selection)?;
         let unclaimed = sections::check(&runtime, &foundation)?;
+        let agents = Agents::register(&runtime, &foundation, (&common, &known), &selection).await?;
+        let selection = agents.model(&agents.current());
         let catalog = runtime.catalog();
         permission.set_tools(catalog.tool_ids().map(str::to_owned).collect());
         let mut warnings = std::mem::take(&mut foundation.warnings);
         warnings.extend(unclaimed);
+        warnings.extend(agents.written.issues.iter().map(ToString::to_string));
+        // One whose price nobody knows ends its run under a budget.
+        warnings.extend(agents.choices().filter_map(|model| purse.admit(&model.full_name(), model).err()));
         warnings.extend(skills.issues.iter().map(ToString::to_string));
+        let mcp = super::mcp::Mcp::new(&foundation, cli, &runtime, &permission, &mut warnings);
         let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
         let app = Self {
             _grants: grants,
@@ -78,9 +110,11 @@ impl App {
             permission,
             skills,
             instructions,
+            agents,
             selection: RwLock::new(selection),
             clock,
             notifier,
+    mcp, purse, telemetry,
             warnings,
         };
         app.load_grants().await;
@@ -98,11 +132,16 @@ impl App {
         let executor = models::executor(&selection, &self.foundation.env);
         let entry = entry_of(&selection);
         let id = selection.full_name();
+        self.purse.admit(&id, &selection)?;
         self.runtime.set_model(&id, entry, executor);
-        let catalog = self.runtime.catalog();
-        if let Some(spec) = catalog.agents.get(AGENT) {
-            self.runtime.set_agent(AgentSpec::clone(spec).with_model(&id));
-        }
+        self.agents.use_model(&self.runtime, &self.foundation, &selection);
+        *self.selection.write().expect("no panic while the choice is held") = selection;
+        Ok(())
+    }
+
+    /// Chooses another agent for the runs from now on, and with it its model.
+    pub(super) fn set_agent(&self, name: &str) -> Result<(), String> {
+        let selection = self.agents.choose(&self.runtime, name)?;
         *self.selection.write().expect("no panic while the choice is held") = selection;
         Ok(())
     }
@@ -146,25 +185,34 @@ pub(super) fn mode_of(foundation: &Foundation) -> Mode {
     foundation.loaded.settings.permission_mode
 }
 
-fn entry_of(selection: &Selection) -> ModelEntry {
+pub(super) fn entry_of(selection: &Selection) -> ModelEntry {
     ModelEntry { provider: selection.full_name(), model_name: selection.model.clone() }
+}
+
+struct Parts<'a> {
+    store: &'a Store,
+    permission: &'a Permissions,
+    clock: &'a Arc<dyn Clock>,
+    notifier: &'a Notifier,
+    telemetry: &'a Telemetry,
+    purse: &'a Purse,
+    /// Whether a person is shown surfaces.
+    draws: bool,
 }
 
 fn runtime(
     foundation: &Foundation,
-    (store, permission, clock, notifier): (&Store, &Permissions, &Arc<dyn Clock>, &Notifier),
+    Parts { store, permission, clock, notifier, telemetry, purse, draws }: Parts<'_>,
     skills: &Discovery,
     reminders: Vec<ReminderRule>,
-    instructions: &Instructions,
+    (common, known): (&prompt::Common, &agents::Known),
     selection: &Selection,
 ) -> Result<AgentRuntime, Failure> {
     let settings = &foundation.loaded.settings;
-    let date = jiff::Timestamp::now().to_zoned(super::zone()).date().to_string();
-    let prompt = prompt::system_prompt(&foundation.workspace, &instructions.prompt(), &date);
     let max_turns = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
-    let spec = AgentSpec::new(AGENT)
+    let mut spec = AgentSpec::new(AGENT)
         .with_model(selection.full_name())
-        .with_system_prompt(prompt)
+        .with_system_prompt(common.prompt(""))
         .with_max_rounds(max_turns)
         .with_tool_execution(settings.tool_execution)
         .with_config::<RetryConfigKey>(LlmRetryPolicy {
@@ -173,8 +221,10 @@ fn runtime(
             backoff_base_ms: u64::try_from(settings.retry.backoff_base.as_millis()).unwrap_or(u64::MAX),
         })
         .map_err(Failure::failed)?;
+    spec.context_policy = Some(policy_of(selection, settings));
     let spec = sections::with_sections(spec, foundation);
     let tool_env = tool_env(foundation);
+    let output_dir = output_dir(foundation);
     let subsystem = SkillSubsystem::new(Arc::new(skills.registry()))
         .with_scripts(Arc::new(Scripts { env: tool_env.clone() }), foundation.workspace.cwd.clone());
     let mut builder = AgentRuntimeBuilder::new()
@@ -189,14 +239,17 @@ fn runtime(
             Arc::new(move |question| notifier.asked(question))
         })
         .with_question_terms(settings.questions.clone())
+        .with_artifacts(context::artifacts(&output_dir))
         .with_agent_spec(spec)
         .with_model(selection.full_name(), entry_of(selection))
         .with_provider(selection.full_name(), models::executor(selection, &foundation.env));
+    purse.admit(&selection.full_name(), selection).map_err(Failure::usage)?;
     for id in &settings.retry.fallback_models {
         let mut named = settings.clone();
         named.model = Some(id.clone());
         let choice = crate::config::select_model(&named, &foundation.loaded.provenance, &foundation.env, &[])
             .map_err(|e| Failure::usage(format!("retry.fallback_models: {e}")))?;
+        purse.admit(id, &choice).map_err(Failure::usage)?;
         let provider = format!("fallback {}", choice.full_name());
         let entry = ModelEntry { provider: provider.clone(), model_name: choice.model.clone() };
         builder =
@@ -208,16 +261,29 @@ fn runtime(
     for tool in tools::builtin(tool_env) {
         builder = builder.with_tool(tool.descriptor().id, tool);
     }
+    if let Some(plugin) = telemetry.plugin() {
+        builder = builder.with_plugin(OBSERVABILITY_PLUGIN, plugin);
+    }
+    let stop = StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?;
+    if draws {
+        builder = builder.with_plugin(A2UI_PLUGIN, Arc::new(A2uiPlugin::new()));
+    }
     // The skills plugin's grants are allow rules of the run; neither plugin knows the other.
-    let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(granted_patterns));
+    let readable = context::readable(&output_dir);
+    let gatekeeper = PermissionPlugin::new(permission.clone()).with_granted(Arc::new(move |snapshot| {
+        granted_patterns(snapshot).into_iter().chain(readable.iter().cloned()).collect()
+    }));
     builder
         .with_plugin("permission", Arc::new(gatekeeper))
         .with_plugin("hooks", Arc::new(super::hooks::plugin(foundation, clock)?))
         .with_plugin("skills-discovery", Arc::new(subsystem.discovery_plugin()))
         .with_plugin("skills-active-instructions", Arc::new(subsystem.active_instructions_plugin()))
+        .with_plugin("memory", super::memory::plugin(foundation, clock))
+        .with_plugin(HANDOFF_PLUGIN_ID, Arc::new(agents::handoff(known)))
+        .with_plugin("compaction", Arc::new(CompactionPlugin))
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
-        .with_plugin("stop", Arc::new(StopPlugin::new(stop_conditions(foundation)).map_err(Failure::usage)?))
+        .with_plugin("stop", Arc::new(purse.over(stop)))
         .build_unchecked()
         .map_err(Failure::usage)
 }
@@ -237,7 +303,24 @@ fn stop_conditions(foundation: &Foundation) -> Vec<StopConditionSpec> {
         conditions
             .push(StopConditionSpec::ConsecutiveErrors { max: usize::try_from(max).unwrap_or(usize::MAX) });
     }
+    if let Some(window) = stop.loop_detection {
+        conditions
+            .push(StopConditionSpec::LoopDetection { window: usize::try_from(window).unwrap_or(usize::MAX) });
+    }
+    conditions.extend(
+        stop.stop_on_tool.iter().map(|name| StopConditionSpec::StopOnTool { tool_name: name.clone() }),
+    );
+    if let Some(pattern) = &stop.content_match {
+        conditions.push(StopConditionSpec::ContentMatch { pattern: pattern.clone() });
+    }
     conditions
+}
+
+/// The folder for long output, by its real path: rules look behind links.
+fn output_dir(foundation: &Foundation) -> std::path::PathBuf {
+    let dir = foundation.paths.output_dir();
+    let real = dir.parent().and_then(|parent| parent.canonicalize().ok());
+    real.and_then(|parent| Some(parent.join(dir.file_name()?))).unwrap_or(dir)
 }
 
 pub(super) fn tool_env(foundation: &Foundation) -> ToolEnv {

@@ -83,6 +83,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     }
     host.leave().await;
     app.notifier.settle(LAST_WAIT).await;
+    app.telemetry.end().await;
     app.store.close().await;
     let status = status.map_err(|e| {
         let cause = std::error::Error::source(&e).map(|s| format!(": {s}")).unwrap_or_default();

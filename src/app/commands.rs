@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::agent::{mode_of, skills_of};
 use super::foundation::Foundation;
-use super::{Failure, approvals, audit, doctor, export, history, hooks, ledger, models, put, reminders, say};
+use super::{Failure, agent_list, approvals, audit, doctor, export, history, hooks, ledger, memory, models, put, queue, reminders, say, stats, work};
 use crate::cli::{
     Cli, Command, ConfigCommand, ExportFormat, JsonFlag, PermissionsCommand, SkillsCommand, ThreadsCommand,
 };
@@ -30,7 +30,13 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Answer(args) => approvals::answer(args, cli, &foundation).await,
         Command::Approvals(command) => approvals::run(command, cli, &foundation).await,
         Command::Grants(command) => ledger::run(command, &foundation).await,
+        Command::Memory(command) => memory::run(command, &foundation).await,
+        Command::Queue(command) => queue::run(command, &foundation).await,
+        Command::Work(args) => work::run(args, foundation, cli).await,
+        Command::Agents(command) => agent_list::run(command, foundation, cli).await,
+        Command::Tasks(command) => super::tasks::run(command, cli, foundation).await,
         Command::Skills(command) => skills(command, &foundation),
+        Command::Mcp(command) => super::mcp::run(command, &foundation).await,
         Command::Permissions(PermissionsCommand::Check { rules }) => {
             permissions(rules.as_deref(), &mut foundation, cli)
         }
@@ -43,6 +49,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Hooks(command) => hooks::run(command, &foundation).await,
         Command::Reminders(command) => reminders::run(command, &foundation),
         Command::Audit(args) => audit::run(args, &foundation).await,
+        Command::Stats(args) => stats::run(args, &foundation).await,
         Command::Models(JsonFlag { json }) => {
             let hits = models::probe(&foundation.env).await;
             let rows = list_models(&foundation.loaded.settings, &foundation.env, &hits);

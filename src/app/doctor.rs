@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
+use super::agent::App;
 use super::foundation::Foundation;
+use super::plugins::{self, PluginRow};
 use super::{Failure, models, put};
 use crate::cli::Cli;
 use crate::contract::display::visible_line;
@@ -21,11 +23,14 @@ struct Check {
     name: &'static str,
     state: State,
     text: String,
+    /// What programs read beside the words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plugins: Option<Vec<PluginRow>>,
 }
 
 pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
     let mut checks = Vec::new();
-    let mut add = |name, state, text: String| checks.push(Check { name, state, text });
+    let mut add = |name, state, text: String| checks.push(Check { name, state, text, plugins: None });
     add("version", State::Ok, format!("aye {}", env!("CARGO_PKG_VERSION")));
     add("folder", State::Ok, foundation.workspace.cwd.display().to_string());
     let settings = foundation.paths.config_file();
@@ -84,9 +89,35 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
     let term = foundation.env.var("TERM").unwrap_or("not set").to_owned();
     let state = if matches!(term.as_str(), "dumb" | "not set") { State::Warning } else { State::Ok };
     add("terminal", state, format!("TERM {term}"));
-    for warning in &foundation.warnings {
-        add("warning", State::Warning, warning.clone());
+    let mut warnings = foundation.warnings.clone();
+    let mut described = String::new();
+    // As the terminal would start; what keeps it from starting is a check that failed.
+    match App::build(foundation, cli).await {
+        Err(failure) => {
+            if !checks.iter().any(|check| failure.message.contains(&check.text)) {
+                let text = failure.message;
+                checks.push(Check { name: "start", state: State::Error, text, plugins: None });
+            }
+        }
+        Ok(app) => {
+            warnings.clone_from(&app.warnings);
+            let agent = app.agents.current();
+            if let Ok(resolved) = app.runtime.resolved(&agent) {
+                let rows = plugins::rows(&app, &resolved);
+                described = plugins::lines(&rows);
+                let text = format!("{} of the agent {agent}", rows.len());
+                checks.push(Check { name: "plugins", state: State::Ok, text, plugins: Some(rows) });
+            }
+            app.store.leave().await;
+        }
     }
+    warnings.dedup();
+    checks.extend(warnings.into_iter().map(|text| Check {
+        name: "warning",
+        state: State::Warning,
+        text,
+        plugins: None,
+    }));
     let failed = checks.iter().any(|check| check.state == State::Error);
     if json {
         let text = serde_json::to_string_pretty(&checks).unwrap_or_default();
@@ -98,9 +129,14 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
                 State::Warning => "warning",
                 State::Error => "error  ",
             };
-            format!("{mark}  {:<13} {}\n", check.name, visible_line(&check.text))
+            let more = if check.plugins.is_some() { indented(&described) } else { String::new() };
+            format!("{mark}  {:<13} {}\n{more}", check.name, visible_line(&check.text))
         };
         put(&checks.iter().map(line).collect::<String>())?;
     }
     Ok(u8::from(failed))
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("           {line}\n")).collect()
 }

@@ -31,6 +31,26 @@ pub(super) fn folder_of(question: &SuspensionRecord, of_thread: &Path) -> PathBu
     asked.map_or_else(|| of_thread.to_path_buf(), PathBuf::from)
 }
 
+/// The flags of this start, for apps of other folders.
+pub(super) fn for_other_folders(cli: &Cli) -> Cli {
+    let mut cli = cli.clone();
+    // What was allowed at this start was allowed in this folder; what was forbidden is forbidden there too.
+    cli.global.allowed_tools.clear();
+    cli.global.permission_mode = None;
+    // Runs there have agents of their own.
+    cli.global.agent = None;
+    cli.global.trust = false;
+    cli
+}
+
+/// A whole program that works in that folder.
+pub(super) async fn app_in(cli: &Cli, env: Env, folder: PathBuf) -> Result<App, String> {
+    let mut cli = cli.clone();
+    cli.global.cd = Some(folder);
+    let foundation = Foundation::load(&cli, env).map_err(|e| e.message)?;
+    App::build(foundation, &cli).await.map_err(|e| e.message)
+}
+
 /// A run that goes on in the background, with the app that drives it.
 type Running = (ThreadId, Arc<App>, JoinHandle<()>);
 
@@ -54,11 +74,7 @@ impl EventSink for Unheard {
 
 impl Elsewhere {
     pub(super) fn new(cli: &Cli, env: Env, events: Events) -> Elsewhere {
-        let mut cli = cli.clone();
-        // What was allowed at this start was allowed in this folder; what was forbidden is forbidden there too.
-        cli.global.allowed_tools.clear();
-        cli.global.permission_mode = None;
-        cli.global.trust = false;
+        let cli = for_other_folders(cli);
         Elsewhere { cli, env, events, apps: tokio::sync::Mutex::default(), running: Mutex::default() }
     }
 
@@ -78,10 +94,7 @@ impl Elsewhere {
         if let Some(app) = apps.get(&folder) {
             return Ok(Arc::clone(app));
         }
-        let mut cli = self.cli.clone();
-        cli.global.cd = Some(folder.clone());
-        let foundation = Foundation::load(&cli, self.env.clone()).map_err(|e| e.message)?;
-        let app = Arc::new(App::build(foundation, &cli).await.map_err(|e| e.message)?);
+        let app = Arc::new(app_in(&self.cli, self.env.clone(), folder.clone()).await?);
         apps.insert(folder, Arc::clone(&app));
         Ok(app)
     }
@@ -91,6 +104,7 @@ impl Elsewhere {
         let (events, of, id) = (self.events.clone(), Arc::clone(&app), thread.clone());
         let task = tokio::spawn(async move {
             app.load_grants().await;
+            app.mcp.ready_quietly().await;
             let result = app.runtime.resume(&id, Arc::new(Unheard), UnknownPolicy::Ask).await;
             tell(&app, &events, &id, &result).await;
         });
@@ -108,6 +122,8 @@ impl Elsewhere {
         let all = futures::future::join_all(running.into_iter().map(|(_, _, task)| task));
         let _ = tokio::time::timeout(LAST_WAIT, all).await;
         for app in self.apps.lock().await.values() {
+            app.telemetry.end().await;
+            app.mcp.manager.close().await;
             app.store.close().await;
         }
     }

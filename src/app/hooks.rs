@@ -173,7 +173,7 @@ fn list(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
 /// The words of a command, those in quotes that need them.
 fn words(command: &[String]) -> String {
     let quoted =
-        |word: &String| shlex::try_quote(word).map_or_else(|_| word.clone(), |word| word.into_owned());
+        |word: &String| shlex::try_quote(word).map_or_else(|_| word.clone(), std::borrow::Cow::into_owned);
     command.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 

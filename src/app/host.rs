@@ -92,15 +92,14 @@ impl TerminalHost {
 
     /// The app that a question's run belongs to: the one on the screen, or that of its folder.
     async fn app_of(&self, question: &SuspensionRecord) -> Result<Arc<App>, String> {
-        if self.viewer.shows(&question.thread_id) {
+        if self.viewer.shows_above(&question.thread_id) {
             return Ok(Arc::clone(&self.app));
         }
         self.elsewhere.app_of(&self.app, question).await
     }
 
     /// Goes on with the run of a conversation that is not on the screen.
-    async fn go_on_elsewhere(&self, question: &SuspensionRecord) {
-        let thread = &question.thread_id;
+    async fn go_on_elsewhere(&self, question: &SuspensionRecord, thread: &ThreadId) {
         let events = self.events.clone();
         match self.elsewhere.app_of(&self.app, question).await {
             Ok(app) if Arc::ptr_eq(&app, &self.app) => {
@@ -121,23 +120,37 @@ impl TerminalHost {
 
     /// Ends what goes on in the background, in order.
     pub(super) async fn leave(&self) {
+        self.app.mcp.manager.close().await;
         self.elsewhere.leave().await;
     }
 
     /// What is said, as the model reads it.
-    fn message_of(&self, input: &UserInput) -> Result<Message, String> {
-        let text = match &input.skill {
-            None => input.text.clone(),
-            Some(name) => {
-                let line = format!("/{name} {}", input.text);
-                invocation(&self.app.skills.registry(), line.trim_end())
-                    .ok_or_else(|| format!("there is no skill `{name}`"))?
-            }
+    async fn message_of(&self, input: &UserInput) -> Result<Message, String> {
+        let mut content = match &input.skill {
+            None => super::mcp::message(&self.app, &input.text).await?,
+            Some(name) => match super::mcp::prompt(&self.app, name, &input.text).await {
+                Some(blocks) => blocks?,
+                None => {
+                    let line = format!("/{name} {}", input.text);
+                    let text = invocation(&self.app.skills.registry(), line.trim_end())
+                        .ok_or_else(|| format!("there is no skill `{name}`"))?;
+                    vec![ContentBlock::text(text)]
+                }
+            },
         };
-        let mut content = vec![ContentBlock::text(text)];
         content.extend(input.images.iter().cloned());
         Ok(Message::user_with(content))
     }
+}
+
+/// What can be called by its name: skills, and the prompts of tool servers.
+fn skill_rows(app: &App) -> Vec<SkillRow> {
+    let skills = list_rows(&app.skills).into_iter().map(|row| SkillRow {
+        name: row.name,
+        description: row.description,
+        origin: row.scope.to_string(),
+    });
+    skills.chain(super::mcp::commands(app)).collect()
 }
 
 /// The stored messages, and behind them the results of an open step that are not in the conversation yet.
@@ -178,6 +191,8 @@ impl Host for TerminalHost {
                 interrupted: Vec::new(),
                 driver: Driver::Nobody,
                 queued: Vec::new(),
+                children: Vec::new(),
+                summaries: Vec::new(),
             });
         };
         let text = |e: crate::store::StoreError| e.to_string();
@@ -190,8 +205,18 @@ impl Host for TerminalHost {
             .ok_or_else(|| format!("there is no thread {id}"))?;
         let driver = self.viewer.driver_of(&glance);
         self.viewer.show(&id, glance.messages.last().map_or(0, |stored| stored.seq));
-        let Glance { thread, messages, run, waiting, running, queued, lease: _, decided: _, children: _ } =
-            glance;
+        let Glance {
+            thread,
+            messages,
+            run,
+            waiting,
+            running,
+            queued,
+            summaries,
+            lease: _,
+            decided: _,
+            children,
+        } = glance;
         let messages = with_open_results(messages, run.as_ref());
         // While somebody is awake its calls run; else nobody knows what became of them.
         let interrupted = if driver == Driver::Nobody { running } else { Vec::new() };
@@ -199,11 +224,12 @@ impl Host for TerminalHost {
             self.viewer.wake(&id);
         }
         let queued = queued.iter().map(row_of).collect();
-        Ok(OpenedThread { thread, messages, run, waiting, interrupted, driver, queued })
+        self.viewer.mind(&id);
+        Ok(OpenedThread { thread, messages, run, waiting, interrupted, driver, queued, children, summaries })
     }
 
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String> {
-        let message = self.message_of(&input)?;
+        let message = self.message_of(&input).await?;
         let request = RunRequest::new(thread.clone(), vec![message.clone()]);
         let (app, viewer, own, sink) =
             (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
@@ -220,7 +246,7 @@ impl Host for TerminalHost {
     }
 
     async fn enqueue(&self, thread: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
-        let message = self.message_of(&input)?;
+        let message = self.message_of(&input).await?;
         let queued = self.app.runtime.enqueue(thread, vec![message]).await.map_err(|e| e.to_string())?;
         // Whoever was awake when it was said may have looked at the queue for the last time.
         let run = self.app.store.latest_run(thread).await.map_err(|e| e.to_string())?;
@@ -245,10 +271,13 @@ impl Host for TerminalHost {
             DecideOutcome::Accepted(record)
             | DecideOutcome::Repeated(record)
             | DecideOutcome::AlreadyDecided(record) => {
-                if self.viewer.shows(&record.thread_id) {
-                    self.viewer.wake(&record.thread_id);
+                // What a child asks moves the run on that waits for it.
+                let store = &self.app.store;
+                let thread = store.driven_with(&record.thread_id).await.map_err(|e| e.to_string())?;
+                if self.viewer.shows(&thread) {
+                    self.viewer.wake(&thread);
                 } else {
-                    self.go_on_elsewhere(record).await;
+                    self.go_on_elsewhere(record, &thread).await;
                 }
             }
             DecideOutcome::Closed(_) | DecideOutcome::Expired(_) | DecideOutcome::NotFound => {}
@@ -321,7 +350,15 @@ impl Host for TerminalHost {
             return Ok(None);
         };
         let project = repository_root(&folder_of(&record, &thread.cwd));
-        Ok(Some(OpenedQuestion { record, title: thread.title, project }))
+        let child = self.app.store.child(&record.thread_id).await.map_err(text)?;
+        let title = match &child {
+            Some(child) => {
+                let root = self.app.store.thread(&child.root_thread).await.map_err(text)?;
+                root.map_or(thread.title, |root| root.title)
+            }
+            None => thread.title,
+        };
+        Ok(Some(OpenedQuestion { record, title, project, child: child.map(|child| child.agent) }))
     }
 
     fn info(&self) -> HostInfo {
@@ -336,6 +373,7 @@ impl Host for TerminalHost {
                 output: p.output,
                 cache_read: p.cache_read,
             }),
+            agent: self.app.agents.named(),
             mode: self.app.permission.mode(),
             cwd: self.app.foundation.workspace.cwd.clone(),
             project: self.app.foundation.workspace.root.clone(),
@@ -367,14 +405,7 @@ impl Host for TerminalHost {
     }
 
     fn skills(&self) -> Vec<SkillRow> {
-        list_rows(&self.app.skills)
-            .into_iter()
-            .map(|row| SkillRow {
-                name: row.name,
-                description: row.description,
-                origin: row.scope.to_string(),
-            })
-            .collect()
+        skill_rows(&self.app)
     }
 
     fn permissions(&self) -> Vec<RuleRow> {
@@ -384,7 +415,10 @@ impl Host for TerminalHost {
     async fn complete_files(&self, query: &str) -> Vec<String> {
         let (files, cwd, query) =
             (Arc::clone(&self.files), self.app.foundation.workspace.cwd.clone(), query.to_owned());
-        tokio::task::spawn_blocking(move || files.complete(&cwd, &query)).await.unwrap_or_default()
+        let mut rows = super::mcp::complete(&self.app, &query).await;
+        let found = tokio::task::spawn_blocking(move || files.complete(&cwd, &query)).await;
+        rows.extend(found.unwrap_or_default());
+        rows
     }
 
     async fn export(&self, thread: &ThreadId, format: ExportFormat) -> Result<PathBuf, String> {
@@ -407,13 +441,27 @@ impl Host for TerminalHost {
             Vec::new()
         });
         // The picture is there and nobody has typed yet.
+        let events = self.events.clone();
+        let (app, of_prompts) = (Arc::downgrade(&self.app), self.events.clone());
+        self.app.mcp.on_prompts(move || {
+            if let Some(app) = app.upgrade() {
+                let _ = of_prompts.send(HostEvent::Skills(skill_rows(&app)));
+            }
+        });
+        self.app.mcp.start(move |text| drop(events.send(HostEvent::Note(text))));
         let store = self.app.store.clone();
         tokio::spawn(async move { store.warm().await });
         prompts
     }
 
     async fn page(&self, thread: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String> {
-        super::pages::page(&self.app, thread, name, words).await
+        if name == "compact" {
+            let _ = self.events.send(HostEvent::Note("the older messages are being summarised …".to_owned()));
+        }
+        let page = super::pages::page(&self.app, thread, name, words).await;
+        // What a page did to the conversation is told as what others do to it.
+        self.viewer.poke();
+        page
     }
 
     async fn remember(&self, prompt: &str) {

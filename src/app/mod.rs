@@ -2,11 +2,15 @@
 //! hands them to a front end.
 
 mod agent;
+mod agent_list;
+mod agents;
 mod approvals;
 mod audit;
+mod budget;
 mod chat;
 mod commands;
 mod deferred;
+mod context;
 mod doctor;
 mod edited;
 mod editor;
@@ -20,17 +24,25 @@ mod history;
 mod hooks;
 mod host;
 mod ledger;
+mod memory;
+mod mcp;
 mod models;
 mod notify;
 mod owner;
 mod pages;
+mod plugins;
 mod print;
 mod prompt;
 mod reminders;
+mod queue;
 mod remote;
 mod sections;
 mod since;
+mod stats;
+mod telemetry;
+mod tasks;
 mod viewer;
+mod work;
 
 use std::ffi::OsString;
 use std::io::Write as _;

@@ -36,6 +36,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     for warning in &app.warnings {
         say(&format!("aye: {warning}"));
     }
+    app.mcp.ready().await;
     let thread = match cli.thread() {
         ThreadChoice::New => None,
         ThreadChoice::Pick => {
@@ -60,7 +61,8 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             } else {
                 text
             };
-            let request = RunRequest::new(thread, vec![Message::user(text)]);
+            let content = super::mcp::message(&app, &text).await.map_err(Failure::usage)?;
+            let request = RunRequest::new(thread, vec![Message::user_with(content)]);
             if cli.keep_waiting { Job::Behind(request) } else { Job::Run(request) }
         }
     };
@@ -74,7 +76,9 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     if let Some(counter) = counter {
         counter.close().await;
     }
+    app.mcp.manager.close().await;
     app.notifier.finish().await;
+    app.telemetry.end().await;
     app.store.leave().await;
     Ok(code)
 }
@@ -144,7 +148,7 @@ pub(super) fn on_ask(foundation: &Foundation) -> Result<(OnAsk, Option<Place>), 
 
 /// What a pipe or a file on stdin holds; `None` when there is neither, or nothing in it. A terminal, a socket or a
 /// device is not read: it might never end.
-fn piped() -> Result<Option<String>, Failure> {
+pub(super) fn piped() -> Result<Option<String>, Failure> {
     let Ok(meta) = std::fs::metadata("/dev/stdin") else { return Ok(None) };
     if !(meta.file_type().is_fifo() || meta.is_file()) {
         return Ok(None);

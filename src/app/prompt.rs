@@ -1,26 +1,46 @@
 //! The system prompt. Short, because each request pays for it, and the same bytes through a whole conversation, so
 //! that prompt caches hold.
+//!
+//! It has three parts: who the agent is (aye, or the text of an agent's file), how one works with tools and permissions
+//! here, and the place with its instructions. Only the first one is an agent's own.
 
 use crate::contract::workspace::Workspace;
 
-const BASE: &str = include_str!("prompt.md");
+const AYE: &str = include_str!("prompt.md");
+const RULES: &str = include_str!("prompt_rules.md");
 
-/// The system prompt for a workspace with these instructions.
-pub(super) fn system_prompt(workspace: &Workspace, instructions: &str, date: &str) -> String {
-    let repository = if workspace.root.join(".git").symlink_metadata().is_ok() {
-        format!("git repository at {}", workspace.root.display())
-    } else {
-        "not a git repository".to_owned()
-    };
-    let mut prompt = format!(
-        "{}\n\nWorking directory: {} ({repository}). Platform: {}. Date: {date}.",
-        BASE.trim_end(),
-        workspace.cwd.display(),
-        std::env::consts::OS,
-    );
-    if !instructions.trim().is_empty() {
-        prompt.push_str("\n\n# Instructions of the user and the project\n\n");
-        prompt.push_str(instructions.trim());
+/// What all agents of a workspace read after the words about themselves.
+#[derive(Clone, Debug)]
+pub(super) struct Common {
+    text: String,
+}
+
+impl Common {
+    /// For a workspace with these instructions.
+    pub(super) fn new(workspace: &Workspace, instructions: &str, date: &str) -> Self {
+        let repository = if workspace.root.join(".git").symlink_metadata().is_ok() {
+            format!("git repository at {}", workspace.root.display())
+        } else {
+            "not a git repository".to_owned()
+        };
+        let mut text = format!(
+            "{}\n\nWorking directory: {} ({repository}). Platform: {}. Date: {date}.",
+            RULES.trim_end(),
+            workspace.cwd.display(),
+            std::env::consts::OS,
+        );
+        if !instructions.trim().is_empty() {
+            text.push_str("\n\n# Instructions of the user and the project\n\n");
+            text.push_str(instructions.trim());
+        }
+        Self { text }
     }
-    prompt
+
+    /// The system prompt of an agent with these words about itself; without any it is aye.
+    pub(super) fn prompt(&self, own: &str) -> String {
+        match own.trim() {
+            "" => format!("{}\n{}", AYE.trim_end(), self.text),
+            own => format!("{own}\n\n# How to work here\n\n{}", self.text),
+        }
+    }
 }

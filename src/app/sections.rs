@@ -10,6 +10,14 @@ use crate::runtime::{AgentRuntime, ResolveError};
 /// The table of the settings.
 pub(super) const TABLE: &str = "sections";
 
+/// Sections of the settings that hold for every agent, joined with its own, with the list that is joined.
+pub(super) const FOR_ALL: [(&str, &str); 2] = [("permission", "rules"), ("stop", "conditions")];
+
+/// Whether a section of the settings holds for every agent.
+pub(super) fn holds_for_all(key: &str) -> bool {
+    FOR_ALL.iter().any(|(known, _)| *known == key)
+}
+
 /// The agent with what the settings say to its plugins.
 pub(super) fn with_sections(spec: AgentSpec, foundation: &Foundation) -> AgentSpec {
     let sections = &foundation.loaded.settings.sections;

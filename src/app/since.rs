@@ -15,6 +15,36 @@ pub(super) fn since(text: Option<&str>, now_ms: u64) -> Result<Option<u64>, Fail
     }
 }
 
+/// The time that `--at` names, in Unix milliseconds: so long from now, the next time that the clock shows it, a day or a
+/// moment.
+pub(super) fn at(text: &str, now_ms: u64) -> Result<u64, Failure> {
+    let from_now = || ago(text).map(|time| now_ms.saturating_add(time));
+    from_now().or_else(|| of_clock(text, now_ms)).or_else(|| moment(text)).ok_or_else(|| {
+        Failure::usage(format!(
+            "`{}` is no time: write 14:30, or 30m, 2h, 3d or 1w for so long from now, a day such as 2026-11-21, or a \
+             moment such as 2026-11-21T14:30:00Z",
+            text.escape_debug()
+        ))
+    })
+}
+
+/// `14:30`: today, or tomorrow when that is over.
+fn of_clock(text: &str, now_ms: u64) -> Option<u64> {
+    let (hour, minute) = text.split_once(':')?;
+    let number = |text: &str| -> Option<i8> {
+        (matches!(text.len(), 1 | 2) && text.bytes().all(|byte| byte.is_ascii_digit()))
+            .then(|| text.parse().ok())
+            .flatten()
+    };
+    let time = jiff::civil::Time::new(number(hour)?, number(minute)?, 0, 0).ok()?;
+    let now = jiff::Timestamp::from_millisecond(i64::try_from(now_ms).ok()?).ok()?;
+    let today = now.to_zoned(super::zone()).date();
+    [today, today.tomorrow().ok()?].into_iter().find_map(|day| {
+        let at = day.to_datetime(time).to_zoned(super::zone()).ok()?.timestamp();
+        (at >= now).then(|| u64::try_from(at.as_millisecond()).unwrap_or(0))
+    })
+}
+
 /// `2h`, `3d`, ... in milliseconds.
 fn ago(text: &str) -> Option<u64> {
     let seconds = match text.chars().last()? {
@@ -47,6 +77,21 @@ fn moment(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_to_come_are_read_as_people_write_them() {
+        let now = 1_800_000_000_000;
+        let when = |text| at(text, now).map_err(|failure| (failure.exit, failure.message));
+        assert_eq!(when("2h"), Ok(now + 7_200_000));
+        assert_eq!(when("2027-11-21T14:30:00Z"), Ok(1_826_807_400_000));
+        for clock in ["0:00", "07:05", "23:59"] {
+            let at = when(clock).expect("a time");
+            assert!((now..=now + 25 * 3_600_000).contains(&at) && at % 60_000 == 0, "{clock}: {at}");
+        }
+        for wrong in ["", "24:00", "12:60", "1:2:3", "a:b", "+1:00", "12:", "soon"] {
+            assert_eq!(when(wrong).map_err(|(exit, _)| exit), Err(2), "{wrong}");
+        }
+    }
 
     #[test]
     fn times_are_read_as_people_write_them() {

@@ -16,6 +16,7 @@ use futures::FutureExt as _;
 use tokio::sync::Notify;
 
 use super::agent::App;
+use super::commands::when;
 use super::host::{Events, with_open_results};
 use super::owner::Guard;
 use crate::contract::content::ContentBlock;
@@ -24,7 +25,7 @@ use crate::contract::event_sink::EventSink;
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use crate::contract::message::Message;
-use crate::contract::record::QueuedMessage;
+use crate::contract::record::{FailedTry, QueuedMessage};
 use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
 use crate::store::{Change, ChangeKind, Glance, StoreError};
 use crate::tui::host::{Driver, HostEvent, QueuedRow, ThreadSync, UserInput};
@@ -60,6 +61,10 @@ struct State {
     moves: u64,
     /// What was tried last; it is not tried again while nothing changed.
     tried: Option<Cause>,
+    /// When the next message of the queue becomes due.
+    due: Option<u64>,
+    /// What worked in the background when it was last seen to.
+    minded: Vec<(ThreadId, u64, Option<u64>)>,
 }
 
 /// What a look was taken for.
@@ -142,6 +147,7 @@ impl Viewer {
             state.seen = seen;
             state.moves += 1;
             state.tried = None;
+            state.due = None;
         });
         self.shown.poke.notify_one();
     }
@@ -154,6 +160,22 @@ impl Viewer {
     /// Whether the terminal shows this conversation.
     pub(super) fn shows(&self, thread: &ThreadId) -> bool {
         self.state(|state| state.thread.as_ref() == Some(thread))
+    }
+
+    /// Whether the terminal shows this conversation, or the one at the top of it.
+    pub(super) fn shows_above(&self, thread: &ThreadId) -> bool {
+        self.state(|state| state.thread.as_ref().is_some_and(|shown| thread.is_at_or_below(shown)))
+    }
+
+    /// Goes on with what works in the background of a conversation.
+    pub(super) fn mind(&self, thread: &ThreadId) {
+        let (app, thread) = (Arc::clone(&self.app), thread.clone());
+        tokio::spawn(async move {
+            app.load_grants().await;
+            if let Err(error) = app.runtime.mind_tasks(&thread).await {
+                tracing::error!(%thread, %error, "what works in the background cannot go on");
+            }
+        });
     }
 
     pub(super) fn is_driving(&self, thread: &ThreadId) -> bool {
@@ -177,6 +199,8 @@ impl Viewer {
         let (viewer, own, sink) = (self.clone(), thread.clone(), self.sink(thread));
         self.drive(thread, async move {
             viewer.app.load_grants().await;
+            // A call that waits may be one of a server that is just being started.
+            viewer.app.mcp.settled().await;
             viewer.app.runtime.resume(&own, sink, UnknownPolicy::Ask).await.map(Some)
         });
     }
@@ -248,8 +272,8 @@ impl Viewer {
     /// Begins the first message of the queue; `None`: there is none, or it cannot be read.
     async fn begin_next(&self, thread: &ThreadId) -> Option<Result<AgentRunResult, RuntimeError>> {
         loop {
-            let first = match self.app.runtime.queued(thread).await {
-                Ok(queued) => queued.into_iter().next()?,
+            let first = match self.app.runtime.next_queued(thread).await {
+                Ok(next) => next?,
                 Err(error) => {
                     tracing::error!(%thread, %error, "the queue cannot be read");
                     return None;
@@ -339,8 +363,13 @@ impl Viewer {
             }
         };
         let mut guard: Option<Guard> = None;
+        let mut children = self.app.runtime.watch_children();
         loop {
             tokio::select! {
+                Ok(()) = children.changed() => {
+                    // The store does not tell this process what this process did.
+                    self.send(HostEvent::InboxChanged);
+                }
                 change = async {
                     match &mut bell {
                         Some(bell) => bell.next().await,
@@ -359,9 +388,17 @@ impl Viewer {
                 }
                 () = self.shown.poke.notified() => {}
                 () = Guard::falls(&mut guard) => {}
+                () = self.queue_is_due() => {}
             }
             guard = self.look(guard).await;
         }
+    }
+
+    /// Waits until a message of the queue becomes due; for ever when none does by itself.
+    async fn queue_is_due(&self) {
+        let Some(due) = self.state(|state| state.due) else { return std::future::pending().await };
+        let left = due.saturating_sub(self.app.clock.now_ms());
+        tokio::time::sleep(std::time::Duration::from_millis(left.max(1))).await;
     }
 
     fn concerns(&self, change: &Change) -> bool {
@@ -393,7 +430,12 @@ impl Viewer {
                 return guard;
             }
         };
+        let now = self.app.clock.now_ms();
+        let scheduled = glance.queued.iter().filter(|message| message.failed.is_none());
+        let due = scheduled.map(|message| message.available_at).filter(|at| *at > now).min();
+        self.state(|state| state.due = due);
         let driver = if mark.is_driving { Driver::Own } else { self.driver_of(&glance) };
+        self.mind_new(&mark, &glance, driver);
         if !self.tell(&mark, &glance, driver) || mark.is_driving {
             return None;
         }
@@ -402,6 +444,26 @@ impl Viewer {
         }
         self.act(&mark, &glance);
         None
+    }
+
+    /// Goes on with what works in the background, when something about it changed.
+    fn mind_new(&self, mark: &Mark, glance: &Glance, driver: Driver) {
+        let tasks: Vec<_> = glance
+            .children
+            .iter()
+            .filter(|task| task.child.background)
+            .map(|task| {
+                (task.child.thread_id.clone(), task.waiting, task.run.as_ref().map(|run| run.updated_at))
+            })
+            .collect();
+        let is_new = self.state(|state| {
+            let is_new = state.minded != tasks;
+            state.minded.clone_from(&tasks);
+            is_new
+        });
+        if is_new && !tasks.is_empty() && !matches!(driver, Driver::Other(_)) {
+            self.mind(&mark.thread);
+        }
     }
 
     /// Tells what a look saw. `false`: it is worthless by now, and there will be another.
@@ -439,16 +501,18 @@ impl Viewer {
 
     /// Nobody is awake: goes on with a run that a dead process left, carries out answers, begins what is queued.
     fn act(&self, mark: &Mark, glance: &Glance) {
+        let now = self.app.clock.now_ms();
+        let next = glance.queued.iter().find(|message| message.begins(now));
         let cause = Cause {
             run: glance.run.as_ref().map(|run| (run.id.clone(), run.updated_at)),
             decided: glance.decided,
             owner: glance.lease.as_ref().map(|lease| (lease.owner.token.clone(), lease.epoch)),
-            queued: glance.queued.first().map(|message| message.id),
+            queued: next.map(|message| message.id),
         };
         let is_over = glance.run.as_ref().is_none_or(|run| run.status == RunStatus::Done);
         let ended_well = glance.run.as_ref().is_none_or(|run| run.termination.as_ref().is_none_or(went_well));
         let wakes = !is_over && (glance.lease.is_some() || glance.decided > 0);
-        let begins = is_over && ended_well && !glance.queued.is_empty();
+        let begins = is_over && ended_well && next.is_some();
         if !wakes && !begins {
             return;
         }
@@ -478,7 +542,19 @@ pub(super) fn row_of(message: &QueuedMessage) -> QueuedRow {
     let content = || message.messages.iter().flat_map(|message| &message.content);
     let images = content().filter(|block| matches!(block, ContentBlock::Image { .. })).count();
     let texts: Vec<String> = message.messages.iter().map(Message::text).collect();
-    QueuedRow { id: message.id, text: texts.join("\n\n"), images }
+    let note = match &message.failed {
+        Some(FailedTry { attempts, max_attempts, error }) => {
+            format!(
+                "try {attempts} of {max_attempts} failed, again at {}: {error}",
+                when(message.available_at)
+            )
+        }
+        None if message.available_at > message.created_at => {
+            format!("not before {}", when(message.available_at))
+        }
+        None => String::new(),
+    };
+    QueuedRow { id: message.id, text: texts.join("\n\n"), images, note }
 }
 
 fn sync_of(glance: &Glance, driver: Driver, is_part: bool) -> ThreadSync {
@@ -493,5 +569,7 @@ fn sync_of(glance: &Glance, driver: Driver, is_part: bool) -> ThreadSync {
         waiting: glance.waiting.clone(),
         running: glance.running.clone(),
         queued: glance.queued.iter().map(row_of).collect(),
+        children: glance.children.clone(),
+        summaries: glance.summaries.clone(),
     }
 }

@@ -502,6 +502,20 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
                 .map_or_else(wrong, Ok)
         }
         Kind::Flag => value.as_bool().map(Value::Flag).map_or_else(wrong, Ok),
+        Kind::TextTable => {
+            let Some(table) = value.as_table() else { return wrong() };
+            let mut texts = Vec::new();
+            for (name, text) in table {
+                match text.get_ref().as_str() {
+                    Some(text) if !name.get_ref().contains('=') => {
+                        texts.push(format!("{}={text}", name.get_ref()));
+                    }
+                    Some(_) => return Err("a table with `=` in a name".to_owned()),
+                    None => return Err(format!("a table that holds {}", describe(text.get_ref()))),
+                }
+            }
+            Ok(Value::List(texts))
+        }
         Kind::TextList => {
             let Some(items) = value.as_array() else { return wrong() };
             let mut texts = Vec::new();

@@ -136,6 +136,12 @@ impl Provenance {
             (origin, _) => origin.clone(),
         })
     }
+
+    /// Where a table comes from that one file alone may write, by the parts of its name.
+    pub fn origin_of_table(&self, parts: &[&str]) -> Option<&Origin> {
+        let is_below = |key: &Key| key.0.len() > parts.len() && key.0.iter().zip(parts).all(|(a, b)| a == b);
+        self.entries.iter().find(|(key, _)| is_below(key)).map(|(_, (_, origin))| origin)
+    }
 }
 
 /// The project's settings files that count for a working directory: the repository's root first, then the directory.
@@ -179,6 +185,10 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
         );
         for entry in layer.entries {
             let before = joined.get(&entry.key).map(|(value, _)| value);
+            if let Some(message) = mixes_servers(&joined, &entry) {
+                warnings.push(Problem { origin: entry.origin, message });
+                continue;
+            }
             match project_refusal(&entry, before, sources.is_trusted) {
                 None => join(&mut joined, vec![entry]),
                 Some(message) => warnings.push(Problem { origin: entry.origin, message }),
@@ -198,6 +208,25 @@ pub fn load(sources: &Sources<'_>) -> Result<Loaded, ConfigError> {
         settings: Settings::from_values(&values),
         provenance: Provenance { entries: joined },
         warnings,
+    })
+}
+
+/// Why an entry does not count that would change a server which another file describes: its command would run with
+/// variables that were written for another one.
+fn mixes_servers(joined: &BTreeMap<Key, (Value, Origin)>, entry: &Entry) -> Option<String> {
+    let [table, name, _] = entry.key.0.as_slice() else { return None };
+    if table != "mcp_servers" {
+        return None;
+    }
+    let file = |origin: &Origin| match origin {
+        Origin::File { path, .. } => Some(path.clone()),
+        Origin::Default | Origin::Env(_) | Origin::Flag(_) => None,
+    };
+    let is_other = |(key, (_, origin)): (&Key, &(Value, Origin))| {
+        key.0.len() == 3 && key.0[0] == *table && key.0[1] == *name && file(origin) != file(&entry.origin)
+    };
+    joined.iter().any(is_other).then(|| {
+        format!("`{}` is ignored: the server is described in another file, which comes first", entry.key)
     })
 }
 
@@ -246,6 +275,7 @@ fn is_lower(value: &Value, before: Option<&Value>) -> bool {
         Value::Count(0) => u128::MAX,
         Value::Count(number) => u128::from(*number),
         Value::Text(text) => parse_duration(text).map_or(u128::MAX, |time| time.as_millis()),
+        Value::Number(number) if *number > 0.0 => (*number * 1e6) as u128,
         Value::Number(_) | Value::Flag(_) | Value::List(_) | Value::Tree(_) => u128::MAX,
     };
     size(value) <= before.map_or(u128::MAX, size)

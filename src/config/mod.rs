@@ -9,6 +9,7 @@ mod models;
 mod paths;
 mod providers;
 mod schema;
+mod servers;
 mod settings;
 mod tree;
 mod trust;
@@ -24,11 +25,13 @@ pub use layers::{
     ConfigError, ENV_KEYS, Flags, Loaded, Provenance, ProvenanceRow, Sources, load, project_config_files,
 };
 pub use models::{DEMO, ModelRow, SelectError, Selection, list_models, needs_probe, select_model};
-pub use paths::{Paths, PathsError, PrivateFileError, create_private_dir, write_private};
-pub use providers::{BuiltInProvider, KNOWN_MODELS, KnownModel, PROVIDERS};
+pub use paths::{Paths, PathsError, PrivateFileError, create_private_dir, read_private, write_private};
+pub use providers::{BuiltInProvider, KNOWN_MODELS, KnownModel, PROVIDERS, known_price};
+pub use servers::{SERVERS_FILE, Servers, load_servers, server_files};
 pub use settings::{
-    Adapter, BashSettings, ModelSettings, OnAsk, PermissionMode, ProviderSettings, RetrySettings, Screen,
-    Settings, StopSettings, TuiSettings, UnknownWord, documented_keys, tool_execution,
+    Adapter, BashSettings, ContextSettings, McpSettings, ModelSettings, OnAsk, PermissionMode, ProviderSettings,
+    RetrySettings, Screen, ServerSettings, Settings, StopSettings, TelemetrySettings, TuiSettings, UnknownWord,
+    documented_keys, tool_execution,
 };
 pub use tree::Tree;
 pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};

@@ -112,6 +112,11 @@ impl Paths {
         self.state_dir.join("trust.json")
     }
 
+    /// What tools of servers were agreed to.
+    pub fn agreed_tools_file(&self) -> PathBuf {
+        self.state_dir.join("mcp-tools.json")
+    }
+
     /// The composer's history.
     pub fn history_file(&self) -> PathBuf {
         self.state_dir.join("history.jsonl")
@@ -154,6 +159,11 @@ pub fn create_private_dir(dir: &Path) -> Result<(), PrivateFileError> {
         fs::set_permissions(dir, fs::Permissions::from_mode(wanted)).map_err(fail("protect folder"))?;
     }
     Ok(())
+}
+
+/// Reads a file of aye's own up to a size; `None` when there is none. The error is what is wrong with it.
+pub fn read_private(path: &Path, max: u64) -> Result<Option<String>, String> {
+    super::layers::read_text(path, max).map_err(|(_, why)| why)
 }
 
 /// Writes a file with mode 0600 in one step: readers see the old content or the new one, also after a power cut.

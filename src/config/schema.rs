@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     Flag,
     /// A list of texts.
     TextList,
+    /// A table of texts, such as variables by name.
+    TextTable,
     /// One of these words.
     OneOf(&'static [&'static str]),
     /// Seconds as a whole number, or text with a unit: `500ms`, `90s`, `2m`.
@@ -46,6 +48,7 @@ impl fmt::Display for Kind {
             Self::Number => f.write_str("a number that is not negative"),
             Self::Flag => f.write_str("true or false"),
             Self::TextList => f.write_str("a list of texts such as [\"a\", \"b\"]"),
+            Self::TextTable => f.write_str("a table of texts such as {NAME = \"text\"}"),
             Self::OneOf(words) => {
                 f.write_str("one of ")?;
                 for (i, word) in words.iter().enumerate() {
@@ -133,14 +136,14 @@ pub(crate) const ADAPTERS: &[&str] = &["openai", "openai_responses", "anthropic"
 pub(crate) const SCREENS: &[&str] = &["inline", "full"];
 
 use Kind::{
-    Any, Count, Duration, DurationIn, EnvName, Expiry, Flag, NotifyList, Number, OnAsk, OneOf, Text,
-    TextList, Url,
+    Any, Count, Duration, DurationIn, EnvName, Expiry, Flag, NotifyList, Number, OnAsk, OneOf, Text, TextList, TextTable, Url,
 };
 use ProjectMay::{Lower, Never, Set, Tighten};
 
 /// The whole tree.
 pub(crate) const ROOT: Fields = &[
     ("model", leaf(Text, Set, "model to use, as `name` or `provider/name`")),
+    ("agent", leaf(Text, Set, "agent to talk to; `aye agents list` shows them")),
     ("permission_mode", leaf(OneOf(PERMISSION_MODES), Tighten, "what happens to calls that no rule decides")),
     ("max_turns", leaf(Count { min: 0 }, Lower, "inferences in one run; 0 is no limit")),
     ("tool_execution", leaf(OneOf(TOOL_EXECUTIONS), Set, "order in which the calls of one answer run")),
@@ -201,7 +204,45 @@ pub(crate) const ROOT: Fields = &[
             ("max_tokens_total", leaf(Count { min: 0 }, Lower, "tokens of one run; 0 is no limit")),
             ("timeout_s", leaf(Count { min: 0 }, Lower, "seconds of one run; 0 is no limit")),
             ("consecutive_errors", leaf(Count { min: 0 }, Lower, "failed calls in a row; 0 is no limit")),
+            (
+                "max_budget_usd",
+                leaf(Number, Lower, "cost of one run at the prices of its models; 0 is no limit"),
+            ),
+            (
+                "loop_detection",
+                leaf(Count { min: 0 }, Set, "the same calls so many times in a row; 0 and 1 are no limit"),
+            ),
+            ("stop_on_tool", leaf(TextList, Set, "tools whose success ends a run")),
+            ("content_match", leaf(Text, Set, "regular expression; an answer that matches ends a run")),
         ]),
+    ),
+    (
+        "mailbox",
+        Node::Table(&[
+            (
+                "lease",
+                leaf(
+                    DurationIn { min_ms: 100, max_ms: 3_600_000 },
+                    Never,
+                    "time after which a queued job is taken from a worker that stopped answering",
+                ),
+            ),
+            ("max_attempts", leaf(Count { min: 1 }, Never, "tries before a queued job is given up")),
+            ("retry_delay", leaf(Duration, Never, "pause before the second try; it doubles with each")),
+            ("max_retry_delay", leaf(Duration, Never, "longest pause between two tries")),
+            ("keep", leaf(Duration, Never, "time that jobs are listed after they were over")),
+        ]),
+    ),
+    (
+        "context",
+        Node::Table(&[(
+            "compact_at",
+            leaf(
+                Count { min: 0 },
+                Set,
+                "per cent of the window at which older messages are summarised; 0 is never",
+            ),
+        )]),
     ),
     (
         "questions",
@@ -215,6 +256,38 @@ pub(crate) const ROOT: Fields = &[
     ),
     ("agents", each(Any, Set, "an agent of your own, with the fields of an agent's file")),
     ("sections", each(Any, Set, "configuration of a plugin, for the agent that you talk to")),
+    (
+        "telemetry",
+        Node::Table(&[
+            (
+                "endpoint",
+                leaf(Url, Never, "collector that is told what was measured, by OTLP as JSON over HTTP"),
+            ),
+            ("content", leaf(Flag, Never, "tell it prompts, answers and arguments too")),
+        ]),
+    ),
+    (
+        "mcp",
+        Node::Table(&[
+            ("timeout", leaf(Duration, Set, "time a call of a tool server may take without a word from it")),
+            ("start_timeout", leaf(Duration, Set, "time a tool server may take until it can be used")),
+            ("wait", leaf(Duration, Set, "time a headless run waits for tool servers before it begins")),
+        ]),
+    ),
+    (
+        "mcp_servers",
+        Node::Named(&[
+            ("command", leaf(Text, Set, "program that is started")),
+            ("args", leaf(TextList, Set, "its arguments")),
+            ("env", leaf(TextTable, Set, "its variables; ${NAME} takes one of yours")),
+            ("cwd", leaf(Text, Set, "folder that it runs in")),
+            ("url", leaf(Text, Set, "address of a server that is there already")),
+            ("headers", leaf(TextTable, Set, "headers of each request; ${NAME} takes one of your variables")),
+            ("timeout", leaf(Duration, Set, "time a call may take without a word from the server")),
+            ("start_timeout", leaf(Duration, Set, "time it may take until it can be used")),
+            ("enabled", leaf(Flag, Set, "whether it is used at all")),
+        ]),
+    ),
     (
         "tui",
         Node::Table(&[
@@ -245,6 +318,20 @@ max_output = 32768
 max_tokens_total = 0
 timeout_s = 0
 consecutive_errors = 8
+[telemetry]
+content = false
+[mailbox]
+lease = "30s"
+max_attempts = 5
+retry_delay = "250ms"
+max_retry_delay = "30s"
+keep = "24h"
+[context]
+compact_at = 80
+[mcp]
+timeout = "2m"
+start_timeout = "30s"
+wait = "5s"
 [tui]
 mouse = false
 bell = true

@@ -9,6 +9,7 @@ use super::layer::{Key, Value, parse_duration};
 use super::schema;
 use super::tree::Tree;
 use crate::contract::executor::ToolExecutionMode;
+use crate::contract::mailbox::MailboxConfig;
 pub use crate::contract::mode::Mode as PermissionMode;
 use crate::contract::spec::Price;
 use crate::contract::terms::{Notify, Terms};
@@ -186,7 +187,7 @@ pub struct BashSettings {
 }
 
 /// `[stop]`; `None` is "no limit".
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StopSettings {
     /// Tokens of one run.
     pub max_tokens_total: Option<u64>,
@@ -194,6 +195,64 @@ pub struct StopSettings {
     pub timeout: Option<Duration>,
     /// Tool calls that fail in a row.
     pub consecutive_errors: Option<u32>,
+    /// Cost of one run.
+    pub max_budget_usd: Option<f64>,
+    /// Repetitions of the same calls.
+    pub loop_detection: Option<u64>,
+    /// Tools whose success ends a run.
+    pub stop_on_tool: Vec<String>,
+    /// An answer that matches ends a run.
+    pub content_match: Option<String>,
+}
+
+/// `[telemetry]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TelemetrySettings {
+    /// The collector.
+    pub endpoint: Option<String>,
+    /// Whether it is told contents too.
+    pub content: bool,
+}
+
+/// `[context]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContextSettings {
+    /// Per cent of the model's window at which older messages are summarised; 0 is never.
+    pub compact_at: u8,
+}
+
+/// `[mcp]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct McpSettings {
+    /// How long a call may take without a word from the server.
+    pub timeout: Duration,
+    /// How long a server may take until it can be used.
+    pub start_timeout: Duration,
+    /// How long a headless run waits for servers before it begins.
+    pub wait: Duration,
+}
+
+/// `[mcp_servers.NAME]`: a tool server, as it is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// The program.
+    pub command: Option<String>,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its variables.
+    pub env: BTreeMap<String, String>,
+    /// Where it runs.
+    pub cwd: Option<String>,
+    /// The address, instead of a program.
+    pub url: Option<String>,
+    /// Headers of each request.
+    pub headers: BTreeMap<String, String>,
+    /// See [`McpSettings::timeout`].
+    pub timeout: Option<Duration>,
+    /// See [`McpSettings::start_timeout`].
+    pub start_timeout: Option<Duration>,
+    /// Whether it is used at all.
+    pub enabled: bool,
 }
 
 /// `[tui]`.
@@ -212,6 +271,8 @@ pub struct TuiSettings {
 pub struct Settings {
     /// The model that was asked for, as `name` or `provider/name`.
     pub model: Option<String>,
+    /// The agent that people talk to; the built-in one when nobody says otherwise.
+    pub agent: Option<String>,
     /// What happens to calls that no rule decides.
     pub permission_mode: PermissionMode,
     /// Inferences in one run; `None` is "no limit".
@@ -236,8 +297,18 @@ pub struct Settings {
     pub bash: BashSettings,
     /// Limits of a run.
     pub stop: StopSettings,
+    /// Jobs that are queued, and those who work on them.
+    pub mailbox: MailboxConfig,
+    /// How the model's window is used.
+    pub context: ContextSettings,
     /// On which terms questions are asked that no rule has terms for.
     pub questions: Terms,
+    /// Who is told what was measured.
+    pub telemetry: TelemetrySettings,
+    /// Tool servers in general.
+    pub mcp: McpSettings,
+    /// Tool servers by name.
+    pub mcp_servers: BTreeMap<String, ServerSettings>,
     /// The terminal.
     pub tui: TuiSettings,
     /// Agents by name; who reads them checks them.
@@ -269,6 +340,7 @@ impl Settings {
         };
         Self {
             model: get.text("model"),
+            agent: get.text("agent"),
             permission_mode: get.word("permission_mode").unwrap_or_default(),
             max_turns: get.limit("max_turns").map(to_u32),
             tool_execution: get
@@ -301,15 +373,37 @@ impl Settings {
                     .count("bash.max_output")
                     .map_or(32 * 1024, |n| usize::try_from(n).unwrap_or(usize::MAX)),
             },
+            mailbox: get.mailbox(),
             stop: StopSettings {
                 max_tokens_total: get.limit("stop.max_tokens_total"),
                 timeout: get.limit("stop.timeout_s").map(Duration::from_secs),
                 consecutive_errors: get.limit("stop.consecutive_errors").map(to_u32),
+                max_budget_usd: get.number("stop.max_budget_usd").filter(|most| *most > 0.0),
+                loop_detection: get.limit("stop.loop_detection").filter(|window| *window > 1),
+                stop_on_tool: get.list("stop.stop_on_tool"),
+                content_match: get.text("stop.content_match"),
+            },
+            context: ContextSettings {
+                // Nothing would be left for the summary above this.
+                compact_at: get.count("context.compact_at").map_or(0, |n| n.min(95) as u8),
             },
             questions: Terms {
                 expires_in: get.word("questions.expires_in"),
                 notify: get.notify("questions.notify"),
             },
+            telemetry: TelemetrySettings {
+                endpoint: get.text("telemetry.endpoint"),
+                content: get.flag("telemetry.content"),
+            },
+            mcp: McpSettings {
+                timeout: get.time("mcp.timeout").unwrap_or(Duration::from_mins(2)),
+                start_timeout: get.time("mcp.start_timeout").unwrap_or(Duration::from_secs(30)),
+                wait: get.time("mcp.wait").unwrap_or(Duration::from_secs(5)),
+            },
+            mcp_servers: names("mcp_servers")
+                .into_iter()
+                .map(|name| (name.clone(), get.server(&name)))
+                .collect(),
             tui: TuiSettings {
                 mouse: get.flag("tui.mouse"),
                 bell: get.flag("tui.bell"),
@@ -348,8 +442,35 @@ impl Getter<'_> {
         self.count(dotted).filter(|limit| *limit > 0)
     }
 
+    fn number(&self, dotted: &str) -> Option<f64> {
+        match self.get(dotted)? {
+            Value::Number(number) => Some(*number),
+            _ => None,
+        }
+    }
+
     fn flag(&self, dotted: &str) -> bool {
         matches!(self.get(dotted), Some(Value::Flag(true)))
+    }
+
+    fn mailbox(&self) -> MailboxConfig {
+        let standard = MailboxConfig::default();
+        let time = |key: &str| self.text(key).and_then(|text| parse_duration(&text));
+        let ms = |key: &str, otherwise: u64| {
+            time(key).map_or(otherwise, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+        };
+        let lease_ms = ms("mailbox.lease", standard.lease_ms);
+        MailboxConfig {
+            lease_ms,
+            lease_renewal_interval: Duration::from_millis(lease_ms / 3),
+            gc_ttl: time("mailbox.keep").unwrap_or(standard.gc_ttl),
+            default_max_attempts: self
+                .count("mailbox.max_attempts")
+                .map_or(standard.default_max_attempts, to_u32),
+            default_retry_delay_ms: ms("mailbox.retry_delay", standard.default_retry_delay_ms),
+            max_retry_delay_ms: ms("mailbox.max_retry_delay", standard.max_retry_delay_ms),
+            ..standard
+        }
     }
 
     fn list(&self, dotted: &str) -> Vec<String> {
@@ -374,6 +495,36 @@ impl Getter<'_> {
             _ => None,
         };
         self.0.iter().filter_map(of_table).collect()
+    }
+
+    fn time(&self, dotted: &str) -> Option<Duration> {
+        parse_duration(&self.text(dotted)?)
+    }
+
+    fn server(&self, name: &str) -> ServerSettings {
+        let value = |field| self.named("mcp_servers", name, &[field]);
+        let text = |field| value(field).and_then(text_of);
+        let list = |field| match value(field) {
+            Some(Value::List(texts)) => texts.clone(),
+            Some(Value::Text(_) | Value::Count(_) | Value::Number(_) | Value::Flag(_)) | None => Vec::new(),
+        };
+        let table = |field| -> BTreeMap<String, String> {
+            let pair =
+                |text: String| text.split_once('=').map(|(name, text)| (name.to_owned(), text.to_owned()));
+            list(field).into_iter().filter_map(pair).collect()
+        };
+        let time = |field| text(field).and_then(|text| parse_duration(&text));
+        ServerSettings {
+            command: text("command"),
+            args: list("args"),
+            env: table("env"),
+            cwd: text("cwd"),
+            url: text("url"),
+            headers: table("headers"),
+            timeout: time("timeout"),
+            start_timeout: time("start_timeout"),
+            enabled: value("enabled") != Some(&Value::Flag(false)),
+        }
     }
 
     fn named(&self, table: &str, name: &str, rest: &[&str]) -> Option<&Value> {

@@ -23,6 +23,11 @@ const MAX_HASHED: u64 = 4 << 20;
 const MAX_SKILL_FOLDERS: usize = 2000;
 const MAX_SKILL_DEPTH: usize = 4;
 const MAX_SKILL_FILES: usize = 512;
+/// Fields of an agent's file that permit or reach something; a backslash can spell one in another way.
+const AGENT_WORDS: [&str; 9] =
+    ["permission", "sections", "endpoint", "plugin", "hook", "model", "delegates", "handoff", "\\"];
+const AGENT_ROOTS: [&str; 3] = [".agents/agents", ".aye/agents", ".claude/agents"];
+const MAX_AGENT_FILES: usize = 500;
 const SKILL_ROOTS: [&str; 3] = [".agents/skills", ".aye/skills", ".claude/skills"];
 
 /// One thing in a folder that would grant or run something.
@@ -69,6 +74,9 @@ impl TrustAssessment {
             items.extend(mcp_item(&level.join(".mcp.json")));
             for root in SKILL_ROOTS {
                 skill_items(&level.join(root), &repository, &mut items);
+            }
+            for root in AGENT_ROOTS {
+                agent_items(&level.join(root), &repository, &mut items);
             }
         }
         Ok(Self { folder, items })
@@ -193,7 +201,9 @@ fn reminders_item(path: &Path) -> Option<TrustItem> {
 
 fn mcp_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
-    let summary = format!("starts programs or connects to servers (MCP): {}", excerpt(&text_of(path)));
+    let summary = super::servers::summary(path, &text_of(path));
+    let summary =
+        format!("starts programs or connects to servers (MCP):\n  {}", summary.replace('\n', "\n  "));
     Some(TrustItem { path: path.to_path_buf(), summary, hash })
 }
 
@@ -213,14 +223,18 @@ fn config_item(path: &Path) -> Option<TrustItem> {
         .filter(needs_trust)
         .map(|entry| format!("{} = {}", entry.key, entry.value))
         .collect();
-    // Servers to start have no settings yet; a file that names some is asked about all the same.
+    // A file that names servers in a way that cannot be read is asked about all the same.
     let starts = layer.problems.iter().filter(|problem| problem.message.contains("`mcp"));
     says.extend(starts.map(|problem| visible_line(&problem.message).into_owned()));
     if says.is_empty() {
         return None;
     }
-    says.truncate(8);
-    Some(TrustItem { path: path.to_path_buf(), summary: format!("settings: {}", says.join(", ")), hash })
+    // What would be started is never what is left out.
+    let (mut shown, mut rest): (Vec<_>, Vec<_>) =
+        says.into_iter().partition(|line| line.starts_with("mcp_servers"));
+    rest.truncate(8);
+    shown.append(&mut rest);
+    Some(TrustItem { path: path.to_path_buf(), summary: format!("settings: {}", shown.join(", ")), hash })
 }
 
 /// Skills of the project that bring scripts or ask for tools. It looks wherever the skills plugin would, and further.
@@ -258,6 +272,57 @@ fn skill_items(root: &Path, repository: &Path, items: &mut Vec<TrustItem>) {
             }
         }
     }
+}
+
+/// Agents of the project that say more than who they are. One that only has a prompt and fewer tools needs no trust.
+fn agent_items(root: &Path, repository: &Path, items: &mut Vec<TrustItem>) {
+    let Ok(root) = root.canonicalize() else { return };
+    if !root.starts_with(repository) {
+        return;
+    }
+    let mut seen = BTreeSet::from([root.clone()]);
+    let mut folders = vec![root.clone()];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        let mut inner: Vec<PathBuf> =
+            entries.flatten().filter_map(|entry| entry.path().canonicalize().ok()).collect();
+        inner.sort();
+        for path in inner.into_iter().filter(|path| path.starts_with(repository)) {
+            if !seen.insert(path.clone()) {
+                continue;
+            }
+            files += 1;
+            if files > MAX_AGENT_FILES {
+                let summary = "more agents than can be looked at".to_owned();
+                items.push(TrustItem { path: root, summary, hash: String::new() });
+                return;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("md")) {
+                // The same file may be reached through two roots, of which one is a link.
+                let item =
+                    agent_item(&path).filter(|item| !items.iter().any(|other| other.path == item.path));
+                items.extend(item);
+            }
+        }
+    }
+}
+
+fn agent_item(path: &Path) -> Option<TrustItem> {
+    let text = text_of(path);
+    let front = text.split("\n---").next().unwrap_or(&text);
+    if !AGENT_WORDS.iter().any(|word| front.contains(word)) {
+        return None;
+    }
+    let name = visible_line(&path.file_stem().unwrap_or_default().to_string_lossy()).into_owned();
+    let says = excerpt(front.trim_start_matches("---"));
+    Some(TrustItem {
+        path: path.to_path_buf(),
+        summary: format!("agent {name}: {says}"),
+        hash: hash_file(path).unwrap_or_default(),
+    })
 }
 
 fn skill_item(dir: &Path) -> Option<TrustItem> {

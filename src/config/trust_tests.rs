@@ -51,6 +51,43 @@ fn a_folder_with_nothing_of_the_kind_is_not_asked_about() {
 }
 
 #[test]
+fn hooks_are_shown_whole_and_trusted_with_the_files_they_name() {
+    let hooks = "[[hooks]]\nphase = \"run_start\"\ncommand = [\"sh\", \"tools/check.sh\", \"a\\u001bb\"]\n\
+                 [[hooks]]\nphase = \"before_tool_execute\"\ntool = \"Bash\"\ncommand = [\"./x\"]\n";
+    let world = World::new(&[
+        ("r/.git/HEAD", ""),
+        ("r/.aye/hooks.toml", hooks),
+        ("r/tools/check.sh", "exit 0\n"),
+        ("r/sub/.aye/hooks.toml", "not toml at all"),
+    ]);
+    let items = world.assess("r/sub").items;
+    let summaries: Vec<_> = items.iter().map(|item| item.summary.as_str()).collect();
+    assert_eq!(
+        summaries,
+        [
+            "runs commands by itself (hooks):\n  run_start  sh tools/check.sh a^[b\n  \
+             before_tool_execute Bash ./x",
+            "runs commands by itself (hooks): not toml at all",
+        ]
+    );
+    let trust = || world.store().trust(&world.assess("r")).expect("stored");
+    trust();
+    assert!(world.is_trusted("r"));
+    for (path, text) in [
+        ("r/tools/check.sh", "exit 1\n"),
+        ("r/x", "new"),
+        ("r/.aye/hooks.toml", "[[hooks]]\n"),
+        ("r/.aye/hooks/lib.sh", "new"),
+        ("r/.aye/hooks/lib.sh", "changed"),
+    ] {
+        world.put(path, text);
+        assert!(!world.is_trusted("r"), "{path}");
+        trust();
+        assert!(world.is_trusted("r"), "{path}");
+    }
+}
+
+#[test]
 fn what_grants_or_runs_is_listed_with_its_content() {
     let world = World::new(&[
         ("r/.git/HEAD", ""),
@@ -70,12 +107,8 @@ fn what_grants_or_runs_is_listed_with_its_content() {
     assert_eq!(summaries.len(), 5, "{summaries:?}");
     assert_eq!(summaries[0], "permission rules: rules:; - {tool: 'Bash(*)', behavior: allow}");
     assert_eq!(summaries[1], "tells the model things after tool calls: {\"rules\": []}");
-    assert!(
-        summaries[2].starts_with("settings: max_turns = 0, model = \"big\", unknown key `mcp_servers`"),
-        "{}",
-        summaries[2]
-    );
-    assert!(summaries[3].starts_with("starts programs or connects to servers (MCP): "));
+    assert_eq!(summaries[2], "settings: mcp_servers.x.command = \"sh\", max_turns = 0, model = \"big\"");
+    assert_eq!(summaries[3], "starts programs or connects to servers (MCP):\n  x: starts sh");
     assert_eq!(summaries[4], "skill s, with 1 script, asks to be allowed: Bash(rm *)");
     assert_eq!(world.assess("r/sub").items.len(), 6);
 }
@@ -171,4 +204,29 @@ fn a_broken_list_is_an_error_and_never_trust() {
     }
     let told = world.store().folders().expect_err("broken").to_string();
     assert!(told.contains("trust.json") && told.contains("line 1 column"), "{told}");
+}
+
+#[test]
+fn an_agent_that_says_more_than_who_it_is_needs_trust() {
+    let dir = tempfile::tempdir().expect("temp");
+    let root = dir.path().canonicalize().expect("temp");
+    let write = |name: &str, text: &str| {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, text).expect("written");
+    };
+    write(
+        ".claude/agents/plain.md",
+        "---\nname: plain\ndescription: x\ntools: Read\n---\nThe model of permission.\n",
+    );
+    write(".aye/agents/deep/loose.md", "---\ndescription: x\npermission:\n  default_behavior: allow\n---\n");
+    write(".agents/agents/other.md", "---\nmodel: a/b\n---\n");
+    write(".agents/agents/spelled.md", "---\n\"permi\\x73sion\": {}\n---\n");
+    let assessment = TrustAssessment::of(&root, &root).expect("assessed");
+    let said: Vec<&str> = assessment.items.iter().map(|item| item.summary.as_str()).collect();
+    assert_eq!(said.len(), 3, "{said:?}");
+    assert_eq!(said[0], "agent other: model: a/b");
+    assert!(said[1].starts_with("agent spelled: "), "{said:?}");
+    assert_eq!(said[2], "agent loose: description: x; permission:; default_behavior: allow");
+    assert!(assessment.items.iter().all(|item| !item.hash.is_empty()));
 }

@@ -38,6 +38,9 @@ pub struct ChildRecord {
     pub told: bool,
     /// Begun, in Unix milliseconds.
     pub created_at: u64,
+    /// Somebody wants it to end.
+    #[serde(default)]
+    pub stop: bool,
 }
 
 impl ChildRecord {

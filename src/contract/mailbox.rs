@@ -257,8 +257,8 @@ impl Default for MailboxConfig {
             suspended_lease_ms: 600_000,
             lease_renewal_interval: Duration::from_secs(10),
             sweep_interval: Duration::from_secs(30),
-            gc_interval: Duration::from_secs(60),
-            gc_ttl: Duration::from_secs(24 * 60 * 60),
+            gc_interval: Duration::from_mins(1),
+            gc_ttl: Duration::from_hours(24),
             default_max_attempts: 5,
             default_retry_delay_ms: 250,
             max_retry_delay_ms: 30_000,
@@ -284,8 +284,8 @@ mod tests {
         assert_eq!((config.lease_ms, config.suspended_lease_ms), (30_000, 600_000));
         assert_eq!(config.lease_renewal_interval, Duration::from_secs(10));
         assert_eq!(config.sweep_interval, Duration::from_secs(30));
-        assert_eq!(config.gc_interval, Duration::from_secs(60));
-        assert_eq!(config.gc_ttl, Duration::from_secs(86_400));
+        assert_eq!(config.gc_interval, Duration::from_mins(1));
+        assert_eq!(config.gc_ttl, Duration::from_hours(24));
         assert_eq!(config.default_max_attempts, 5);
         assert_eq!((config.default_retry_delay_ms, config.max_retry_delay_ms), (250, 30_000));
     }

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 pub const TOOL_CALL_PROGRESS_ACTIVITY_TYPE: &str = "tool-call-progress";
 /// [`ToolCallProgressState::schema`].
 pub const TOOL_CALL_PROGRESS_SCHEMA: &str = "tool-call-progress.v1";
-/// The activity type of a repeated inference: `{attempt, max, delay_ms, model, reason, reset}`.
+/// The activity type of a repeated inference: `{attempt, max, delay_ms, model, instead, reason, reset}`;
+/// `instead`: the model is another one than the one that was wanted.
 pub const INFERENCE_RETRY_ACTIVITY_TYPE: &str = "inference-retry";
 
 /// How far a call is.

@@ -338,7 +338,7 @@ pub struct QueuedMessage {
     pub available_at: u64,
     /// What was said.
     pub messages: Vec<Message>,
-    /// A worker tried it and failed: it is a worker's to try again.
+    /// A worker began it and its run failed: it is a worker's to try again.
     pub failed: Option<FailedTry>,
 }
 

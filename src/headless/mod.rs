@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::json;
@@ -22,6 +23,7 @@ use crate::contract::event_sink::EventSink;
 use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use crate::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
+use crate::contract::summary::COMPACTED_ACTIVITY_TYPE;
 use crate::contract::suspension::Actor;
 use crate::runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError, UnknownPolicy};
 
@@ -96,6 +98,9 @@ pub struct Options {
     /// Whether stdout is a terminal, so that foreign control characters are made visible in text too.
     pub clean: bool,
 }
+
+/// How long the process stays for a summary that is being written when its answer is out.
+const LAST_SUMMARY: Duration = Duration::from_mins(1);
 
 /// Writes events as they come: lines of JSON to stdout, or progress to stderr.
 struct Printer {
@@ -176,10 +181,15 @@ fn progress(event: &AgentEvent) {
         {
             let reason = content.get("reason").and_then(serde_json::Value::as_str).unwrap_or_default();
             let delay = content.get("delay_ms").and_then(serde_json::Value::as_u64).unwrap_or_default();
-            note(&format!("  {}; next try in {:.1} s", visible_line(reason), delay as f64 / 1000.0));
+            let model = content.get("model").and_then(serde_json::Value::as_str).unwrap_or_default();
+            if content.get("instead").and_then(serde_json::Value::as_bool) == Some(true) && delay == 0 {
+                note(&format!("  {}; asking {} instead", visible_line(reason), visible_line(model)));
+            } else {
+                note(&format!("  {}; next try in {:.1} s", visible_line(reason), delay as f64 / 1000.0));
+            }
         }
         AgentEvent::ActivitySnapshot { activity_type, content, .. }
-            if activity_type == NOTICE_ACTIVITY_TYPE =>
+            if [NOTICE_ACTIVITY_TYPE, COMPACTED_ACTIVITY_TYPE].contains(&activity_type.as_str()) =>
         {
             let text = |key: &str| content.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
             let source =
@@ -255,6 +265,11 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
             None => refuse(&printer, &error),
         },
     };
+    if signal.is_none() {
+        // The answer is out already; what a summary costs would be lost with the process, and paid again next time.
+        let settled = tokio::time::timeout(LAST_SUMMARY, runtime.settle(&thread));
+        let _ = signals::guard(settled, || false).await;
+    }
     let problem = printer.problem.lock().expect("no panic while the problem is held").take();
     if let Some(error) = problem {
         note(&format!("aye: cannot write to stdout: {error}"));
@@ -340,6 +355,8 @@ fn finish(printer: &Printer, Attended { result, denied }: &Attended, options: &O
         note(&format!("then go on with: aye -r {} -p", result.thread_id));
     } else if let TerminationReason::Stopped(reason) = &result.termination {
         note(&format!("stopped: {}", visible(reason.detail.as_deref().unwrap_or(&reason.code))));
+    } else if let TerminationReason::Blocked(reason) = &result.termination {
+        note(&format!("blocked: {}", visible(reason)));
     }
     for id in &result.expired {
         note(&format!("expired without an answer: {}", visible_line(id.as_str())));

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::ask::{Attended, Desk};
 use super::question::Question;
 use super::{Format, Job, Printer, exit, note};
-use crate::contract::display::escape_json;
+use crate::contract::display::{escape_json, visible_line};
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::record::{QueuedMessage, SuspensionRecord};
@@ -83,7 +83,18 @@ pub(super) async fn attend<'a>(
         if !goes_on {
             return last;
         }
-        let Some(next) = runtime.queued(thread).await?.into_iter().next() else { return last };
+        // What works in the background says so by a message when it is done.
+        runtime.mind_tasks(thread).await?;
+        runtime.finish_tasks(thread).await;
+        let Some(next) = runtime.next_queued(thread).await? else {
+            for task in
+                runtime.tasks(thread).await?.iter().filter(|task| task.child.background && task.waiting > 0)
+            {
+                let (id, agent) = (task.child.task_id(), visible_line(&task.child.agent));
+                note(&format!("task {id} ({agent}) waits for a decision: aye inbox"));
+            }
+            return last;
+        };
         match desk().attend(Job::Run(RunRequest::queued(next))).await {
             // Somebody else began it, or it was taken back.
             Err(RuntimeError::NotQueued { .. }) => {}

@@ -245,6 +245,11 @@ pub(super) fn chat_request(adapter: Adapter, request: &InferenceRequest, prepare
         messages.push(show(pictures));
     }
     mark_last(marks, &mut messages);
+    // Where the request before this one ended: what was written into the cache then is found again, also when words
+    // that plugins added at its end are gone by now.
+    let end = messages.len().saturating_sub(1);
+    let answered = messages[..end].iter().rposition(|message| message.role == ChatRole::Assistant);
+    mark_last(marks, &mut messages[..answered.unwrap_or(0)]);
     let mut chat = ChatRequest::new(messages);
     if adapter != Adapter::Anthropic && !prepared.system.is_empty() {
         chat = chat.with_system(prepared.system.join("\n\n"));
@@ -262,7 +267,8 @@ pub(super) fn chat_request(adapter: Adapter, request: &InferenceRequest, prepare
 }
 
 fn mark_last(marks: bool, messages: &mut [ChatMessage]) {
-    if marks && let Some(last) = messages.last_mut() {
+    // Of the system text only the end is marked, which was done before.
+    if marks && let Some(last) = messages.last_mut().filter(|last| last.options.is_none()) {
         last.options = Some(MessageOptions::default().with_cache_control(CacheControl::Ephemeral));
     }
 }

@@ -85,7 +85,8 @@ fn anthropic_gets_its_thoughts_pictures_errors_and_marks() {
     );
     assert!(messages[0]["options"].to_string().contains("Ephemeral"), "the last system block");
     assert!(messages[3]["options"].to_string().contains("Ephemeral"), "the last message");
-    assert!(messages[1]["options"].is_null());
+    assert!(messages[1]["options"].to_string().contains("Ephemeral"), "where the last request ended");
+    assert!(messages[2]["options"].is_null());
     assert!(chat["tools"][0]["cache_control"].is_null());
     assert_eq!(chat["tools"][1]["cache_control"], json!("Ephemeral"));
 }

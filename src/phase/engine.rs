@@ -73,6 +73,34 @@ impl PhaseRuntime {
         self.store.commit_batch(batch).map(|_| ())
     }
 
+    /// Lets another agent go on: the plugins that it does not use clean up, those that only it uses write their first
+    /// values, in one commit.
+    ///
+    /// # Errors
+    /// What a plugin says, or what the commit says.
+    pub fn hand_over(
+        &self,
+        (old, old_spec): (&ExecutionEnv, &AgentSpec),
+        (new, new_spec): (&ExecutionEnv, &AgentSpec),
+    ) -> Result<(), StateError> {
+        let names = |env: &ExecutionEnv, spec: &AgentSpec| -> Vec<&'static str> {
+            env.active_plugins(spec).map(|plugin| plugin.descriptor().name).collect()
+        };
+        let (before, after) = (names(old, old_spec), names(new, new_spec));
+        let mut batch = MutationBatch::new();
+        for plugin in old.active_plugins(old_spec) {
+            if !after.contains(&plugin.descriptor().name) {
+                plugin.on_deactivate(&mut batch)?;
+            }
+        }
+        for plugin in new.active_plugins(new_spec) {
+            if !before.contains(&plugin.descriptor().name) {
+                plugin.on_activate(new_spec, &mut batch)?;
+            }
+        }
+        self.store.commit_batch(batch).map(|_| ())
+    }
+
     /// Carries out one phase: hooks, then actions until none is left.
     ///
     /// # Errors

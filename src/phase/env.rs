@@ -96,6 +96,21 @@ impl ExecutionEnv {
     /// What two registrations of one name are called, [`StateError::PluginAlreadyInstalled`] for two plugins of one
     /// name, and what a plugin's `register` says.
     pub fn from_plugins(plugins: &[Arc<dyn Plugin>]) -> Result<Self, StateError> {
+        Self::collect(plugins, |plugin, registrar| plugin.register(registrar))
+    }
+
+    /// The same for one agent.
+    ///
+    /// # Errors
+    /// As [`ExecutionEnv::from_plugins`].
+    pub fn for_agent(plugins: &[Arc<dyn Plugin>], spec: &AgentSpec) -> Result<Self, StateError> {
+        Self::collect(plugins, |plugin, registrar| plugin.register_for(registrar, spec))
+    }
+
+    fn collect(
+        plugins: &[Arc<dyn Plugin>],
+        register: impl Fn(&dyn Plugin, &mut PluginRegistrar) -> Result<(), StateError>,
+    ) -> Result<Self, StateError> {
         let mut registrar = PluginRegistrar::new(core_actions::PLUGIN_ID);
         core_actions::register(&mut registrar)?;
         for plugin in plugins {
@@ -104,7 +119,7 @@ impl ExecutionEnv {
                 return Err(StateError::PluginAlreadyInstalled { name: name.into() });
             }
             registrar.begin(name);
-            plugin.register(&mut registrar)?;
+            register(plugin.as_ref(), &mut registrar)?;
             registrar.env.plugins.push(Arc::clone(plugin));
         }
         Ok(registrar.env)

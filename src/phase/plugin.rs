@@ -5,6 +5,7 @@ use super::{
     ExecutionEnv, InferenceRequestTransform, PhaseHook, TypedEffectHandler, TypedScheduledActionHandler,
     action, effect,
 };
+use crate::contract::handoff::AgentOverlay;
 use crate::contract::profile::ProfileKey;
 use crate::contract::spec::AgentSpec;
 use crate::contract::tool::Tool;
@@ -47,6 +48,40 @@ pub trait Plugin: Send + Sync + 'static {
     /// What the registrar says.
     fn register(&self, _registrar: &mut PluginRegistrar) -> Result<(), StateError> {
         Ok(())
+    }
+
+    /// The same for one agent, when what it has depends on the agent.
+    ///
+    /// # Errors
+    /// What the registrar says.
+    fn register_for(
+        &self,
+        registrar: &mut PluginRegistrar,
+        _agent_spec: &AgentSpec,
+    ) -> Result<(), StateError> {
+        self.register(registrar)
+    }
+
+    /// Whether no agent of a program may do without it, as what permits and limits: no list of an agent written in a file
+    /// leaves it out, and it stays with a run that another agent goes on with.
+    fn is_guard(&self) -> bool {
+        false
+    }
+
+    /// Of a guard: one of its sections when an agent with the section `to` goes on with the run of one with the section
+    /// `from`. Nothing of `from` may get looser.
+    fn section_after_handoff(
+        &self,
+        _key: &str,
+        from: Option<&JsonValue>,
+        to: Option<&JsonValue>,
+    ) -> Option<JsonValue> {
+        from.or(to).cloned()
+    }
+
+    /// The variant of an agent that it brings under a name.
+    fn agent_overlay(&self, _name: &str) -> Option<AgentOverlay> {
+        None
     }
 
     /// The config sections it reads; an agent with a section that does not fit is not started.

@@ -27,6 +27,12 @@ impl Driver {
 
     /// Takes what the store says of the questions that wait: answers, and times that ran out.
     pub(super) async fn hear(&mut self) -> Result<(), RuntimeError> {
+        if self.lineage.is_some() && !self.slot.cancel.is_cancelled() {
+            let own = self.shared.store.child(&self.record.thread_id).await?;
+            if own.is_some_and(|own| own.stop) {
+                self.slot.cancel.cancel();
+            }
+        }
         for status in [SuspensionStatus::Decided, SuspensionStatus::Expired] {
             if self.waiting().next().is_none() {
                 break;

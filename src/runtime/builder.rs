@@ -60,6 +60,7 @@ pub struct AgentRuntimeBuilder {
     lease: Option<Duration>,
     asked: Option<Asked>,
     question_terms: Terms,
+    artifacts: Option<super::Artifacts>,
     phases: Option<PhaseRuntime>,
     profiles: Option<Arc<dyn ProfileStore>>,
 }
@@ -108,6 +109,13 @@ impl AgentRuntimeBuilder {
         } else {
             self.catalog.agents.insert(spec.id.clone(), Arc::new(spec));
         }
+        self
+    }
+
+    /// Says which agent runs when a request names none.
+    #[must_use]
+    pub fn with_default_agent(mut self, agent_id: impl Into<String>) -> Self {
+        self.catalog.default_agent = Some(agent_id.into());
         self
     }
 
@@ -235,6 +243,13 @@ impl AgentRuntimeBuilder {
         self
     }
 
+    /// Keeps large tool results, which become previews once they are not new, where the model can read the rest.
+    #[must_use]
+    pub fn with_artifacts(mut self, artifacts: super::Artifacts) -> Self {
+        self.artifacts = Some(artifacts);
+        self
+    }
+
     /// Builds the runtime and resolves each agent once to see that it can run.
     ///
     /// # Errors
@@ -246,8 +261,10 @@ impl AgentRuntimeBuilder {
         for (id, _) in catalog.agents.iter().filter(|(_, spec)| spec.endpoint.is_none()) {
             // One that names no model has that of the agent that sets it to work.
             let any = catalog.models.keys().next().filter(|_| catalog.agents[id].model.is_empty());
-            resolve(&catalog, runtime.breaker(), id, any.map(String::as_str))
-                .map_err(|e| BuildError::ValidationFailed(format!("the agent `{id}` cannot run: {e}")))?;
+            resolve(&catalog, runtime.breaker(), id, any.map(String::as_str)).map_err(|e| {
+                let why = catalog.advice(&e);
+                BuildError::ValidationFailed(format!("the agent `{id}` cannot run: {why}"))
+            })?;
         }
         Ok(runtime)
     }
@@ -284,6 +301,7 @@ impl AgentRuntimeBuilder {
             lease: self.lease.unwrap_or(lease::LENGTH),
             asked: self.asked,
             question_terms: self.question_terms,
+            artifacts: self.artifacts,
             phases: self.phases,
         }))
     }

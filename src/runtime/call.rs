@@ -227,6 +227,12 @@ impl Driver {
 
     /// Question ids are unique over all threads; a model's call ids need not be.
     async fn free_id(&mut self, wanted: SuspensionId) -> Result<SuspensionId, RuntimeError> {
+        // Children ask side by side, and small models number their calls from one: between a look whether an id is free
+        // and the question another child could take it.
+        let wanted = match &self.lineage {
+            Some(own) => SuspensionId::from(format!("{wanted}_{:.8}", own.task_id())),
+            None => wanted,
+        };
         if self.shared.store.suspension(&wanted).await?.is_none() {
             return Ok(wanted);
         }

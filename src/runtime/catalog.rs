@@ -6,7 +6,9 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::delegate::{AgentBackend, DELEGATION_DEPTH};
+use super::resolve::ResolveError;
 use crate::contract::executor::LlmExecutor;
+use crate::contract::near::or_these;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::tool::Tool;
 use crate::phase::Plugin;
@@ -17,6 +19,8 @@ use crate::phase::Plugin;
 pub struct Catalog {
     /// Agents by id.
     pub agents: BTreeMap<String, Arc<AgentSpec>>,
+    /// The agent of requests that name none; without one the first by id.
+    pub default_agent: Option<String>,
     /// Models by id.
     pub models: BTreeMap<String, ModelEntry>,
     /// Providers by name.
@@ -40,6 +44,7 @@ impl Default for Catalog {
     fn default() -> Self {
         Self {
             agents: BTreeMap::new(),
+            default_agent: None,
             models: BTreeMap::new(),
             providers: BTreeMap::new(),
             tools: IndexMap::new(),
@@ -71,6 +76,23 @@ impl Catalog {
         self.tools.get(id).or_else(|| {
             self.brought.values().flatten().find_map(|(known, tool)| (known == id).then_some(tool))
         })
+    }
+
+    /// An error of resolving in words that say what would be right.
+    pub fn advice(&self, error: &ResolveError) -> String {
+        let more = match error {
+            ResolveError::AgentNotFound(id) => or_these(id, self.agents.keys().map(String::as_str)),
+            ResolveError::ModelNotFound(id) => or_these(id, self.models.keys().map(String::as_str)),
+            ResolveError::ProviderNotFound(id) => or_these(id, self.providers.keys().map(String::as_str)),
+            ResolveError::PluginNotFound(id) => or_these(id, self.plugins.keys().map(String::as_str)),
+            ResolveError::InvalidPluginConfig { .. }
+            | ResolveError::InvalidDelegate { .. }
+            | ResolveError::RemoteAgentNotDirectlyRunnable(_)
+            | ResolveError::ToolIdConflict { .. }
+            | ResolveError::InvalidToolPattern { .. }
+            | ResolveError::EnvBuild(_) => String::new(),
+        };
+        format!("{error}{more}")
     }
 
     /// The ids of all tools.

@@ -153,6 +153,7 @@ impl Driver {
             background,
             told: false,
             created_at: self.shared.clock.now_ms(),
+            stop: false,
         }
     }
 
@@ -435,6 +436,9 @@ impl AgentRuntime {
         match self.inner.shared.store.latest_run(thread).await? {
             Some(run) if run.status == RunStatus::Done => self.result_of(run).await,
             Some(_) => self.resume_fenced(thread, slot, lease, sink, unknown).await,
+            None if self.is_unwanted(thread).await? => {
+                Err(RuntimeError::ResolveFailed { message: "it was stopped before it began".into() })
+            }
             None => {
                 let own = self.inner.shared.catalog().agents.get(&child.agent).map(|spec| spec.model.clone());
                 let model = child.model.as_deref().filter(|_| own.is_some_and(|own| own.is_empty()));
@@ -444,6 +448,10 @@ impl AgentRuntime {
                 self.run_fenced(request, child.agent.clone(), agent, slot, lease, sink).await
             }
         }
+    }
+
+    async fn is_unwanted(&self, thread: &ThreadId) -> Result<bool, RuntimeError> {
+        Ok(self.inner.shared.store.child(thread).await?.is_some_and(|child| child.stop))
     }
 
     /// What came of a run that is over.

@@ -275,6 +275,9 @@ impl AgentTool {
 
 /// What the agent is for, behind its name.
 fn about(spec: &AgentSpec) -> String {
+    if let Some(told) = spec.description.as_deref().map(str::trim).filter(|told| !told.is_empty()) {
+        return format!(": {}.", told.trim_end_matches('.'));
+    }
     let first = spec.system_prompt.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let line: String = first.chars().take(300).collect();
     match line.trim_end_matches('.') {

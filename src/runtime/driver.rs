@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::Shared;
 use super::children::Children;
 use super::document::{CallResult, RunDocument};
+use super::handoff::Handoff;
 use super::infer::{Inferred, Partial};
 use super::journal::Unsaved;
 use super::lease::Lease;
@@ -19,6 +20,7 @@ use super::live::Slot;
 use super::output::CallSink;
 use super::request::RuntimeError;
 use super::resolve::ResolvedAgent;
+use super::window::Packing;
 use crate::contract::activity::Activity;
 use crate::contract::child::ChildRecord;
 use crate::contract::event::AgentEvent;
@@ -50,6 +52,8 @@ pub(super) enum Done {
         call: CallId,
         output: Result<ToolOutput, ToolError>,
     },
+    /// A summary was made, or not: the model is asked once more.
+    Compacted,
     /// A tool was not started, because the thread is not surely this driver's any more.
     Kept(RuntimeError),
 }
@@ -102,7 +106,8 @@ pub(super) struct Driver {
     pub(super) sink: Arc<dyn EventSink>,
     pub(super) agent: ResolvedAgent,
     /// The state of the catalog that the agent's tools are from.
-    catalog_revision: u64,
+    pub(super) catalog_revision: u64,
+    pub(super) handoff: Handoff,
     pub(super) overrides: InferenceOverride,
     pub(super) identity: RunIdentity,
     pub(super) record: RunRecord,
@@ -129,6 +134,7 @@ pub(super) struct Driver {
     pub(super) in_flight: FuturesUnordered<BoxFuture<'static, Done>>,
     pub(super) outputs: HashMap<CallId, Arc<CallSink>>,
     pub(super) partial: Arc<Partial>,
+    pub(super) packing: Packing,
     pub(super) last_response: Option<StreamResult>,
     pub(super) error_code: Option<String>,
     /// The questions that were closed as expired.
@@ -156,6 +162,8 @@ impl Driver {
             None => PhaseRuntime::new(StateStore::new())?,
         };
         let state = phases.store().clone();
+        let (handoff, agent) = Handoff::of(&shared, &record, agent);
+        phases.install(&handoff.base().env)?;
         phases.install(&agent.env)?;
         state.ensure(&shared.keys)?;
         let saved_thread_state = shared.store.thread_state(&record.thread_id).await?;
@@ -214,6 +222,7 @@ impl Driver {
             in_flight: FuturesUnordered::new(),
             outputs: HashMap::new(),
             partial: Arc::default(),
+            packing: Packing::default(),
             last_response: None,
             error_code: None,
             expired: Vec::new(),
@@ -223,6 +232,7 @@ impl Driver {
             children: Children::default(),
             agent,
             catalog_revision,
+            handoff,
         };
         driver.phases.activate(&driver.agent.env, &driver.agent.spec)?;
         Ok(driver)
@@ -353,7 +363,7 @@ impl Driver {
         match directive {
             Directive::RunPhase(phase) => Ok(Some(self.run_phase(phase).await)),
             Directive::Infer => {
-                self.infer();
+                self.infer().await;
                 Ok(None)
             }
             Directive::Gate { call, resume } => Ok(Some(self.gate(call, resume).await?)),
@@ -388,7 +398,11 @@ impl Driver {
 
     async fn returned(&mut self, done: Done) -> Result<Option<Fact>, RuntimeError> {
         match done {
-            Done::Inferred(inferred) => self.inferred(*inferred).await.map(Some),
+            Done::Inferred(inferred) => self.inferred(*inferred).await,
+            Done::Compacted => {
+                self.infer().await;
+                Ok(None)
+            }
             Done::Executed { call, output } => self.executed(call, output).await.map(Some),
             Done::Kept(error) => Err(error),
         }
@@ -451,6 +465,11 @@ impl Driver {
     async fn run_phase(&mut self, phase: Phase) -> Fact {
         if phase == Phase::StepStart {
             self.refresh_tools();
+            if let Err(error) = self.follow_handoff().await {
+                let message = format!("the conversation cannot be handed over: {error}");
+                self.tell_error(&message, Some("handoff")).await;
+                return Fact::Failed { message };
+            }
         }
         let ctx = self.context(phase);
         let report: Result<PhaseReport, _> = self.phases.run_phase(&self.agent.env, ctx).await;

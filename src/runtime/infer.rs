@@ -8,15 +8,17 @@ use serde_json::json;
 
 use super::driver::{Done, Driver};
 use super::request::RuntimeError;
+use crate::contract::activity::Activity;
 use crate::contract::content::ContentBlock;
 use crate::contract::context_message::ContextTarget;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStreamEvent};
-use crate::contract::ids::CallId;
+use crate::contract::ids::{CallId, MessageId};
 use crate::contract::inference::StreamResult;
 use crate::contract::message::{Message, ToolCall, Visibility};
 use crate::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
+use crate::contract::tool::ToolDescriptor;
 use crate::run::Fact;
 use crate::state::Phase;
 
@@ -48,9 +50,9 @@ impl Partial {
 
 impl Driver {
     /// Asks the model; the answer comes back as [`Done::Inferred`].
-    pub(super) fn infer(&mut self) {
+    pub(super) async fn infer(&mut self) {
         self.partial.clear();
-        let request = self.request();
+        let request = self.request().await;
         let executor = Arc::clone(&self.agent.executor);
         let sink = Arc::clone(&self.sink);
         let partial = Arc::clone(&self.partial);
@@ -65,14 +67,16 @@ impl Driver {
         }));
     }
 
-    fn request(&mut self) -> Result<InferenceRequest, String> {
+    async fn request(&mut self) -> Result<InferenceRequest, String> {
         let mut overrides = self.overrides.clone();
         overrides.merge(std::mem::take(&mut self.shape.overrides));
         let (mut system, mut front) = (Vec::new(), 0);
         if !self.agent.spec.system_prompt.is_empty() {
             system.push(ContentBlock::text(self.agent.spec.system_prompt.clone()));
         }
-        let mut messages = self.history.clone();
+        let tools: Vec<ToolDescriptor> =
+            self.agent.descriptors.iter().filter(|tool| self.shape.offers(&tool.id)).cloned().collect();
+        let mut messages = self.pack(&system, &tools).await;
         for context in &self.shape.context_messages {
             match context.target {
                 ContextTarget::System => system.push(ContentBlock::text(context.content.clone())),
@@ -87,8 +91,6 @@ impl Driver {
                 }
             }
         }
-        let tools =
-            self.agent.descriptors.iter().filter(|tool| self.shape.offers(&tool.id)).cloned().collect();
         let request = InferenceRequest {
             model: self.agent.model_id.clone(),
             upstream_model: self.agent.model.model_name.clone(),
@@ -107,14 +109,15 @@ impl Driver {
         self.agent.env.transform_request(request, &ctx).map_err(|e| e.to_string())
     }
 
-    /// Takes a finished answer into the conversation.
-    pub(super) async fn inferred(&mut self, inferred: Inferred) -> Result<Fact, RuntimeError> {
+    /// Takes a finished answer into the conversation. `None`: the model is asked once more for the same step.
+    pub(super) async fn inferred(&mut self, inferred: Inferred) -> Result<Option<Fact>, RuntimeError> {
         match inferred.outcome {
             Ok((mut result, model)) => {
                 self.separate_ids(&mut result.tool_calls);
                 if let Some(usage) = &result.usage {
                     self.record.usage.add(usage);
                 }
+                self.learn(result.usage.as_ref());
                 self.record.steps = self.machine.steps();
                 for call in &result.tool_calls {
                     self.sink
@@ -147,17 +150,51 @@ impl Driver {
                     self.say(message);
                 }
                 self.partial.clear();
+                if result.has_incomplete_tool_calls && self.goes_on(&result).await {
+                    return Ok(None);
+                }
                 let calls = result.tool_calls.iter().map(|call| CallId::from(call.id.as_str())).collect();
                 self.last_response = Some(result);
-                Ok(Fact::Inferred { calls })
+                Ok(Some(Fact::Inferred { calls }))
             }
             Err(error) => {
-                let message = error.to_string();
+                let mut message = error.to_string();
+                if matches!(error, InferenceExecutionError::ContextOverflow(_)) {
+                    if self.overflowed(&error).await {
+                        return Ok(None);
+                    }
+                    message.push_str(
+                        "; older messages were left out and it was asked once more, and it is still too long",
+                    );
+                }
                 self.tell_error(&message, Some(error.code())).await;
                 self.keep_partial();
-                Ok(Fact::Failed { message })
+                Ok(Some(Fact::Failed { message }))
             }
         }
+    }
+
+    /// A call of the answer was cut off at the output limit and dropped: the model is asked to go on, at once when
+    /// nothing else of the answer is to be done, else behind the results. `true`: it is asked now.
+    async fn goes_on(&mut self, result: &StreamResult) -> bool {
+        if !self.may_go_on() {
+            let words = "the answer was cut off at the model's output limit, again and again; a tool call of it was dropped";
+            self.tell(vec![Activity::warning("", words)]).await;
+            return false;
+        }
+        self.tell(vec![Activity::notice(
+            "",
+            "the answer was cut off at the model's output limit: it is asked to go on",
+        )])
+        .await;
+        if !result.tool_calls.is_empty() {
+            self.packing.was_cut = true;
+            return false;
+        }
+        self.ask_to_go_on();
+        self.message_id = MessageId::fresh();
+        self.infer().await;
+        true
     }
 
     /// What was shown of an answer that broke off is kept, and marked.
@@ -192,6 +229,7 @@ async fn stream(
     partial: Arc<Partial>,
     message_id: &str,
 ) -> Result<(StreamResult, String), InferenceExecutionError> {
+    let wanted = request.model.clone();
     let mut stream = executor.execute_stream(request).await?;
     while let Some(event) = stream.next().await {
         match event? {
@@ -220,6 +258,7 @@ async fn stream(
                         "attempt": attempt,
                         "max": max,
                         "delay_ms": u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+                        "instead": model != wanted,
                         "model": model,
                         "reason": reason,
                         "reset": reset,

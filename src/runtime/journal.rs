@@ -224,6 +224,9 @@ impl Driver {
                 self.say(message);
             }
         }
+        if std::mem::take(&mut self.packing.was_cut) {
+            self.ask_to_go_on();
+        }
     }
 
     pub(super) fn take_checkpoint(&mut self) -> Result<Checkpoint, RuntimeError> {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::request::{AgentRunResult, RunRequest, RuntimeError};
 use super::{AgentRuntime, UnknownPolicy};
 use crate::contract::event_sink::EventSink;
+use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
-use crate::contract::mailbox::MailboxJob;
+use crate::contract::mailbox::{MailboxInterrupt, MailboxJob};
 use crate::contract::message::{Message, Role, Visibility};
 use crate::contract::record::{RunRecord, Taking};
 
@@ -22,6 +23,20 @@ impl AgentRuntime {
     pub async fn submit(&self, job: MailboxJob) -> Result<MailboxJob, RuntimeError> {
         self.ensure_thread(&job.mailbox_id, &job.messages).await?;
         Ok(self.inner.shared.store.mailbox().enqueue(job).await?)
+    }
+
+    /// Makes room in a thread for what matters more: what is queued there is superseded, and the run of the job that is
+    /// being worked on is asked to stop, when this process drives it. Otherwise the caller asks the process that does.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`], also when there is no such thread.
+    pub async fn interrupt(&self, thread_id: &ThreadId) -> Result<MailboxInterrupt, RuntimeError> {
+        let shared = &self.inner.shared;
+        let interrupt = shared.store.mailbox().interrupt(thread_id, shared.clock.now_ms()).await?;
+        if interrupt.active_job.is_some() {
+            self.cancel(thread_id);
+        }
+        Ok(interrupt)
     }
 
     /// Serves a job that the caller has claimed, and stays with its run until that is over or waits: begins it, or goes

@@ -10,6 +10,7 @@ mod builder;
 mod call;
 mod catalog;
 mod children;
+mod compact;
 mod delegate;
 mod document;
 mod driver;
@@ -17,6 +18,7 @@ mod ears;
 mod edited;
 mod frontend;
 mod git;
+mod handoff;
 mod infer;
 mod journal;
 mod lease;
@@ -27,11 +29,13 @@ mod nested;
 mod output;
 mod queue;
 mod recover;
+mod report;
 mod request;
 mod resolve;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod window;
 mod words;
 mod world;
 
@@ -45,6 +49,7 @@ use crate::contract::executor::LlmExecutor;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Message;
+use crate::contract::near::or_these;
 use crate::contract::profile::ProfileStore;
 use crate::contract::record::{
     DecideOutcome, Decision, LeaseRecord, Owner, RunRecord, SuspensionRecord, ThreadRecord,
@@ -61,6 +66,7 @@ use crate::store::{AcquireError, Store, StoreError};
 
 pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;
+pub use compact::CompactError;
 pub use delegate::{
     AgentBackend, AgentBackendError, AgentTool, DELEGATION_DEPTH, DelegateRunResult, DelegateRunStatus,
     LocalBackend, tool_name,
@@ -69,8 +75,10 @@ pub use document::{CallResult, DocumentError, RunDocument, tool_message};
 pub use edited::{change_words, shown_payload};
 pub use frontend::FrontendTool;
 pub use recover::{Left, UnknownPolicy, is_alive};
+pub use report::ContextReport;
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
 pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
+pub use window::{Artifact, Artifacts};
 
 use driver::{Driver, Loaded};
 use lease::{Lease, Tenure};
@@ -94,6 +102,7 @@ pub(crate) struct Parts {
     pub(crate) lease: Duration,
     pub(crate) asked: Option<Asked>,
     pub(crate) question_terms: Terms,
+    pub(crate) artifacts: Option<Artifacts>,
     pub(crate) phases: Option<PhaseRuntime>,
     pub(crate) profiles: Arc<dyn ProfileStore>,
 }
@@ -106,7 +115,7 @@ struct Inner {
 pub(crate) struct Shared {
     catalog: RwLock<Catalog>,
     /// One for all runs: a model that is down is down for each of them.
-    breaker: Arc<CircuitBreaker>,
+    pub(crate) breaker: Arc<CircuitBreaker>,
     pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) owner: Owner,
@@ -116,6 +125,10 @@ pub(crate) struct Shared {
     pub(crate) lease: Duration,
     pub(crate) asked: Option<Asked>,
     pub(crate) question_terms: Terms,
+    /// Keeps large results where the model can read them.
+    artifacts: Option<Artifacts>,
+    /// What the requests of each conversation taught.
+    windows: window::Windows,
     /// The engine that runs work on, for callers that look at its state; without it each run has its own.
     pub(crate) phases: Option<PhaseRuntime>,
     pub(crate) profiles: Arc<dyn ProfileStore>,
@@ -134,9 +147,10 @@ impl Shared {
     }
 
     fn resolve(&self, agent_id: &str, model: Option<&str>) -> Result<ResolvedAgent, RuntimeError> {
-        resolve::resolve(&self.catalog(), &self.breaker, agent_id, model).map_err(|e| match e {
+        let catalog = self.catalog();
+        resolve::resolve(&catalog, &self.breaker, agent_id, model).map_err(|e| match e {
             ResolveError::AgentNotFound(agent_id) => RuntimeError::AgentNotFound { agent_id },
-            other => RuntimeError::ResolveFailed { message: other.to_string() },
+            other => RuntimeError::ResolveFailed { message: catalog.advice(&other) },
         })
     }
 }
@@ -160,6 +174,7 @@ impl AgentRuntime {
             lease,
             asked,
             question_terms,
+            artifacts,
             phases,
             profiles,
         } = parts;
@@ -175,6 +190,8 @@ impl AgentRuntime {
             lease,
             asked,
             question_terms,
+            artifacts,
+            windows: window::Windows::default(),
             phases,
             profiles,
             tasks: tasks::Tasks::default(),
@@ -207,6 +224,18 @@ impl AgentRuntime {
         self.inner.shared.change_catalog(|catalog| {
             catalog.agents.insert(spec.id.clone(), Arc::new(spec));
         });
+    }
+
+    /// Takes an agent away: no run of it starts any more.
+    pub fn remove_agent(&self, agent_id: &str) {
+        self.inner.shared.change_catalog(|catalog| {
+            catalog.agents.remove(agent_id);
+        });
+    }
+
+    /// Says which agent runs when a request names none, from now on.
+    pub fn set_default_agent(&self, agent_id: &str) {
+        self.inner.shared.change_catalog(|catalog| catalog.default_agent = Some(agent_id.to_owned()));
     }
 
     /// Registers or replaces a model and its provider, for the runs that start from now on.
@@ -372,7 +401,8 @@ impl AgentRuntime {
         };
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
-            .or_else(|_| self.resolve(&record.agent_id, None))?;
+            .or_else(|_| self.resolve(&record.agent_id, None))
+            .map_err(|error| self.agent_gone(error))?;
         let mut driver = self.load(record, agent, slot, lease, &sink).await?;
         let directives = driver.recover(unknown).await?;
         driver.expire().await?;
@@ -403,15 +433,31 @@ impl AgentRuntime {
         .await
     }
 
+    /// Why a run cannot go on whose agent is not there any more.
+    fn agent_gone(&self, error: RuntimeError) -> RuntimeError {
+        let RuntimeError::AgentNotFound { agent_id } = &error else { return error };
+        let catalog = self.inner.shared.catalog();
+        let known = or_these(agent_id, catalog.agents.keys().map(String::as_str));
+        let message = format!(
+            "the run is the agent `{agent_id}`'s, which is not there any more{known} (bring it back to go on, or say something \
+             new: that ends the run)"
+        );
+        RuntimeError::ResolveFailed { message }
+    }
+
     fn agent_of(&self, request: &RunRequest) -> Result<String, RuntimeError> {
-        if let Some(id) = &request.agent_id {
-            return Ok(id.clone());
+        match &request.agent_id {
+            Some(id) => Ok(id.clone()),
+            None => self.default_agent(),
         }
+    }
+
+    fn default_agent(&self) -> Result<String, RuntimeError> {
         let catalog = self.inner.shared.catalog();
         catalog
-            .agents
-            .keys()
-            .next()
+            .default_agent
+            .as_ref()
+            .or_else(|| catalog.agents.keys().next())
             .cloned()
             .ok_or_else(|| RuntimeError::AgentNotFound { agent_id: "default".into() })
     }
@@ -558,7 +604,11 @@ impl AgentRuntime {
         let Some(record) = self.unfinished(thread_id).await? else { return Ok(false) };
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
-            .or_else(|_| self.resolve(&record.agent_id, None))?;
+            .or_else(|_| self.resolve(&record.agent_id, None))
+            // Whoever it was, it can be ended.
+            .or_else(|error| {
+                self.default_agent().and_then(|any| self.resolve(&any, None)).map_err(|_| error)
+            })?;
         let mut driver = self.load(record, agent, slot, lease, &sink).await?;
         let directives = driver.bury(superseded).await?;
         driver.drive(directives).await?;

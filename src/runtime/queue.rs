@@ -44,6 +44,15 @@ impl AgentRuntime {
         self.inner.shared.store.queued(thread_id).await
     }
 
+    /// The first queued message of a thread that may begin now, if its thread is free.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn next_queued(&self, thread_id: &ThreadId) -> Result<Option<QueuedMessage>, StoreError> {
+        let now = self.inner.shared.clock.now_ms();
+        Ok(self.queued(thread_id).await?.into_iter().find(|message| message.begins(now)))
+    }
+
     /// Takes a message back. `false`: it is gone already, most likely begun.
     ///
     /// # Errors

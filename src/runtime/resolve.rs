@@ -173,6 +173,16 @@ pub(super) fn resolve(
     if spec.endpoint.is_some() {
         return Err(ResolveError::RemoteAgentNotDirectlyRunnable(agent_id.into()));
     }
+    resolve_spec(catalog, breaker, spec, model)
+}
+
+/// Resolves a specification, registered or not.
+pub(super) fn resolve_spec(
+    catalog: &Catalog,
+    breaker: &Arc<CircuitBreaker>,
+    spec: &Arc<AgentSpec>,
+    model: Option<&str>,
+) -> Result<ResolvedAgent, ResolveError> {
     let model_id = model.unwrap_or(&spec.model);
     let (model, executor) = executor_of(catalog, breaker, spec, model_id)?;
     let (env, warnings) = environment(catalog, spec)?;
@@ -246,7 +256,7 @@ fn environment(catalog: &Catalog, spec: &AgentSpec) -> Result<(ExecutionEnv, Vec
     })?;
     // The one section that the runtime itself reads.
     warnings.retain(|key| key != RetryConfigKey::KEY);
-    Ok((ExecutionEnv::from_plugins(&plugins)?, warnings))
+    Ok((ExecutionEnv::for_agent(&plugins, spec)?, warnings))
 }
 
 fn patterns(texts: &[String]) -> Result<Vec<Pattern>, ResolveError> {
@@ -307,7 +317,8 @@ fn tools_of(
     let excluded = patterns(spec.excluded_tools.as_deref().unwrap_or_default())?;
     tools.retain(|id, _| {
         allowed.as_ref().is_none_or(|list| list.iter().any(|p| p.matches_tool(id)))
-            && !excluded.iter().any(|p| p.matches_tool(id))
+            // One with arguments speaks of calls, and rules judge those; it does not take the tool away.
+            && !excluded.iter().any(|p| p.is_unconditional() && p.matches_tool(id))
     });
     Ok(tools)
 }

@@ -124,7 +124,8 @@ impl AgentRuntime {
             json!({"from_child": {"task": task, "agent": child.agent, "status": status.word(), "thread_id": child.thread_id}}),
         );
         let shared = &self.inner.shared;
-        shared.store.tell_child_end(&child.thread_id, vec![message], shared.clock.now_ms()).await?;
+        let parent = shared.store.run(&child.parent_run).await?.map(|run| run.agent_id).unwrap_or_default();
+        shared.store.tell_child_end(&child.thread_id, parent, vec![message], shared.clock.now_ms()).await?;
         Ok(())
     }
 
@@ -166,18 +167,28 @@ impl AgentRuntime {
         }
     }
 
-    /// Ends a child: one that is awake here is asked to stop, one that waits is closed with its questions. Its parent
-    /// is told, as of any end. `false`: there was nothing to end.
+    /// Ends a child: one that is awake is asked to stop, in whichever process, one that waits is closed with its
+    /// questions. Its parent is told, as of any end. `false`: there was nothing to end.
     ///
     /// # Errors
-    /// [`RuntimeError`]; [`RuntimeError::ThreadAlreadyRunning`] when another process drives it.
+    /// [`RuntimeError`].
     pub async fn stop_task(&self, thread: &ThreadId) -> Result<bool, RuntimeError> {
+        let shared = &self.inner.shared;
+        let Some(child) = shared.store.child(thread).await? else { return Ok(false) };
+        let run = shared.store.latest_run(thread).await?;
+        if run.is_some_and(|run| run.status == RunStatus::Done) {
+            return Ok(false);
+        }
+        shared.store.stop_child(thread).await?;
         if self.cancel(thread) {
             return Ok(true);
         }
-        let Some(child) = self.inner.shared.store.child(thread).await? else { return Ok(false) };
         let slot = self.enter(thread).await;
-        let tenure = self.acquire(thread).await?;
+        let tenure = match self.acquire(thread).await {
+            // It hears of it.
+            Err(RuntimeError::ThreadAlreadyRunning { .. }) => return Ok(true),
+            other => other?,
+        };
         let unfinished = self.unfinished(thread).await?.is_some();
         let ended = if unfinished {
             Box::pin(self.cancel_fenced(thread, slot, &tenure.lease, Arc::new(NullEventSink), false)).await

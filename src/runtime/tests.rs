@@ -1,7 +1,11 @@
 mod children;
+mod handoff;
 mod profile;
+mod mailbox;
 mod queue;
+mod resolving;
 mod waking;
+mod window;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -4,17 +4,18 @@ use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
-use super::rows::{body_or_null, encode, int, path_bytes, text, uint};
+use super::rows::{body_or_null, int, path_bytes, text, uint};
 use super::{Change, ChangeKind, Store, StoreError, SuspensionFilter, runs, suspensions};
 use crate::contract::child::{ChildRecord, TaskRecord, TaskRun};
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
+use crate::contract::mailbox::{MailboxJob, MailboxJobOrigin};
 use crate::contract::message::Message;
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::ACTION_CHILD_RUN;
 
 const COLUMNS: &str = "c.thread_id, c.parent_thread, c.root_thread, c.parent_run, c.parent_call, c.agent, c.prompt, \
-                       c.model, c.depth, c.background, c.told, c.created_at";
+                       c.model, c.depth, c.background, c.told, c.created_at, c.stop";
 
 /// The threads below a thread. With `?2` set, only those whose call waits for them, all the way down.
 const BELOW: &str = "WITH RECURSIVE below(id) AS ( \
@@ -123,6 +124,19 @@ impl Store {
         .await
     }
 
+    /// Notes that a child is to end, for whoever drives it. `false`: there is no such child.
+    pub async fn stop_child(&self, thread: &ThreadId) -> Result<bool, StoreError> {
+        let thread = thread.clone();
+        let change = Change::of(ChangeKind::Decision, &thread);
+        let work = move |tx: &Transaction<'_>| {
+            Ok(tx
+                .prepare_cached("UPDATE child SET stop = 1 WHERE thread_id = ?1")?
+                .execute((thread.as_str(),))?
+                > 0)
+        };
+        self.write_and_tell(true, ("", ""), work, |found| found.then_some(change)).await
+    }
+
     /// The questions that people have to answer before this thread, and the children its calls wait for, can go on.
     ///
     /// # Errors
@@ -152,13 +166,14 @@ impl Store {
         .await
     }
 
-    /// Puts the end of a child in the background to its parent, once. `false`: that was done before.
+    /// Puts the end of a child in the background to its parent, once, for this agent to hear. `false`: that was done before.
     ///
     /// # Errors
     /// [`StoreError`].
     pub async fn tell_child_end(
         &self,
         thread: &ThreadId,
+        agent: String,
         messages: Vec<Message>,
         now_ms: u64,
     ) -> Result<bool, StoreError> {
@@ -171,10 +186,13 @@ impl Store {
                 )?
                 .query_row((thread.as_str(),), |row| text(row, 0))
                 .optional()?;
-            let Some(parent) = parent else { return Ok(None) };
-            tx.prepare_cached("INSERT INTO queued (thread_id, created_at, body) VALUES (?1, ?2, ?3)")?
-                .execute((&parent, int(now_ms), encode("the message", &messages)?))?;
-            Ok(Some(ThreadId::from(parent)))
+            let Some(parent) = parent.map(ThreadId::from) else { return Ok(None) };
+            let mut job = MailboxJob::new(parent.clone(), messages, now_ms);
+            job.origin = MailboxJobOrigin::Internal;
+            job.agent_id = agent;
+            job.sender_id = Some(thread.to_string());
+            super::mailbox::insert(tx, job)?;
+            Ok(Some(parent))
         };
         let places = ("store.child_end.before", "store.child_end.after");
         let told = self
@@ -295,5 +313,6 @@ fn child_of(row: &Row<'_>) -> rusqlite::Result<ChildRecord> {
         background: row.get(9)?,
         told: row.get(10)?,
         created_at: uint(row.get(11)?),
+        stop: row.get(12)?,
     })
 }

@@ -1,6 +1,6 @@
 //! A conversation as it stands in one moment, for a front end that shows it while others may work in it.
 
-use super::{Store, StoreError, children, journal, leases, mailbox, runs, threads};
+use super::{Store, StoreError, children, journal, leases, mailbox, runs, summaries, threads};
 use crate::contract::child::TaskRecord;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
@@ -8,6 +8,7 @@ use crate::contract::record::{
     LeaseRecord, OpenIntent, QueuedMessage, RunRecord, StoredMessage, SuspensionRecord, SuspensionStatus,
     ThreadRecord,
 };
+use crate::contract::summary::SummaryRecord;
 
 /// See the module's text.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +31,8 @@ pub struct Glance {
     pub running: Vec<OpenIntent>,
     /// What begins when the thread is free.
     pub queued: Vec<QueuedMessage>,
+    /// Summaries that stand for older messages, oldest first.
+    pub summaries: Vec<SummaryRecord>,
 }
 
 impl Store {
@@ -64,6 +67,7 @@ impl Store {
                     None => Vec::new(),
                 },
                 queued: mailbox::of_thread(conn, &id)?,
+                summaries: summaries::of_thread(conn, &id)?,
                 run,
                 thread,
             }))

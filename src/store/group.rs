@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 
+use super::relaxed::Relaxed;
 use super::{Change, Job, Store, StoreError, bell, failpoint};
 
 /// So many requests share a transaction at most: the first of them waits for the last.
@@ -15,6 +16,8 @@ const MOST: usize = 256;
 
 /// A request on its way through a shared transaction.
 pub(super) trait Member: Send {
+    /// Whether it waits for the disk.
+    fn is_durable(&self) -> bool;
     /// Does the work inside of the transaction; `false` when nothing of it may stay.
     fn work(&mut self, conn: &Connection) -> bool;
     /// What others are told of, once it is durable.
@@ -24,6 +27,7 @@ pub(super) trait Member: Send {
 }
 
 struct Request<T, W, C> {
+    durable: bool,
     work: Option<W>,
     change: Option<C>,
     result: Option<Result<T, StoreError>>,
@@ -36,6 +40,10 @@ where
     W: FnOnce(&Connection) -> Result<T, StoreError> + Send,
     C: FnOnce(&T) -> Option<Change> + Send,
 {
+    fn is_durable(&self) -> bool {
+        self.durable
+    }
+
     fn work(&mut self, conn: &Connection) -> bool {
         self.result = self.work.take().map(|work| work(conn));
         matches!(self.result, Some(Ok(_)))
@@ -60,14 +68,20 @@ where
 
 impl Store {
     /// Writes in a transaction that other requests may share. Others are told of the change behind the commit.
-    pub(super) async fn write_grouped<T, W, C>(&self, work: W, change: C) -> Result<T, StoreError>
+    /// `durable`: the commit waits for the disk.
+    pub(super) async fn write_grouped<T, W, C>(
+        &self,
+        durable: bool,
+        work: W,
+        change: C,
+    ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         W: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
         C: FnOnce(&T) -> Option<Change> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let member = Request { work: Some(work), change: Some(change), result: None, reply };
+        let member = Request { durable, work: Some(work), change: Some(change), result: None, reply };
         let job = Job::Grouped(Box::new(member), self.bell.clone());
         self.jobs.send(job).map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
@@ -81,9 +95,18 @@ pub(super) fn carry_out(
     bell: &bell::Bell,
     queue: &mpsc::Receiver<Job>,
 ) -> Option<Job> {
+    // How a transaction is committed is said before it begins: one that does not wait takes only those that need not.
+    let durable = first.is_durable();
     let mut members = vec![first];
     let mut next = None;
     let done = (|| {
+        let mut relaxed;
+        let conn = if durable {
+            conn
+        } else {
+            relaxed = Relaxed::new(conn)?;
+            &mut *relaxed
+        };
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         while let Some(member) = members.last_mut() {
             work(&tx, &mut **member)?;
@@ -91,8 +114,8 @@ pub(super) fn carry_out(
                 break;
             }
             match queue.try_recv() {
-                Ok(Job::Grouped(another, _)) => members.push(another),
-                Ok(job @ (Job::Work(_) | Job::Close { .. })) => {
+                Ok(Job::Grouped(another, _)) if durable || !another.is_durable() => members.push(another),
+                Ok(job @ (Job::Grouped(..) | Job::Work(_) | Job::Close { .. })) => {
                     next = Some(job);
                     break;
                 }
@@ -104,7 +127,7 @@ pub(super) fn carry_out(
         failpoint::failpoint("store.mailbox.after");
         Ok(())
     })();
-    let failed: Option<rusqlite::Error> = Result::err(done);
+    let failed: Option<StoreError> = Result::err(done);
     if failed.is_none() {
         let mut told: Vec<Change> = Vec::new();
         for change in members.iter_mut().filter_map(|member| member.change()) {
@@ -135,13 +158,18 @@ fn work(tx: &Connection, member: &mut dyn Member) -> rusqlite::Result<()> {
 }
 
 /// The same failure for each of a group.
-fn copy_of(error: &rusqlite::Error) -> StoreError {
-    let copy = match error {
-        rusqlite::Error::SqliteFailure(code, text) => rusqlite::Error::SqliteFailure(*code, text.clone()),
-        other => rusqlite::Error::SqliteFailure(
+fn copy_of(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::Busy => StoreError::Busy,
+        StoreError::Full => StoreError::Full,
+        StoreError::ReadOnly => StoreError::ReadOnly,
+        StoreError::Corrupt(why) => StoreError::Corrupt(why.clone()),
+        StoreError::Sqlite(rusqlite::Error::SqliteFailure(code, text)) => {
+            StoreError::Sqlite(rusqlite::Error::SqliteFailure(*code, text.clone()))
+        }
+        other => StoreError::Sqlite(rusqlite::Error::SqliteFailure(
             rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR),
             Some(other.to_string()),
-        ),
-    };
-    copy.into()
+        )),
+    }
 }

@@ -2,9 +2,10 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
-use super::rows::{body, body_or_null, decode, encode, outcome_kind, text};
+use super::rows::{body, body_or_null, decode, encode, outcome_kind, text, uint};
 use super::{
-    Change, ChangeKind, Store, StoreError, audit, leases, mailbox, output, runs, suspensions, threads,
+    Change, ChangeKind, Store, StoreError, audit, leases, mailbox, output, runs, statistics, suspensions,
+    threads,
 };
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
@@ -211,18 +212,25 @@ fn write_run(conn: &Connection, fence: &Fence, run: &RunRecord) -> Result<(), St
     Ok(())
 }
 
+/// The tool of an intent and when it began, as far as its row can be read.
+type Begun = (Option<String>, Option<i64>);
+
 /// An outcome is written once; only "nobody knows" may be replaced by what was found out.
 fn write_outcome(conn: &Connection, thread: &ThreadId, outcome: &OutcomeRecord) -> Result<(), StoreError> {
     let AttemptId { run_id, call_id, attempt } = &outcome.id;
-    let stored: Option<(i64, Option<String>)> = conn
+    let stored: Option<(i64, Option<String>, Begun)> = conn
         .prepare_cached(
-            "SELECT n, kind FROM intent WHERE run_id = ?1 AND call_id = ?2 AND attempt = ?3 AND thread_id = ?4",
+            "SELECT n, kind, iif(json_valid(body), body ->> 'tool', NULL), \
+             iif(json_valid(body), body ->> 'started_at', NULL) FROM intent WHERE run_id = ?1 AND call_id = ?2 AND attempt = ?3 AND thread_id = ?4",
         )?
         .query_row((run_id.as_str(), call_id.as_str(), attempt, thread.as_str()), |row| {
-            Ok((row.get(0)?, row.get(1)?))
+            Ok((row.get(0)?, row.get(1)?, (row.get(2)?, row.get(3)?)))
         })
         .optional()?;
-    let Some((n, kind)) = stored else { return Err(StoreError::NotStarted { id: outcome.id.clone() }) };
+    let Some((n, kind, begun)) = stored else {
+        return Err(StoreError::NotStarted { id: outcome.id.clone() });
+    };
+    let was_unknown = kind.as_deref() == Some("unknown");
     if kind.is_some_and(|kind| kind != "unknown") {
         return Err(StoreError::AlreadyEnded { id: outcome.id.clone() });
     }
@@ -231,6 +239,16 @@ fn write_outcome(conn: &Connection, thread: &ThreadId, outcome: &OutcomeRecord) 
         outcome_kind(outcome.kind),
         encode("the outcome", outcome)?,
     ))?;
+    // What was found out later about an execution counts in place of "nobody knows", which was counted then.
+    if !was_unknown {
+        let (tool, started_at) = begun;
+        statistics::outcome(
+            conn,
+            tool.as_deref().unwrap_or("?"),
+            started_at.map_or(outcome.ended_at, uint),
+            outcome,
+        )?;
+    }
     Ok(())
 }
 

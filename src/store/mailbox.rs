@@ -1,7 +1,7 @@
 //! The mailbox: requests for runs, kept until somebody serves them.
 //!
-//! Every write is durable when it returns, and those that come together share one wait for the disk (see `group`). One
-//! claimed job a mailbox and one open job for a key are held by indexes of the database, whatever is written here.
+//! What becomes of a job is durable when it is acknowledged, and requests that come together share one wait for the disk
+//! (see `group`). A claim does not wait: a power cut that takes it away takes its worker away too. One claimed job a mailbox and one open job for a key are held by indexes of the database, whatever is written here.
 
 mod jobs;
 mod outlook;
@@ -47,7 +47,7 @@ impl Mailbox {
     /// [`StoreError::NoThread`]; [`StoreError::Exists`] when its id is taken; [`StoreError::Duplicate`] when an open
     /// job of the mailbox has its key.
     pub async fn enqueue(&self, job: MailboxJob) -> Result<MailboxJob, StoreError> {
-        self.store.write_grouped(move |conn| insert(conn, job), |job| Some(change_of(job))).await
+        self.store.write_grouped(true, move |conn| insert(conn, job), |job| Some(change_of(job))).await
     }
 
     /// Claims the first job of a mailbox that is due, unless one is claimed already. At most one is claimed at a time
@@ -77,7 +77,7 @@ impl Mailbox {
                 .optional()?;
             first.map_or(Ok(Vec::new()), |n| Ok(vec![claim(conn, n, &consumer, now, lease_ms)?]))
         };
-        self.store.write_grouped(work, |claimed| claimed.first().map(change_of)).await
+        self.store.write_grouped(false, work, |claimed| claimed.first().map(change_of)).await
     }
 
     /// Claims this job, also before it is due. `None`: it is not queued, or another one of its mailbox is claimed.
@@ -99,7 +99,7 @@ impl Mailbox {
             }
             claim(conn, int(job.sequence), &consumer, now, lease_ms).map(Some)
         };
-        self.store.write_grouped(work, |claimed| claimed.as_ref().map(change_of)).await
+        self.store.write_grouped(false, work, |claimed| claimed.as_ref().map(change_of)).await
     }
 
     /// It is done.
@@ -184,7 +184,7 @@ impl Mailbox {
             let left = to(&job);
             left.write(conn, job, now)
         };
-        self.store.write_grouped(work, |job| Some(change_of(job))).await
+        self.store.write_grouped(true, work, |job| Some(change_of(job))).await
     }
 
     /// Makes a claim last from now on for so long, never less long than before. `false`: it is lost.
@@ -206,7 +206,7 @@ impl Mailbox {
             Ok(conn.prepare_cached(sql)?.execute((id.as_str(), token, until, int(now)))? > 0)
         };
         // Nobody is told: who waits for its end looks again when that should have come.
-        self.store.write_grouped(work, |_| None).await
+        self.store.write_grouped(false, work, |_| None).await
     }
 
     /// Takes a queued job back. `None`: it is not queued any more.
@@ -222,7 +222,7 @@ impl Mailbox {
             }
             Left::to(MailboxJobStatus::Cancelled).write(conn, job, now).map(Some)
         };
-        self.store.write_grouped(work, |job| job.as_ref().map(change_of)).await
+        self.store.write_grouped(true, work, |job| job.as_ref().map(change_of)).await
     }
 
     /// Begins a new generation of a mailbox: what is queued is superseded, and what is claimed is given to the caller,
@@ -252,7 +252,7 @@ impl Mailbox {
             let active_job = claimed_of(conn, &id)?;
             Ok(MailboxInterrupt { new_generation: uint(generation), active_job, superseded_count })
         };
-        self.store.write_grouped(work, |_| Some(change)).await
+        self.store.write_grouped(true, work, |_| Some(change)).await
     }
 
     /// Takes jobs away from those whose claim is over, or who are gone: for each a failed try. Gives what they are now.
@@ -284,7 +284,27 @@ impl Mailbox {
             [one] => Some(change_of(one)),
             [..] => Some(Change { kind: ChangeKind::Queue, thread: None }),
         };
-        self.store.write_grouped(work, change).await
+        self.store.write_grouped(true, work, change).await
+    }
+
+    /// Queues a job again that was given up: a fresh one with all its tries takes its place, for a terminal job never
+    /// changes. `None`: it is gone, or was not given up.
+    ///
+    /// # Errors
+    /// [`StoreError::Duplicate`] when an open job has its key by now.
+    pub async fn revive(&self, job: &JobId, now: u64) -> Result<Option<MailboxJob>, StoreError> {
+        let id = job.clone();
+        let work = move |conn: &Connection| {
+            let Some(mut job) = by_id(conn, &id)?.filter(|job| job.status == MailboxJobStatus::DeadLetter)
+            else {
+                return Ok(None);
+            };
+            conn.prepare_cached("DELETE FROM mailbox WHERE n = ?1")?.execute((int(job.sequence),))?;
+            job.job_id = JobId::fresh();
+            (job.available_at, job.created_at, job.updated_at) = (now, now, now);
+            insert(conn, job).map(Some)
+        };
+        self.store.write_grouped(true, work, |job| job.as_ref().map(change_of)).await
     }
 
     /// Removes jobs that were over before this time. Gives how many.
@@ -297,7 +317,7 @@ impl Mailbox {
                        AND status IN ('accepted', 'cancelled', 'superseded', 'dead_letter')";
             Ok(conn.prepare_cached(sql)?.execute((int(before),))?)
         };
-        self.store.write_grouped(work, |_| None).await
+        self.store.write_grouped(true, work, |_| None).await
     }
 }
 

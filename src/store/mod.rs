@@ -30,6 +30,8 @@ mod relaxed;
 mod rows;
 mod runs;
 mod source;
+mod statistics;
+mod summaries;
 mod suspensions;
 #[cfg(test)]
 mod tests;

@@ -324,7 +324,7 @@ pub(super) fn inspect(conn: &Connection, path: &Path, busy: Duration) -> Result<
          (SELECT 1 FROM output), (SELECT 1 FROM output_size), (SELECT 1 FROM grant_row), (SELECT 1 FROM prompt), (SELECT 1 FROM mailbox), \
          (SELECT 1 FROM mailbox_generation), \
          (SELECT 1 FROM audit), (SELECT 1 FROM audit_head), (SELECT 1 FROM audit_rules), \
-         (SELECT 1 FROM audit_start), (SELECT 1 FROM profile)";
+         (SELECT 1 FROM audit_start), (SELECT 1 FROM profile), (SELECT 1 FROM tally), (SELECT 1 FROM summary)";
     conn.query_row(roots, (), |_| Ok(())).map_err(|error| match from_sqlite(path, busy, error) {
         OpenError::Io { source, .. } => corrupt(source.to_string()),
         named => named,

@@ -40,6 +40,6 @@ impl Store {
     pub async fn unqueue(&self, id: QueueId, now_ms: u64) -> Result<bool, StoreError> {
         let work = move |conn: &Connection| mailbox::unqueue(conn, id, now_ms);
         let change = |of: &Option<ThreadId>| of.as_ref().map(|thread| Change::of(ChangeKind::Queue, thread));
-        Ok(self.write_grouped(work, change).await?.is_some())
+        Ok(self.write_grouped(true, work, change).await?.is_some())
     }
 }

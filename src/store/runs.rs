@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::rows::{body, decode, encode, run_status, text};
-use super::{Store, StoreError};
+use super::{Store, StoreError, statistics};
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::RunRecord;
@@ -87,6 +87,7 @@ fn run_of(row: &Row<'_>) -> Result<RunRecord, StoreError> {
 
 /// Writes a run, new or known. A finished run stays finished, and no run changes its thread.
 pub(super) fn upsert(conn: &Connection, run: &RunRecord) -> Result<(), StoreError> {
+    let mut was_over = false;
     let stored: Option<(String, String)> = conn
         .prepare_cached("SELECT thread_id, status FROM run WHERE id = ?1")?
         .query_row((run.id.as_str(),), |row| Ok((row.get(0)?, row.get(1)?)))
@@ -99,6 +100,7 @@ pub(super) fn upsert(conn: &Connection, run: &RunRecord) -> Result<(), StoreErro
         if status == run_status(RunStatus::Done) && run.status != RunStatus::Done {
             return Err(StoreError::RunOver { run: run.id.clone() });
         }
+        was_over = status == run_status(RunStatus::Done);
     }
     conn.prepare_cached(
         "INSERT INTO run (id, thread_id, status, body, parent_run_id) VALUES (?1, ?2, ?3, ?4, ?5) \
@@ -111,5 +113,8 @@ pub(super) fn upsert(conn: &Connection, run: &RunRecord) -> Result<(), StoreErro
         encode("the run", run)?,
         run.parent_run_id.as_ref().map(RunId::as_str),
     ))?;
+    if run.status == RunStatus::Done && !was_over {
+        statistics::ended(conn, run)?;
+    }
     Ok(())
 }

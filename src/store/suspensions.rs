@@ -7,7 +7,7 @@ use super::inbox::Shown;
 use super::rows::{
     body, body_or_null, decode, encode, int, suspension_status, suspension_status_from, text, uint,
 };
-use super::{Change, ChangeKind, Store, StoreError};
+use super::{Change, ChangeKind, Store, StoreError, statistics};
 use crate::contract::audit::AuditKind;
 use crate::contract::ids::{CallId, DecisionId, RunId, SuspensionId, ThreadId};
 use crate::contract::judgement::Risk;
@@ -93,6 +93,7 @@ impl Store {
                         "delay_ms": now_ms.saturating_sub(record.created_at),
                     });
                     audit::append(tx, now_ms, AuditKind::Decided, about, &told)?;
+                    statistics::answered(tx, now_ms, &record.ticket.pending.name, record.created_at)?;
                     record.status = SuspensionStatus::Decided;
                     record.decision = Some(decision.resume);
                     record.decided_by = Some(decision.actor);

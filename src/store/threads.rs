@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::audit::{self, About};
 use super::rows::{body, decode, encode, int, path_bytes, path_from, run_status_from, text, uint};
-use super::{Store, StoreError, children, leases};
+use super::{Store, StoreError, children, leases, statistics};
 use crate::contract::audit::AuditKind;
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::message::Message;
@@ -399,6 +399,7 @@ pub(super) fn append(
                 _ => error.into(),
             }
         })?;
+        statistics::message(conn, at, message)?;
     }
     let total = written + messages.len() as i64;
     conn.prepare_cached("UPDATE thread SET messages = ?2 WHERE id = ?1")?

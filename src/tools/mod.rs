@@ -4,6 +4,7 @@
 //! permitted. Together their names, descriptions and schemas stay below 6,000 bytes: they go out with each request.
 
 mod args;
+mod artifact;
 mod ask_user;
 mod atomic;
 mod bash;
@@ -39,6 +40,7 @@ use tokio_util::sync::CancellationToken;
 use crate::contract::tool::{Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError};
 use crate::contract::workspace::Workspace;
 use crate::state::KeyRegistration;
+pub use artifact::{RESULT_FILES, keep_result};
 use exec::{Env, ExecConfig};
 use ledger::FileLedger;
 

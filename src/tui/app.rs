@@ -292,9 +292,23 @@ impl App {
         self.hint = Some((text.into(), self.now.plus(HINT_MS)));
     }
 
+    /// Whether the last run was stopped by a limit and can go on: then Enter on an empty text does that.
+    pub fn can_go_on(&self) -> bool {
+        self.transcript.is_stopped()
+            && matches!(self.run, RunState::Idle)
+            && matches!(self.driver, Driver::Nobody | Driver::Own)
+            && self.cards.is_empty()
+            && self.queued.is_empty()
+    }
+
     /// The next time at which the picture changes without anybody doing anything; `None`: never.
     pub fn deadline(&self) -> Option<Moment> {
         let tick = self.run.awake_since().map(|since| {
+            // Until an inference is tried again only the seconds change.
+            if let Some(again) = self.transcript.retry_at(self.now) {
+                let rest = again.since(self.now) % 1000;
+                return self.now.plus(if rest == 0 { 1000 } else { rest });
+            }
             let passed = self.now.since(since);
             since.plus((passed / TICK_MS + 1) * TICK_MS)
         });

@@ -8,10 +8,12 @@ use serde_json::Value;
 use super::composer::Composer;
 use super::diff::hunks::Hunks;
 use super::transcript::Moment;
+use crate::contract::child::TaskRecord;
 use crate::contract::grant::{GrantRequest, MissedGrant};
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::judgement::Risk;
-use crate::contract::record::GrantScope;
+use crate::contract::record::{GrantScope, SuspensionRecord};
+use crate::contract::surface::ACTION_SURFACE;
 use crate::contract::suspension::{
     ACTION_ASK_USER, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, SuspendTicket,
 };
@@ -19,11 +21,13 @@ use crate::contract::tool::FilePreview;
 
 pub mod ask;
 pub mod edit;
+pub mod form;
 pub mod grant;
 mod keys;
 
 use ask::AskState;
 use edit::{Draft, Edit};
+use form::FormState;
 use grant::GrantForm;
 
 /// A card must have been on the screen for so long before it takes a key: what was typed before it came is not an
@@ -39,6 +43,8 @@ pub enum CardKind {
     Permission,
     /// A choice or words.
     Ask,
+    /// A surface that is filled in.
+    Form,
     /// What to do about a call that may have run.
     Unknown,
 }
@@ -165,6 +171,8 @@ pub struct Card {
     pub stage: Stage,
     /// The state of a question with choices.
     pub ask: AskState,
+    /// The state of a surface.
+    pub surface: FormState,
     /// When the card was first drawn.
     pub seen: Option<Moment>,
     /// The first line of its body that is shown.
@@ -177,6 +185,8 @@ pub struct Card {
     pub problem: Option<String>,
     /// Set when it belongs to another conversation.
     pub elsewhere: Option<Elsewhere>,
+    /// The agent that asks, when another one set it to work.
+    pub child: Option<String>,
     /// The call as the person changed it.
     pub edit: Option<Edit>,
     /// What goes with the answer.
@@ -190,6 +200,7 @@ impl Card {
     pub fn new(thread_id: ThreadId, run_id: RunId, ticket: SuspendTicket) -> Card {
         let kind = match ticket.suspension.action.as_str() {
             ACTION_ASK_USER => CardKind::Ask,
+            ACTION_SURFACE => CardKind::Form,
             ACTION_UNKNOWN_OUTCOME => CardKind::Unknown,
             _ => CardKind::Permission,
         };
@@ -197,6 +208,11 @@ impl Card {
             AskState::of(&ticket.suspension.parameters)
         } else {
             AskState::default()
+        };
+        let surface = if kind == CardKind::Form {
+            FormState::of(&ticket.suspension.parameters)
+        } else {
+            FormState::default()
         };
         Card {
             id: ticket.suspension.id.clone(),
@@ -206,16 +222,25 @@ impl Card {
             ticket,
             stage: Stage::Open,
             ask,
+            surface,
             seen: None,
             scroll: 0,
             read: 0,
             is_unread: false,
             problem: None,
             elsewhere: None,
+            child: None,
             edit: None,
             comment: None,
             draft: None,
         }
+    }
+
+    /// A card for a question that is stored, of a conversation or of one of the agents below it.
+    pub fn of(record: &SuspensionRecord, children: &[TaskRecord]) -> Card {
+        let card = Card::new(record.thread_id.clone(), record.run_id.clone(), record.ticket.clone());
+        let child = children.iter().find(|task| task.child.thread_id == record.thread_id);
+        Card { child: child.map(|task| task.child.agent.clone()), ..card }
     }
 
     /// The root of the project that it belongs to.
@@ -319,6 +344,7 @@ impl Card {
     pub fn line(&self) -> Option<&Composer> {
         match &self.stage {
             Stage::Reason(line) | Stage::Modify(line) | Stage::Comment(line) => Some(line),
+            Stage::Open if self.kind == CardKind::Form => self.surface.line(),
             Stage::Open => self.ask.line(),
             Stage::Grant(form) => form.line(),
             Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Deciding(_) => None,
@@ -353,6 +379,7 @@ impl Card {
                 return true;
             }
             Stage::Reason(line) | Stage::Modify(line) | Stage::Comment(line) => Some(&mut **line),
+            Stage::Open if self.kind == CardKind::Form => self.surface.line_mut(),
             Stage::Open => self.ask.line_mut(),
             // Nothing is written there: a paste is not an answer, and not a message either.
             Stage::Hunks(_) | Stage::Away => return true,

@@ -231,7 +231,7 @@ fn asks(event: &HostEvent) -> bool {
         HostEvent::InboxChanged | HostEvent::Note(_) => false,
         HostEvent::Synced(sync) => !sync.waiting.is_empty(),
         HostEvent::Began(..) | HostEvent::Deferred(..) | HostEvent::Lost(_) => false,
-        HostEvent::Warned(_) => false,
+        HostEvent::Skills(_) | HostEvent::Warned(_) => false,
     }
 }
 
@@ -244,6 +244,7 @@ fn of_host(event: HostEvent) -> Msg {
         HostEvent::Began(thread, row) => Msg::Began(thread, row),
         HostEvent::Deferred(thread, row, input) => Msg::Deferred(thread, row, input),
         HostEvent::Lost(thread) => Msg::Lost(thread),
+        HostEvent::Skills(rows) => Msg::Skills(rows),
         HostEvent::Warned(text) => Msg::Failed(text),
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use serde_json::Value;
 
+use crate::contract::child::TaskRecord;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
@@ -16,6 +17,7 @@ use crate::contract::record::{
     DecideOutcome, InboxRow, OpenIntent, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
 };
+use crate::contract::summary::SummaryRecord;
 use crate::contract::suspension::ToolCallResume;
 use crate::contract::tool::FilePreview;
 
@@ -62,6 +64,10 @@ pub struct OpenedThread {
     pub driver: Driver,
     /// What begins when it is free.
     pub queued: Vec<QueuedRow>,
+    /// The agents below it that work or wait, oldest first.
+    pub children: Vec<TaskRecord>,
+    /// Summaries that stand for older messages, oldest first.
+    pub summaries: Vec<SummaryRecord>,
 }
 
 /// Who is awake on a conversation.
@@ -85,6 +91,8 @@ pub struct QueuedRow {
     pub text: String,
     /// How many pictures came with them.
     pub images: usize,
+    /// What it waits for besides its turn; empty when for nothing.
+    pub note: String,
 }
 
 /// What became of a conversation that is shown, by the store. Whatever it tells was committed.
@@ -108,6 +116,10 @@ pub struct ThreadSync {
     pub running: Vec<OpenIntent>,
     /// What begins when it is free.
     pub queued: Vec<QueuedRow>,
+    /// The agents below it that work or wait, oldest first.
+    pub children: Vec<TaskRecord>,
+    /// Summaries that stand for older messages, oldest first.
+    pub summaries: Vec<SummaryRecord>,
 }
 
 /// A question of any conversation, with what a card needs beside it.
@@ -119,6 +131,8 @@ pub struct OpenedQuestion {
     pub title: String,
     /// The root of the project that it was asked in.
     pub project: PathBuf,
+    /// The agent that asks, when another one set it to work.
+    pub child: Option<String>,
 }
 
 /// Something happened behind the terminal without being asked for.
@@ -138,6 +152,8 @@ pub enum HostEvent {
     Deferred(ThreadId, QueuedRow, UserInput),
     /// Another process took the conversation over from this one: what is shown may not be what is stored.
     Lost(ThreadId),
+    /// What can be called by its name is this from now on.
+    Skills(Vec<SkillRow>),
     /// Something beside a conversation went wrong; a sentence for the person.
     Warned(String),
 }
@@ -166,6 +182,8 @@ pub struct HostInfo {
     pub context_window: Option<u64>,
     /// Its price.
     pub price: Option<Price>,
+    /// The agent that is talked to, unless it is the built-in one.
+    pub agent: Option<String>,
     /// How much is asked.
     pub mode: Mode,
     /// The folder that tools work in.

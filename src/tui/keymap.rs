@@ -82,10 +82,10 @@ macro_rules! actions {
 
 actions! {
     Send = "send", "send the message";
-    SendBehind = "queue", "send it behind the open questions, which stay";
+    SendBehind = "queue", "queue it for the next turn: open questions stay";
     Newline = "newline", "begin a new line (also \\ and Enter)";
     Interrupt = "interrupt", "stop what runs";
-    FocusCard = "focus-card", "go to the open question";
+    FocusCard = "focus-card", "go to the open question; while the agent works: queue the message";
     DeleteOrQuit = "delete-or-quit", "delete to the right; quit when nothing is written";
     CancelOrQuit = "cancel-or-quit", "clear, else stop what runs; twice: quit";
     Redraw = "redraw", "draw the screen again";

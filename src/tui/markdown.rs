@@ -17,7 +17,7 @@ use super::wrap::Wrap;
 
 mod layout;
 mod split;
-mod table;
+pub(in crate::tui) mod table;
 #[cfg(test)]
 mod tests;
 

@@ -62,8 +62,8 @@ fn pieces(app: &App) -> Vec<Piece> {
             }
         };
         add(format!("{spin} {word} {}", duration(passed)), role, 0);
-        if let Some(retry) = app.transcript.retry() {
-            add(visible_line(retry).into_owned(), Role::Warning, 2);
+        if let Some(retry) = app.transcript.retry(app.now) {
+            add(visible_line(&retry).into_owned(), Role::Warning, 2);
         } else if !matches!(app.run, RunState::Stopping(_)) {
             match app.driver {
                 Driver::Other(_) => {}
@@ -82,7 +82,19 @@ fn pieces(app: &App) -> Vec<Piece> {
         let chord = app.keymap.chord_of(Place::Global, Action::Inbox);
         add(format!("{elsewhere} elsewhere {chord}").trim_end().to_owned(), Role::Warning, 2);
     }
-    let model = if info.is_demo { "demo".to_owned() } else { visible_line(&info.model).into_owned() };
+    let handed = app.transcript.handed_to();
+    if let Some(agent) = handed.map(|(agent, _)| agent).or(info.agent.as_deref()) {
+        add(visible_line(agent).into_owned(), Role::Accent, 3);
+    }
+    let model = match handed {
+        Some((_, model)) if !model.is_empty() => visible_line(model).into_owned(),
+        _ if info.is_demo => "demo".to_owned(),
+        _ => visible_line(&info.model).into_owned(),
+    };
+    let model = match app.transcript.stands_in() {
+        Some(other) => format!("{} (for {model})", visible_line(other)),
+        None => model,
+    };
     add(if model.is_empty() { "no model".to_owned() } else { model }, Role::Status, 3);
     let mode = if info.mode == super::host::Mode::Yolo { Role::Warning } else { Role::StatusMode };
     add(info.mode.as_str().to_owned(), mode, 4);

@@ -2,6 +2,7 @@
 //! conversation and a reopened one look the same.
 
 use crate::contract::inference::TokenUsage;
+use crate::contract::lifecycle::StoppedReason;
 
 mod fold;
 mod stored;
@@ -95,6 +96,18 @@ pub struct Entry {
     pub kind: EntryKind,
 }
 
+/// An inference that is tried again.
+#[derive(Clone, Debug, PartialEq)]
+struct Retry {
+    attempt: u64,
+    max: u64,
+    /// When.
+    until: Moment,
+    /// The model, when it is another one.
+    model: Option<String>,
+    reason: String,
+}
+
 /// The entries of one conversation, oldest first, and what they cost.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transcript {
@@ -106,9 +119,17 @@ pub struct Transcript {
     settled: usize,
     usage: TokenUsage,
     context: u64,
-    /// A word about an inference that is tried again.
-    retry: Option<String>,
+    /// An inference that is tried again.
+    retry: Option<Retry>,
+    /// The model that was asked in the place of the one that was wanted.
+    stands_in: Option<String>,
     saw_error: bool,
+    /// The last run was stopped by a limit.
+    stopped: bool,
+    /// The agent that another one handed the run to, and its model.
+    handed_to: Option<(String, String)>,
+    /// How far the summary reaches that was told last.
+    summarised: u64,
 }
 
 impl Transcript {
@@ -132,9 +153,41 @@ impl Transcript {
         self.context
     }
 
-    /// What is said about an inference that is tried again, while it is.
-    pub fn retry(&self) -> Option<&str> {
-        self.retry.as_deref()
+    /// What is said about an inference that is tried again, while it is: the time until then counts down in whole
+    /// seconds.
+    pub fn retry(&self, now: Moment) -> Option<String> {
+        let Retry { attempt, max, until, model, reason } = self.retry.as_ref()?;
+        let left = until.0.saturating_sub(now.0);
+        let who = model.as_ref().map(|model| format!(" with {model}")).unwrap_or_default();
+        let when = if left == 0 { String::new() } else { format!(" in {} s", left.div_ceil(1000)) };
+        Some(format!("try {attempt} of {max}{who}{when}: {reason}"))
+    }
+
+    /// When an inference is tried again, while that is to come.
+    pub fn retry_at(&self, now: Moment) -> Option<Moment> {
+        self.retry.as_ref().map(|retry| retry.until).filter(|until| until.0 > now.0)
+    }
+
+    /// Whether the last run was stopped by a limit, so that there is more to do.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// The last run was stopped by a limit: says so, and that it can go on.
+    pub fn say_stopped(&mut self, why: &StoppedReason) {
+        let detail = why.detail.as_deref().unwrap_or(&why.code);
+        self.note(Level::Warning, format!("stopped: {detail}; /continue goes on, and the limits begin anew"));
+        self.stopped = true;
+    }
+
+    /// The model that answered last in the place of the one that was wanted.
+    pub fn stands_in(&self) -> Option<&str> {
+        self.stands_in.as_deref()
+    }
+
+    /// The agent that goes on with the run in another one's place, and its model.
+    pub fn handed_to(&self) -> Option<(&str, &str)> {
+        self.handed_to.as_ref().map(|(agent, model)| (agent.as_str(), model.as_str()))
     }
 
     /// Adds what the person said.
@@ -178,6 +231,14 @@ impl Transcript {
     /// Adds a notice.
     pub fn note(&mut self, level: Level, text: impl Into<String>) {
         self.push(EntryKind::Notice { level, text: text.into() }, true);
+    }
+
+    /// Says that a summary was made, unless that was said already.
+    fn note_summary(&mut self, upto_seq: u64, words: &str) {
+        if upto_seq > self.summarised {
+            self.summarised = upto_seq;
+            self.note(Level::Info, words);
+        }
     }
 
     /// Adds something to read.

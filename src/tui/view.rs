@@ -20,6 +20,7 @@ mod composer;
 pub mod entry;
 pub mod feed;
 mod lists;
+mod surface;
 #[cfg(test)]
 mod tests;
 
@@ -124,13 +125,15 @@ pub(super) fn card_window(app: &App) -> Option<(usize, usize, usize)> {
 /// What will be said when the run is over.
 fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    let early = app.queue.iter().map(super::host::UserInput::written);
+    let early = app.queue.iter().map(|input| (String::new(), input.written()));
     let kept = app.queued.iter().map(|row| {
-        app.own_queued.get(&row.id).map_or_else(|| row.text.clone(), super::host::UserInput::written)
+        let own = app.own_queued.get(&row.id).map(super::host::UserInput::written);
+        let note = if row.note.is_empty() { String::new() } else { format!("({}) ", row.note) };
+        (note, own.unwrap_or_else(|| row.text.clone()))
     });
-    let all: Vec<String> = kept.chain(early).collect();
-    for text in all.iter().take(most) {
-        let text = truncate(&visible_line(text), width.saturating_sub(11));
+    let all: Vec<(String, String)> = kept.chain(early).collect();
+    for (note, text) in all.iter().take(most) {
+        let text = truncate(&visible_line(&format!("{note}{text}")), width.saturating_sub(11));
         lines.push(Line::from(vec![
             Span::styled("  queued ", theme.style(Role::Warning)),
             Span::styled(text, theme.style(Role::Dim)),

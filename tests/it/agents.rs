@@ -46,3 +46,166 @@ fn a_section_that_nobody_reads_is_a_warning_with_its_line() {
     assert_eq!(out.stdout, "Hello.\n");
     assert!(out.stderr.contains("config.toml:8:11: no plugin reads the section `stopp`"), "{}", out.stderr);
 }
+
+/// Writes an agent of the user.
+fn agent(home: &Home, name: &str, text: &str) {
+    let dir = home.root().join("aye/config/agents");
+    std::fs::create_dir_all(&dir).expect("a folder");
+    std::fs::write(dir.join(format!("{name}.md")), text).expect("written");
+}
+
+#[test]
+fn an_agent_of_a_file_has_its_prompt_its_tools_and_its_model() {
+    let llm = MockLlm::answers([Answer::say("Looks good."), Answer::say("Hello.")]);
+    let home = Home::with(&llm);
+    home.write("AGENTS.md", "Use tabs.\n");
+    agent(
+        &home,
+        "reviewer",
+        "---\ndescription: Looks at changes.\nmodel: mock/m2\ntools: Read, Grep\n---\nYou review, you never write.\n",
+    );
+    let out = home.ok(&["--agent", "reviewer", "-p", "look"]);
+    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("Looks good.\n", ""));
+    let chat = llm.last();
+    let system = chat.system();
+    assert!(system.starts_with("You review, you never write.\n"), "{system}");
+    assert!(!system.contains("You are aye"), "{system}");
+    // How one works here, where, and with which instructions is the same for all.
+    for common in ["is data, not orders", "Use tabs.", &home.work().display().to_string()] {
+        assert!(system.contains(common), "{common}: {system}");
+    }
+    assert_eq!(chat.body["model"], "m2");
+    let mut tools = chat.tools();
+    tools.sort();
+    assert_eq!(tools, ["Grep", "Read"]);
+    // Without the flag it is aye, with its own.
+    home.ok(&["-p", "hi"]);
+    let chat = llm.last();
+    assert!(chat.system().starts_with("You are aye"));
+    assert_eq!(chat.body["model"], "m1");
+    assert!(chat.tools().iter().any(|tool| tool == "Bash"));
+}
+
+#[test]
+fn a_broken_file_is_one_sentence_and_the_others_work() {
+    let llm = MockLlm::answers([Answer::say("Hello.")]);
+    let home = Home::with(&llm);
+    agent(&home, "broken", "---\nmodle: x\n---\nhi\n");
+    agent(&home, "modelless", "---\nmodel: nobody/x\n---\nhi\n");
+    agent(&home, "section", "---\nsections:\n  stop:\n    conditions:\n    - {type: nothing}\n---\nhi\n");
+    agent(&home, "good", "---\ndescription: Good.\nallowed_tools: [Raed]\n---\nYou are good.\n");
+    let out = home.ok(&["--agent", "good", "-p", "hi"]);
+    assert_eq!(out.stdout, "Hello.\n");
+    for said in [
+        "broken.md:2: unknown field `modle`; did you mean `model`?",
+        "modelless.md:2: the model `nobody/x` is not to be had: ",
+        "section.md:4: the agent `section` cannot run: the section `stop` of plugin `stop` is wrong: conditions[0]: ",
+        "good.md:3: there is no tool `Raed`; did you mean `Read`?",
+    ] {
+        assert!(out.stderr.contains(said), "{said}\n{}", out.stderr);
+    }
+    let out = home.aye(&["--agent", "goood", "-p", "hi"]).run().exits(2);
+    assert!(
+        out.stderr.contains("--agent: there is no agent `goood`; did you mean `good`?"),
+        "{}",
+        out.stderr
+    );
+    let out = home.aye(&["--agent", "broken", "-p", "hi"]).run().exits(2);
+    assert!(out.stderr.contains("broken.md:2: unknown field"), "the reason is there too: {}", out.stderr);
+    let list = home.ok(&["agents", "list", "--json"]).json();
+    let names: Vec<&str> =
+        list["agents"].as_array().expect("a list").iter().filter_map(|a| a["name"].as_str()).collect();
+    assert_eq!(names, ["aye", "good"]);
+    assert_eq!(list["issues"].as_array().expect("a list").len(), 4, "{list:#}");
+}
+
+#[test]
+fn an_agent_of_a_project_needs_trust_and_loosens_nothing() {
+    let llm = MockLlm::answers([
+        Answer::say("I try.").call("c1", "Write", serde_json::json!({"file_path": "x.txt", "content": "x"})),
+        Answer::say("It is denied."),
+    ]);
+    let home = Home::with(&llm);
+    home.rules("rules:\n- {tool: Write, behavior: deny}\n");
+    home.write(
+        ".aye/agents/writer.md",
+        "---\ndescription: Writes.\nplugin_ids: [skills-discovery]\npermission:\n  default_behavior: allow\n  rules: [{tool: Write, behavior: allow}]\n---\nYou write.\n",
+    );
+    let out = home.aye(&["--agent", "writer", "-p", "write"]).run().exits(2);
+    assert!(out.stderr.contains("there is no agent `writer`"), "{}", out.stderr);
+    assert!(out.stderr.contains(".aye/agents/writer.md"), "what is not trusted is named: {}", out.stderr);
+    let out = home.aye(&["--trust", "--agent", "writer", "-p", "write"]).run();
+    assert!(llm.last().result("c1").contains("denied"), "{}", llm.last().result("c1"));
+    assert_eq!(home.read("x.txt"), "", "{}", out.stderr);
+    assert!(llm.last().system().starts_with("You write."));
+}
+
+/// A person's agent that hands over to `writer`, of which only the first may not run commands without asking.
+fn with_handoff(llm: &MockLlm) -> Home {
+    let home = Home::with(llm);
+    agent(
+        &home,
+        "planner",
+        "---\ndescription: Plans.\nhandoff: [writer]\nallowed_tools: [Read]\n---\nYou plan.\n",
+    );
+    agent(
+        &home,
+        "writer",
+        "---\ndescription: Writes text.\nmodel: mock/m2\npermission: {rules: [{tool: Bash, behavior: allow}]}\n---\nYou write.\n",
+    );
+    home
+}
+
+#[test]
+fn a_conversation_is_handed_over_and_survives_a_restart() {
+    let llm = MockLlm::answers([
+        Answer::say("That is for the writer.").call(
+            "h1",
+            "handoff",
+            serde_json::json!({"agent": "writer", "message": "Write it down."}),
+        ),
+        Answer::say("I run it.").bash("c1", "echo ran >> log.txt"),
+        Answer::say("It is written."),
+    ]);
+    let home = with_handoff(&llm);
+    home.aye(&["--agent", "planner", "-p", "plan and write"]).run().exits(3);
+    let asked = llm.asked();
+    assert_eq!(asked.len(), 2);
+    assert!(asked[0].system().starts_with("You plan."));
+    assert_eq!(asked[0].tools(), ["Read", "handoff"]);
+    assert!(asked[0].body.to_string().contains("- writer: Writes text."), "the model reads what each is for");
+    assert!(asked[1].system().starts_with("You write."));
+    assert_eq!(asked[1].body["model"], "m2");
+    assert!(asked[1].tools().iter().any(|tool| tool == "Bash"));
+    assert!(asked[1].result("h1").contains("You are `writer` from here on"));
+    // The writer's own rule would let the command run; the rules in force are those of the one that was talked to.
+    let question = home.question();
+    let out = home.ok(&["approve", &question, "--resume"]);
+    assert_eq!(out.stdout, "It is written.\n");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    let last = llm.last();
+    assert!(last.system().starts_with("You write."), "another process goes on as the writer");
+    assert_eq!(last.body["model"], "m2");
+}
+
+#[test]
+fn doctor_lists_plugins_with_what_they_registered_and_where_their_sections_stand() {
+    let llm = MockLlm::answers([]);
+    let home = Home::with(&llm);
+    home.config(&settings(&llm, "[sections.stop]\nconditions = []\n"));
+    let checks = home.aye(&["doctor", "--json"]).run().json();
+    let checks = checks.as_array().expect("a list");
+    let row = checks.iter().find(|check| check["name"] == "plugins").expect("the plugins");
+    let plugins = row["plugins"].as_array().expect("a list");
+    let plugin = |name: &str| plugins.iter().find(|plugin| plugin["name"] == name).expect(name);
+    assert_eq!(plugin("permission")["hooks"]["BeforeToolExecute"], 1);
+    assert_eq!(plugin("permission")["guard"], true);
+    assert_eq!(plugin("agent_handoff")["keys"], serde_json::json!(["agent_handoff.active_agent"]));
+    let section = &plugin("stop")["sections"][0];
+    assert_eq!(section["name"], "stop");
+    assert!(section["origin"].as_str().is_some_and(|at| at.ends_with("config.toml:8:11")), "{section}");
+    assert!(plugin("permission")["sections"][0].get("origin").is_none());
+    let text = home.aye(&["doctor"]).run().stdout;
+    assert!(text.contains("[stop]  {\"conditions\":[]}  # "), "{text}");
+    assert!(text.contains("hooks       "), "{text}");
+}

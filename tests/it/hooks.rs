@@ -41,7 +41,7 @@ fn a_command_that_says_no_keeps_the_call_from_running_and_the_run_goes_on() {
     let home = Home::with(&llm);
     hooks(&home, &gate("cat > event.json; echo 'not on a Friday' >&2; exit 2"));
     let out = home.ok(&["-p", "go", "--allowed-tools", "Bash"]);
-    assert_eq!(out.stdout, "It is done.");
+    assert_eq!(out.stdout, "It is done.\n");
     assert_eq!(home.read("log.txt"), "");
     let result = llm.last().result("c1");
     assert!(result.contains("not on a Friday"), "{result}");

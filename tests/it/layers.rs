@@ -21,7 +21,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("plugins", &["phase", "pattern", "context", "front_matter", "contract", "state"]),
     ("agents", &["pattern", "front_matter", "contract"]),
     ("tools", &["contract", "state"]),
+    ("mcp", &["contract"]),
     ("config", &["contract"]),
+    ("cli", &["config", "contract"]),
     ("headless", &["runtime", "contract"]),
     ("tui", &["runtime", "config", "contract"]),
     ("cli", &["config", "contract"]),
@@ -31,7 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "app",
         &[
-            "agents", "cli", "logging", "config", "context", "contract", "headless", "llm", "pattern",
+            "agents", "cli", "logging", "config", "context", "contract", "headless", "llm", "mcp", "pattern",
             "phase", "plugins", "run", "runtime", "state", "store", "tools", "tui",
         ],
     ),
@@ -40,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Words that stand in some places only.
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("genai::", &["llm/"]),
+    ("rmcp::", &["mcp/"]),
     ("rusqlite::", &["store/"]),
     ("ratatui::", &["tui/"]),
     ("ratatui_textarea::", &["tui/"]),
@@ -50,6 +53,9 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("pulldown_cmark::", &["tui/"]),
     ("tree_sitter::", &["pattern/"]),
     ("tree_sitter_bash::", &["pattern/"]),
+    ("opentelemetry::", &["plugins/observe/"]),
+    ("opentelemetry_sdk::", &["plugins/observe/"]),
+    ("opentelemetry_otlp::", &["plugins/observe/"]),
     ("clap::", &["cli.rs", "cli/", "app/"]),
     ("tracing_subscriber::", &["logging.rs"]),
     // The environment and the home directory are read at the composition root and come down as values. The one

@@ -3,8 +3,10 @@
 mod agents;
 mod audit;
 mod book;
+mod children;
 mod commands;
 mod contest;
+mod context;
 #[cfg(feature = "failpoints")]
 mod crash;
 mod deferred;
@@ -18,9 +20,14 @@ mod inbox;
 mod kills;
 mod layers;
 mod lease;
+mod memory;
+mod mailbox;
+mod mcp;
 mod notify;
 mod reminders;
 mod stale;
+mod stats;
+mod stops;
 mod support;
 mod terminal;
 mod unknown;

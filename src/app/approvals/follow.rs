@@ -39,18 +39,20 @@ impl Follow {
     ) -> Result<u8, Failure> {
         let mut threads: Vec<ThreadId> = Vec::new();
         for suspension in &answered {
-            if threads.contains(&suspension.thread_id) {
+            // What a child asks moves the run on that waits for it.
+            let thread = store.driven_with(&suspension.thread_id).await.map_err(Failure::failed)?;
+            if threads.contains(&thread) {
                 continue;
             }
-            threads.push(suspension.thread_id.clone());
-            if let Some(pid) = self.taken_up(store, suspension).await? {
+            threads.push(thread.clone());
+            if let Some(pid) = self.taken_up(store, suspension, &thread).await? {
                 say(&match pid {
                     Some(pid) => format!("it goes on by itself, in process {pid}"),
                     None => "it went on by itself, in another process".to_owned(),
                 });
                 continue;
             }
-            let place = Place::of(store, suspension, foundation).await?;
+            let place = Place::of(store, suspension, thread, foundation).await?;
             if then.resume {
                 return place.resume(store, then, cli, foundation).await;
             }
@@ -64,11 +66,12 @@ impl Follow {
         &mut self,
         store: &Store,
         suspension: &SuspensionRecord,
+        thread: &ThreadId,
     ) -> Result<Option<Option<u32>>, Failure> {
         let end = tokio::time::sleep(TAKEN_UP);
         tokio::pin!(end);
         loop {
-            let lease = store.lease(&suspension.thread_id).await.map_err(Failure::failed)?;
+            let lease = store.lease(thread).await.map_err(Failure::failed)?;
             let is_held = |lease: &LeaseRecord| {
                 lease.until.is_none_or(|until| uptime_ms() < until) && is_alive(&self.own, &lease.owner)
             };
@@ -82,7 +85,7 @@ impl Follow {
             let Some(changes) = self.changes.as_mut().filter(|_| store.is_heard()) else { return Ok(None) };
             tokio::select! {
                 () = &mut end => return Ok(None),
-                () = began(changes, &suspension.thread_id) => {}
+                () = began(changes, thread) => {}
             }
         }
     }
@@ -113,6 +116,7 @@ impl Place {
     async fn of(
         store: &Store,
         suspension: &SuspensionRecord,
+        thread: ThreadId,
         foundation: &Foundation,
     ) -> Result<Place, Failure> {
         let here = &foundation.workspace.cwd;
@@ -124,7 +128,7 @@ impl Place {
             let thread = store.thread(&suspension.thread_id).await.map_err(Failure::failed)?;
             thread.map_or_else(|| here.clone(), |thread| thread.cwd)
         };
-        Ok(Place { thread: suspension.thread_id.clone(), is_elsewhere: folder != *here, folder })
+        Ok(Place { thread, is_elsewhere: folder != *here, folder })
     }
 
     fn command(&self) -> String {
@@ -161,7 +165,9 @@ impl Place {
             say(&format!("aye: {warning}"));
         }
         let options = print::options(&app, then.output_format, then.on_unknown, on_ask);
+        app.mcp.ready().await;
         let code = headless::run(&app.runtime, Job::Answered(self.thread), &options, &app.clock).await;
+        app.mcp.manager.close().await;
         app.notifier.finish().await;
         app.store.leave().await;
         Ok(code)

@@ -165,6 +165,16 @@ async fn block_beats_suspend_beats_a_result_and_the_first_of_equals_counts() {
     assert_eq!(intercept(vec![set("a"), suspend("c1")]).await, Some(suspend("c1")));
     assert_eq!(intercept(vec![suspend("c1"), set("a")]).await, Some(suspend("c1")));
     assert_eq!(intercept(vec![suspend("c1"), block("x"), block("y"), set("a")]).await, Some(block("x")));
+    // A deny asks nobody.
+    let deny = |text: &str| ToolInterceptPayload::Deny(ToolResult::error("Bash", text));
+    assert_eq!(intercept(vec![suspend("c1"), deny("x"), set("a"), deny("y")]).await, Some(deny("x")));
+    assert_eq!(intercept(vec![deny("x"), block("y")]).await, Some(block("y")));
+    // Who comes later adds to a question, and does not put another one in its place.
+    let ToolInterceptPayload::Suspend(mut more) = suspend("c1") else { unreachable!() };
+    more.suspension.message.push_str(" and how?");
+    let more = ToolInterceptPayload::Suspend(more);
+    assert_eq!(intercept(vec![suspend("c1"), more.clone()]).await, Some(more));
+    assert_eq!(intercept(vec![suspend("c1"), suspend("c2")]).await, Some(suspend("c1")));
 }
 
 #[tokio::test]

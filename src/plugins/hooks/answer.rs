@@ -140,9 +140,15 @@ fn parse(phase: Phase, output: &HookOutput) -> Result<Answer, String> {
     if text.is_empty() {
         return Ok(Answer::default());
     }
-    let answer: Answer = serde_json::from_str(text).map_err(|error| {
-        format!("wrote something to stdout that is no answer: {}", visible_line(&error.to_string()))
-    })?;
+    let wrong = |why: &dyn std::fmt::Display| {
+        format!("wrote something to stdout that is no answer: {}", visible_line(&why.to_string()))
+    };
+    let answer: serde_json::Value = serde_json::from_str(text).map_err(|error| wrong(&error))?;
+    // A list would be read as the members in their order.
+    if !answer.is_object() {
+        return Err(wrong(&"it must be a JSON object such as {\"deny\": \"why\"}"));
+    }
+    let answer = Answer::deserialize(answer).map_err(|error| wrong(&error))?;
     answer.checked(phase)
 }
 

@@ -17,6 +17,8 @@ mod config;
 mod event;
 mod plugin;
 mod runner;
+#[cfg(test)]
+mod tests;
 
 pub use answer::{Answer, Context, GivenResult, HookAsk, read};
 pub use config::{

@@ -69,6 +69,10 @@ impl HooksPlugin {
 }
 
 impl Plugin for HooksPlugin {
+    fn is_guard(&self) -> bool {
+        true
+    }
+
     fn descriptor(&self) -> PluginDescriptor {
         PluginDescriptor::new(HOOKS_PLUGIN, "runs commands at the boundaries of a run")
     }

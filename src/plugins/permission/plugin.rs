@@ -6,7 +6,7 @@ use super::file::PermissionRulesConfig;
 use super::grant::propose_grants;
 use super::handle::Permissions;
 use super::mode::judge_in;
-use super::rules::RuleSet;
+use super::rules::{RuleSet, ToolPermissionBehavior};
 use super::tried::judgement;
 use crate::contract::judgement::{Judgement, JudgementAction, Risk};
 use crate::contract::spec::PluginConfigKey;
@@ -189,7 +189,38 @@ fn proposals(call: &Prepared<'_>, kind: AskKind, rules: &RuleSet) -> Vec<Value> 
         .collect()
 }
 
+/// The rules of an agent that hands over, and of the other one those that deny or ask: a handoff grants nothing.
+fn after_handoff(from: Option<&JsonValue>, to: Option<&JsonValue>) -> Option<JsonValue> {
+    let Some(to) = to else { return from.cloned() };
+    // What cannot be read is refused when the agent is resolved.
+    let Ok(to_config) = serde_json::from_value::<PermissionRulesConfig>(to.clone()) else {
+        return Some(to.clone());
+    };
+    let mut config: PermissionRulesConfig = match from.map(|from| serde_json::from_value(from.clone())) {
+        None => PermissionRulesConfig::default(),
+        Some(Ok(config)) => config,
+        Some(Err(_)) => return from.cloned(),
+    };
+    let is_strict = |behavior: &ToolPermissionBehavior| *behavior != ToolPermissionBehavior::Allow;
+    config.rules.extend(to_config.rules.into_iter().filter(|rule| is_strict(&rule.behavior)));
+    config.default_behavior = config.default_behavior.max(to_config.default_behavior.filter(is_strict));
+    serde_json::to_value(config).ok()
+}
+
 impl Plugin for PermissionPlugin {
+    fn is_guard(&self) -> bool {
+        true
+    }
+
+    fn section_after_handoff(
+        &self,
+        _key: &str,
+        from: Option<&JsonValue>,
+        to: Option<&JsonValue>,
+    ) -> Option<JsonValue> {
+        after_handoff(from, to)
+    }
+
     fn descriptor(&self) -> PluginDescriptor {
         PluginDescriptor::new(PERMISSION_PLUGIN, "allows, asks for and denies tool calls by rules")
     }

@@ -230,3 +230,26 @@ async fn an_agent_brings_rules_of_its_own() {
         assert!(ticket.suspension.message.contains("could not be loaded"), "{}", ticket.suspension.message);
     }
 }
+
+#[test]
+fn a_handoff_grants_nothing_and_keeps_what_is_stricter() {
+    let plugin = world(&[], &[], &[]).plugin;
+    let rule = |tool: &str, behavior: &str| json!({"tool": tool, "behavior": behavior});
+    let from = json!({"default_behavior": "ask", "rules": [rule("Read", "allow")]});
+    let to = json!({
+        "default_behavior": "allow",
+        "rules": [rule("Bash", "allow"), rule("Write", "deny"), rule("Edit", "ask")],
+    });
+    let after =
+        |from: Option<&Value>, to: Option<&Value>| plugin.section_after_handoff("permission", from, to);
+    let joined = after(Some(&from), Some(&to)).expect("a section");
+    assert_eq!(joined["default_behavior"], "ask");
+    let tools: Vec<&str> =
+        joined["rules"].as_array().expect("rules").iter().filter_map(|rule| rule["tool"].as_str()).collect();
+    assert_eq!(tools, ["Read", "Write", "Edit"]);
+    assert_eq!(after(Some(&from), None), Some(from.clone()), "the rules in force stay");
+    let alone = after(None, Some(&to)).expect("a section");
+    assert!(alone["default_behavior"].is_null(), "{alone}");
+    assert_eq!(alone["rules"].as_array().map(Vec::len), Some(2));
+    assert_eq!(after(None, None), None);
+}

@@ -2,6 +2,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
+use super::budget::{Budget, Cost};
 use super::policy::{MaxRoundsPolicy, StopDecision, StopPoint, StopPolicy, StopPolicyStats};
 use super::state::{SettledCall, StopStateKey, StopStateUpdate, fingerprint};
 use super::{StopConfigKey, config};
@@ -19,13 +20,28 @@ type Policies = Arc<[Arc<dyn StopPolicy>]>;
 /// The conditions of the plugin and of the agent at hand.
 pub(super) struct Conditions {
     own: Policies,
+    budget: Option<Budget>,
     /// The section that was read last, and what came of it: a section is read, and its patterns are compiled, once.
     section: Mutex<Option<(JsonValue, Policies)>>,
 }
 
 impl Conditions {
     pub(super) fn new(own: Vec<Arc<dyn StopPolicy>>) -> Self {
-        Self { own: own.into(), section: Mutex::new(None) }
+        Self { own: own.into(), budget: None, section: Mutex::new(None) }
+    }
+
+    pub(super) fn under(&self, budget: Budget) -> Self {
+        Self { own: Arc::clone(&self.own), budget: Some(budget), section: Mutex::new(None) }
+    }
+
+    /// What the inference at hand cost, and the reason to stop when that was too much.
+    fn pay(&self, ctx: &PhaseContext) -> Option<(u64, Option<String>)> {
+        let budget = self.budget.as_ref()?;
+        let spent = ctx.state::<StopStateKey>().map_or(0, |state| state.spent);
+        Some(match budget.cost(ctx) {
+            Cost::Known(cost) => (cost, budget.exceeded(spent.saturating_add(cost))),
+            Cost::Unknown(why) => (0, Some(format!("{why}, so the budget cannot be kept"))),
+        })
     }
 
     fn of_section(&self, spec: &AgentSpec) -> Result<Policies, StateError> {
@@ -136,6 +152,16 @@ impl PhaseHook for JudgeHook {
         }
         if let Some(reason) = self.conditions.judge(ctx, self.point)? {
             command.update::<StopRequest>(reason);
+        }
+        if self.point == StopPoint::AfterInference
+            && let Some((cost, over)) = self.conditions.pay(ctx)
+        {
+            if cost > 0 {
+                command.update::<StopStateKey>(StopStateUpdate::Spent(cost));
+            }
+            if let Some(why) = over {
+                command.update::<StopRequest>(TerminationReason::stopped("budget", clipped(&why)));
+            }
         }
         Ok(command)
     }

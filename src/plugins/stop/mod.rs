@@ -1,10 +1,11 @@
 //! Stop policies: when a run ends although the model would go on.
 //!
 //! Conditions come from three places and are looked at in this order: those the plugin was made with, the agent's
-//! config section `stop`, the agent's `max_rounds`. The first one that holds ends the run with
+//! config section `stop`, the agent's `max_rounds`, the budget. The first one that holds ends the run with
 //! `TerminationReason::Stopped` and its code. Budget, time and content are looked at after each inference; the others
 //! at the end of a step, when all its calls are settled, and only if there would be a next one.
 
+mod budget;
 mod config;
 mod hook;
 mod policy;
@@ -14,6 +15,7 @@ mod tests;
 
 use std::sync::Arc;
 
+pub use budget::Prices;
 pub use config::{StopConditionSpec, StopConfig, StopConfigError, StopConfigKey, policies_from_specs};
 pub use policy::{
     ConsecutiveErrorsPolicy, ContentMatchPolicy, LoopDetectionPolicy, MaxRoundsPolicy, StopDecision,
@@ -21,6 +23,7 @@ pub use policy::{
 };
 pub use state::{SettledCall, StopState, StopStateKey, StopStateUpdate, fingerprint};
 
+use self::budget::Budget;
 use self::hook::{Conditions, JudgeHook, RecordHook};
 use crate::contract::spec::PluginConfigKey;
 use crate::phase::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar};
@@ -47,6 +50,13 @@ impl StopPlugin {
     pub fn with_policies(policies: Vec<Arc<dyn StopPolicy>>) -> Self {
         Self { conditions: Arc::new(Conditions::new(policies)) }
     }
+
+    /// Also ends a run that cost more than this at these prices. A model whose price is not known, or that does not say
+    /// how much it used, ends it too: nobody could say what the next answer would cost.
+    #[must_use]
+    pub fn with_budget(self, most: f64, prices: Prices) -> Self {
+        Self { conditions: Arc::new(self.conditions.under(Budget { most, prices })) }
+    }
 }
 
 impl Default for StopPlugin {
@@ -57,6 +67,26 @@ impl Default for StopPlugin {
 }
 
 impl Plugin for StopPlugin {
+    fn is_guard(&self) -> bool {
+        true
+    }
+
+    /// The conditions of both.
+    fn section_after_handoff(
+        &self,
+        _key: &str,
+        from: Option<&JsonValue>,
+        to: Option<&JsonValue>,
+    ) -> Option<JsonValue> {
+        let (Some(from), Some(to)) = (from, to) else { return from.or(to).cloned() };
+        let mut both = to.clone();
+        if let (Some(own), Some(old)) = (both["conditions"].as_array_mut(), from["conditions"].as_array()) {
+            own.splice(0..0, old.iter().cloned());
+            return Some(both);
+        }
+        Some(from.clone())
+    }
+
     fn descriptor(&self) -> PluginDescriptor {
         PluginDescriptor { name: STOP_PLUGIN }
     }

@@ -30,6 +30,14 @@ pub struct StopState {
     pub consecutive_errors: u32,
     /// The tools of this step whose calls succeeded.
     pub succeeded: Vec<String>,
+    /// What was spent, in billionths of the currency of the prices; counted only under a budget.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub spent: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The run's [`StopState`]. Part of a checkpoint, so that a resumed run goes on counting.
@@ -42,6 +50,8 @@ pub enum StopStateUpdate {
     Settled(SettledCall, usize),
     /// The step is over.
     StepEnded,
+    /// An inference cost so much, in billionths.
+    Spent(u64),
 }
 
 impl StateKey for StopStateKey {
@@ -62,6 +72,7 @@ impl StateKey for StopStateKey {
                 value.settled.drain(..surplus);
             }
             StopStateUpdate::StepEnded => value.succeeded.clear(),
+            StopStateUpdate::Spent(more) => value.spent = value.spent.saturating_add(more),
         }
     }
 }

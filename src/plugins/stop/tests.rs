@@ -389,3 +389,58 @@ proptest! {
         prop_assert_eq!(entries == others, fingerprint("T", &forth) == fingerprint("T", &other));
     }
 }
+
+/// A run whose answers cost something; one inference of `tokens` prompt tokens by a model.
+async fn pays(bench: &mut Bench, model: &str, usage: Option<TokenUsage>) -> Option<String> {
+    bench.progress.steps += 1;
+    bench.response =
+        StreamResult { content: vec![ContentBlock::text("x")], usage, ..StreamResult::default() };
+    let mut message = Message::assistant("x");
+    message.metadata = Some(json!({ "model": model, "usage": usage }));
+    let ctx = PhaseContext::test_default().with_phase(Phase::AfterInference).with_messages(vec![message]);
+    bench.run(ctx.with_response(bench.response.clone())).await
+}
+
+fn tokens(input: i32, cached: i32, output: i32) -> Option<TokenUsage> {
+    Some(TokenUsage {
+        prompt_tokens: Some(input),
+        completion_tokens: Some(output),
+        cache_read_tokens: Some(cached),
+        ..TokenUsage::default()
+    })
+}
+
+fn thrifty() -> Bench {
+    let prices: Prices = Arc::new(|model| match model {
+        "dear" => Some(crate::contract::spec::Price { input: 2.0, output: 10.0, cache_read: Some(0.2) }),
+        "free" => Some(crate::contract::spec::Price::default()),
+        _ => None,
+    });
+    Bench::of(StopPlugin::default().with_budget(1.0, prices))
+}
+
+#[tokio::test]
+async fn a_budget_counts_each_answer_at_the_price_of_the_model_that_gave_it() {
+    let mut bench = thrifty();
+    // 0.2 + 0.02 + 0.5, and the other model costs nothing however much it says.
+    assert_eq!(pays(&mut bench, "dear", tokens(200_000, 100_000, 50_000)).await, None);
+    assert_eq!(bench.runtime.store().read::<StopStateKey>().unwrap().spent, 720_000_000);
+    assert_eq!(pays(&mut bench, "free", tokens(9_000_000, 0, 9_000_000)).await, None);
+    assert_eq!(pays(&mut bench, "dear", tokens(140_000, 0, 0)).await, None, "used up to the last cent");
+    let saved = bench.runtime.store().export(None).unwrap();
+    assert_eq!(pays(&mut bench, "dear", tokens(1, 0, 0)).await, code("budget"));
+    // A resumed run goes on counting.
+    let mut bench = thrifty();
+    bench.runtime.store().restore(saved, UnknownKeyPolicy::Error).unwrap();
+    assert_eq!(pays(&mut bench, "free", tokens(1, 0, 1)).await, None);
+    assert_eq!(pays(&mut bench, "dear", tokens(0, 0, 1)).await, code("budget"));
+}
+
+#[tokio::test]
+async fn what_nobody_can_price_ends_a_run_under_a_budget() {
+    assert_eq!(pays(&mut thrifty(), "unheard of", tokens(1, 0, 1)).await, code("budget"));
+    assert_eq!(pays(&mut thrifty(), "dear", None).await, code("budget"));
+    assert_eq!(pays(&mut thrifty(), "free", None).await, None);
+    let mut bench = Bench::of(StopPlugin::default());
+    assert_eq!(pays(&mut bench, "unheard of", None).await, None, "without a budget nobody asks");
+}

@@ -188,7 +188,7 @@ async fn children_of_one_answer_work_side_by_side_or_one_after_the_other() {
     for mode in [ToolExecutionMode::ParallelStreaming, ToolExecutionMode::Sequential] {
         let house = House { mode, ..House::new() };
         let parent = Script::of([task(&[("c1", "scout", "one"), ("c2", "scout", "two")]), text("Done.")]);
-        let scout = Script::of([calls(&[("x", "ask")]), calls(&[("y", "ask")]), text("A."), text("B.")]);
+        let scout = Script::of([calls(&[("x", "ask")]), calls(&[("x", "ask")]), text("A."), text("B.")]);
         let runtime = family(&house, &parent, &scout).build().unwrap();
         let (mut result, _) = go(&runtime).await;
         let at_once = result.waiting.len();
@@ -293,7 +293,7 @@ async fn a_child_that_fails_or_is_stopped_is_an_error_for_its_parent() {
     let house = House::new();
     let parent = Script::of([task(&[("c1", "scout", "one")]), text("Then I do it.")]);
     let scout = Script::default();
-    scout.answers.lock().unwrap().push_back(Err(InferenceExecutionError::Provider("no such model".into())));
+    scout.answers.lock().unwrap().push_back(Err(InferenceExecutionError::Unauthorized("no key".into())));
     let scout = Arc::new(scout);
     let runtime = family(&house, &parent, &scout).build().unwrap();
     let (result, events) = go(&runtime).await;
@@ -418,4 +418,164 @@ async fn an_answered_call_does_not_wait_for_a_child() {
     runtime.decide(&own.id, answer(ResumeDecisionAction::Resume), actor()).await.unwrap();
     let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
     assert_eq!((house.executed(), result.waiting.len()), (1, 1));
+}
+
+/// A model that says what fits the conversation, however often it is asked.
+struct Talk;
+
+#[async_trait]
+impl LlmExecutor for Talk {
+    async fn execute(&self, request: InferenceRequest) -> Result<StreamResult, InferenceExecutionError> {
+        let said: Vec<String> = request.messages.iter().map(Message::text).collect();
+        let results = request.messages.iter().filter(|m| m.role == Role::Tool).count();
+        let is = |prompt: &str| said.iter().any(|text| text == prompt);
+        Ok(if is("go") {
+            match results {
+                0 => task(&[("c1", "scout", "one"), ("c2", "scout", "two")]),
+                _ => text("Both are back."),
+            }
+        } else if is("one") {
+            match results {
+                0 => task(&[("c1", "digger", "below")]),
+                1 => calls(&[("c2", "ask")]),
+                _ => text("One is back."),
+            }
+        } else if is("two") {
+            match results {
+                0 => calls(&[("c1", "free")]),
+                _ => text("Two is back."),
+            }
+        } else {
+            match results {
+                0 => calls(&[("c1", "ask")]),
+                _ => text("Dug."),
+            }
+        })
+    }
+
+    fn name(&self) -> &'static str {
+        "talk"
+    }
+}
+
+/// Counts events, and lets everything stand still at one of them.
+struct Still {
+    left: AtomicU32,
+    stands: tokio::sync::Notify,
+    seen: AtomicU32,
+}
+
+#[async_trait]
+impl EventSink for Still {
+    async fn emit(&self, _: AgentEvent) {
+        self.seen.fetch_add(1, Ordering::SeqCst);
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.stands.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The process dies at each event of a story with a child of a child, questions in it, and a second child: the end is
+/// always the same, and nothing happened twice.
+#[tokio::test]
+async fn wherever_the_process_dies_each_child_is_one_and_each_call_ran_once() {
+    for mode in [ToolExecutionMode::Sequential, ToolExecutionMode::ParallelStreaming] {
+        let mut is_over = false;
+        for n in 1.. {
+            assert!(n < 200, "a story without an end");
+            let house = House { mode, ..House::new() };
+            house.hangs.store(false, Ordering::SeqCst);
+            let runtime = || {
+                let mut builder = family(&house, &Script::of([]), &Script::of([]));
+                for model in ["t1", "t2"] {
+                    builder = builder
+                        .with_model(model, ModelEntry { provider: model.into(), model_name: "talk".into() })
+                        .with_provider(model, Arc::new(Talk));
+                }
+                let runtime = builder.build().unwrap();
+                for id in ["top", "scout"] {
+                    let spec = AgentSpec::clone(&runtime.catalog().agents[id]).with_model("t1");
+                    runtime.set_agent(spec);
+                }
+                runtime
+            };
+            let sink = |left| {
+                Arc::new(Still {
+                    left: AtomicU32::new(left),
+                    stands: tokio::sync::Notify::new(),
+                    seen: AtomicU32::new(0),
+                })
+            };
+            let mut left = n;
+            let mut rounds = 0;
+            let response = loop {
+                rounds += 1;
+                assert!(rounds < 30, "it does not come to an end");
+                let (runtime, still) = (runtime(), sink(left));
+                let latest = house.store.latest_run(&"t".into()).await.unwrap();
+                let is_new = latest.is_none();
+                if latest.is_some_and(|run| run.status == RunStatus::Done) {
+                    // It died when all was done.
+                    let messages = house.store.messages(&"t".into()).await.unwrap();
+                    break messages.last().unwrap().message.text();
+                }
+                let work = {
+                    let (runtime, still) = (runtime.clone(), still.clone());
+                    tokio::spawn(async move {
+                        if is_new {
+                            let request =
+                                RunRequest::new("t", vec![Message::user("go")]).with_agent_id("top");
+                            runtime.run(request, still).await
+                        } else {
+                            runtime.resume(&"t".into(), still, UnknownPolicy::Retry).await
+                        }
+                    })
+                };
+                let abort = work.abort_handle();
+                let result = tokio::select! {
+                    result = work => Some(result.unwrap().unwrap()),
+                    () = still.stands.notified() => None,
+                };
+                left = left.saturating_sub(still.seen.load(Ordering::SeqCst));
+                match result {
+                    None => {
+                        abort.abort();
+                        left = 0;
+                        // The tasks of a process that died do nothing more.
+                        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                    }
+                    Some(result) if result.termination == TerminationReason::Suspended => {
+                        for question in &result.waiting {
+                            runtime
+                                .decide(&question.id, answer(ResumeDecisionAction::Resume), actor())
+                                .await
+                                .unwrap();
+                        }
+                    }
+                    Some(result) => break result.response,
+                }
+            };
+            is_over = left > 0;
+            assert_eq!(response, "Both are back.", "{mode:?} {n}");
+            // Side by side, a call may have been made and not written down when another child's event was the last.
+            let most = if mode == ToolExecutionMode::Sequential { 3 } else { 4 };
+            assert!((3..=most).contains(&house.executed()), "{mode:?} {n}: {}", house.executed());
+            let tasks = tasks(&house).await;
+            assert_eq!(tasks.len(), 3, "{mode:?} {n}");
+            for task in &tasks {
+                assert_eq!(task.status(), ChildStatus::Completed, "{mode:?} {n}");
+                assert_eq!(house.store.runs(&task.child.thread_id).await.unwrap().len(), 1, "{mode:?} {n}");
+            }
+            let messages = house.store.messages(&"t".into()).await.unwrap();
+            let results: Vec<_> =
+                messages.iter().filter(|m| m.message.role == Role::Tool).map(|m| m.message.text()).collect();
+            assert_eq!(results, ["One is back.", "Two is back."], "{mode:?} {n}");
+            sound(&house).await;
+            if is_over {
+                break;
+            }
+        }
+        assert!(is_over);
+    }
 }

@@ -11,11 +11,14 @@ use crate::contract::mailbox::MailboxJob;
 use crate::contract::record::LeaseRecord;
 
 /// Jobs whose thread is free: nothing unfinished in it, or the job's own run, which can go on. A run goes on when a dead
-/// process left it, when one of its questions was answered, or when the time of one is over.
+/// process left it, when one of its questions was answered, or when the time of one is over. A job that was
+/// tried keeps its place, although its time was moved: what was said behind it in its conversation does not overtake it.
 const READY: &str = "SELECT m.n, m.mailbox_id FROM mailbox m \
      LEFT JOIN run r ON r.n = (SELECT max(n) FROM run WHERE thread_id = m.mailbox_id) \
      WHERE m.status = 'queued' AND m.available_at <= ?1 \
      AND NOT EXISTS (SELECT 1 FROM mailbox c WHERE c.mailbox_id = m.mailbox_id AND c.status = 'claimed') \
+     AND NOT EXISTS (SELECT 1 FROM mailbox e WHERE e.mailbox_id = m.mailbox_id AND e.status = 'queued' \
+          AND e.attempt_count > 0 AND (e.priority, e.n) < (m.priority, m.n)) \
      AND (r.status IS NULL OR r.status = 'done' OR (r.id = m.run_id AND (r.status = 'running' OR EXISTS ( \
           SELECT 1 FROM suspension s WHERE s.run_id = r.id AND (s.status = 'decided' \
           OR (s.status = 'open' AND s.expires_at <= ?1)))))) \
@@ -28,8 +31,8 @@ pub struct Outlook {
     pub next: Option<MailboxJob>,
     /// Who holds threads that jobs are due for.
     pub held: Vec<LeaseRecord>,
-    /// How many jobs are claimed by somebody.
-    pub claimed: u64,
+    /// Who claimed the jobs that are claimed, one for each.
+    pub claimed: Vec<String>,
     /// How many wait for another try that is not due yet.
     pub retrying: u64,
     /// When to look again if nothing is heard until then.
@@ -72,8 +75,9 @@ fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> 
             conn.prepare_cached(sql)?.query_row((int(now),), |row| row.get(0)).optional()?;
         Ok(found.flatten().map(uint))
     };
-    outlook.claimed =
-        number("SELECT count(*) FROM mailbox WHERE status = 'claimed' AND ?1 = ?1")?.unwrap_or(0);
+    let mut statement = conn
+        .prepare_cached("SELECT coalesce(claimed_by, '') FROM mailbox WHERE status = 'claimed' ORDER BY n")?;
+    outlook.claimed = statement.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?;
     outlook.retrying = number(
         "SELECT count(*) FROM mailbox WHERE status = 'queued' AND available_at > ?1 AND attempt_count > 0",
     )?

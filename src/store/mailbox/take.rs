@@ -76,7 +76,7 @@ pub(in crate::store) fn of_thread(
 }
 
 pub(in crate::store) fn queued(job: MailboxJob) -> QueuedMessage {
-    let failed = (job.attempt_count > 0 || job.run_id.is_some()).then(|| FailedTry {
+    let failed = job.run_id.is_some().then(|| FailedTry {
         attempts: job.attempt_count,
         max_attempts: job.max_attempts,
         error: job.last_error.clone().unwrap_or_default(),

@@ -531,6 +531,7 @@ async fn the_rows_of_a_call_stand_together() {
             "-: spent",
             "-: lapsed",
             "-: revoked",
+            "-: hook",
             "c1: asked",
             "-: deleted",
         ]
@@ -538,7 +539,7 @@ async fn the_rows_of_a_call_stand_together() {
     let since = AuditFilter { since: Some(90), ..AuditFilter::default() };
     assert_eq!(
         told(calls(&store, since).await),
-        ["c2: judged asked expired", "-: spent", "-: lapsed", "-: revoked"],
+        ["c2: judged asked expired", "-: spent", "-: lapsed", "-: revoked", "-: hook"],
         "a call comes whole; what was given before does not"
     );
     let thread = AuditFilter { thread: Some("t2".into()), ..AuditFilter::default() };

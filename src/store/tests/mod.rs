@@ -12,6 +12,8 @@ mod mailbox;
 mod mailbox_model;
 mod model;
 mod profile;
+mod statistics;
+mod summaries;
 mod threads;
 
 use std::collections::BTreeMap;

@@ -11,6 +11,7 @@ mod live;
 mod plain;
 mod proc_tree;
 mod run;
+mod serve;
 #[cfg(target_os = "linux")]
 mod supervisor;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use crate::contract::tool::OnBehalf;
 pub(crate) use capture::{Spill, private_file};
 pub use env::{Env, child_env, is_secret};
 pub use run::{Said, converse, end_of_run, run};
+pub use serve::server_command;
 #[cfg(target_os = "linux")]
 pub use supervisor::{Report, SUPERVISE_ARG, supervise_main};
 

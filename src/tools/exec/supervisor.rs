@@ -87,15 +87,26 @@ fn report(report: &Report) {
 /// arguments. The exit status is the command's own, or 128 and the signal.
 pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut args = args;
-    let duty = args.next().and_then(|word| word.to_str()?.parse::<Duty>().ok());
+    let first = args.next();
+    if first.as_deref().is_some_and(|word| word == super::serve::SERVE_WORD) {
+        return serve_main(args);
+    }
+    let duty = first.and_then(|word| word.to_str()?.parse::<Duty>().ok());
     let (Some(duty), Some(program)) = (duty, args.next()) else {
         report(&Report::NotStarted { error: "a supervisor is started by aye only".into() });
         return ExitCode::from(2);
     };
     match start(&duty, program, args) {
         Ok((child, said)) => {
-            let (code, signal, left) =
-                Supervisor { child, grace: duty.grace, main: None, stop_at: None }.watch();
+            let (code, signal, left) = Supervisor {
+                child,
+                grace: duty.grace,
+                lifeline: PollFlags::IN,
+                patience: None,
+                main: None,
+                stop_at: None,
+            }
+            .watch();
             if let Some(said) = said {
                 let (said, cut) = said.recv_timeout(LAST_WORDS).unwrap_or_default();
                 report(&Report::Said { said: String::from_utf8_lossy(&said).into_owned(), cut });
@@ -108,6 +119,44 @@ pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
             ExitCode::from(127)
         }
     }
+}
+
+/// Supervises a server: a program that aye speaks with over the program's own standard input and output. The lifeline
+/// is that input: it ends when aye closes it or dies. `args` are the grace in milliseconds, the program, its arguments.
+fn serve_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let grace = args.next().and_then(|word| word.to_str()?.parse().ok()).map(Duration::from_millis);
+    let (Some(grace), Some(program)) = (grace, args.next()) else { return ExitCode::from(2) };
+    match start_server(&program, args) {
+        Ok(child) => {
+            let (code, signal, _) = Supervisor {
+                child,
+                grace,
+                // What is in the pipe is for the server; only its end is looked at.
+                lifeline: PollFlags::empty(),
+                patience: Some(grace),
+                main: None,
+                stop_at: None,
+            }
+            .watch();
+            ExitCode::from(u8::try_from(code.unwrap_or(128 + signal.unwrap_or(0))).unwrap_or(1))
+        }
+        Err(error) => {
+            // The server's standard error: aye reads it.
+            let _ = writeln!(std::io::stderr(), "cannot start {}: {error}", program.to_string_lossy());
+            ExitCode::from(127)
+        }
+    }
+}
+
+fn start_server(program: &OsString, args: impl Iterator<Item = OsString>) -> std::io::Result<i32> {
+    let _ = rustix::process::setsid();
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let child = Command::new(program).args(args).process_group(0).spawn()?;
+    // Only the server's own processes hold its output from here on, so its end means that they are gone.
+    let nothing = File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&nothing)?;
+    rustix::stdio::dup2_stderr(&nothing)?;
+    i32::try_from(child.id()).map_err(std::io::Error::other)
 }
 
 /// Whether the lifeline ended already: then nobody waits for the command, and it must not begin.
@@ -184,6 +233,10 @@ fn start(
 struct Supervisor {
     child: i32,
     grace: Duration,
+    /// What of the lifeline is looked at besides its end.
+    lifeline: PollFlags,
+    /// How long the command may take to end by itself once the lifeline ended; `None` sends TERM at once.
+    patience: Option<Duration>,
     main: Option<WaitStatus>,
     /// When KILL follows, once TERM was sent.
     stop_at: Option<Instant>,
@@ -221,17 +274,23 @@ impl Supervisor {
         let stdin = std::io::stdin();
         let mut lifeline = true;
         let mut killed = false;
+        let mut term_at: Option<Instant> = None;
         loop {
             if !self.reap() || self.main.is_some() {
                 return;
             }
             let now = Instant::now();
+            if term_at.is_some_and(|at| at <= now) {
+                term_at = None;
+                self.signal_all(Signal::TERM);
+                self.stop_at = Some(now + self.grace);
+            }
             if self.stop_at.is_some_and(|at| at <= now) {
                 self.signal_all(Signal::KILL);
                 killed = true;
                 self.stop_at = Some(now + Duration::from_millis(50));
             }
-            let wait = match self.stop_at {
+            let wait = match self.stop_at.or(term_at) {
                 Some(at) => at.saturating_duration_since(now),
                 // Orphans that end while the command runs are reaped now and then; nothing waits for that.
                 None if pidfd.is_some() => Duration::from_secs(30),
@@ -240,7 +299,7 @@ impl Supervisor {
             };
             let mut fds = Vec::with_capacity(2);
             if lifeline {
-                fds.push(PollFd::new(&stdin, PollFlags::IN));
+                fds.push(PollFd::new(&stdin, self.lifeline));
             }
             if let Some(pidfd) = &pidfd {
                 fds.push(PollFd::new(pidfd, PollFlags::IN));
@@ -249,7 +308,9 @@ impl Supervisor {
             let _ = rustix::event::poll(&mut fds, timeout.as_ref());
             if lifeline && fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
                 lifeline = false;
-                if !killed {
+                if let Some(patience) = self.patience {
+                    term_at = Some(Instant::now() + patience);
+                } else if !killed {
                     self.signal_all(Signal::TERM);
                     self.stop_at = Some(Instant::now() + self.grace);
                 }

@@ -260,6 +260,8 @@ pub(crate) fn opened(messages: Vec<crate::contract::record::StoredMessage>) -> O
         interrupted: Vec::new(),
         driver: Driver::Nobody,
         queued: Vec::new(),
+        children: Vec::new(),
+        summaries: Vec::new(),
     }
 }
 
@@ -678,7 +680,7 @@ fn a_message_while_a_run_is_awake_waits_and_is_not_lost() {
 }
 
 pub(crate) fn queued(id: u64, text: &str) -> QueuedRow {
-    QueuedRow { id, text: text.into(), images: 0 }
+    QueuedRow { id, text: text.into(), images: 0, note: String::new() }
 }
 
 #[test]
@@ -829,3 +831,88 @@ fn a_run_that_could_not_be_loaded_ends_the_wait() {
 }
 
 mod inbox;
+
+fn retry(delay_ms: u64, model: &str, instead: bool) -> E {
+    E::ActivitySnapshot {
+        message_id: "m".into(),
+        activity_type: "inference-retry".into(),
+        content: json!({
+            "attempt": 2, "max": 6, "delay_ms": delay_ms, "model": model, "instead": instead,
+            "reason": "busy", "reset": false,
+        }),
+        replace: Some(true),
+    }
+}
+
+#[test]
+fn the_time_until_a_retry_counts_down_and_wakes_once_a_second() {
+    let mut test = TestApp::new(80, 20);
+    test.start("hi");
+    test.event(retry(2300, "m1", false));
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let status = test.live.last().cloned().unwrap_or_default();
+        seen.push(
+            status.split("try ").nth(1).unwrap_or_default().split(':').next().unwrap_or_default().to_owned(),
+        );
+        let deadline = test.app.deadline().expect("a deadline");
+        let left = deadline.since(test.now);
+        seen.push(format!("{left} ms"));
+        test.wait(left);
+    }
+    assert_eq!(seen, ["2 of 6 in 3 s", "300 ms", "2 of 6 in 2 s", "1000 ms", "2 of 6 in 1 s", "1000 ms"]);
+    assert!(test.live().contains("try 2 of 6: busy"), "{}", test.live());
+    assert!(test.app.deadline().expect("it is awake").since(test.now) <= TICK_MS);
+    test.event(E::InferenceComplete { model: "m1".into(), usage: None, duration_ms: 1 });
+    assert!(!test.live().contains("try 2"), "{}", test.live());
+    assert!(!test.screen().contains("instead"), "{}", test.screen());
+}
+
+#[test]
+fn a_model_that_stands_in_is_named() {
+    let mut test = TestApp::new(80, 20);
+    test.start("hi");
+    let complete = |model: &str| E::InferenceComplete { model: model.into(), usage: None, duration_ms: 1 };
+    for _ in 0..2 {
+        test.event(retry(0, "m2", true));
+        assert!(test.live().contains("try 2 of 6 with m2: busy"), "{}", test.live());
+        test.event(complete("m2"));
+        assert!(test.live().contains("m2 (for demo)"), "{}", test.live());
+    }
+    assert_eq!(test.screen().matches("m2 answered instead").count(), 1, "{}", test.screen());
+    test.event(complete("m1"));
+    assert!(!test.live().contains("m2"), "{}", test.live());
+}
+
+#[test]
+fn a_stop_offers_to_go_on() {
+    let mut test = TestApp::new(80, 20);
+    let stopped = || TerminationReason::stopped("max_rounds", "the limit of 2 inferences is reached");
+    let said = |test: &TestApp| {
+        test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::Start(_, input) if input.text == "Go on.")).count()
+    };
+    test.keys("<enter>");
+    assert_eq!(said(&test), 0);
+    test.start("hi");
+    test.finish(stopped());
+    assert!(test.screen().contains("stopped: the limit of 2 inferences is reached; /continue goes on"));
+    assert!(test.live().contains("Enter goes on where it stopped"), "{}", test.live());
+    test.keys("<enter>");
+    assert_eq!(said(&test), 1);
+    assert!(!test.live().contains("goes on where"), "{}", test.live());
+    test.event(E::RunStart { thread_id: "t".into(), run_id: "r2".into(), parent_run_id: None });
+    test.event(E::RunFinish {
+        thread_id: "t".into(),
+        run_id: "r2".into(),
+        result: None,
+        termination: stopped(),
+    });
+    test.keys("/continue <enter>");
+    assert_eq!(said(&test), 2);
+    test.event(E::RunStart { thread_id: "t".into(), run_id: "r3".into(), parent_run_id: None });
+    let end = TerminationReason::NaturalEnd;
+    test.event(E::RunFinish { thread_id: "t".into(), run_id: "r3".into(), result: None, termination: end });
+    test.keys("<enter>/continue <enter>");
+    assert_eq!(said(&test), 2);
+    assert!(test.live().contains("nothing was stopped here"), "{}", test.live());
+}

@@ -61,6 +61,7 @@ impl Card {
             Stage::Away => Reply::Taken,
             Stage::Grant(_) => self.grant_key(key, keymap, project),
             Stage::Open if self.kind == CardKind::Ask => self.ask_key(key, keymap),
+            Stage::Open if self.kind == CardKind::Form => self.form_key(key, keymap),
             Stage::Open => self.open_key(key, keymap),
         }
     }
@@ -240,6 +241,38 @@ impl Card {
             Some(Action::Accept) => match self.ask.accept() {
                 Some(answer) => return self.decide(Answer::yes(answer), "answering"),
                 None => self.problem = self.ask.hint(),
+            },
+            Some(action) => return self.common_key(action),
+            None => return Reply::NotMine,
+        }
+        Reply::Taken
+    }
+}
+
+impl Card {
+    fn form_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
+        if let Some(line) = self.surface.line_mut() {
+            return match edit_line(line, key, keymap) {
+                Edited::Sent => {
+                    self.surface.written();
+                    Reply::Taken
+                }
+                Edited::Left => {
+                    self.surface.stop_writing();
+                    Reply::Taken
+                }
+                Edited::Yes => Reply::Taken,
+                Edited::No => Reply::NotMine,
+            };
+        }
+        match keymap.action(Place::Card, key) {
+            Some(Action::ScrollUp) => self.surface.step(-1),
+            Some(Action::ScrollDown) => self.surface.step(1),
+            Some(Action::Toggle) => self.surface.toggle(),
+            Some(Action::Skip) => return self.decide(Answer::no(None), "skipping it"),
+            Some(Action::Accept) => match self.surface.accept() {
+                Some(answer) => return self.decide(Answer::yes(answer), "answering"),
+                None => self.problem = self.surface.hint(),
             },
             Some(action) => return self.common_key(action),
             None => return Reply::NotMine,

@@ -11,17 +11,17 @@ use crate::tui::wrap::{Wrap, width};
 const NARROWEST: usize = 5;
 
 /// The cells of a table; the first row is its head.
-pub(super) struct Table {
+pub(in crate::tui) struct Table {
     alignments: Vec<Alignment>,
-    pub(super) rows: Vec<Vec<Vec<Span<'static>>>>,
+    pub(in crate::tui) rows: Vec<Vec<Vec<Span<'static>>>>,
 }
 
 impl Table {
-    pub(super) fn new(alignments: Vec<Alignment>) -> Table {
+    pub(in crate::tui) fn new(alignments: Vec<Alignment>) -> Table {
         Table { alignments, rows: Vec::new() }
     }
 
-    pub(super) fn lines(mut self, available: u16, theme: &Theme) -> Vec<Line<'static>> {
+    pub(in crate::tui) fn lines(mut self, available: u16, theme: &Theme) -> Vec<Line<'static>> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         if columns == 0 {
             return Vec::new();

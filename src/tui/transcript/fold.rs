@@ -1,13 +1,16 @@
 //! Folds the events of a run into entries.
 
+use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::{EntryKind, Level, Moment, ToolEntry, ToolState, Transcript};
+use super::{EntryKind, Level, Moment, Retry, ToolEntry, ToolState, Transcript};
 use crate::contract::activity::NOTICE_ACTIVITY_TYPE;
+use crate::contract::child::{CHILD_RUN_ACTIVITY_TYPE, ChildRunState};
 use crate::contract::event::AgentEvent;
 use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::progress::{INFERENCE_RETRY_ACTIVITY_TYPE, TOOL_CALL_PROGRESS_ACTIVITY_TYPE};
+use crate::contract::summary::COMPACTED_ACTIVITY_TYPE;
 
 impl Transcript {
     /// Takes in one event.
@@ -15,6 +18,8 @@ impl Transcript {
         match event {
             AgentEvent::RunStart { .. } => {
                 self.retry = None;
+                self.stopped = false;
+                self.handed_to = None;
                 self.saw_error = false;
                 self.step = self.entries.len();
             }
@@ -53,9 +58,11 @@ impl Transcript {
                 self.settle_tool(id, Some(at), result, *outcome);
                 self.begin_next(at);
             }
-            AgentEvent::InferenceComplete { usage, .. } => {
-                self.retry = None;
+            AgentEvent::InferenceComplete { model, usage, .. } => {
+                self.answered(model);
                 self.close_texts(false);
+                // What did not become whole with its answer was cut off and dropped.
+                self.drop_partial_calls();
                 if let Some(usage) = usage {
                     self.count(usage);
                 }
@@ -187,6 +194,10 @@ impl Transcript {
                 }
                 tool.progress = message;
             });
+        } else if kind == CHILD_RUN_ACTIVITY_TYPE {
+            if let Ok(state) = serde_json::from_value::<ChildRunState>(content.clone()) {
+                self.change_tool(call_id, |tool| tool.serve(at, state));
+            }
         } else if kind == NOTICE_ACTIVITY_TYPE {
             let level = match text("level") {
                 "warning" => Level::Warning,
@@ -197,17 +208,41 @@ impl Transcript {
                 "" => text("text").to_owned(),
                 source => format!("{source}: {}", text("text")),
             };
+            if !text("agent").is_empty() {
+                self.handed_to = Some((text("agent").to_owned(), text("model").to_owned()));
+            }
             self.note(level, words);
+        } else if kind == COMPACTED_ACTIVITY_TYPE {
+            if let Some(usage) = content.get("usage").and_then(|usage| TokenUsage::deserialize(usage).ok()) {
+                self.usage.add(&usage);
+            }
+            let upto = content.get("upto_seq").and_then(Value::as_u64).unwrap_or(u64::MAX);
+            self.note_summary(upto, text("text"));
         } else if kind == INFERENCE_RETRY_ACTIVITY_TYPE {
             let number = |key: &str| content.get(key).and_then(Value::as_u64).unwrap_or(0);
             let reason = text("reason");
-            let wait = number("delay_ms") as f64 / 1000.0;
-            self.retry =
-                Some(format!("try {} of {} in {wait:.1} s: {reason}", number("attempt"), number("max")));
+            // The first word about a step is about the model that was wanted, unless that one was not asked again.
+            let is_other = content.get("instead").and_then(Value::as_bool).unwrap_or(false);
+            self.retry = Some(Retry {
+                attempt: number("attempt"),
+                max: number("max"),
+                until: at.plus(number("delay_ms")),
+                model: is_other.then(|| text("model").to_owned()),
+                reason: reason.to_owned(),
+            });
             if content.get("reset").and_then(Value::as_bool).unwrap_or(false) {
                 self.withdraw(reason);
             }
         }
+    }
+
+    /// Says who answered, when it is a model that stands in for the one that was wanted, and when it does no more.
+    fn answered(&mut self, model: &str) {
+        let stands_in = self.retry.take().and_then(|retry| retry.model).map(|_| model.to_owned());
+        if let Some(model) = stands_in.as_ref().filter(|model| self.stands_in.as_ref() != Some(model)) {
+            self.note(Level::Info, format!("{model} answered instead"));
+        }
+        self.stands_in = stands_in;
     }
 
     /// The answer so far does not count: it comes again from its start.
@@ -222,14 +257,7 @@ impl Transcript {
         self.step = self.entries.len();
     }
 
-    pub(super) fn finish(&mut self, termination: &TerminationReason) {
-        self.retry = None;
-        let cut_off = matches!(termination, TerminationReason::Cancelled | TerminationReason::Error(_));
-        self.close_texts(cut_off);
-        if *termination == TerminationReason::Suspended {
-            return;
-        }
-        // Calls that never arrived whole are dropped; those that never got a result did not run, or were stopped.
+    fn drop_partial_calls(&mut self) {
         let from = self.settled;
         let is_partial = |kind: &EntryKind| match kind {
             EntryKind::Tool(tool) => tool.state == ToolState::Receiving,
@@ -240,6 +268,20 @@ impl Transcript {
             index += 1;
             index <= from || !is_partial(&entry.kind)
         });
+        self.advance();
+    }
+
+    pub(super) fn finish(&mut self, termination: &TerminationReason) {
+        self.retry = None;
+        self.stopped = false;
+        let cut_off = matches!(termination, TerminationReason::Cancelled | TerminationReason::Error(_));
+        self.close_texts(cut_off);
+        if *termination == TerminationReason::Suspended {
+            return;
+        }
+        // Calls that never arrived whole are dropped; those that never got a result did not run, or were stopped.
+        self.drop_partial_calls();
+        let from = self.settled;
         for index in from..self.entries.len() {
             self.touch(index, |entry| {
                 if let EntryKind::Tool(tool) = &mut entry.kind {
@@ -252,10 +294,7 @@ impl Transcript {
         }
         match termination {
             TerminationReason::Cancelled => self.note(Level::Info, "interrupted"),
-            TerminationReason::Stopped(why) => {
-                let detail = why.detail.as_deref().unwrap_or(&why.code);
-                self.note(Level::Warning, format!("stopped: {detail}"));
-            }
+            TerminationReason::Stopped(why) => self.say_stopped(why),
             TerminationReason::Blocked(why) => self.note(Level::Error, format!("blocked: {why}")),
             TerminationReason::Error(why) if !self.saw_error => self.note(Level::Error, why),
             TerminationReason::Error(_)

@@ -17,8 +17,12 @@ impl Transcript {
         let mut transcript = Transcript::default();
         // Searching backwards for each call would be slow in a long thread only if a call were far from its result;
         // results follow their calls, so the search is short.
+        let mut summaries = opened.summaries.iter().peekable();
         for stored in &opened.messages {
             transcript.take_message(&stored.message);
+            while let Some(summary) = summaries.next_if(|summary| summary.at_seq <= stored.seq) {
+                transcript.note_summary(summary.upto_seq, &summary.words());
+            }
         }
         for open in &opened.interrupted {
             transcript.change_tool(open.intent.id.call_id.as_str(), |tool| {
@@ -28,11 +32,16 @@ impl Transcript {
                 }
             });
         }
-        let waiting: HashMap<&str, _> =
-            opened.waiting.iter().map(|record| (record.call_id.as_str(), &record.ticket)).collect();
+        let waiting: HashMap<&str, _> = opened
+            .waiting
+            .iter()
+            .filter(|record| record.thread_id == opened.thread.id)
+            .map(|record| (record.call_id.as_str(), &record.ticket))
+            .collect();
         for (call_id, ticket) in waiting {
             transcript.change_tool(call_id, |tool| tool.wait(Some(ticket)));
         }
+        transcript.serve_calls(Moment::default(), &opened.thread.id, &opened.children);
         if let Some(run) = opened.run.as_ref().filter(|_| transcript.usage.total() == 0) {
             transcript.usage.add(&run.usage);
         }

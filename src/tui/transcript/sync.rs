@@ -2,6 +2,8 @@
 //! in the process that is awake on it, and as it will when it is opened again.
 
 use super::{Moment, Tail, ToolState, Transcript};
+use crate::contract::child::TaskRecord;
+use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::tui::host::{Driver, ThreadSync};
 
@@ -15,6 +17,9 @@ impl Transcript {
         }
         for stored in &sync.results {
             self.take_message(&stored.message);
+        }
+        for summary in &sync.summaries {
+            self.note_summary(summary.upto_seq, &summary.words());
         }
         // When its process is gone, what a call came to is for recovery to judge.
         let is_driven = matches!(sync.driver, Driver::Other(_));
@@ -30,7 +35,8 @@ impl Transcript {
                 });
             }
         }
-        for record in &sync.waiting {
+        self.serve_calls(at, &sync.thread.id, &sync.children);
+        for record in sync.waiting.iter().filter(|record| record.thread_id == sync.thread.id) {
             let call_id = record.call_id.as_str();
             if self.tool(call_id).is_some_and(|tool| !tool.is_over() && !tool.is_asked(&record.ticket)) {
                 self.change_tool(call_id, |tool| tool.wait(Some(&record.ticket)));
@@ -38,6 +44,14 @@ impl Transcript {
         }
         for words in words {
             self.push(words, false);
+        }
+    }
+
+    /// Shows the agents at work beneath the calls that they serve.
+    pub(super) fn serve_calls(&mut self, at: Moment, thread: &ThreadId, children: &[TaskRecord]) {
+        let own = |task: &&TaskRecord| task.child.parent_thread == *thread && !task.child.background;
+        for task in children.iter().filter(own) {
+            self.change_tool(task.child.parent_call.as_str(), |tool| tool.serve(at, task.state()));
         }
     }
 

@@ -64,6 +64,8 @@ fn stored(messages: Vec<Message>) -> OpenedThread {
         interrupted: Vec::new(),
         driver: crate::tui::host::Driver::Nobody,
         queued: Vec::new(),
+        children: Vec::new(),
+        summaries: Vec::new(),
     }
 }
 
@@ -207,12 +209,12 @@ fn a_withdrawn_answer_goes_away_and_says_so() {
     };
     let mut events = vec![E::StepStart { message_id: "m".into() }, text("Hal"), retry];
     let transcript = fold(&events);
-    assert_eq!(transcript.retry(), Some("try 2 of 3 in 0.5 s: the stream broke"));
+    assert_eq!(transcript.retry(Moment(0)).as_deref(), Some("try 2 of 3 in 1 s: the stream broke"));
     events.extend([text("Hello"), complete()]);
     let transcript = fold(&events);
     assert_eq!(transcript.last_answer(), Some("Hello"));
     assert_eq!(transcript.entries().len(), 3, "what was said, the notice, the answer");
-    assert_eq!(transcript.retry(), None);
+    assert_eq!(transcript.retry(Moment(0)), None);
 }
 
 #[test]
@@ -240,6 +242,8 @@ fn sync_of(
         waiting: opened.waiting,
         running: Vec::new(),
         queued: Vec::new(),
+        children: Vec::new(),
+        summaries: Vec::new(),
     }
 }
 
@@ -322,4 +326,21 @@ fn words_on_trial_stand_behind_what_others_said_and_can_be_taken_away() {
     assert_eq!(transcript.settled(), transcript.entries().len());
     transcript.unsay();
     assert!(transcript.entries().iter().any(is_mine));
+}
+
+#[test]
+fn a_handoff_is_a_notice_and_says_who_answers_until_the_next_run() {
+    let start =
+        || E::RunStart { thread_id: ThreadId::from("t"), run_id: RunId::from("r"), parent_run_id: None };
+    let handed = E::ActivitySnapshot {
+        message_id: "m".into(),
+        activity_type: "notice".into(),
+        content: json!({"source": "handoff", "text": "writer goes on, with big", "agent": "writer", "model": "big-1"}),
+        replace: Some(false),
+    };
+    let transcript = fold(&[start(), handed.clone(), text("Hi.")]);
+    assert_eq!(transcript.handed_to(), Some(("writer", "big-1")));
+    let is_said = |entry: &Entry| matches!(&entry.kind, EntryKind::Notice { text, .. } if text == "handoff: writer goes on, with big");
+    assert!(transcript.entries().iter().any(is_said), "{:?}", transcript.entries());
+    assert_eq!(fold(&[start(), handed, start()]).handed_to(), None);
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Moment, Tail};
+use crate::contract::child::{ChildRunState, ChildStatus};
 use crate::contract::lifecycle::ToolCallOutcome;
 use crate::contract::suspension::{ACTION_UNKNOWN_OUTCOME, SuspendTicket};
 use crate::contract::tool::ToolResult;
@@ -118,6 +119,8 @@ pub struct ToolEntry {
     pub result: Option<ToolResult>,
     /// A word about its progress.
     pub progress: Option<String>,
+    /// The agent that works on it.
+    pub child: Option<Box<ChildRunState>>,
     /// When it began to run.
     pub started: Option<Moment>,
     /// How long it ran, in milliseconds.
@@ -137,9 +140,26 @@ impl ToolEntry {
             tail: Tail::default(),
             result: None,
             progress: None,
+            child: None,
             started: None,
             elapsed: None,
         }
+    }
+
+    /// Another agent works on it.
+    pub(super) fn serve(&mut self, at: Moment, mut state: ChildRunState) {
+        if self.is_over() {
+            return;
+        }
+        self.run(at);
+        if state.status == ChildStatus::Waiting {
+            self.state = ToolState::Waiting;
+        }
+        if let Some(known) = self.child.take() {
+            // A look at the store does not know what is being done.
+            state.line = state.line.or(known.line);
+        }
+        self.child = Some(Box::new(state));
     }
 
     /// It runs.
@@ -163,6 +183,10 @@ impl ToolEntry {
 
     /// A question about it is open.
     pub(super) fn wait(&mut self, ticket: Option<&SuspendTicket>) {
+        if ticket.is_some_and(SuspendTicket::is_served) {
+            self.state = ToolState::Running;
+            return;
+        }
         let is_unknown = ticket.is_some_and(|ticket| ticket.suspension.action == ACTION_UNKNOWN_OUTCOME);
         self.state = if is_unknown { ToolState::Unknown } else { ToolState::Waiting };
         self.started = None;
@@ -185,6 +209,13 @@ impl ToolEntry {
             self.tail = Tail::default();
         }
         self.progress = None;
+        let child = result.details.as_ref().and_then(|details| details.get("child"));
+        if let Some(child) = child.and_then(|child| serde_json::from_value(child.clone()).ok()) {
+            self.child = Some(Box::new(child));
+        } else if let Some(child) = self.child.as_mut().filter(|child| !child.status.is_over()) {
+            child.status = ChildStatus::Cancelled;
+            (child.tool, child.line) = (None, None);
+        }
         if let Some(arguments) = result.touched.as_ref().and_then(|touched| touched.arguments.as_ref()) {
             self.edit(arguments);
         }

@@ -32,7 +32,9 @@ impl App {
             }
             AgentEvent::ToolCallDone { id, result, outcome, .. } => {
                 if *outcome == ToolCallOutcome::Suspended {
-                    if let (Some(ticket), Some(run)) = (&result.suspension, self.run_id.clone()) {
+                    // A call that another agent works on asks nobody.
+                    let asks = result.suspension.as_ref().filter(|ticket| !ticket.is_served());
+                    if let (Some(ticket), Some(run)) = (asks, self.run_id.clone()) {
                         let card = Card::new(thread.clone(), run, (**ticket).clone());
                         self.born(&card, cmds);
                         self.ask(card);
@@ -99,9 +101,14 @@ impl App {
     }
 
     fn drop_cards_of(&mut self, call_id: &str, cmds: &mut Vec<Cmd>) {
-        // A call of another conversation may have the same id.
+        // A call of another conversation, or of a child, may have the same id.
+        let shown = self.thread_id().cloned();
         self.put_away_cards(
-            |card| card.elsewhere.is_none() && card.ticket.pending.id.as_str() == call_id,
+            |card| {
+                card.elsewhere.is_none()
+                    && Some(&card.thread_id) == shown.as_ref()
+                    && card.ticket.pending.id.as_str() == call_id
+            },
             cmds,
         );
     }
@@ -189,7 +196,7 @@ impl App {
             .waiting
             .iter()
             .filter(|record| record.status == SuspensionStatus::Open)
-            .map(|record| Card::new(record.thread_id.clone(), record.run_id.clone(), record.ticket.clone()))
+            .map(|record| Card::of(record, &opened.children))
             .collect();
         self.card = 0;
         self.count_elsewhere(cmds);
@@ -198,6 +205,12 @@ impl App {
         self.stays = false;
         self.run = match opened.run.as_ref().map(|run| run.status) {
             Some(RunStatus::Running) => RunState::Running(self.now),
+            // It waits for nothing but its children.
+            Some(RunStatus::Waiting)
+                if matches!(opened.driver, Driver::Other(_)) && opened.waiting.is_empty() =>
+            {
+                RunState::Running(self.now)
+            }
             Some(RunStatus::Waiting) => RunState::Waiting,
             Some(RunStatus::Done) | None => RunState::Idle,
         };
@@ -207,6 +220,11 @@ impl App {
             opened.run.as_ref().and_then(|run| run.termination.as_ref())
         {
             self.transcript.note(Level::Error, why.clone());
+        }
+        if let Some(TerminationReason::Stopped(why)) =
+            opened.run.as_ref().and_then(|run| run.termination.as_ref())
+        {
+            self.transcript.say_stopped(why);
         }
         // Events that overtook the answer.
         for (thread, told) in std::mem::take(&mut self.early) {

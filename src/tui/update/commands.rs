@@ -11,6 +11,9 @@ use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::ThreadSummary;
 
+/// What is said to go on after a stop.
+const GO_ON: &str = "Go on.";
+
 impl App {
     /// Opens the list of conversations before the first one is open; leaving it begins a new one.
     pub fn ask_which_thread(&mut self) -> Vec<Cmd> {
@@ -36,6 +39,9 @@ impl App {
     pub(super) fn send(&mut self, behind: bool, cmds: &mut Vec<Cmd>) {
         let written = self.composer.text().trim().to_owned();
         if written.is_empty() {
+            if self.can_go_on() {
+                self.go_on(cmds);
+            }
             return;
         }
         self.palette = None;
@@ -64,6 +70,11 @@ impl App {
         }
         let text = self.take_text(cmds);
         self.submit(UserInput::text(text.trim()), behind, cmds);
+    }
+
+    /// Goes on where a limit stopped the last run: with a run of its own, whose limits begin anew.
+    fn go_on(&mut self, cmds: &mut Vec<Cmd>) {
+        self.submit(UserInput::text(GO_ON), false, cmds);
     }
 
     /// The text, remembered.
@@ -99,6 +110,8 @@ impl App {
                 }
                 None => self.say_hint("there is no answer yet"),
             },
+            "continue" if self.can_go_on() => self.go_on(cmds),
+            "continue" => self.say_hint("nothing was stopped here by a limit"),
             "export" => self.export(words, cmds),
             "quit" | "exit" => self.quit(cmds),
             _ => {

@@ -76,8 +76,16 @@ impl App {
             why = if why.is_empty() { until } else { format!("{until} · {why}") };
         }
         let place = short_path(&row.cwd, self.info.home.as_deref());
-        let of = if row.parent_run_id.is_some() { " · a run of a run" } else { "" };
-        let is_here = if self.thread_id() == Some(&row.thread_id) { " · this conversation" } else { "" };
+        let of = match &row.child {
+            Some(child) => format!(" · asked by {}", child.agent),
+            None if row.parent_run_id.is_some() => " · a run of a run".to_owned(),
+            None => String::new(),
+        };
+        let is_here = if self.thread_id().is_some_and(|shown| row.thread_id.is_at_or_below(shown)) {
+            " · this conversation"
+        } else {
+            ""
+        };
         let title = if row.thread_title.is_empty() { "(no title)" } else { row.thread_title.as_str() };
         vec![why, format!("{title} · in {place}{of}{is_here}")]
             .into_iter()
@@ -132,7 +140,8 @@ impl App {
             return;
         }
         let mut card = Card::new(record.thread_id.clone(), record.run_id, record.ticket);
-        if self.thread_id() != Some(&record.thread_id) {
+        card.child.clone_from(&opened.child);
+        if self.thread_id().is_none_or(|shown| !record.thread_id.is_at_or_below(shown)) {
             let title = if opened.title.is_empty() { "(no title)".to_owned() } else { opened.title };
             card.elsewhere = Some(Elsewhere { title, project: opened.project });
         }

@@ -124,6 +124,11 @@ impl App {
                 self.say_hint(format!("{chord} goes to the question"));
             }
             Some(Action::Interrupt) => {}
+            Some(Action::FocusCard) if self.cards.is_empty() && self.is_awake() => {
+                if !self.composer.is_empty() {
+                    self.send(true, cmds);
+                }
+            }
             Some(Action::FocusCard) => self.focus_card(),
             Some(Action::DeleteOrQuit) if self.composer.is_empty() => self.quit(cmds),
             Some(Action::Up) if self.composer.is_empty() && !self.queued.is_empty() => {

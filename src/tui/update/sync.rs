@@ -27,6 +27,10 @@ impl App {
         self.queued.clone_from(&sync.queued);
         self.look_after_cards(&sync, cmds);
         if sync.is_part {
+            // What children ask is not told by the events of this conversation's run.
+            for record in sync.waiting.iter().filter(|record| record.thread_id != *thread) {
+                self.ask_for(record, &sync);
+            }
             return;
         }
         self.thread = Some(sync.thread.clone());
@@ -34,12 +38,15 @@ impl App {
         self.transcript.sync(self.now, &sync, self.seen);
         self.seen = sync.messages.last().map_or(self.seen, |stored| stored.seq.max(self.seen));
         for record in &sync.waiting {
-            if !self.over.contains_key(&record.id) {
-                let card = Card::new(record.thread_id.clone(), record.run_id.clone(), record.ticket.clone());
-                self.ask(card);
-            }
+            self.ask_for(record, &sync);
         }
         self.sync_run(&sync, cmds);
+    }
+
+    fn ask_for(&mut self, record: &SuspensionRecord, sync: &ThreadSync) {
+        if !self.over.contains_key(&record.id) {
+            self.ask(Card::of(record, &sync.children));
+        }
     }
 
     /// Where the run stands by the store. A message that is on its way here is not undone by it.
@@ -60,6 +67,10 @@ impl App {
                 }
             }
             RunStatus::Waiting if is_starting => {}
+            // It waits for nothing but its children.
+            RunStatus::Waiting if matches!(sync.driver, Driver::Other(_)) && sync.waiting.is_empty() => {
+                self.run = RunState::Running(self.run.awake_since().unwrap_or(self.now));
+            }
             RunStatus::Waiting => self.run = RunState::Waiting,
             RunStatus::Running => {
                 let since = self.run.awake_since().unwrap_or(self.now);

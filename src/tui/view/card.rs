@@ -9,8 +9,10 @@ use super::super::approval::{Card, CardKind, Stage};
 use super::super::status::short_path;
 use super::super::theme::{Role, Theme};
 use super::super::wrap::{Wrap, truncate, width};
+use super::surface::{At, surface};
 use super::{Picture, spread};
 use crate::contract::display::{visible, visible_line};
+use crate::contract::surface::Piece;
 
 mod call;
 mod edit;
@@ -56,6 +58,7 @@ fn one_line(card: &Card, app: &App) -> String {
             let question = card.ticket.suspension.parameters.get("question").and_then(Value::as_str);
             visible_line(question.unwrap_or_default()).into_owned()
         }
+        CardKind::Form => visible_line(&card.ticket.suspension.message).into_owned(),
         CardKind::Permission | CardKind::Unknown => {
             super::entry::summary_of(&pending.name, card.arguments(), &app.info)
         }
@@ -68,7 +71,9 @@ fn one_line(card: &Card, app: &App) -> String {
     let of = card
         .elsewhere
         .as_ref()
-        .map_or_else(String::new, |of| format!("{} › ", truncate(&visible_line(&of.title), 24)));
+        .map(|of| &of.title)
+        .or(card.child.as_ref())
+        .map_or_else(String::new, |of| format!("{} › ", truncate(&visible_line(of), 24)));
     format!("{of}{}  {what}{state}", visible_line(&pending.name))
 }
 
@@ -174,6 +179,7 @@ fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {
         CardKind::Permission if !card.previews().is_empty() => "wants to change a file",
         CardKind::Permission => "wants to go ahead",
         CardKind::Ask => "asks you",
+        CardKind::Form => "shows you a form",
         CardKind::Unknown => "was interrupted: nobody knows whether it ran to its end",
     };
     let name = if card.kind == CardKind::Ask { header(card).unwrap_or(name) } else { name };
@@ -196,11 +202,15 @@ fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {
     spread(left, right, inner)
 }
 
-/// Marks a card of another conversation with what that is called.
+/// Marks a card of another conversation with what that is called, and one of a child with the agent that asks.
 fn of_conversation(card: &Card, inner: u16, theme: &Theme) -> Vec<Span<'static>> {
-    let Some(elsewhere) = &card.elsewhere else { return Vec::new() };
-    let title = truncate(&visible_line(&elsewhere.title), (inner / 3).max(8));
-    vec![Span::styled(format!("{title} › "), theme.style(Role::Warning))]
+    let most = (inner / 3).max(8);
+    let titles = [card.elsewhere.as_ref().map(|of| &of.title), card.child.as_ref()];
+    let span = |title: &String| {
+        let title = truncate(&visible_line(title), most);
+        Span::styled(format!("{title} › "), theme.style(Role::Warning))
+    };
+    titles.into_iter().flatten().map(span).collect()
 }
 
 fn header(card: &Card) -> Option<String> {
@@ -265,6 +275,7 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>>
             lines.extend(Wrap::words(inner).text(&visible(question), theme.style(Role::Text)));
             lines.extend(choices(card, inner, theme));
         }
+        CardKind::Form => lines.extend(form(card, inner, theme)),
         CardKind::Permission | CardKind::Unknown => {
             lines.extend(stale::moved(card, inner, theme));
             lines.extend(call(card, app, inner, theme));
@@ -282,6 +293,18 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>>
         return grant(card, form, app, inner, theme);
     }
     lines
+}
+
+/// A surface with what was put into it.
+fn form(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let at = match card.surface.here() {
+        Some(Piece::Field(field) | Piece::Check(field)) => {
+            At { component: Some(&field.component), path: Some(&field.path) }
+        }
+        Some(Piece::Button(button)) => At { component: Some(&button.component), path: None },
+        Some(_) | None => At::default(),
+    };
+    surface(card.surface.surface(), at, inner, theme)
 }
 
 fn choices(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
@@ -332,7 +355,7 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
     }
     let mut lines = edit::comment(card, inner, theme);
     lines.extend(stale::time_left(card, app, inner, theme));
-    if card.kind == CardKind::Ask || card.form().is_some() {
+    if matches!(card.kind, CardKind::Ask | CardKind::Form) || card.form().is_some() {
         return lines;
     }
     let dim = theme.style(Role::Dim);

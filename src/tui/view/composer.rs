@@ -81,6 +81,9 @@ fn placeholder(app: &App) -> Cow<'static, str> {
         });
     } else if !app.cards.is_empty() {
         "Tab answers the question of the other conversation"
+    } else if app.can_go_on() {
+        let enter = app.keymap.chord_of(Place::Composer, Action::Send);
+        return Cow::Owned(format!("{enter} goes on where it stopped, or say something else"));
     } else if app.is_awake() {
         "write on: it is sent when this is done"
     } else if app.transcript.is_empty() {

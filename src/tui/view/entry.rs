@@ -12,7 +12,10 @@ use super::super::theme::{Role, Theme};
 use super::super::transcript::{Level, Moment, ToolEntry, ToolState};
 use super::super::wrap::Wrap;
 use super::spread;
+use crate::contract::child::ChildStatus;
+use super::surface::{At, self};
 use crate::contract::display::{visible, visible_line};
+use crate::contract::surface::Surface;
 use crate::contract::tool::FilePreview;
 
 /// How many lines of output a finished call shows, and a running one.
@@ -21,6 +24,8 @@ const FAILED_LINES: usize = 10;
 const DIFF_LINES: usize = 16;
 /// How many lines of thoughts are shown.
 const THOUGHT_LINES: usize = 6;
+/// A surface is no wider than this.
+const SURFACE_COLUMNS: u16 = 100;
 /// How many lines are printed when the person asks for all of them.
 const WHOLE_LINES: usize = 5000;
 /// Where text begins: below the name behind a mark and a blank.
@@ -89,7 +94,10 @@ pub(super) fn notice(level: Level, text: &str, width: u16, theme: &Theme) -> Vec
 pub(super) fn page(title: &str, text: &str, page: Page<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![Line::styled(visible_line(title).into_owned(), page.theme.style(Role::Accent))];
     let wrap = Wrap::words(page.width).indent(INDENT, OUTPUT_INDENT);
-    lines.extend(wrap.text(&visible(text.trim_end()), page.theme.style(Role::Text)));
+    // Each line begins where the first one does; only what is wrapped stands further in.
+    for line in visible(text.trim_end()).lines() {
+        lines.extend(wrap.text(line, page.theme.style(Role::Text)));
+    }
     lines
 }
 
@@ -102,7 +110,46 @@ pub(super) fn cut_off(page: Page<'_>) -> Line<'static> {
 pub(super) fn tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![head(tool, page)];
     lines.extend(touched(tool, page));
+    lines.extend(child(tool, page));
     lines.extend(body(tool, page));
+    lines
+}
+
+/// A number of tokens, short.
+fn tokens(n: u64) -> String {
+    if n < 1000 { n.to_string() } else { format!("{:.1}k", n as f64 / 1000.0) }
+}
+
+/// The agent that works on a call: how far it is, and what it does and says.
+fn child(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+    let Some(child) = &tool.child else { return Vec::new() };
+    let (mark, role) = match child.status {
+        ChildStatus::Running => ("└ ", Role::Accent),
+        ChildStatus::Waiting => ("└ ", Role::Warning),
+        ChildStatus::Completed => ("└ ", Role::Dim),
+        ChildStatus::Failed | ChildStatus::Timeout | ChildStatus::Cancelled => ("└ ", Role::Error),
+    };
+    let mut words = vec![visible_line(&child.agent).into_owned()];
+    match child.status {
+        ChildStatus::Waiting => words.push("waiting for you".to_owned()),
+        ChildStatus::Running => {}
+        over => words.push(over.word().to_owned()),
+    }
+    words.push(format!("{} step{}", child.steps, if child.steps == 1 { "" } else { "s" }));
+    if child.tokens > 0 {
+        words.push(format!("{} tokens", tokens(child.tokens)));
+    }
+    if let Some(tool) = &child.tool {
+        words.push(visible_line(tool).into_owned());
+    }
+    let style = page.theme.style(role);
+    let dim = page.theme.style(Role::Dim);
+    let text = super::truncate(&words.join(" · "), page.width.saturating_sub(OUTPUT_INDENT));
+    let mut lines = vec![Line::from(vec![Span::styled(format!("  {mark}"), style), Span::styled(text, dim)])];
+    if let Some(said) = child.line.as_ref().filter(|_| !child.status.is_over()) {
+        let text = format!("    {}", visible_line(&without_colours(said)));
+        lines.push(Line::styled(super::truncate(&text, page.width), page.theme.style(Role::ToolOutput)));
+    }
     lines
 }
 
@@ -110,6 +157,7 @@ pub(super) fn tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
 pub(super) fn whole_tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
     let mut lines = vec![head(tool, page)];
     lines.extend(touched(tool, page));
+    lines.extend(child(tool, page));
     let mut output =
         if let Some(diff) = change(tool, page, WHOLE_LINES) { diff } else { block(&tool.output(), page) };
     if output.len() > WHOLE_LINES {
@@ -203,6 +251,9 @@ pub(super) fn summary_of(name: &str, arguments: &Value, info: &HostInfo) -> Stri
             format!("{}{place}", visible_line(pattern))
         }),
         "WebFetch" => text("url").map(|url| visible_line(url).into_owned()),
+        _ if name.starts_with("agent_run_") => {
+            text("prompt").map(|prompt| visible_line(prompt.trim()).into_owned())
+        }
         "AskUser" => text("question").map(|question| visible_line(question).into_owned()),
         "TodoWrite" => arguments.get("todos").and_then(Value::as_array).map(|todos| {
             let done =
@@ -234,6 +285,16 @@ fn body(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
         ToolState::Running => running(tool, page),
         ToolState::Unknown if tool.result.is_none() => running(tool, page),
         ToolState::Done if tool.name == "TodoWrite" => todos(&tool.arguments, page),
+        ToolState::Done if !surfaces(tool).is_empty() => {
+            let columns = page.width.saturating_sub(OUTPUT_INDENT).min(SURFACE_COLUMNS);
+            let draw = |shown: &Surface| surface::surface(shown, At::default(), columns, page.theme);
+            let indented = |line: Line<'static>| {
+                let mut spans = vec![Span::raw(" ".repeat(usize::from(OUTPUT_INDENT)))];
+                spans.extend(line.spans.into_iter().map(|span| span.patch_style(line.style)));
+                Line::from(spans)
+            };
+            surfaces(tool).iter().flat_map(draw).map(indented).collect()
+        }
         ToolState::Done => match change(tool, page, DIFF_LINES) {
             Some(lines) => lines,
             None => done(tool, page),
@@ -243,6 +304,13 @@ fn body(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
         }
         ToolState::Expired | ToolState::Unknown => done(tool, page),
     }
+}
+
+/// The surfaces that a finished call shows.
+fn surfaces(tool: &ToolEntry) -> Vec<Surface> {
+    let details = tool.result.as_ref().and_then(|result| result.details.as_ref());
+    let shown = details.and_then(|details| details.get("surfaces")).cloned();
+    shown.and_then(|shown| serde_json::from_value(shown).ok()).unwrap_or_default()
 }
 
 fn running(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {

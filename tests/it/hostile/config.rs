@@ -8,7 +8,7 @@ use super::{Found, Row, each, ensure, of_area};
 use crate::support::home::{Home, Out};
 
 /// Rows that are situations.
-pub const CHECKS: &[&str] = &["CO045", "CO046", "CO101o", "CO102o", "CO103o", "CO104o"];
+pub const CHECKS: &[&str] = &["CO045", "CO046", "CO101o", "CO102o", "CO103o", "CO104o", "CO029"];
 
 /// Whether the row is a file with a text.
 pub fn is_data(row: &Row) -> bool {
@@ -17,6 +17,7 @@ pub fn is_data(row: &Row) -> bool {
             || row.input["text"]["repeat"].is_string()
             || row.input["text"]["bytes_hex"].is_string())
         && !super::EXCEPTIONS.iter().any(|(id, _)| *id == row.id)
+        && !CHECKS.contains(&row.id.as_str())
 }
 
 const PUSH: &str = "{\"tool\":\"Bash\",\"args\":{\"command\":\"git push\"}}\n";
@@ -192,9 +193,30 @@ fn every_situation() {
             "CO102o" => odd_kinds("others", &["AGENTS.md", "skills"]),
             "CO103o" => project_files_of_odd_kinds(),
             "CO104o" => flags(),
+            "CO029" => servers_before_trust(row),
             other => Err(format!("{other} has no check")),
         }
     });
+}
+
+/// The row's servers in each form that a project can write them in: nothing but a person's trust starts them.
+fn servers_before_trust(row: &Row) -> Found {
+    let home = Home::new();
+    let text = row.input["text"].as_str().expect("a text");
+    ensure(text.contains("touch pwn"), || text.to_owned())?;
+    home.write(
+        ".mcp.json",
+        "{\"mcpServers\": {\"x\": {\"command\": \"sh\", \"args\": [\"-c\", \"touch pwn\"]}}}",
+    );
+    home.write(".aye/config.toml", "[mcp_servers.y]\ncommand = \"sh\"\nargs = [\"-c\", \"touch pwn\"]\n");
+    for args in
+        [&["mcp", "list"][..], &["mcp", "test", "x"], &["mcp", "test", "y"], &["-p", "hi"], &["doctor"]]
+    {
+        let out = home.aye(args).run();
+        is_decent(&out)?;
+        ensure(!home.work().join("pwn").exists(), || format!("{args:?} started it"))?;
+    }
+    Ok(())
 }
 
 const SKILL: &str = "---\nname: a\ndescription: d\n---\nbody\n";

@@ -37,20 +37,30 @@ impl Row {
 pub type Found = Result<(), String>;
 
 /// Why areas have no check here: what they are about is built later.
-const LATER: &[(&str, &str)] = &[
-    ("mcp", "there are no MCP servers yet"),
-    ("http", "there is no server yet"),
-    ("sandbox", "there is no sandbox yet"),
-];
+const LATER: &[(&str, &str)] = &[("http", "there is no server yet"), ("sandbox", "there is no sandbox yet")];
 
 /// Rows that cannot be checked yet, each with its reason.
-const EXCEPTIONS: &[(&str, &str)] = &[
-    ("CO029", "there are no MCP servers to spawn: the key is refused, as unknown keys are"),
-    (
-        "EX009",
-        "signals to the agent are stopped by the sandbox; until then see `exec`: nothing is gained by them",
-    ),
+const EXCEPTIONS: &[(&str, &str)] = &[(
+    "EX009",
+    "signals to the agent are stopped by the sandbox; until then see `exec`: nothing is gained by them",
+)];
+
+/// Rows about tool servers, and the tests of `src/mcp/tests.rs` and `mcp.rs` here that are their checks.
+const MCP_CHECKS: &[(&str, &str)] = &[
+    ("MC002", "a_storm_of_changes_is_one_change"),
+    ("MC003", "tools_are_called_by_their_own_names_and_give_results"),
+    ("MC005", "tools_that_changed_wait_and_can_be_agreed_to"),
+    ("MC006", "a_call_of_a_server_asks_whatever_it_says_of_itself"),
+    ("MC016", "the_model_is_not_lent_however_often_it_is_asked_for"),
 ];
+
+#[test]
+fn the_checks_of_tool_servers_are_there() {
+    let tests = concat!(include_str!("../mcp.rs"), include_str!("../../../src/mcp/tests.rs"));
+    for (id, name) in MCP_CHECKS {
+        assert!(tests.contains(&format!("fn {name}(")), "{id}: {name}");
+    }
+}
 
 pub fn rows() -> Vec<Row> {
     let files = [
@@ -86,6 +96,7 @@ fn is_checked(row: &Row) -> bool {
         "exec" => exec::check_of(&row.id).is_some(),
         "secret" => secret::CHECKS.contains(&row.id.as_str()),
         "headless" => headless::CHECKS.contains(&row.id.as_str()),
+        "mcp" => MCP_CHECKS.iter().any(|(id, _)| *id == row.id),
         _ => false,
     }
 }

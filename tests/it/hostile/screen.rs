@@ -230,6 +230,8 @@ fn opened() -> OpenedThread {
         interrupted: Vec::new(),
         driver: aye::tui::host::Driver::Nobody,
         queued: Vec::new(),
+        children: Vec::new(),
+        summaries: Vec::new(),
     }
 }
 

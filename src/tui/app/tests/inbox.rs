@@ -41,7 +41,7 @@ fn question(status: SuspensionStatus) -> OpenedQuestion {
         record.decision = None;
         record.decided_by = None;
     }
-    OpenedQuestion { record, title: "fix the parser".into(), project: "/home/me/other".into() }
+    OpenedQuestion { record, title: "fix the parser".into(), project: "/home/me/other".into(), child: None }
 }
 
 fn perm_a() -> crate::contract::ids::SuspensionId {

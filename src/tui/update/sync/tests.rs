@@ -44,6 +44,8 @@ fn sync(driver: Driver, run: Option<RunRecord>, waiting: &[&str]) -> ThreadSync 
         waiting: waiting.iter().map(|id| question(id)).collect(),
         running: Vec::new(),
         queued: Vec::new(),
+        children: Vec::new(),
+        summaries: Vec::new(),
     }
 }
 

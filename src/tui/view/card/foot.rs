@@ -20,15 +20,17 @@ pub(super) fn foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus:
         picture.lines.extend(Wrap::words(inner).text(&visible_line(problem), theme.style(Role::Error)));
     }
     if let Some(line) = card.line() {
+        let (label, is_secret) = card.surface.asks();
         let asks = match (&card.stage, card.form().and_then(|form| form.writing.as_ref())) {
             (Stage::Reason(_), _) => "why not? ",
             (Stage::Modify(_), _) => "what to change: ",
             (Stage::Comment(_), _) => "comment: ",
             (_, Some(Writing::Pattern(_))) => "pattern: ",
             (_, Some(Writing::End(_))) => "until (a date, 2h, 7d, or a number of calls): ",
+            _ if card.kind == CardKind::Form => &visible_line(&label),
             _ => "answer: ",
         };
-        picture.stack(written(line, asks, inner, theme));
+        picture.stack(written(line, asks, is_secret, inner, theme));
     }
     let keys = keys(card, app, has_focus);
     let mut spans: Vec<Span<'static>> = Vec::new();
@@ -49,7 +51,7 @@ pub(super) fn foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus:
 /// The keys alone on one row, for a small terminal; the line that is being written goes before them.
 pub(super) fn short_foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus: bool) -> Picture {
     if let Some(line) = card.line() {
-        return written(line, "› ", inner, theme);
+        return written(line, "› ", card.surface.asks().1, inner, theme);
     }
     if let Some(problem) = &card.problem {
         return vec![Line::styled(truncate(&visible_line(problem), inner), theme.style(Role::Error))].into();
@@ -137,6 +139,13 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
                 key(Action::Skip, "skip"),
                 stop("stop"),
             ],
+            CardKind::Form if card.surface.line().is_some() => vec![enter("keep it"), esc("back")],
+            CardKind::Form => vec![
+                ("[↑↓]".into(), "fields and buttons".into()),
+                enter("write, tick or press"),
+                key(Action::Skip, "skip"),
+                stop("stop"),
+            ],
             CardKind::Ask if card.ask.line().is_some() => vec![enter("answer"), esc("back")],
             CardKind::Ask => {
                 let mut keys = vec![enter(if card.ask.choices().is_empty() { "write" } else { "answer" })];
@@ -172,10 +181,13 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
 }
 
 /// One line that is being written; its end stays in sight.
-fn written(line: &Composer, asks: &str, inner: u16, theme: &Theme) -> Picture {
-    let text = visible_line(line.text()).into_owned();
+fn written(line: &Composer, asks: &str, is_secret: bool, inner: u16, theme: &Theme) -> Picture {
+    let shown = |text: &str| {
+        if is_secret { "•".repeat(text.chars().count()) } else { visible_line(text).into_owned() }
+    };
+    let text = shown(line.text());
     let room = usize::from(inner).saturating_sub(width(asks) + 1).max(1);
-    let before = visible_line(&line.text()[..line.caret()]).into_owned();
+    let before = shown(&line.text()[..line.caret()]);
     let mut start = 0;
     while width(&before[start..]) > room {
         start += before[start..].chars().next().map_or(1, char::len_utf8);

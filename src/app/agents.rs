@@ -1,0 +1,428 @@
+//! The agents that a person can talk to: the built-in one, and those of files and settings, made ready to run.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+
+use serde_json::{Value, json};
+
+use super::context::policy_of;
+use super::agent::{AGENT, entry_of};
+use super::foundation::Foundation;
+use super::prompt::Common;
+use super::{Failure, models, sections};
+use crate::agents::{
+    AgentIssue, AgentScope, Form, Places, Severity, WrittenAgent, WrittenAgents, discover, project_roots,
+    read_fields, user_roots,
+};
+use crate::config::{Origin, Selection, Settings, needs_probe, select_model};
+use crate::contract::display::visible_line;
+use crate::contract::near::or_these;
+use crate::contract::spec::AgentSpec;
+use crate::pattern::Pattern;
+use crate::plugins::handoff::HandoffPlugin;
+use crate::runtime::{AgentRuntime, ResolveError};
+
+/// What the built-in agent is for.
+pub(super) const AYE_IS_FOR: &str = "reads, edits and runs things in your project; always there";
+
+/// All that is known about the agents of a start.
+pub(super) struct Agents {
+    /// Those of files and settings that can be used, and what is wrong with the others.
+    pub(super) written: WrittenAgents,
+    /// The models of agents that name one.
+    models: BTreeMap<String, Selection>,
+    chosen: RwLock<Chosen>,
+}
+
+/// The agents there are with what they are for, shared with the tool that hands over to them.
+pub(super) type Known = Arc<RwLock<BTreeMap<String, Option<String>>>>;
+
+/// The plugin that lets agents hand over to those that are known.
+pub(super) fn handoff(known: &Known) -> HandoffPlugin {
+    let known = Arc::clone(known);
+    HandoffPlugin::default()
+        .with_roster(Arc::new(move || known.read().expect("no panic while names are held").clone()))
+}
+
+struct Chosen {
+    agent: String,
+    /// The model of the agents that name none.
+    model: Selection,
+}
+
+/// The agents that are written down for a place.
+pub(super) fn written(foundation: &Foundation) -> WrittenAgents {
+    let mut agents = WrittenAgents::default();
+    for (name, tree) in &foundation.loaded.settings.agents {
+        let provenance = foundation.loaded.provenance.clone();
+        let own = name.clone();
+        let places: Places = Arc::new(move |pointer| {
+            let origin = provenance.origin_in("agents", &own, pointer);
+            origin.as_ref().map_or_else(String::new, Origin::to_string)
+        });
+        let Some(map) = tree.json.as_object() else {
+            let message = format!("`agents.{name}` must be a table with the fields of an agent");
+            agents.issues.push(AgentIssue { place: places(""), severity: Severity::Error, message });
+            continue;
+        };
+        let (agent, issues) = read_fields(map, name, None, Form::Own, AgentScope::Settings, &places);
+        agents.issues.extend(issues);
+        if let Some(agent) = agent {
+            agents.add(agent);
+        }
+    }
+    let mut roots = Vec::new();
+    if foundation.is_trusted {
+        roots.extend(project_roots(&foundation.workspace.cwd, &foundation.workspace.root));
+    }
+    roots.extend(user_roots(&foundation.paths.config_dir, foundation.env.home()));
+    discover(&roots, &mut agents);
+    agents
+}
+
+impl Agents {
+    /// Registers all agents with the runtime, which has the built-in one already. One that cannot run is left out.
+    pub(super) async fn register(
+        runtime: &AgentRuntime,
+        foundation: &Foundation,
+        (common, known): (&Common, &Known),
+        selection: &Selection,
+    ) -> Result<Self, Failure> {
+        let mut written = written(foundation);
+        let models = models_of(&mut written, foundation).await;
+        for choice in models.values() {
+            let executor = models::executor(choice, &foundation.env);
+            runtime.set_model(&choice.full_name(), entry_of(choice), executor);
+        }
+        let make = |agent: &WrittenAgent| {
+            let model = models.get(&agent.spec.model).unwrap_or(selection);
+            spec_of(agent, model, foundation, common, runtime)
+        };
+        for agent in written.used() {
+            runtime.set_agent(make(agent));
+        }
+        // Leaving one out may uncover another one of its name, and is seen by those that delegate to it.
+        loop {
+            let of_written =
+                written.used().map(|agent| (agent.spec.id.clone(), agent.spec.description.clone()));
+            let all = of_written.chain([(AGENT.to_owned(), Some(AYE_IS_FOR.to_owned()))]).collect();
+            *known.write().expect("no panic while names are held") = all;
+            let Some((id, issue)) = written.used().find_map(|agent| unusable(runtime, agent)) else { break };
+            runtime.remove_agent(&id);
+            written.refuse(&id, issue);
+            if let Some(next) = written.get(&id) {
+                runtime.set_agent(make(next));
+            }
+        }
+        let warnings: Vec<AgentIssue> = written.used().flat_map(|agent| oddities(runtime, agent)).collect();
+        written.issues.extend(warnings);
+        let by_agent = written
+            .used()
+            .filter_map(|agent| Some((agent.spec.id.clone(), models.get(&agent.spec.model)?.clone())));
+        let agents = Self {
+            models: by_agent.collect(),
+            written,
+            chosen: RwLock::new(Chosen { agent: AGENT.to_owned(), model: selection.clone() }),
+        };
+        runtime.set_default_agent(AGENT);
+        if let Some(name) = &foundation.loaded.settings.agent {
+            agents.choose(runtime, name).map_err(|why| {
+                let origin = foundation.loaded.provenance.origin("agent").map(Origin::to_string);
+                Failure::usage(format!("{}: {why}", origin.unwrap_or_default()))
+            })?;
+        }
+        Ok(agents)
+    }
+
+    /// The agent that is talked to.
+    pub(super) fn current(&self) -> String {
+        self.chosen.read().expect("no panic while the choice is held").agent.clone()
+    }
+
+    /// The same, unless it is the built-in one.
+    pub(super) fn named(&self) -> Option<String> {
+        Some(self.current()).filter(|agent| agent != AGENT)
+    }
+
+    /// The model that an agent uses.
+    pub(super) fn model(&self, agent: &str) -> Selection {
+        let chosen = self.chosen.read().expect("no panic while the choice is held");
+        self.models.get(agent).unwrap_or(&chosen.model).clone()
+    }
+
+    /// The names of all agents, the built-in one first.
+    pub(super) fn names(&self) -> Vec<&str> {
+        std::iter::once(AGENT).chain(self.written.used().map(|agent| agent.spec.id.as_str())).collect()
+    }
+
+    /// Chooses the agent for the messages from now on, and gives its model.
+    pub(super) fn choose(&self, runtime: &AgentRuntime, name: &str) -> Result<Selection, String> {
+        let runs_elsewhere = self.written.get(name).is_some_and(|agent| agent.spec.endpoint.is_some());
+        if runs_elsewhere {
+            return Err(ResolveError::RemoteAgentNotDirectlyRunnable(name.to_owned()).to_string());
+        }
+        if !self.names().contains(&name) {
+            return Err(self.no_such(name));
+        }
+        runtime.set_default_agent(name);
+        name.clone_into(&mut self.chosen.write().expect("no panic while the choice is held").agent);
+        Ok(self.model(name))
+    }
+
+    /// The models that agents name, by their registered ids.
+    pub(super) fn choices(&self) -> impl Iterator<Item = &Selection> {
+        self.models.values()
+    }
+
+    /// That there is no such agent, and what there is.
+    pub(super) fn no_such(&self, name: &str) -> String {
+        let known = or_these(name, self.names());
+        let wrong = self.written.issues.iter().find(|issue| {
+            issue.severity == Severity::Error
+                && std::path::Path::new(&issue.place).file_stem().is_some_and(|stem| stem == name)
+        });
+        let wrong = wrong.map(|issue| format!("; {issue}")).unwrap_or_default();
+        format!("there is no agent `{}`{known}{wrong}", visible_line(name))
+    }
+
+    /// Uses another model from now on: for the agent that is talked to, and when that one names none, for all such.
+    pub(super) fn use_model(&self, runtime: &AgentRuntime, foundation: &Foundation, selection: &Selection) {
+        let mut chosen = self.chosen.write().expect("no panic while the choice is held");
+        let pinned = self.models.contains_key(&chosen.agent);
+        let catalog = runtime.catalog();
+        for (id, spec) in &catalog.agents {
+            if *id == chosen.agent || !pinned && !self.models.contains_key(id) {
+                let mut spec = AgentSpec::clone(spec).with_model(selection.full_name());
+                if !self.written.get(id).is_some_and(|agent| agent.says("context_policy")) {
+                    spec.context_policy = Some(policy_of(selection, &foundation.loaded.settings));
+                }
+                runtime.set_agent(spec);
+            }
+        }
+        if !pinned {
+            chosen.model = selection.clone();
+        }
+    }
+}
+
+/// The models that agents name; what nobody serves is an error of the agent, or a warning when other programs read its
+/// file too.
+async fn models_of(written: &mut WrittenAgents, foundation: &Foundation) -> BTreeMap<String, Selection> {
+    let mut found = BTreeMap::new();
+    let mut names: Vec<String> = written.used().map(|agent| agent.spec.model.clone()).collect();
+    names.sort();
+    names.dedup();
+    names.retain(|name| !name.is_empty());
+    let with = |name: &str| Settings { model: Some(name.to_owned()), ..foundation.loaded.settings.clone() };
+    let wants_probe = names.iter().any(|name| needs_probe(&with(name), &foundation.env));
+    let hits = if wants_probe { models::probe(&foundation.env).await } else { Vec::new() };
+    for name in names {
+        match select_model(&with(&name), &foundation.loaded.provenance, &foundation.env, &hits) {
+            Ok(choice) => {
+                found.insert(name, choice);
+            }
+            Err(why) => no_model(&mut *written, &name, &why.to_string()),
+        }
+    }
+    found
+}
+
+fn no_model(written: &mut WrittenAgents, model: &str, why: &str) {
+    // The origin of the person's own model stands before the words about it.
+    let why = why.split_once(": ").map_or(why, |(_, rest)| rest);
+    let why = format!("the model `{}` is not to be had: {why}", visible_line(model));
+    loop {
+        let Some(agent) = written.used().find(|agent| agent.spec.model == model).cloned() else { break };
+        let id = agent.spec.id.clone();
+        if agent.insists_on_model {
+            let issue = agent.issue(Severity::Error, "/model", why.clone());
+            written.refuse(&id, issue);
+            continue;
+        }
+        let message = format!("{why}; `{id}` uses your model");
+        let issue = agent.issue(Severity::Warning, "/model", message);
+        written.issues.push(issue);
+        for agent in written.found.iter_mut().filter(|agent| agent.spec.id == id) {
+            agent.spec.model.clear();
+        }
+    }
+}
+
+/// The agent as it runs here.
+fn spec_of(
+    agent: &WrittenAgent,
+    model: &Selection,
+    foundation: &Foundation,
+    common: &Common,
+    runtime: &AgentRuntime,
+) -> AgentSpec {
+    let settings = &foundation.loaded.settings;
+    let mut spec = agent.spec.clone();
+    spec.system_prompt = common.prompt(&spec.system_prompt);
+    spec.model = model.full_name();
+    if !agent.says("tool_execution") {
+        spec.tool_execution = settings.tool_execution;
+    }
+    if !agent.says("context_policy") {
+        spec.context_policy = Some(policy_of(model, settings));
+    }
+    let limit = settings.max_turns.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
+    let is_said = !matches!(foundation.loaded.provenance.origin("max_turns"), Some(Origin::Default) | None);
+    spec.max_rounds = match (agent.says("max_rounds"), is_said && limit > 0) {
+        (false, _) => limit,
+        (true, false) => spec.max_rounds,
+        // A limit that the person set is not widened by an agent.
+        (true, true) if spec.max_rounds == 0 => limit,
+        (true, true) => spec.max_rounds.min(limit),
+    };
+    let catalog = runtime.catalog();
+    for (id, guard) in catalog.plugins.iter().filter(|(_, plugin)| plugin.is_guard()) {
+        if !spec.plugin_ids.is_empty() && !spec.plugin_ids.contains(id) {
+            spec.plugin_ids.push(id.clone());
+        }
+        if !spec.active_hook_filter.is_empty() {
+            spec.active_hook_filter.insert(guard.descriptor().name.to_owned());
+        }
+    }
+    for (key, list) in sections::FOR_ALL {
+        if let Some(everyones) = settings.sections.get(key) {
+            let own = spec.sections.remove(key);
+            spec.sections.insert(key.to_owned(), joined(&everyones.json, own, list));
+        }
+    }
+    deny_excluded_calls(&mut spec);
+    if !spec.sections.contains_key("retry")
+        && let Some(retry) = catalog.agents.get(AGENT).and_then(|aye| aye.sections.get("retry"))
+    {
+        spec.sections.insert("retry".to_owned(), retry.clone());
+    }
+    // Whoever names other agents means the tools that reach them.
+    if let Some(allowed) = &mut spec.allowed_tools {
+        if spec.sections.contains_key("handoff") {
+            allowed.push("handoff".to_owned());
+        }
+        allowed.extend(spec.delegates.iter().map(|id| format!("agent_run_{id}")));
+    }
+    spec
+}
+
+/// Patterns with arguments among the excluded tools take no tool away: they are rules that deny such calls.
+fn deny_excluded_calls(spec: &mut AgentSpec) {
+    let is_of_calls = |pattern: &&String| Pattern::parse(pattern).is_ok_and(|p| !p.is_unconditional());
+    let rules: Vec<Value> = spec
+        .excluded_tools
+        .iter()
+        .flatten()
+        .filter(is_of_calls)
+        .map(|pattern| json!({"tool": pattern, "behavior": "deny"}))
+        .collect();
+    if !rules.is_empty() {
+        let own = spec.sections.remove("permission");
+        let section = joined(&json!({ "rules": rules }), own, "rules");
+        spec.sections.insert("permission".to_owned(), section);
+    }
+}
+
+/// Everyone's section and an agent's own: the entries of both lists, and of everything else the agent's word, except that
+/// it never makes a default looser.
+fn joined(everyones: &Value, own: Option<Value>, list: &str) -> Value {
+    let (Value::Object(everyones), Some(Value::Object(mut own))) = (everyones, own.clone()) else {
+        // What is no map is refused when the agent is resolved.
+        return own.unwrap_or_else(|| everyones.clone());
+    };
+    for (key, value) in everyones {
+        match (own.get_mut(key), value) {
+            (Some(Value::Array(own)), Value::Array(all)) if key == list => {
+                own.splice(0..0, all.iter().cloned());
+            }
+            (Some(own), all) if key == "default_behavior" => {
+                let rank = |value: &Value| match value.as_str() {
+                    Some("deny") => 2,
+                    Some("allow") => 0,
+                    _ => 1,
+                };
+                if rank(all) > rank(own) {
+                    *own = all.clone();
+                }
+            }
+            (Some(_), _) => {}
+            (None, _) => {
+                own.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    Value::Object(own)
+}
+
+/// Why an agent cannot run, with the place of what is wrong.
+fn unusable(runtime: &AgentRuntime, agent: &WrittenAgent) -> Option<(String, AgentIssue)> {
+    let id = &agent.spec.id;
+    let error = match runtime.try_resolve(id) {
+        // One that runs elsewhere can be delegated to.
+        Ok(_) | Err(ResolveError::RemoteAgentNotDirectlyRunnable(_)) => return None,
+        Err(error) => error,
+    };
+    let pointer = match &error {
+        ResolveError::InvalidPluginConfig { key, message, .. } => {
+            let field = if agent.says(key) { format!("/{key}") } else { format!("/sections/{key}") };
+            format!("{field}{}", sections::pointer_of(message))
+        }
+        ResolveError::ModelNotFound(_) | ResolveError::ProviderNotFound(_) => "/model".to_owned(),
+        ResolveError::PluginNotFound(_) => "/plugin_ids".to_owned(),
+        ResolveError::InvalidToolPattern { pattern, .. } => {
+            let in_allowed = agent.spec.allowed_tools.iter().flatten().any(|known| known == pattern);
+            if in_allowed { "/allowed_tools".to_owned() } else { "/excluded_tools".to_owned() }
+        }
+        ResolveError::InvalidDelegate { .. } => "/delegates".to_owned(),
+        ResolveError::AgentNotFound(_)
+        | ResolveError::RemoteAgentNotDirectlyRunnable(_)
+        | ResolveError::ToolIdConflict { .. }
+        | ResolveError::EnvBuild(_) => String::new(),
+    };
+    let message = format!("the agent `{id}` cannot run: {}", runtime.catalog().advice(&error));
+    Some((id.clone(), agent.issue(Severity::Error, pointer.trim_end_matches('/'), message)))
+}
+
+/// What is not wrong with an agent, but most likely not meant.
+fn oddities(runtime: &AgentRuntime, agent: &WrittenAgent) -> Vec<AgentIssue> {
+    let catalog = runtime.catalog();
+    let mut odd = Vec::new();
+    let mut say = |pointer: &str, message: String| odd.push(agent.issue(Severity::Warning, pointer, message));
+    let known = || catalog.agents.keys().map(String::as_str);
+    let handoff = agent.spec.sections.get("handoff").and_then(|section| section["agents"].as_array());
+    let handoff: Vec<&str> = handoff.into_iter().flatten().filter_map(Value::as_str).collect();
+    let delegates = agent.spec.delegates.iter().map(String::as_str);
+    let named = delegates.map(|id| ("/delegates", id)).chain(handoff.into_iter().map(|id| ("/handoff", id)));
+    for (pointer, id) in named.filter(|(_, id)| !catalog.agents.contains_key(*id)) {
+        say(pointer, format!("there is no agent `{}`{}", visible_line(id), or_these(id, known())));
+    }
+    let Ok(resolved) = runtime.try_resolve(&agent.spec.id) else { return odd };
+    for name in &resolved.warnings {
+        say(&format!("/sections/{name}"), format!("no plugin reads the section `{}`", visible_line(name)));
+    }
+    let tools: Vec<&str> = catalog.tool_ids().chain(resolved.env.tools.keys().map(String::as_str)).collect();
+    let lists =
+        [("/allowed_tools", &agent.spec.allowed_tools), ("/excluded_tools", &agent.spec.excluded_tools)];
+    for (pointer, patterns) in lists {
+        for pattern in patterns.iter().flatten() {
+            let limits = Pattern::parse(pattern).is_ok_and(|p| !p.is_unconditional());
+            if limits && pointer == "/allowed_tools" && agent.insists_on_model {
+                let message = format!(
+                    "`{}` offers the whole tool: which of its calls run is for the rules under `permission` to say",
+                    visible_line(pattern)
+                );
+                say(pointer, message);
+            }
+            let name = pattern.split(['(', ' ']).next().unwrap_or_default();
+            let is_plain =
+                !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
+            // Tools of servers come later, and files of other programs name their tools.
+            let is_own =
+                agent.insists_on_model && !name.starts_with("mcp__") && !name.starts_with("agent_run_");
+            if is_plain && is_own && !tools.contains(&name) {
+                say(pointer, format!("there is no tool `{name}`{}", or_these(name, tools.iter().copied())));
+            }
+        }
+    }
+    odd
+}

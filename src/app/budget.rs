@@ -1,0 +1,58 @@
+//! A budget in money: the prices of the models that may answer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::foundation::Foundation;
+use crate::config::Selection;
+use crate::contract::display::visible_line;
+use crate::contract::spec::Price;
+use crate::plugins::stop::StopPlugin;
+
+/// What models cost, by their registered ids. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Purse {
+    /// The budget and where it is set; nothing is looked up without one.
+    most: Option<(f64, String)>,
+    known: Arc<RwLock<HashMap<String, Price>>>,
+}
+
+impl Purse {
+    pub(super) fn new(foundation: &Foundation) -> Self {
+        let most = foundation.loaded.settings.stop.max_budget_usd.map(|most| {
+            let origin = foundation.loaded.provenance.origin("stop.max_budget_usd");
+            (most, origin.map(ToString::to_string).unwrap_or_default())
+        });
+        Self { most, known: Arc::default() }
+    }
+
+    /// Takes in a model that may answer from now on.
+    ///
+    /// # Errors
+    /// Under a budget, when its price is not known: a sentence for the person.
+    pub(super) fn admit(&self, id: &str, selection: &Selection) -> Result<(), String> {
+        let Some((most, origin)) = &self.most else { return Ok(()) };
+        let price = selection.price.or_else(|| selection.is_demo().then(Price::default));
+        let Some(price) = price else {
+            let id = visible_line(id);
+            let name = selection.model.escape_debug();
+            return Err(format!(
+                "there is a budget of ${most} ({origin}), and nobody knows what {id} costs: add \
+                 price = {{ input = …, output = … }} (for a million tokens; 0 for one that is free) below \
+                 [models.\"{name}\"] in your config.toml, or take the budget away"
+            ));
+        };
+        self.known.write().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), price);
+        Ok(())
+    }
+
+    /// The plugin, under the budget when there is one.
+    pub(super) fn over(&self, plugin: StopPlugin) -> StopPlugin {
+        let Some((most, _)) = &self.most else { return plugin };
+        let known = Arc::clone(&self.known);
+        plugin.with_budget(
+            *most,
+            Arc::new(move |id| known.read().unwrap_or_else(PoisonError::into_inner).get(id).copied()),
+        )
+    }
+}

@@ -1,0 +1,275 @@
+//! The window of the model: how much of it there is, what fills it, and `/compact`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::agent::{AGENT, App};
+use crate::config::{Selection, Settings};
+use crate::contract::ids::ThreadId;
+use crate::contract::spec::ContextWindowPolicy;
+use crate::contract::summary::short_number;
+use crate::plugins::skills::{ActiveSkill, ActiveSkills, catalogue};
+use crate::runtime::{Artifact, Artifacts, ContextReport};
+use crate::state::StateKey as _;
+use crate::tools::{RESULT_FILES, keep_result};
+use crate::tui::host::Page;
+
+/// Cells of the bar over the whole window.
+const BAR: usize = 40;
+/// Cells of the bar of one row.
+const SMALL_BAR: usize = 20;
+
+/// How much of a conversation fits, by what is known of the model.
+pub(super) fn policy_of(selection: &Selection, settings: &Settings) -> ContextWindowPolicy {
+    let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let window = count(selection.context_window);
+    // A model that may answer with as much as it reads still has to read something.
+    let answer = count(selection.max_output).min(window / 4);
+    let percent = usize::from(settings.context.compact_at);
+    ContextWindowPolicy {
+        max_context_tokens: window,
+        max_output_tokens: answer,
+        autocompact_threshold: (percent > 0).then(|| (window - answer) / 100 * percent),
+        ..ContextWindowPolicy::default()
+    }
+}
+
+/// Keeps large results in the folder for long output.
+pub(super) fn artifacts(dir: &Path) -> Artifacts {
+    let dir = dir.to_owned();
+    Arc::new(move |artifact: &Artifact| {
+        match keep_result(&dir, artifact.thread_id.as_str(), artifact.call_id.as_str(), &artifact.text) {
+            Ok(path) => Some(format!(
+                "All of it is in {}: Read shows it with offset and limit, Grep searches it.",
+                path.display()
+            )),
+            Err(error) => {
+                tracing::warn!(%error, "a large result was not written to a file");
+                None
+            }
+        }
+    })
+}
+
+/// Lets the model read what it was given before, without a question. Nothing when the folder's name means something
+/// in a pattern.
+pub(super) fn readable(dir: &Path) -> Vec<String> {
+    let dir = dir.to_string_lossy();
+    if dir.contains(['*', '?', '[', ']', '{', '}', '\\', '"', '!']) || dir.chars().any(char::is_control) {
+        return Vec::new();
+    }
+    vec![
+        format!(r#"Read(file_path ~ "{dir}/{RESULT_FILES}*.txt")"#),
+        format!(r#"Grep(path ~ "{dir}/{RESULT_FILES}*.txt")"#),
+    ]
+}
+
+/// `/compact [HINT]`.
+pub(super) async fn compact(app: &App, thread: Option<&ThreadId>, hint: &str) -> Result<Page, String> {
+    let thread = thread.ok_or("there is nothing to summarise yet")?;
+    let hint = (!hint.is_empty()).then(|| hint.to_owned());
+    let summary = app.runtime.compact(thread, AGENT, hint).await.map_err(|e| e.to_string())?;
+    let saved = summary.before_tokens.saturating_sub(summary.after_tokens);
+    let mut text = format!("It saves {} tokens. ", short_number(saved));
+    text.push_str("The messages stay in the conversation; the model reads this instead of them:\n\n");
+    text.push_str(&summary.text);
+    Ok(Page { title: summary.words(), text })
+}
+
+/// What fills the window, by category.
+struct Row {
+    name: String,
+    tokens: usize,
+    mark: char,
+}
+
+/// `/context`.
+pub(super) async fn page(app: &App, thread: Option<&ThreadId>) -> Result<Page, String> {
+    let mut beside = 0;
+    let mut skills = 0;
+    if let Some(text) = catalogue(&app.skills.registry()) {
+        skills += text.len() / 4 + 4;
+    }
+    if let Some(thread) = thread {
+        let state = app.store.thread_state(thread).await.map_err(|e| e.to_string())?;
+        let active = state.get(ActiveSkills::KEY).cloned().unwrap_or_default();
+        let active: BTreeMap<String, ActiveSkill> = serde_json::from_value(active).unwrap_or_default();
+        skills += active.values().map(|skill| skill.instructions.len() / 4 + 20).sum::<usize>();
+    }
+    beside += skills;
+    let report = app.runtime.context_report(thread, AGENT, beside).await.map_err(|e| e.to_string())?;
+    let real = |tokens: usize| (tokens as f64 * report.factor).round() as usize;
+    let prompt = app.instructions.prompt();
+    let instructions = if prompt.trim().is_empty() { 0 } else { real(prompt.trim().len() / 4 + 12) };
+    let selection = app.selection();
+    Ok(draw(&selection.full_name(), &report, instructions, real(skills)))
+}
+
+fn draw(model: &str, report: &ContextReport, instructions: usize, skills: usize) -> Page {
+    let (mcp, own): (Vec<_>, Vec<_>) = report.tools.iter().partition(|(id, _)| id.starts_with("mcp__"));
+    let sum = |tools: &[&(String, usize)]| tools.iter().map(|(_, tokens)| tokens).sum::<usize>();
+    let row = |name: &str, tokens, mark| Row { name: name.to_owned(), tokens, mark };
+    let mut rows = vec![
+        row("system prompt", report.system.saturating_sub(instructions), '█'),
+        row("instructions", instructions, '█'),
+        row(&format!("tools ({})", own.len()), sum(&own), '▓'),
+        row(&format!("MCP tools ({})", mcp.len()), sum(&mcp), '▓'),
+        row("skills", skills, '▓'),
+        row("summary", report.summary_tokens, '▒'),
+        row("messages", report.messages, '▒'),
+        row("tool results", report.results, '▒'),
+    ];
+    let used: usize = rows.iter().map(|row| row.tokens).sum();
+    rows.retain(|row| row.tokens > 0);
+    let mut text = String::new();
+    let window = report.window.unwrap_or(0);
+    if window > 0 {
+        text.push_str(&bar(&rows, window, report.answer));
+        text.push('\n');
+        rows.push(row("kept for the answer", report.answer, '·'));
+        rows.push(row("free", window.saturating_sub(used + report.answer), ' '));
+    }
+    let whole = if window > 0 { window } else { used };
+    for Row { name, tokens, mark } in &rows {
+        let share = percent(*tokens, whole);
+        let small = small_bar(*tokens, whole, *mark);
+        let _ = writeln!(text, "{:<20} {:>6} {share:>5}  {small}", name, short_number(*tokens as u64));
+    }
+    notes(&mut text, report);
+    let title = match report.window {
+        Some(window) => format!(
+            "context of {model}: {} of {} tokens ({})",
+            short_number(used as u64),
+            short_number(window as u64),
+            percent(used, window)
+        ),
+        None => format!("context of {model}: {} tokens", short_number(used as u64)),
+    };
+    Page { title, text: text.trim_end().to_owned() }
+}
+
+fn percent(part: usize, whole: usize) -> String {
+    match (part, part.saturating_mul(100) / whole.max(1)) {
+        (0, _) => "0 %".into(),
+        (_, 0) => "<1 %".into(),
+        (_, share) => format!("{share} %"),
+    }
+}
+
+fn cells(tokens: usize, whole: usize, width: usize) -> usize {
+    (tokens.saturating_mul(width) + whole / 2) / whole.max(1)
+}
+
+fn small_bar(tokens: usize, whole: usize, mark: char) -> String {
+    mark.to_string().repeat(cells(tokens, whole, SMALL_BAR).min(SMALL_BAR)).trim_end().to_owned()
+}
+
+/// All rows in one bar, in their order.
+fn bar(rows: &[Row], window: usize, answer: usize) -> String {
+    let (mut text, mut sum, mut drawn) = (String::from("▕"), 0, 0);
+    for row in rows {
+        sum += row.tokens;
+        let upto = cells(sum, window, BAR).min(BAR);
+        text.extend(std::iter::repeat_n(row.mark, upto - drawn));
+        drawn = upto;
+    }
+    let kept = cells(answer, window, BAR).min(BAR - drawn);
+    text.extend(std::iter::repeat_n(' ', BAR - drawn - kept));
+    text.extend(std::iter::repeat_n('·', kept));
+    text.push_str("▏\n");
+    text
+}
+
+fn notes(text: &mut String, report: &ContextReport) {
+    let plural = |n: usize| if n == 1 { "" } else { "s" };
+    text.push('\n');
+    let _ = writeln!(text, "{} message{} in the conversation.", report.count, plural(report.count));
+    if let Some(summary) = &report.summary {
+        let n = usize::try_from(summary.upto_seq).unwrap_or(usize::MAX);
+        let _ = writeln!(text, "A summary stands for the first {n}; /compact writes a new one.");
+    }
+    if report.left_out > 0 {
+        let n = report.left_out;
+        let are = if n == 1 { "is" } else { "are" };
+        let _ = writeln!(text, "{n} older one{} {are} left out: they do not fit.", plural(n));
+    }
+    if report.previews > 0 {
+        let n = report.previews;
+        let are = if n == 1 { "is" } else { "are" };
+        let _ = writeln!(text, "{n} large tool result{} {are} shown as a preview.", plural(n));
+    }
+    match (report.window, report.threshold) {
+        (Some(_), Some(threshold)) => {
+            let at = short_number(threshold as u64);
+            let _ =
+                writeln!(text, "Messages of {at} tokens are summarised by themselves (context.compact_at).");
+        }
+        (Some(_), None) => text.push_str("Nothing is summarised by itself (context.compact_at is 0).\n"),
+        (None, _) => {}
+    }
+    if (report.factor - 1.0).abs() >= 0.01 {
+        let _ = writeln!(text, "Estimates, times {:.2} by what the provider counted.", report.factor);
+    } else {
+        text.push_str("Estimates: four bytes are about a token.\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> ContextReport {
+        ContextReport {
+            window: Some(100_000),
+            answer: 20_000,
+            threshold: Some(64_000),
+            system: 5000,
+            tools: vec![("Read".into(), 900), ("mcp__a__b".into(), 9100)],
+            messages: 20_000,
+            results: 15_000,
+            count: 80,
+            left_out: 12,
+            previews: 1,
+            factor: 1.25,
+            ..ContextReport::default()
+        }
+    }
+
+    #[test]
+    fn a_page_shows_each_category_and_what_was_cut() {
+        let page = draw("mock/m1", &report(), 2000, 300);
+        assert_eq!(page.title, "context of mock/m1: 50k of 100k tokens (50 %)");
+        let lines: Vec<&str> = page.text.lines().collect();
+        assert_eq!(lines[0].chars().count(), BAR + 2, "{}", page.text);
+        assert_eq!(lines[0].matches('·').count(), 8);
+        for line in [
+            "system prompt            3k   3 %  █",
+            "instructions             2k   2 %",
+            "tools (1)               900  <1 %",
+            "MCP tools (1)          9.1k   9 %  ▓▓",
+            "skills                  300  <1 %",
+            "messages                20k  20 %  ▒▒▒▒",
+            "tool results            15k  15 %  ▒▒▒",
+            "kept for the answer     20k  20 %  ····",
+            "free                    30k  29 %",
+            "12 older ones are left out: they do not fit.",
+            "1 large tool result is shown as a preview.",
+            "Messages of 64k tokens are summarised by themselves (context.compact_at).",
+            "Estimates, times 1.25 by what the provider counted.",
+        ] {
+            assert!(lines.iter().any(|l| l.trim_end() == line), "{line:?} is not in\n{}", page.text);
+        }
+        assert!(lines.iter().all(|line| line.chars().count() <= 76));
+    }
+
+    #[test]
+    fn a_window_that_is_too_full_is_drawn() {
+        let full = ContextReport { messages: 900_000, ..report() };
+        let page = draw("m", &full, 0, 0);
+        assert_eq!(page.text.lines().next().unwrap().chars().count(), BAR + 2, "{}", page.text);
+        let none = ContextReport { window: None, threshold: None, ..report() };
+        assert!(!draw("m", &none, 0, 0).text.contains("free"));
+    }
+}

@@ -1,0 +1,228 @@
+//! Tool servers in the program: from the configuration to connections, what was agreed to, and the page of `/mcp`.
+
+mod attach;
+mod commands;
+mod edit;
+mod show;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub(super) use attach::{commands, complete, message, prompt};
+pub(super) use commands::run;
+pub(super) use show::page;
+
+use super::agent::tool_env;
+use super::foundation::Foundation;
+use crate::cli::Cli;
+use crate::config::{Servers, load_servers, server_files, write_private};
+use crate::mcp::{Launch, Manager, PinStore, Pinned, Surroundings};
+use crate::plugins::permission::Permissions;
+use crate::runtime::AgentRuntime;
+use crate::tools;
+
+/// Sentences that nobody listened to yet.
+const MAX_UNHEARD: usize = 50;
+
+/// The servers of an app.
+pub(super) struct Mcp {
+    pub(super) manager: Manager,
+    told: Arc<Told>,
+    changed: Changed,
+    wait: Duration,
+}
+
+/// Who is to know that the prompts of servers are others.
+type Changed = Arc<Mutex<Option<Box<dyn Fn() + Send + Sync>>>>;
+
+type Listener = Box<dyn Fn(String) + Send + Sync>;
+
+/// What servers have to say to the person, kept until somebody listens.
+#[derive(Default)]
+struct Told {
+    state: Mutex<(Vec<String>, Option<Listener>)>,
+}
+
+impl Told {
+    fn tell(&self, text: String) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &state.1 {
+            Some(listener) => listener(text),
+            None if state.0.len() < MAX_UNHEARD => state.0.push(text),
+            None => {}
+        }
+    }
+
+    fn listen(&self, listener: Listener) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        for text in state.0.drain(..) {
+            listener(text);
+        }
+        state.1 = Some(listener);
+    }
+}
+
+impl Mcp {
+    /// Knows the servers that may be used here. Nothing is started.
+    pub(super) fn new(
+        foundation: &Foundation,
+        cli: &Cli,
+        runtime: &AgentRuntime,
+        permission: &Permissions,
+        warnings: &mut Vec<String>,
+    ) -> Self {
+        let servers = servers(foundation, foundation.is_trusted);
+        warnings.extend(servers.problems);
+        let told = Arc::new(Told::default());
+        let changed: Changed = Arc::default();
+        let offer = {
+            let (runtime, permission) = (runtime.clone(), permission.clone());
+            let one_at_a_time = Mutex::new(());
+            Arc::new(move |source: &str, tools: Vec<Arc<dyn crate::contract::tool::Tool>>| {
+                let _held = one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
+                runtime.set_tools(source, tools);
+                permission.set_tools(runtime.catalog().tool_ids().map(str::to_owned).collect());
+            })
+        };
+        let around = Surroundings {
+            spawn: spawn(foundation),
+            offer,
+            tell: {
+                let told = Arc::clone(&told);
+                Arc::new(move |text| told.tell(text))
+            },
+            pins: Arc::new(AgreedTools {
+                path: foundation.paths.agreed_tools_file(),
+                is_kept: !foundation.is_ephemeral,
+            }),
+            agrees_to_all: cli.global.trust,
+            prompts_changed: {
+                let changed = Arc::clone(&changed);
+                Arc::new(move || {
+                    if let Some(listener) = changed.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+                        listener();
+                    }
+                })
+            },
+            root: foundation.workspace.root.clone(),
+        };
+        let (manager, problems) = Manager::new(servers.usable, around);
+        warnings.extend(problems);
+        Self { manager, told, changed, wait: foundation.loaded.settings.mcp.wait }
+    }
+
+    /// Starts the servers, and says from now on what they have to say.
+    pub(super) fn start(&self, listener: impl Fn(String) + Send + Sync + 'static) {
+        if self.manager.is_empty() {
+            return;
+        }
+        self.told.listen(Box::new(listener));
+        self.manager.start();
+    }
+
+    /// Says who is to know that the prompts of servers are others.
+    pub(super) fn on_prompts(&self, listener: impl Fn() + Send + Sync + 'static) {
+        *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(listener));
+    }
+
+    /// Starts the servers and waits for them, a moment at most: a headless run has no second chance.
+    pub(super) async fn ready(&self) {
+        self.start(|text| super::say(&format!("aye: {text}")));
+        let late = self.manager.ready(self.wait).await;
+        if !late.is_empty() {
+            super::say(&format!(
+                "aye: MCP servers not ready after {} s, the run begins without them: {} (mcp.wait)",
+                self.wait.as_secs_f64(),
+                late.join(", ")
+            ));
+        }
+    }
+
+    /// Waits for servers that are being started, a moment at most; where none is, not at all.
+    pub(super) async fn settled(&self) {
+        let _ = self.manager.ready(self.wait).await;
+    }
+
+    /// The same as [`Mcp::ready`] where nobody reads stderr.
+    pub(super) async fn ready_quietly(&self) {
+        self.manager.start();
+        let _ = self.manager.ready(self.wait).await;
+    }
+}
+
+/// All servers of the configuration; those of the project in a trusted folder, or when somebody only looks.
+fn servers(foundation: &Foundation, with_project: bool) -> Servers {
+    let workspace = &foundation.workspace;
+    let files = if with_project { server_files(&workspace.cwd, &workspace.root) } else { Vec::new() };
+    load_servers(
+        &foundation.loaded.settings.mcp_servers,
+        &foundation.loaded.settings.mcp,
+        &foundation.loaded.provenance,
+        &foundation.paths.config_file(),
+        &files,
+        &workspace.cwd,
+        &foundation.env,
+    )
+}
+
+/// Servers are started as commands are: below a supervisor, without the keys of models.
+fn spawn(foundation: &Foundation) -> crate::mcp::Spawn {
+    let env = tool_env(foundation);
+    Arc::new(move |launch: Launch| {
+        let mut variables = tools::exec::child_env(&env.variables, &env.secret_variables);
+        variables.extend(launch.env);
+        let command =
+            tools::exec::server_command(&env.exec, &launch.program, launch.args, &launch.cwd, &variables);
+        (command, env.exec.supervisor.is_some() && cfg!(target_os = "linux"))
+    })
+}
+
+const FORMAT: u32 = 1;
+const MAX_FILE: u64 = 16 << 20;
+
+/// What was agreed to: one private file beside the list of trusted folders.
+struct AgreedTools {
+    path: PathBuf,
+    is_kept: bool,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct AgreedFile {
+    format: u32,
+    /// By who wrote the server down, then by its name.
+    servers: BTreeMap<String, BTreeMap<String, Pinned>>,
+}
+
+impl AgreedTools {
+    fn read(&self) -> Result<AgreedFile, String> {
+        let fail = |why: String| {
+            format!("{}: {why}; until it is right no tool of a server is used", self.path.display())
+        };
+        let text = crate::config::read_private(&self.path, MAX_FILE).map_err(&fail)?;
+        let Some(text) = text else { return Ok(AgreedFile { format: FORMAT, servers: BTreeMap::new() }) };
+        let file: AgreedFile =
+            serde_json::from_str(&text).map_err(|e| fail(format!("is no list of agreed tools: {e}")))?;
+        if file.format == FORMAT { Ok(file) } else { Err(fail("was written by another version".to_owned())) }
+    }
+}
+
+impl PinStore for AgreedTools {
+    fn load(&self, scope: &str, server: &str) -> Result<Option<Pinned>, String> {
+        Ok(self.read()?.servers.remove(scope).and_then(|mut servers| servers.remove(server)))
+    }
+
+    fn save(&self, scope: &str, server: &str, pinned: &Pinned) -> Result<(), String> {
+        if !self.is_kept {
+            return Ok(());
+        }
+        let mut file = self.read()?;
+        file.servers.entry(scope.to_owned()).or_default().insert(server.to_owned(), pinned.clone());
+        let text = serde_json::to_vec_pretty(&file).map_err(|e| e.to_string())?;
+        write_private(&self.path, &text).map_err(|e| e.to_string())
+    }
+}

@@ -1,0 +1,103 @@
+//! What a person says with a server's help: `/SERVER:PROMPT words`, and `@SERVER:URI` in a message.
+
+use std::time::Duration;
+
+use crate::app::agent::App;
+use crate::contract::content::ContentBlock;
+use crate::contract::display::visible_line;
+use crate::tui::host::SkillRow;
+
+/// Rows that are offered while a resource is being written.
+const MAX_ROWS: usize = 50;
+/// Whoever types does not wait longer for a list.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A message as it was written: the words of a prompt in its place, and what it names with `@` behind it.
+///
+/// # Errors
+/// A sentence: nothing is sent.
+pub(in crate::app) async fn message(app: &App, text: &str) -> Result<Vec<ContentBlock>, String> {
+    if let Some(command) = text.strip_prefix('/') {
+        let (name, words) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+        if let Some(blocks) = prompt(app, name, words.trim()).await {
+            return blocks;
+        }
+    }
+    let mut blocks = vec![ContentBlock::text(text)];
+    blocks.extend(attached(app, text).await?);
+    Ok(blocks)
+}
+
+/// The words of `SERVER:PROMPT`; `None` when that is none.
+pub(in crate::app) async fn prompt(
+    app: &App,
+    name: &str,
+    words: &str,
+) -> Option<Result<Vec<ContentBlock>, String>> {
+    let (server, prompt) = name.split_once(':')?;
+    if !app.mcp.manager.knows(server) {
+        return None;
+    }
+    Some(app.mcp.manager.prompt(server, prompt, words).await)
+}
+
+/// The resources that a text names.
+async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>, String> {
+    let mut blocks = Vec::new();
+    for word in text.split_whitespace() {
+        let Some((server, uri)) = word.strip_prefix('@').and_then(|word| word.split_once(':')) else {
+            continue;
+        };
+        let uri = uri.trim_end_matches([',', ';', ')', '"', '\'']);
+        if uri.is_empty() || !app.mcp.manager.knows(server) {
+            continue;
+        }
+        blocks.push(ContentBlock::text(format!("[from the MCP server {}]", visible_line(server))));
+        blocks.extend(app.mcp.manager.resource(server, uri).await?);
+    }
+    Ok(blocks)
+}
+
+/// The prompts of all servers as commands.
+pub(in crate::app) fn commands(app: &App) -> Vec<SkillRow> {
+    let prompts = app.mcp.manager.prompts().into_iter();
+    // A name with a blank could not be typed.
+    let typable =
+        prompts.filter(|prompt| !format!("{}{}", prompt.server, prompt.name).contains(char::is_whitespace));
+    typable
+        .map(|prompt| {
+            let arguments: Vec<String> = prompt
+                .arguments
+                .iter()
+                .map(
+                    |(name, is_needed)| {
+                        if *is_needed { name.to_uppercase() } else { format!("[{}]", name.to_uppercase()) }
+                    },
+                )
+                .collect();
+            let blank = if arguments.is_empty() { "" } else { "  " };
+            SkillRow {
+                name: format!("{}:{}", prompt.server, prompt.name),
+                description: format!("{}{blank}{}", arguments.join(" "), prompt.description),
+                origin: format!("MCP server {}", prompt.server),
+            }
+        })
+        .collect()
+}
+
+/// Resources that fit what was typed behind `@`, as `SERVER:URI`.
+pub(in crate::app) async fn complete(app: &App, query: &str) -> Vec<String> {
+    let Some((server, begun)) = query.split_once(':') else {
+        let views = app.mcp.manager.views().into_iter();
+        let with =
+            views.filter(|view| view.has_resources && !query.is_empty() && view.name.starts_with(query));
+        return with.map(|view| format!("{}:", view.name)).collect();
+    };
+    if !app.mcp.manager.knows(server) {
+        return Vec::new();
+    }
+    let found = tokio::time::timeout(PATIENCE, app.mcp.manager.resources(Some(server))).await;
+    let rows = found.ok().and_then(Result::ok).unwrap_or_default();
+    let fits = rows.into_iter().filter(|[_, uri, name, _]| uri.contains(begun) || name.contains(begun));
+    fits.take(MAX_ROWS).map(|[server, uri, _, _]| format!("{server}:{uri}")).collect()
+}

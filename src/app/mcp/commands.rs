@@ -1,0 +1,219 @@
+//! `aye mcp ...`
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{BufRead as _, IsTerminal as _};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{AgreedTools, edit, servers, show, spawn};
+use crate::app::commands::put_json;
+use crate::app::foundation::Foundation;
+use crate::app::{Failure, put, say};
+use crate::cli::{JsonFlag, McpCommand};
+use crate::contract::display::visible_line;
+use crate::contract::server::{ServerConfig, ServerScope};
+use crate::mcp::{Manager, Phase, PinStore, Pinned, ServerView, Surroundings};
+
+pub(in crate::app) async fn run(command: McpCommand, foundation: &Foundation) -> Result<u8, Failure> {
+    match command {
+        McpCommand::List(JsonFlag { json }) => list(json, foundation),
+        McpCommand::Add(args) => edit::add(args, foundation),
+        McpCommand::Remove { name, scope } => edit::remove(&name, scope, foundation),
+        McpCommand::Test { name, json } => test(&name, json, foundation).await,
+        McpCommand::Trust { name, yes } => trust(&name, yes, foundation).await,
+    }
+}
+
+fn agreed(foundation: &Foundation) -> AgreedTools {
+    AgreedTools { path: foundation.paths.agreed_tools_file(), is_kept: true }
+}
+
+/// Says what stands in the files. Nothing is started, whatever they say.
+fn list(is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
+    let found = servers(foundation, true);
+    let pins = agreed(foundation);
+    let mut rows = Vec::new();
+    let mut out = String::new();
+    for server in &found.usable {
+        let is_project = matches!(server.scope, ServerScope::Project(_));
+        let pinned = pins.load(&server.scope.key(), &server.name).ok().flatten();
+        let tools = pinned.as_ref().map_or(0, |pinned| pinned.tools.len());
+        let state = if is_project && !foundation.is_trusted {
+            "not started: this folder is not trusted".to_owned()
+        } else if tools > 0 {
+            format!("{tools} tools agreed to")
+        } else if is_project {
+            "no tool agreed to yet".to_owned()
+        } else {
+            "not used yet".to_owned()
+        };
+        let _ =
+            writeln!(out, "{}  {}  {state}\n  {}", visible_line(&server.name), server.scope, server.shown);
+        rows.push(json!({
+            "name": server.name,
+            "scope": server.scope.to_string(),
+            "place": server.place,
+            "runs": server.shown,
+            "trusted": !is_project || foundation.is_trusted,
+            "agreed_tools": tools,
+        }));
+    }
+    if is_json {
+        put_json(&json!({"servers": rows, "problems": found.problems}))?;
+    } else {
+        put(&out)?;
+        for problem in &found.problems {
+            say(&format!("aye: {problem}"));
+        }
+    }
+    Ok(0)
+}
+
+/// The one server of this name that may be started here.
+fn find(name: &str, foundation: &Foundation) -> Result<ServerConfig, Failure> {
+    let all = servers(foundation, true);
+    let named = |problem: &&String| problem.contains(&format!("`{}`", visible_line(name)));
+    let Some(server) = all.usable.into_iter().find(|server| server.name == name) else {
+        return Err(match all.problems.iter().find(named) {
+            Some(problem) => Failure::usage(problem),
+            None => Failure::usage(format!(
+                "there is no server `{}`; `aye mcp list` shows them",
+                visible_line(name)
+            )),
+        });
+    };
+    if matches!(server.scope, ServerScope::Project(_)) && !foundation.is_trusted {
+        return Err(Failure::usage(format!(
+            "the server `{}` is the project's, and this folder is not trusted: it would run {}; start aye here and \
+             look, or use --trust",
+            visible_line(name),
+            server.shown
+        )));
+    }
+    Ok(server)
+}
+
+/// What was agreed to, unchanged whatever is found.
+struct OnlyRead(AgreedTools);
+
+impl PinStore for OnlyRead {
+    fn load(&self, scope: &str, server: &str) -> Result<Option<Pinned>, String> {
+        self.0.load(scope, server)
+    }
+
+    fn save(&self, _: &str, _: &str, _: &Pinned) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// A connection to one server, and nothing else.
+async fn connected(
+    server: ServerConfig,
+    foundation: &Foundation,
+    pins: Arc<dyn PinStore>,
+) -> Result<(Manager, ServerView), Failure> {
+    let name = server.name.clone();
+    let limit = server.start_timeout + Duration::from_secs(1);
+    let around = Surroundings {
+        spawn: spawn(foundation),
+        offer: Arc::new(|_, _| {}),
+        tell: Arc::new(|_| {}),
+        pins,
+        agrees_to_all: false,
+        prompts_changed: Arc::new(|| {}),
+        root: foundation.workspace.root.clone(),
+    };
+    let (manager, _) = Manager::new(vec![server], around);
+    manager.start();
+    manager.ready(limit).await;
+    let view = manager.look(&name).map_err(Failure::failed)?;
+    if view.phase == Phase::Connected {
+        return Ok((manager, view));
+    }
+    manager.close().await;
+    Err(Failure::failed(format!("{}: {}", visible_line(&name), show::phase_words(&view.phase))))
+}
+
+async fn test(name: &str, is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
+    let server = find(name, foundation)?;
+    let (manager, _) = connected(server, foundation, Arc::new(OnlyRead(agreed(foundation)))).await?;
+    let began = Instant::now();
+    let resources = manager.resources(Some(name)).await;
+    let latency = began.elapsed();
+    let view = manager.look(name).map_err(Failure::failed)?;
+    manager.close().await;
+    if is_json {
+        let tools: Vec<_> = view
+            .tools
+            .iter()
+            .map(|tool| json!({"id": tool.id, "name": tool.name, "description": tool.description, "schema": tool.schema}))
+            .collect();
+        let prompts: Vec<_> =
+            view.prompts.iter().map(|p| json!({"name": p.name, "description": p.description})).collect();
+        let keys = ["server", "uri", "name", "description"];
+        let resources: Vec<BTreeMap<_, _>> = resources
+            .unwrap_or_default()
+            .into_iter()
+            .map(|row| keys.into_iter().zip(row).collect())
+            .collect();
+        put_json(&json!({
+            "name": view.name,
+            "about": view.about,
+            "connected_after_ms": view.took.map(|took| took.as_millis() as u64),
+            "tools": tools,
+            "prompts": prompts,
+            "resources": resources,
+        }))?;
+        return Ok(0);
+    }
+    let mut out = show::details(&view);
+    match resources {
+        Ok(rows) => {
+            for [_, uri, name, description] in rows {
+                let short: String = description.chars().take(100).collect();
+                let _ = writeln!(
+                    out,
+                    "\nresource {}  {}  {}",
+                    visible_line(&uri),
+                    visible_line(&name),
+                    visible_line(&short)
+                );
+            }
+        }
+        Err(why) => {
+            let _ = writeln!(out, "\nits resources cannot be listed: {why}");
+        }
+    }
+    if view.has_resources {
+        let _ = writeln!(out, "\nit answered after {} ms", latency.as_millis());
+    }
+    put(&out)?;
+    Ok(0)
+}
+
+async fn trust(name: &str, yes: bool, foundation: &Foundation) -> Result<u8, Failure> {
+    let is_terminal = std::io::stdin().is_terminal();
+    if !yes && !is_terminal {
+        return Err(Failure::usage("nobody can be asked here; --yes agrees without a question"));
+    }
+    let server = find(name, foundation)?;
+    let (manager, view) = connected(server, foundation, Arc::new(agreed(foundation))).await?;
+    put(&show::details(&view))?;
+    if !yes {
+        put("\nMay the model use these tools, each call asked about as your rules say? [y/N] ")?;
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).map_err(Failure::failed)?;
+        if !matches!(line.trim().to_lowercase().as_str(), "y" | "yes") {
+            manager.close().await;
+            say("nothing was agreed to");
+            return Ok(1);
+        }
+    }
+    let said = manager.agree(name);
+    manager.close().await;
+    put(&format!("{}\n", said.map_err(Failure::failed)?))?;
+    Ok(0)
+}

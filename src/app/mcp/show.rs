@@ -1,0 +1,191 @@
+//! Servers as text: for the page of `/mcp` and for stdout.
+
+use std::fmt::Write as _;
+
+use crate::app::agent::App;
+use crate::contract::display::visible_line;
+use crate::mcp::{Phase, ServerView, Standing, ToolView};
+use crate::tui::host::Page;
+
+/// The page of `/mcp` with the words behind it.
+pub(in crate::app) fn page(app: &App, words: &str) -> Result<Page, String> {
+    let manager = &app.mcp.manager;
+    let words = words.trim();
+    let (verb, name) =
+        words.split_once(char::is_whitespace).map_or((words, ""), |(verb, name)| (verb, name.trim()));
+    match (verb, name) {
+        ("", _) => Ok(Page { title: "MCP servers".to_owned(), text: overview(&manager.views()) }),
+        ("trust", name) if !name.is_empty() => {
+            let said = manager.agree(name)?;
+            Ok(Page {
+                title: "MCP servers".to_owned(),
+                text: format!("{said}.\n\n{}", overview(&manager.views())),
+            })
+        }
+        ("restart", name) if !name.is_empty() => {
+            manager.restart(name)?;
+            Ok(Page { title: "MCP servers".to_owned(), text: format!("{name} is started anew.\n") })
+        }
+        ("trust" | "restart", _) => Err(format!("which server? /mcp {verb} NAME")),
+        _ => {
+            let view = manager.look(words)?;
+            Ok(Page { title: format!("MCP server {}", visible_line(&view.name)), text: details(&view) })
+        }
+    }
+}
+
+/// Where a server stands, in a word or a sentence.
+pub(super) fn phase_words(phase: &Phase) -> String {
+    match phase {
+        Phase::Idle => "not started".to_owned(),
+        Phase::Connecting => "connecting".to_owned(),
+        Phase::Connected => "connected".to_owned(),
+        Phase::Failed { why, again } => {
+            format!("failed: {why}{}", if *again { "; it is tried again" } else { "" })
+        }
+        Phase::Stopped => "stopped".to_owned(),
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+fn overview(views: &[ServerView]) -> String {
+    if views.is_empty() {
+        return "There are none. `aye mcp add NAME -- COMMAND` writes one down, and so does a project's .mcp.json.\n"
+            .to_owned();
+    }
+    let mut out = String::new();
+    for view in views {
+        let name = visible_line(&view.name);
+        let _ = write!(out, "{name} ({})  {}", view.scope, phase_words(&view.phase));
+        if view.phase == Phase::Connected {
+            let mut parts = vec![counted(view.tools.len(), "tool")];
+            if !view.prompts.is_empty() {
+                parts.push(counted(view.prompts.len(), "prompt"));
+            }
+            if view.has_resources {
+                parts.push("resources".to_owned());
+            }
+            let _ = write!(out, "  {}", parts.join(", "));
+        }
+        let _ = writeln!(out, "\n  {}", view.shown);
+        let waiting = view.tools.iter().filter(|tool| !tool.is_offered).count();
+        if waiting > 0 {
+            let (verb, them) = if waiting == 1 { ("waits", "it") } else { ("wait", "them") };
+            let _ = writeln!(
+                out,
+                "  {} {verb} for you: /mcp {typed} shows {them}, /mcp trust {typed} agrees",
+                counted(waiting, "tool"),
+                typed = view.typed
+            );
+        }
+        for note in &view.notes {
+            let _ = writeln!(out, "  {note}");
+        }
+    }
+    out
+}
+
+/// Everything about a server: what is run, what it says of itself, each tool with its whole description.
+pub(super) fn details(view: &ServerView) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{} server, from {}", view.scope, view.place);
+    let _ = writeln!(out, "{}", view.shown);
+    let _ = write!(out, "{}", phase_words(&view.phase));
+    if let Some(took) = view.took.filter(|_| view.phase == Phase::Connected) {
+        let _ = write!(out, " after {} ms", took.as_millis());
+    }
+    if !view.about.is_empty() {
+        let _ = write!(out, ": {}", visible_line(&view.about));
+    }
+    out.push('\n');
+    for note in &view.notes {
+        let _ = writeln!(out, "{note}");
+    }
+    if let Some(text) = view.instructions.as_deref().filter(|text| !text.trim().is_empty()) {
+        let _ = writeln!(out, "\nIt says about its use (the model is not told):\n{}", indented(text, "  "));
+    }
+    let waiting = view.tools.iter().filter(|tool| !tool.is_offered).count();
+    if waiting > 0 {
+        let _ = writeln!(
+            out,
+            "\nNot used before you agree with /mcp trust {}: what is marked [new] or [changed].",
+            view.typed
+        );
+    }
+    for tool in &view.tools {
+        out.push('\n');
+        tool_lines(&mut out, tool);
+    }
+    for prompt in &view.prompts {
+        let arguments: Vec<String> = prompt
+            .arguments
+            .iter()
+            .map(|(name, is_needed)| if *is_needed { name.clone() } else { format!("[{name}]") })
+            .collect();
+        let _ = writeln!(
+            out,
+            "\nprompt /{}:{} {}\n{}",
+            visible_line(&prompt.server),
+            visible_line(&prompt.name),
+            visible_line(&arguments.join(" ")),
+            indented(&prompt.description, "  ")
+        );
+    }
+    if !view.lines.is_empty() {
+        let _ = writeln!(out, "\nThe last lines that it wrote:");
+        for line in &view.lines {
+            let _ = writeln!(out, "  {}", visible_line(line));
+        }
+    }
+    out
+}
+
+fn tool_lines(out: &mut String, tool: &ToolView) {
+    let mark = match tool.standing {
+        Standing::Agreed => "",
+        Standing::New => " [new]",
+        Standing::Changed => " [changed]",
+    };
+    let _ = writeln!(out, "{}{mark}", tool.id);
+    if !tool.id.ends_with(&tool.name) {
+        let _ = writeln!(out, "  its own name: {}", visible_line(&tool.name));
+    }
+    if let Some(title) = &tool.title {
+        let _ = writeln!(out, "  title: {}", visible_line(title));
+    }
+    if !tool.description.trim().is_empty() {
+        let _ = writeln!(out, "{}", indented(&tool.description, "  "));
+    }
+    let arguments = arguments(&tool.schema);
+    if !arguments.is_empty() {
+        let _ = writeln!(out, "  arguments:\n{arguments}");
+    }
+    if let Some(hints) = &tool.hints {
+        let _ = writeln!(out, "  it says of itself, and nothing follows from it: {}", visible_line(hints));
+    }
+}
+
+/// The arguments with what is said about them: descriptions of arguments are read by the model too.
+fn arguments(schema: &serde_json::Value) -> String {
+    let mut out = String::new();
+    let Some(properties) = schema.get("properties").and_then(|p| p.as_object()) else {
+        return String::new();
+    };
+    for (name, property) in properties {
+        let _ = write!(out, "    {}", visible_line(name));
+        // As it is: what a schema can say beside a description is read by the model as well.
+        let text = property.to_string();
+        let _ = writeln!(out, "  {}", visible_line(&text));
+    }
+    out.pop();
+    out
+}
+
+fn indented(text: &str, by: &str) -> String {
+    let lines: Vec<String> =
+        text.trim_end().lines().map(|line| format!("{by}{}", visible_line(line))).collect();
+    lines.join("\n")
+}

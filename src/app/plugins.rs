@@ -1,0 +1,148 @@
+//! What the plugins of an agent registered, and their configuration with its origin: `/plugins` and `aye doctor`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::agent::App;
+use super::sections;
+use crate::agents::WrittenAgent;
+use crate::config::Origin;
+use crate::contract::display::visible_line;
+use crate::phase::{Plugin, PluginRegistrar};
+use crate::runtime::ResolvedAgent;
+use crate::state::Phase;
+use crate::tui::host::Page;
+
+/// A section of a plugin's configuration.
+#[derive(Debug, Serialize)]
+pub(super) struct SectionRow {
+    name: String,
+    /// Where it stands; nothing when it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Value>,
+}
+
+/// A plugin of an agent.
+#[derive(Debug, Serialize)]
+pub(super) struct PluginRow {
+    name: &'static str,
+    active: bool,
+    /// Whether no agent may do without it.
+    guard: bool,
+    /// How many hooks it has at each phase.
+    hooks: BTreeMap<String, usize>,
+    keys: Vec<&'static str>,
+    actions: Vec<String>,
+    effects: Vec<String>,
+    tools: Vec<String>,
+    transforms: usize,
+    sections: Vec<SectionRow>,
+}
+
+/// The plugins of an agent, in the order in which they are asked.
+pub(super) fn rows(app: &App, agent: &ResolvedAgent) -> Vec<PluginRow> {
+    let row = |plugin: &std::sync::Arc<dyn Plugin>| {
+        let name = plugin.descriptor().name;
+        // Alone, so that what it registers is known to be its own; that it can was seen when the agent was resolved.
+        let mut registrar = PluginRegistrar::new(name);
+        let _ = plugin.register_for(&mut registrar, &agent.spec);
+        let own = registrar.registered();
+        let hooks =
+            Phase::ALL.into_iter().map(|phase| (format!("{phase:?}"), own.hooks_for_phase(phase).len()));
+        let sorted = |mut names: Vec<String>| {
+            names.sort();
+            names
+        };
+        PluginRow {
+            name,
+            active: agent.env.active_plugins(&agent.spec).any(|known| known.descriptor().name == name),
+            guard: plugin.is_guard(),
+            hooks: hooks.filter(|(_, n)| *n > 0).collect(),
+            keys: own.key_registrations.iter().map(|key| key.key).collect(),
+            actions: sorted(own.scheduled_action_handlers.keys().cloned().collect()),
+            effects: sorted(own.effect_handlers.keys().cloned().collect()),
+            tools: own.tools.keys().cloned().collect(),
+            transforms: own.request_transforms.len(),
+            sections: plugin.config_schemas().iter().map(|schema| section(app, agent, schema.key)).collect(),
+        }
+    };
+    agent.env.plugins.iter().map(row).collect()
+}
+
+fn section(app: &App, agent: &ResolvedAgent, key: &str) -> SectionRow {
+    let value = agent.spec.sections.get(key).cloned();
+    let settings = app.foundation.loaded.provenance.origin_in(sections::TABLE, key, "");
+    let settings = settings.as_ref().map(Origin::to_string);
+    let place = |written: &WrittenAgent| {
+        let field = written
+            .spec
+            .sections
+            .contains_key(key)
+            .then(|| if written.says(key) { format!("/{key}") } else { format!("/sections/{key}") });
+        field.map(|field| written.place(&field))
+    };
+    let own = app.agents.written.get(&agent.spec.id).and_then(place);
+    let origin = match (settings, own) {
+        // Those that hold for all agents are joined with the agent's own.
+        (Some(all), Some(own)) if sections::holds_for_all(key) => Some(format!("{all} and {own}")),
+        (all, own) => own.or(all),
+    };
+    SectionRow { name: key.to_owned(), origin: origin.filter(|_| value.is_some()), value }
+}
+
+/// One paragraph for each plugin.
+pub(super) fn lines(rows: &[PluginRow]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        let _ = writeln!(text, "{}{}", row.name, if row.active { "" } else { " (not active)" });
+        let hooks: Vec<String> = row.hooks.iter().map(|(phase, n)| format!("{phase} {n}")).collect();
+        let keys: Vec<String> = row.keys.iter().map(|key| (*key).to_owned()).collect();
+        let parts = [
+            ("hooks", hooks.join(", ")),
+            ("tools", row.tools.join(", ")),
+            ("state", keys.join(", ")),
+            ("actions", row.actions.join(", ")),
+            ("effects", row.effects.join(", ")),
+            ("transforms", if row.transforms == 0 { String::new() } else { row.transforms.to_string() }),
+        ];
+        for (what, names) in parts.iter().filter(|(_, names)| !names.is_empty()) {
+            let _ = writeln!(text, "  {what:<11} {}", visible_line(names));
+        }
+        for section in &row.sections {
+            let _ = match (&section.value, &section.origin) {
+                (Some(value), Some(origin)) => {
+                    writeln!(
+                        text,
+                        "  [{}]  {}  # {}",
+                        section.name,
+                        visible_line(&value.to_string()),
+                        visible_line(origin)
+                    )
+                }
+                (Some(value), None) => {
+                    writeln!(text, "  [{}]  {}", section.name, visible_line(&value.to_string()))
+                }
+                (None, _) => writeln!(text, "  [{}]  not given", section.name),
+            };
+        }
+    }
+    text
+}
+
+/// `/plugins`: those of the agent that is talked to, or of the one that is named.
+pub(super) fn page(app: &App, words: &str) -> Result<Page, String> {
+    let name = match words.trim() {
+        "" => app.agents.current(),
+        name => name.to_owned(),
+    };
+    if !app.agents.names().contains(&name.as_str()) {
+        return Err(app.agents.no_such(&name));
+    }
+    let agent = app.runtime.resolved(&name).map_err(|e| e.to_string())?;
+    Ok(Page { title: format!("plugins of {name}"), text: lines(&rows(app, &agent)) })
+}

@@ -1,0 +1,298 @@
+//! `aye queue`: messages that wait for somebody to work on them.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::foundation::Foundation;
+use super::work::Consumer;
+use super::{Failure, agent, commands, print, put, since};
+use crate::cli::{QueueAddArgs, QueueCommand, QueueListArgs};
+use crate::contract::clock::{Clock as _, SystemClock};
+use crate::contract::display::{escape_json, visible_line};
+use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
+use crate::contract::message::Message;
+use crate::contract::record::{SuspensionStatus, ThreadRecord};
+use crate::plugins::skills::invocation;
+use crate::store::{JobFilter, JobLookup, Store, StoreError, SuspensionFilter};
+use crate::tui::host::Page;
+
+pub(super) async fn run(command: QueueCommand, foundation: &Foundation) -> Result<u8, Failure> {
+    refuse_ephemeral(foundation)?;
+    let store = foundation.open_store()?;
+    match command {
+        QueueCommand::Add(args) => add(args, &store, foundation).await?,
+        QueueCommand::List(args) => list(&args, &store).await?,
+        QueueCommand::Cancel { ids } => cancel(&ids, &store).await?,
+        QueueCommand::Retry { ids } => retry(&ids, &store).await?,
+    }
+    store.leave().await;
+    Ok(0)
+}
+
+/// The queue is in the store.
+pub(super) fn refuse_ephemeral(foundation: &Foundation) -> Result<(), Failure> {
+    if foundation.is_ephemeral {
+        return Err(Failure::usage("the queue is in the store, and --ephemeral has none: leave it out"));
+    }
+    Ok(())
+}
+
+async fn add(args: QueueAddArgs, store: &Store, foundation: &Foundation) -> Result<(), Failure> {
+    let now = SystemClock.now_ms();
+    let text = text(args.text.as_deref(), foundation)?;
+    let at = args.at.as_deref().map(|at| since::at(at, now)).transpose()?;
+    let thread = match &args.thread {
+        Some(id) => commands::thread_by_prefix(store, id).await?.id,
+        None => new_thread(store, foundation, &text, now).await?,
+    };
+    let mut job = MailboxJob::new(thread, vec![Message::user(text)], now)
+        .with_priority(args.priority)
+        .with_available_at(at.unwrap_or(now))
+        .with_max_attempts(foundation.loaded.settings.mailbox.default_max_attempts);
+    job.agent_id = args.agent.unwrap_or_default();
+    job.dedupe_key = args.key;
+    job.sender_id = Some(agent::actor(foundation, "cli").user);
+    let job = match store.mailbox().enqueue(job).await {
+        Ok(job) => job,
+        Err(error @ StoreError::Duplicate { .. }) => {
+            return Err(Failure::failed(format!("{error}; nothing was queued")));
+        }
+        Err(error) => return Err(Failure::failed(error)),
+    };
+    if args.json {
+        return commands::put_json(&object(&job, &Standing::of(store, &job).await?));
+    }
+    let when = at.map(|at| format!(", not before {}", commands::when(at))).unwrap_or_default();
+    put(&format!("{}  queued in conversation {}{when}\n", job.sequence, job.mailbox_id))
+}
+
+/// What is said: the prompt, with what is piped in as its context.
+fn text(prompt: Option<&str>, foundation: &Foundation) -> Result<String, Failure> {
+    let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
+    match (prompt, print::piped()?) {
+        (Some(prompt), Some(piped)) => Ok(format!("{prompt}\n\n<stdin>\n{piped}\n</stdin>")),
+        (Some(prompt), None) if prompt.starts_with('/') => {
+            let skills = agent::skills_of(foundation);
+            Ok(invocation(&skills.registry(), prompt).unwrap_or_else(|| prompt.to_owned()))
+        }
+        (Some(prompt), None) => Ok(prompt.to_owned()),
+        (None, Some(piped)) => Ok(piped),
+        (None, None) => {
+            Err(Failure::usage("what is to be done? Give a prompt: aye queue add \"...\", or pipe one in"))
+        }
+    }
+}
+
+async fn new_thread(
+    store: &Store,
+    foundation: &Foundation,
+    text: &str,
+    now: u64,
+) -> Result<ThreadId, Failure> {
+    let line = text.trim().lines().next().unwrap_or_default();
+    let thread = ThreadRecord {
+        id: ThreadId::fresh(),
+        title: line.chars().take(80).collect(),
+        cwd: foundation.workspace.cwd.clone(),
+        created_at: now,
+        updated_at: now,
+    };
+    store.create_thread(thread.clone()).await.map_err(Failure::failed)?;
+    Ok(thread.id)
+}
+
+/// What a person is told of a job besides its own words.
+pub(super) struct Standing {
+    word: &'static str,
+    note: String,
+    /// Questions of its run that wait.
+    waiting: Vec<String>,
+}
+
+impl Standing {
+    pub(super) async fn of(store: &Store, job: &MailboxJob) -> Result<Standing, Failure> {
+        let mut waiting = Vec::new();
+        let mut has_begun = false;
+        if let (MailboxJobStatus::Queued, Some(run)) = (job.status, &job.run_id)
+            && let Some(run) = store.run(run).await.map_err(Failure::failed)?
+        {
+            has_begun = run.status != RunStatus::Done;
+            let filter = SuspensionFilter {
+                run: Some(run.id),
+                status: Some(SuspensionStatus::Open),
+                ..SuspensionFilter::default()
+            };
+            let open = store.suspensions(filter).await.map_err(Failure::failed)?;
+            waiting = open.into_iter().map(|question| question.id.to_string()).collect();
+        }
+        let (word, note) = Self::words(job, has_begun, &waiting);
+        Ok(Standing { word, note, waiting })
+    }
+
+    fn words(job: &MailboxJob, has_begun: bool, waiting: &[String]) -> (&'static str, String) {
+        let error = job.last_error.as_deref().unwrap_or_default();
+        let tries = || format!("try {} of {} failed: {error}", job.attempt_count, job.max_attempts);
+        match job.status {
+            MailboxJobStatus::Queued if !waiting.is_empty() => {
+                ("waiting", format!("for an answer: aye approve {}", waiting.join(" ")))
+            }
+            MailboxJobStatus::Queued if has_begun => ("begun", "a worker goes on with it".to_owned()),
+            MailboxJobStatus::Queued if job.attempt_count > 0 => {
+                ("retry", format!("{}; again at {}", tries(), commands::when(job.available_at)))
+            }
+            MailboxJobStatus::Queued if job.available_at > job.created_at => {
+                ("queued", format!("not before {}", commands::when(job.available_at)))
+            }
+            MailboxJobStatus::Queued => ("queued", String::new()),
+            MailboxJobStatus::Claimed => {
+                let pid = job.claimed_by.as_deref().and_then(Consumer::pid_of);
+                ("working", pid.map(|pid| format!("process {pid}")).unwrap_or_default())
+            }
+            MailboxJobStatus::Accepted => ("done", String::new()),
+            MailboxJobStatus::Cancelled => ("cancelled", String::new()),
+            MailboxJobStatus::Superseded => ("superseded", error.to_owned()),
+            MailboxJobStatus::DeadLetter => ("dead", tries()),
+        }
+    }
+}
+
+/// A job for programs: as it is stored, but for the secret of its claim.
+fn object(job: &MailboxJob, standing: &Standing) -> Value {
+    let mut object = json!(job);
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("claim_token");
+        fields.insert("state".to_owned(), json!(standing.word));
+        fields.insert("waiting".to_owned(), json!(standing.waiting));
+    }
+    object
+}
+
+/// What is not over, and what was given up.
+const OPEN: [MailboxJobStatus; 3] =
+    [MailboxJobStatus::Queued, MailboxJobStatus::Claimed, MailboxJobStatus::DeadLetter];
+
+async fn list(args: &QueueListArgs, store: &Store) -> Result<(), Failure> {
+    let mailbox = match &args.thread {
+        Some(id) => Some(commands::thread_by_prefix(store, id).await?.id),
+        None => None,
+    };
+    let statuses = if args.all { Vec::new() } else { OPEN.to_vec() };
+    let filter = JobFilter { mailbox, statuses, limit: None };
+    let jobs = store.mailbox().list_jobs(filter).await.map_err(Failure::failed)?;
+    if !args.json {
+        return put(&lines(&jobs, store).await?);
+    }
+    let mut rows = Vec::new();
+    for job in &jobs {
+        rows.push(object(job, &Standing::of(store, job).await?));
+    }
+    put(&format!("{}\n", escape_json(&json!(rows).to_string())))
+}
+
+/// The page `/queue`.
+pub(super) async fn page(store: &Store) -> Result<Page, String> {
+    let filter = JobFilter { statuses: OPEN.to_vec(), ..JobFilter::default() };
+    let jobs = store.mailbox().list_jobs(filter).await.map_err(|e| e.to_string())?;
+    let text = match jobs.as_slice() {
+        [] => "nothing is queued; `aye queue add` keeps a message for later".to_owned(),
+        [..] => lines(&jobs, store).await.map_err(|e| e.message)?,
+    };
+    Ok(Page { title: "what is queued".to_owned(), text })
+}
+
+/// A line for each job.
+async fn lines(jobs: &[MailboxJob], store: &Store) -> Result<String, Failure> {
+    let mut out = String::new();
+    for job in jobs {
+        let Standing { word, note, .. } = Standing::of(store, job).await?;
+        let said = job.messages.first().map(Message::text).unwrap_or_default();
+        let said = said.trim().lines().next().unwrap_or_default();
+        let said: String = said.chars().take(60).collect();
+        let note = if note.is_empty() { String::new() } else { format!("  ({note})") };
+        let (thread, said, note) =
+            (visible_line(job.mailbox_id.as_str()), visible_line(&said), visible_line(&note));
+        let _ = writeln!(out, "{:>4}  {word:<9}  {thread}  {said}{note}", job.sequence);
+    }
+    Ok(out)
+}
+
+/// The jobs that were named. All are looked up before anything is done, so that a typing error changes nothing.
+async fn named(ids: &[String], store: &Store) -> Result<Vec<MailboxJob>, Failure> {
+    let mut found = Vec::new();
+    for id in ids {
+        match store.mailbox().find_job(id).await.map_err(Failure::failed)? {
+            JobLookup::One(job) => found.push(*job),
+            JobLookup::None => {
+                return Err(Failure::usage(format!(
+                    "there is no job `{id}`; `aye queue list --all` shows them; nothing changed"
+                )));
+            }
+            JobLookup::Many(ids) => {
+                let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
+                return Err(Failure::usage(format!(
+                    "`{id}` is not unique: {}; nothing changed",
+                    ids.join(", ")
+                )));
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn cancel(ids: &[String], store: &Store) -> Result<(), Failure> {
+    let jobs = named(ids, store).await?;
+    for job in &jobs {
+        let why = match job.status {
+            MailboxJobStatus::Queued => continue,
+            MailboxJobStatus::Claimed => {
+                let pid = job.claimed_by.as_deref().and_then(Consumer::pid_of);
+                let who = pid.map_or_else(|| "a worker".to_owned(), |pid| format!("process {pid}"));
+                format!("{who} is working on it")
+            }
+            MailboxJobStatus::Accepted
+            | MailboxJobStatus::Cancelled
+            | MailboxJobStatus::Superseded
+            | MailboxJobStatus::DeadLetter => {
+                format!("it is {} already", Standing::words(job, false, &[]).0)
+            }
+        };
+        return Err(Failure::failed(format!(
+            "job {} cannot be taken back: {why}; nothing changed",
+            job.sequence
+        )));
+    }
+    for job in jobs {
+        match store.mailbox().cancel(&job.job_id, SystemClock.now_ms()).await.map_err(Failure::failed)? {
+            Some(job) => put(&format!("{}  cancelled\n", job.sequence))?,
+            None => {
+                return Err(Failure::failed(format!("job {} was begun in this moment", job.sequence)));
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn retry(ids: &[String], store: &Store) -> Result<(), Failure> {
+    let jobs = named(ids, store).await?;
+    if let Some(job) = jobs.iter().find(|job| job.status != MailboxJobStatus::DeadLetter) {
+        return Err(Failure::failed(format!(
+            "job {} was not given up: it is {}; nothing changed",
+            job.sequence,
+            Standing::words(job, false, &[]).0
+        )));
+    }
+    for job in jobs {
+        let again =
+            store.mailbox().revive(&job.job_id, SystemClock.now_ms()).await.map_err(Failure::failed)?;
+        match again {
+            Some(again) => put(&format!("{}  queued again as {}\n", job.sequence, again.sequence))?,
+            None => {
+                return Err(Failure::failed(format!("job {} was queued again elsewhere", job.sequence)));
+            }
+        }
+    }
+    Ok(())
+}

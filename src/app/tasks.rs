@@ -1,0 +1,181 @@
+//! Agents that other agents set to work: `aye tasks` and `/tasks`.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use super::agent::App;
+use super::commands::{put_json, when};
+use super::foundation::Foundation;
+use super::{Failure, put};
+use crate::cli::{Cli, TasksCommand};
+use crate::contract::child::{ChildStatus, TaskRecord};
+use crate::contract::clock::{Clock as _, SystemClock};
+use crate::contract::display::visible_line;
+use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::message::Role;
+use crate::store::Store;
+use crate::tui::host::Page;
+
+/// `aye tasks`.
+pub(super) async fn run(command: TasksCommand, cli: &Cli, foundation: Foundation) -> Result<u8, Failure> {
+    match command {
+        TasksCommand::List { all, json } => {
+            let store = foundation.open_store_to_read()?;
+            let tasks = store.all_tasks(!all).await.map_err(Failure::failed)?;
+            if json {
+                put_json(&Value::Array(tasks.iter().map(object).collect()))?;
+            } else {
+                put(&lines(&tasks, SystemClock.now_ms()))?;
+            }
+            store.close().await;
+            Ok(0)
+        }
+        TasksCommand::Show { id, json } => {
+            let store = foundation.open_store_to_read()?;
+            let tasks = store.all_tasks(false).await.map_err(Failure::failed)?;
+            let task = find(&tasks, &id).map_err(Failure::usage)?;
+            let said = said(&store, task).await.map_err(Failure::failed)?;
+            if json {
+                let mut value = object(task);
+                value["response"] = said.into();
+                put_json(&value)?;
+            } else {
+                put(&shown(task, said.as_deref().unwrap_or_default(), SystemClock.now_ms()))?;
+            }
+            store.close().await;
+            Ok(0)
+        }
+        TasksCommand::Stop { id } => {
+            let app = App::build(foundation, cli).await?;
+            let tasks = app.store.all_tasks(false).await.map_err(Failure::failed)?;
+            let task = find(&tasks, &id).map_err(Failure::usage)?.clone();
+            let told = stop(&app, &task).await.map_err(Failure::failed);
+            app.store.close().await;
+            put(&format!("{}\n", told?))?;
+            Ok(0)
+        }
+    }
+}
+
+/// `/tasks`.
+pub(super) async fn page(app: &App, thread: Option<&ThreadId>, words: &str) -> Result<Page, String> {
+    let tasks = match thread {
+        Some(thread) => app.runtime.tasks(thread).await.map_err(|e| e.to_string())?,
+        None => Vec::new(),
+    };
+    let mut words = words.split_whitespace();
+    match (words.next(), words.next(), words.next()) {
+        (None, ..) => {
+            let text = lines(&tasks, app.clock.now_ms());
+            Ok(Page { title: "agents at work for this conversation".to_owned(), text })
+        }
+        (Some("stop"), Some(id), None) => {
+            let text = stop(app, find(&tasks, id)?).await?;
+            Ok(Page { title: "stopped".to_owned(), text })
+        }
+        _ => Err("/tasks lists them; /tasks stop ID ends one".to_owned()),
+    }
+}
+
+async fn stop(app: &App, task: &TaskRecord) -> Result<String, String> {
+    let (id, agent) = (task.child.task_id(), visible_line(&task.child.agent));
+    let ended = app.runtime.stop_task(&task.child.thread_id).await.map_err(|e| e.to_string())?;
+    if !ended {
+        return Err(format!("task {id} ({agent}) is over already: {}", task.status().word()));
+    }
+    let goes_on = if task.child.background {
+        "the conversation is told so with its next message".to_owned()
+    } else {
+        format!("the run that waits for it goes on with: aye -r {} -p", task.child.root_thread)
+    };
+    Ok(format!("task {id} ({agent}) ends; {goes_on}"))
+}
+
+/// The task whose id begins so.
+fn find<'a>(tasks: &'a [TaskRecord], id: &str) -> Result<&'a TaskRecord, String> {
+    let fits = |task: &&TaskRecord| {
+        !id.is_empty() && (task.child.task_id().starts_with(id) || task.child.thread_id.as_str() == id)
+    };
+    let mut found = tasks.iter().filter(fits);
+    match (found.next(), found.next()) {
+        (Some(task), None) => Ok(task),
+        (None, _) => {
+            Err(format!("there is no task `{}`; `aye tasks list --all` shows them", visible_line(id)))
+        }
+        (Some(_), Some(_)) => Err(format!("`{}` is the beginning of several tasks", visible_line(id))),
+    }
+}
+
+fn object(task: &TaskRecord) -> Value {
+    let mut value = json!(task);
+    value["task_id"] = task.child.task_id().into();
+    value["task_status"] = task.status().word().into();
+    value
+}
+
+/// One line for each.
+fn lines(tasks: &[TaskRecord], now: u64) -> String {
+    if tasks.is_empty() {
+        return "none\n".to_owned();
+    }
+    let mut text = String::new();
+    let top = tasks.iter().map(|task| task.child.depth).min().unwrap_or(1);
+    for task in tasks {
+        let prompt: String = visible_line(task.child.prompt.lines().next().unwrap_or_default()).into_owned();
+        let prompt: String = prompt.chars().take(60).collect();
+        let indent = "  ".repeat(usize::try_from(task.child.depth - top).unwrap_or(0));
+        let _ = writeln!(text, "{indent}{}  {}  {prompt}", task.child.task_id(), about(task, now));
+    }
+    text
+}
+
+fn about(task: &TaskRecord, now: u64) -> String {
+    let mut words = vec![visible_line(&task.child.agent).into_owned(), state(task)];
+    if task.child.background {
+        words.push("background".to_owned());
+    }
+    if let Some(run) = &task.run {
+        words.push(format!("{} step{}", run.steps, if run.steps == 1 { "" } else { "s" }));
+        words.push(format!("{} tokens", run.usage.total()));
+        let until = if run.status == RunStatus::Done { run.updated_at } else { now };
+        words.push(format!("{:.1}s", until.saturating_sub(run.created_at) as f64 / 1000.0));
+    }
+    words.join(" · ")
+}
+
+fn state(task: &TaskRecord) -> String {
+    match (task.status(), task.waiting) {
+        (ChildStatus::Waiting, 1) => "waits for 1 decision".to_owned(),
+        (ChildStatus::Waiting, n) => format!("waits for {n} decisions"),
+        (status, _) => status.word().to_owned(),
+    }
+}
+
+fn shown(task: &TaskRecord, said: &str, now: u64) -> String {
+    let child = &task.child;
+    let mut text = format!("task {}\n  {}\n", child.task_id(), about(task, now));
+    let _ = writeln!(text, "  begun     {}", when(child.created_at));
+    let _ = writeln!(
+        text,
+        "  for       conversation {}, call {}",
+        child.parent_thread,
+        visible_line(child.parent_call.as_str())
+    );
+    let _ = writeln!(text, "  its own   aye threads show {}", child.thread_id);
+    for line in child.prompt.lines() {
+        let _ = writeln!(text, "  > {}", visible_line(line));
+    }
+    for line in said.trim().lines() {
+        let _ = writeln!(text, "  {}", visible_line(line));
+    }
+    text
+}
+
+/// What it said last.
+async fn said(store: &Store, task: &TaskRecord) -> Result<Option<String>, crate::store::StoreError> {
+    let messages = store.messages(&task.child.thread_id).await?;
+    let last = messages.iter().rev().find(|stored| stored.message.role == Role::Assistant);
+    Ok(last.map(|stored| stored.message.text()))
+}

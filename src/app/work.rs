@@ -1,0 +1,370 @@
+//! `aye work`: serves the mailbox without a terminal.
+//!
+//! A worker claims a job, and stays with its run until that is over or waits for a person. Then the job is given back: it
+//! is claimed again, by whoever is there, when the question was answered. What the run came to stands in its
+//! conversation.
+//!
+//! Nothing here polls. A worker without a job waits for the bell of the store, for the next moment at which something
+//! becomes due by itself, and for the end of those who work on other jobs.
+
+mod consumer;
+mod report;
+mod signals;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::FutureExt as _;
+
+use super::agent::{self, App};
+use super::elsewhere::{app_in, for_other_folders};
+use super::foundation::Foundation;
+use super::owner::Guard;
+use super::{Failure, print, queue, say};
+use crate::cli::{Cli, WorkArgs};
+use crate::config::Env;
+use crate::contract::event::AgentEvent;
+use crate::contract::event_sink::EventSink;
+use crate::contract::lifecycle::TerminationReason;
+use crate::contract::mailbox::{MailboxConfig, MailboxJob, MailboxJobStatus};
+use crate::headless::{exit, exit_code};
+use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
+use crate::store::{Change, ChangeKind, Mailbox, Outlook, StoreError, Watch};
+
+pub(super) use consumer::Consumer;
+use report::Report;
+use signals::Signals;
+
+/// So many changes are taken together before one look at the store.
+const BULK: usize = 64;
+/// So many jobs of dead workers are taken over at a time.
+const SWEEP: usize = 100;
+/// How long to wait before a job is tried again that somebody else was quicker with.
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(args: WorkArgs, foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
+    queue::refuse_ephemeral(&foundation)?;
+    print::notice_untrusted(&foundation);
+    let _log = crate::logging::to_file(&foundation.paths.log_dir());
+    let env = foundation.env.clone();
+    let here = Arc::new(App::build(foundation, cli).await?);
+    for warning in &here.warnings {
+        say(&format!("aye: {warning}"));
+    }
+    let mut worker = Worker::new(here, cli, env, &args)?;
+    let done = worker.work().await;
+    worker.leave().await;
+    done?;
+    Ok(worker.signals.status().unwrap_or_else(|| worker.report.exit()))
+}
+
+/// What became of a job.
+enum Served {
+    /// Its worker did what it could with it.
+    Done,
+    /// Somebody else was quicker: it is as it was.
+    Busy,
+    /// A second signal came.
+    BrokenOff,
+}
+
+struct Worker {
+    here: Arc<App>,
+    cli: Cli,
+    env: Env,
+    /// One for each other folder.
+    apps: HashMap<PathBuf, Arc<App>>,
+    mailbox: Mailbox,
+    config: MailboxConfig,
+    me: Consumer,
+    bell: Watch,
+    signals: Signals,
+    report: Report,
+    args: WorkArgs,
+    served: u64,
+    /// When what is long over was removed last.
+    cleaned: Option<u64>,
+}
+
+/// What a run tells while nobody looks; the store has it.
+struct Unheard;
+
+#[async_trait]
+impl EventSink for Unheard {
+    async fn emit(&self, _: AgentEvent) {}
+}
+
+impl Worker {
+    fn new(here: Arc<App>, cli: &Cli, env: Env, args: &WorkArgs) -> Result<Worker, Failure> {
+        Ok(Worker {
+            cli: for_other_folders(cli),
+            env,
+            apps: HashMap::new(),
+            mailbox: here.store.mailbox(),
+            config: here.foundation.loaded.settings.mailbox.clone(),
+            me: Consumer::new(agent::owner()),
+            // Before the first look, so that nothing is missed.
+            bell: here.store.watch().map_err(Failure::failed)?,
+            signals: Signals::new(),
+            report: Report::new(args.json),
+            args: args.clone(),
+            served: 0,
+            cleaned: None,
+            here,
+        })
+    }
+
+    fn now(&self) -> u64 {
+        self.here.clock.now_ms()
+    }
+
+    async fn work(&mut self) -> Result<(), Failure> {
+        let mut is_busy = false;
+        while !self.signals.has_come() && self.args.max.is_none_or(|max| self.served < max) {
+            let outlook = self.look().await.map_err(Failure::failed)?;
+            match outlook.next.clone() {
+                Some(job) if !is_busy => {
+                    let (me, lease) = (self.me.to_string(), self.config.lease_ms);
+                    let claimed = self.mailbox.claim_job(&job.job_id, &me, self.now(), lease).await;
+                    let Some(job) = claimed.map_err(Failure::failed)? else { continue };
+                    match self.serve(job).await? {
+                        Served::Done => self.served += 1,
+                        Served::Busy => is_busy = true,
+                        Served::BrokenOff => return Ok(()),
+                    }
+                    if self.args.once && !is_busy {
+                        return Ok(());
+                    }
+                }
+                _ => {
+                    let is_over = outlook.next.is_none() && outlook.held.is_empty();
+                    let is_empty = is_over && outlook.claimed.is_empty() && outlook.retrying == 0;
+                    if self.args.once || (self.args.until_empty && is_empty) {
+                        return Ok(());
+                    }
+                    self.wait(&outlook, is_busy).await;
+                    is_busy = false;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over what dead workers left, and looks at what there is to do.
+    async fn look(&mut self) -> Result<Outlook, StoreError> {
+        let now = self.now();
+        let me = self.me.clone();
+        self.mailbox.reclaim(now, SWEEP, move |other| me.knows_dead(other)).await?;
+        let is_time =
+            |cleaned: u64| u128::from(now.saturating_sub(cleaned)) >= self.config.gc_interval.as_millis();
+        if self.cleaned.is_none_or(is_time) {
+            let ttl = u64::try_from(self.config.gc_ttl.as_millis()).unwrap_or(u64::MAX);
+            self.mailbox.purge_terminal(now.saturating_sub(ttl)).await?;
+            self.cleaned = Some(now);
+        }
+        let runtime = self.here.runtime.clone();
+        self.mailbox.outlook(now, move |lease| runtime.is_kept_out_by(lease)).await
+    }
+
+    /// Waits until there is a reason to look.
+    async fn wait(&mut self, outlook: &Outlook, briefly: bool) {
+        let runtime = &self.here.runtime;
+        let leases = outlook.held.iter().cloned();
+        let claims = outlook.claimed.iter().filter_map(|who| self.me.lease_of(who));
+        let mut guards: Vec<Option<Guard>> =
+            leases.chain(claims).map(|lease| Some(Guard::of(None, &lease, runtime))).collect();
+        let someone_ends = async {
+            if guards.is_empty() {
+                return std::future::pending().await;
+            }
+            futures::future::select_all(guards.iter_mut().map(|guard| Box::pin(Guard::falls(guard)))).await;
+        };
+        let now = self.here.clock.now_ms();
+        let until = outlook.wake_at.map(|at| Duration::from_millis(at.saturating_sub(now).max(1)));
+        let until = if briefly { Some(until.map_or(PAUSE, |until| until.min(PAUSE))) } else { until };
+        let time_comes = async {
+            match until {
+                Some(time) => tokio::time::sleep(time).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = heard(&mut self.bell) => {}
+            () = time_comes => {}
+            () = someone_ends => {}
+            () = self.signals.next() => {}
+        }
+    }
+
+    /// The app of the folder that a conversation works in.
+    async fn app_of(&mut self, job: &MailboxJob) -> Result<Arc<App>, String> {
+        let thread = self.here.store.thread(&job.mailbox_id).await.map_err(|e| e.to_string())?;
+        let thread = thread.ok_or_else(|| format!("there is no conversation {}", job.mailbox_id))?;
+        if thread.cwd == self.here.foundation.workspace.cwd {
+            return Ok(Arc::clone(&self.here));
+        }
+        if let Some(app) = self.apps.get(&thread.cwd) {
+            return Ok(Arc::clone(app));
+        }
+        let app = Arc::new(app_in(&self.cli, self.env.clone(), thread.cwd.clone()).await?);
+        self.apps.insert(thread.cwd, Arc::clone(&app));
+        Ok(app)
+    }
+
+    /// Works on a claimed job.
+    async fn serve(&mut self, job: MailboxJob) -> Result<Served, Failure> {
+        report::begins(&job);
+        let result = match self.app_of(&job).await {
+            Err(why) => Err(RuntimeError::Store(why)),
+            Ok(app) => {
+                app.load_grants().await;
+                let run = app.runtime.run_job(&job, Arc::new(Unheard), UnknownPolicy::Report);
+                let Some(result) = self.attend(&job, Box::pin(run)).await else {
+                    self.give_back(&job).await?;
+                    report::broken_off(&job);
+                    return Ok(Served::BrokenOff);
+                };
+                result
+            }
+        };
+        self.settle(&job, result).await
+    }
+
+    /// Stays with a run and keeps the claim of its job up. `None`: a second signal came.
+    async fn attend<T>(&mut self, job: &MailboxJob, run: impl Future<Output = T> + Unpin) -> Option<T> {
+        let mut run = run;
+        let token = job.claim_token.clone().unwrap_or_default();
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut run => return Some(result),
+                () = self.signals.next() => {
+                    if self.signals.is_urgent() {
+                        return None;
+                    }
+                    report::ends_behind(job);
+                }
+                () = tokio::time::sleep(self.config.lease_renewal_interval) => {
+                    let now = self.here.clock.now_ms();
+                    let kept = self.mailbox.extend_lease(&job.job_id, &token, now, self.config.lease_ms).await;
+                    // A claim that is lost is no reason to stop: the lease of the thread says who may go on, and the
+                    // job ends with the run whoever claims it.
+                    if !matches!(kept, Ok(true)) {
+                        tracing::warn!(job = %job.job_id, ?kept, "the claim of a job was not extended");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says what became of a job.
+    async fn settle(
+        &mut self,
+        job: &MailboxJob,
+        result: Result<AgentRunResult, RuntimeError>,
+    ) -> Result<Served, Failure> {
+        let (id, token) = (&job.job_id, job.claim_token.as_deref().unwrap_or_default());
+        let now = self.now();
+        let failed = match &result {
+            Ok(result) => match &result.termination {
+                TerminationReason::Suspended => {
+                    self.give_back(job).await?;
+                    self.report.ended(job, result, None);
+                    return Ok(Served::Done);
+                }
+                TerminationReason::Error(why) => {
+                    Some((why.clone(), exit_code(result).0 == exit::UNAVAILABLE))
+                }
+                TerminationReason::NaturalEnd
+                | TerminationReason::BehaviorRequested
+                | TerminationReason::Stopped(_)
+                | TerminationReason::Blocked(_)
+                | TerminationReason::Cancelled => None,
+            },
+            // Nothing was begun. Whoever is in the way, or was quicker, is told of by the store.
+            Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NotFree { .. }) => {
+                self.give_back(job).await?;
+                return Ok(Served::Busy);
+            }
+            Err(RuntimeError::NothingToResume { .. }) => {
+                self.give_back(job).await?;
+                return Ok(Served::Done);
+            }
+            // It is another worker's by now.
+            Err(RuntimeError::NotQueued { .. } | RuntimeError::Fenced { .. }) => {
+                report::lost(job);
+                return Ok(Served::Done);
+            }
+            // Another try would find the same.
+            Err(
+                error @ (RuntimeError::AgentNotFound { .. }
+                | RuntimeError::ResolveFailed { .. }
+                | RuntimeError::Damaged { .. }),
+            ) => Some((error.to_string(), false)),
+            Err(error @ (RuntimeError::State(_) | RuntimeError::Store(_) | RuntimeError::Internal(_))) => {
+                Some((error.to_string(), true))
+            }
+        };
+        let left = match &failed {
+            // The run's last transaction did it already.
+            None => self.mailbox.ack(id, token, now).await,
+            Some((why, true)) => {
+                let pause = self.config.retry_delay_ms(job.attempt_count.saturating_add(1));
+                self.mailbox.nack(id, token, now.saturating_add(pause), why, now).await
+            }
+            Some((why, false)) => self.mailbox.dead_letter(id, token, why, now).await,
+        };
+        let left = match left {
+            Ok(left) => Some(left),
+            Err(StoreError::NotClaimed(_) | StoreError::NoJob(_)) => None,
+            Err(error) => return Err(Failure::failed(error)),
+        };
+        match (&result, failed) {
+            (Ok(result), _) => self.report.ended(job, result, left.as_ref()),
+            (Err(_), Some((why, _))) => self.report.failed(job, &why, left.as_ref()),
+            (Err(_), None) => {}
+        }
+        Ok(Served::Done)
+    }
+
+    /// Queues a job as it was. One that ended with its run, or that somebody else claimed, is left alone.
+    async fn give_back(&self, job: &MailboxJob) -> Result<(), Failure> {
+        let token = job.claim_token.as_deref().unwrap_or_default();
+        match self.mailbox.give_back(&job.job_id, token, self.now()).await {
+            Ok(_) | Err(StoreError::NotClaimed(_) | StoreError::NoJob(_)) => Ok(()),
+            Err(error) => Err(Failure::failed(error)),
+        }
+    }
+
+    async fn leave(&mut self) {
+        for app in self.apps.values() {
+            app.notifier.finish().await;
+            app.store.leave().await;
+        }
+        self.here.notifier.finish().await;
+        self.here.store.leave().await;
+    }
+}
+
+/// Something was committed that may concern jobs.
+async fn heard(bell: &mut Watch) {
+    let matters = |change: &Change| change.kind != ChangeKind::Grant;
+    loop {
+        let mut is_new = matters(&bell.next().await);
+        for _ in 0..BULK {
+            let Some(change) = bell.next().now_or_never() else { break };
+            is_new |= matters(&change);
+        }
+        if is_new {
+            return;
+        }
+    }
+}
+
+/// Whether a job was given up.
+fn is_dead(left: Option<&MailboxJob>) -> bool {
+    left.is_some_and(|job| job.status == MailboxJobStatus::DeadLetter)
+}

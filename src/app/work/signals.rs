@@ -1,0 +1,49 @@
+//! Signals to a worker: the first one ends it behind its current job, the second one at once.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+pub(super) struct Signals {
+    open: Vec<(Signal, u8)>,
+    came: Vec<u8>,
+}
+
+impl Signals {
+    pub(super) fn new() -> Signals {
+        let open =
+            [(SignalKind::interrupt(), 130), (SignalKind::terminate(), 143), (SignalKind::hangup(), 129)]
+                .into_iter()
+                // Without a handler the signal ends the program, which loses nothing that was told.
+                .filter_map(|(kind, code)| Some((signal(kind).ok()?, code)))
+                .collect();
+        Signals { open, came: Vec::new() }
+    }
+
+    /// Waits for the next one.
+    pub(super) async fn next(&mut self) {
+        if self.open.is_empty() {
+            return std::future::pending().await;
+        }
+        let waits = self.open.iter_mut().map(|(signal, code)| {
+            Box::pin(async move {
+                signal.recv().await;
+                *code
+            })
+        });
+        let (code, ..) = futures::future::select_all(waits).await;
+        self.came.push(code);
+    }
+
+    pub(super) fn has_come(&self) -> bool {
+        !self.came.is_empty()
+    }
+
+    /// Whether the worker is to end at once.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.came.len() > 1
+    }
+
+    /// The exit status that goes with the signals: none for a worker that ended cleanly behind its job.
+    pub(super) fn status(&self) -> Option<u8> {
+        self.is_urgent().then(|| self.came.last().copied()).flatten()
+    }
+}

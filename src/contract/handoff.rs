@@ -1,0 +1,68 @@
+//! A run that goes on as another agent: who it is now, and who was asked to take over.
+
+use serde::{Deserialize, Serialize};
+
+use crate::state::{KeyScope, MergeStrategy, StateKey};
+
+/// What a variant of an agent has instead of the agent's own; `None` is the agent's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentOverlay {
+    /// Its instructions.
+    pub system_prompt: Option<String>,
+    /// The registered model it uses.
+    pub model: Option<String>,
+    /// The tools it may use.
+    pub allowed_tools: Option<Vec<String>>,
+    /// The tools it may not use.
+    pub excluded_tools: Option<Vec<String>>,
+}
+
+/// Who drives the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HandoffState {
+    /// The agent or variant that the run goes on as; `None` is the agent that it began with.
+    pub active_agent: Option<String>,
+    /// Who takes over at the next boundary of a step.
+    pub requested_agent: Option<String>,
+}
+
+/// A change of [`ActiveAgentKey`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HandoffAction {
+    /// Lets an agent take over at the next boundary of a step.
+    Request {
+        /// The agent or variant.
+        agent: String,
+    },
+    /// Makes an agent the active one; a request is done with.
+    Activate {
+        /// The agent or variant.
+        agent: String,
+    },
+    /// Goes back to the agent that the run began with; a request is done with.
+    Clear,
+}
+
+/// Who drives the run: a value of the run, so it survives a restart and ends with it.
+pub struct ActiveAgentKey;
+
+impl StateKey for ActiveAgentKey {
+    const KEY: &'static str = "agent_handoff.active_agent";
+    const MERGE: MergeStrategy = MergeStrategy::Exclusive;
+    const SCOPE: KeyScope = KeyScope::Run;
+    type Value = HandoffState;
+    type Update = HandoffAction;
+
+    fn apply(value: &mut HandoffState, update: HandoffAction) {
+        match update {
+            HandoffAction::Request { agent } => value.requested_agent = Some(agent),
+            HandoffAction::Activate { agent } => {
+                *value = HandoffState { active_agent: Some(agent), requested_agent: None };
+            }
+            HandoffAction::Clear => *value = HandoffState::default(),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Tool servers (MCP) as configuration describes them: what would be started or connected to, before anything is.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+/// Who wrote a server down.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ServerScope {
+    /// The person, in the settings.
+    User,
+    /// The project, in this file: it is started only in a folder that the person trusts.
+    Project(PathBuf),
+}
+
+impl ServerScope {
+    /// The name under which is kept what the person agreed to.
+    pub fn key(&self) -> String {
+        match self {
+            Self::User => "user".to_owned(),
+            Self::Project(file) => file.to_string_lossy().into_owned(),
+        }
+    }
+}
+
+impl fmt::Display for ServerScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::User => "user",
+            Self::Project(_) => "project",
+        })
+    }
+}
+
+/// How a server is reached. Values that may hold secrets do not show in the debug form.
+#[derive(Clone, Debug)]
+pub enum ServerTransport {
+    /// A program that is started and spoken with over its standard input and output.
+    Stdio {
+        /// The program, looked up in `PATH` when it has no slash.
+        command: String,
+        /// Its arguments.
+        args: Vec<SecretString>,
+        /// Variables beside those that every program gets.
+        env: BTreeMap<String, SecretString>,
+        /// Where it runs.
+        cwd: PathBuf,
+    },
+    /// A server that answers over streamable HTTP.
+    Http {
+        /// Its address.
+        url: SecretString,
+        /// Headers of every request.
+        headers: BTreeMap<String, SecretString>,
+    },
+}
+
+/// One server.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Its name, as it was written.
+    pub name: String,
+    /// Who wrote it down.
+    pub scope: ServerScope,
+    /// Where that stands: file and line.
+    pub place: String,
+    /// How it is reached.
+    pub transport: ServerTransport,
+    /// The command line or the address for a person, as it was written: variables by their names, no values of `env`
+    /// and `headers`.
+    pub shown: String,
+    /// SHA-256 of what was written: what a person agreed to is agreed for this text only.
+    pub digest: String,
+    /// How long a call may take without a word from the server.
+    pub timeout: Duration,
+    /// How long it may take until it can be used.
+    pub start_timeout: Duration,
+}

@@ -1,0 +1,93 @@
+//! Summaries that stand for the older messages of a conversation. The messages themselves stay as they are.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::activity::Activity;
+use super::ids::{MessageId, ThreadId};
+use super::inference::TokenUsage;
+
+/// The activity type of a summary that was made: see [`SummaryRecord::activity`].
+pub const COMPACTED_ACTIVITY_TYPE: &str = "conversation-compacted";
+
+/// A summary. Each one stands for the messages from the first on, so the one that reaches farthest counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SummaryRecord {
+    /// The conversation.
+    pub thread_id: ThreadId,
+    /// The last message that it stands for.
+    pub upto: MessageId,
+    /// The place of that message.
+    pub upto_seq: u64,
+    /// How many messages there were when it was made: where it is told.
+    pub at_seq: u64,
+    /// How many messages it takes the place of, beyond those of the summary before it.
+    pub messages: u64,
+    /// The tokens of what it takes the place of, by an estimate.
+    pub before_tokens: u64,
+    /// Its own.
+    pub after_tokens: u64,
+    /// What was asked for beside the summary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// The model that wrote it.
+    pub model: String,
+    /// What that took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<TokenUsage>,
+    /// When, in Unix milliseconds.
+    pub created_at: u64,
+    /// The summary.
+    pub text: String,
+}
+
+impl SummaryRecord {
+    /// What was done, in few words.
+    pub fn words(&self) -> String {
+        let plural = if self.messages == 1 { "" } else { "s" };
+        format!(
+            "compacted {} message{plural}, {} → {} tokens",
+            self.messages,
+            short_number(self.before_tokens),
+            short_number(self.after_tokens)
+        )
+    }
+
+    /// What front ends are told.
+    pub fn activity(&self) -> Activity {
+        Activity {
+            activity_type: COMPACTED_ACTIVITY_TYPE.into(),
+            content: json!({
+                "text": self.words(),
+                "upto_seq": self.upto_seq,
+                "messages": self.messages,
+                "before_tokens": self.before_tokens,
+                "after_tokens": self.after_tokens,
+                "model": self.model,
+                "usage": self.usage.map_or(Value::Null, |usage| json!(usage)),
+            }),
+        }
+    }
+}
+
+/// A number of tokens as people say it: `870`, `3k`, `1.2M`.
+pub fn short_number(count: u64) -> String {
+    match count {
+        0..1000 => count.to_string(),
+        1000..10_000 => format!("{:.1}k", count as f64 / 1000.0).replace(".0k", "k"),
+        10_000..999_500 => format!("{}k", (count + 500) / 1000),
+        _ => format!("{:.1}M", count as f64 / 1_000_000.0).replace(".0M", "M"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let said: Vec<String> =
+            [0, 870, 1000, 3049, 9960, 41_499, 999_499, 999_500, 1_240_000].map(short_number).into();
+        assert_eq!(said, ["0", "870", "1k", "3k", "10k", "41k", "999k", "1M", "1.2M"]);
+    }
+}

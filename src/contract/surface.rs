@@ -1,0 +1,521 @@
+//! A surface: components that a model names instead of drawing them, over a model of data (A2UI v0.8). Front ends
+//! draw it, and what a person puts into it goes back as an answer.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// The action of a surface that waits for the person: the answer is `{"userAction": {...}, "dataModel": {...}}`.
+pub const ACTION_SURFACE: &str = "ui:Surface";
+
+/// How many pieces a picture has at most; what is behind them is left out and said.
+pub const MAX_PIECES: usize = 2000;
+/// How deep components may lie in each other.
+pub const MAX_DEPTH: usize = 24;
+
+/// Components over data.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Surface {
+    /// Its id, unique in the conversation.
+    pub id: String,
+    /// The catalogue that its components are from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog_id: Option<String>,
+    /// The component that all others lie in; empty until one is named.
+    #[serde(default)]
+    pub root: String,
+    /// The components by id.
+    #[serde(default)]
+    pub components: BTreeMap<String, Component>,
+    /// What bound properties show.
+    #[serde(default)]
+    pub data: Value,
+}
+
+/// One component.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Component {
+    /// Its kind, such as `Text`.
+    pub kind: String,
+    /// Its properties as they were sent.
+    #[serde(default)]
+    pub props: Map<String, Value>,
+}
+
+impl Component {
+    /// The ids of the components that it names.
+    pub fn references(&self) -> Vec<&str> {
+        let mut found: Vec<&str> = Vec::new();
+        for key in ["child", "entryPointChild", "contentChild"] {
+            found.extend(self.props.get(key).and_then(Value::as_str));
+        }
+        match self.props.get("children") {
+            Some(Value::Array(ids)) => found.extend(ids.iter().filter_map(Value::as_str)),
+            Some(Value::Object(children)) => {
+                let list = children.get("explicitList").and_then(Value::as_array);
+                found.extend(list.into_iter().flatten().filter_map(Value::as_str));
+                // The template of either form.
+                let template = children.get("template").unwrap_or(&Value::Null);
+                for holder in [template.get("componentId"), children.get("componentId")] {
+                    found.extend(holder.and_then(Value::as_str));
+                }
+            }
+            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => {}
+        }
+        for tab in self.props.get("tabItems").and_then(Value::as_array).into_iter().flatten() {
+            found.extend(tab.get("child").and_then(Value::as_str));
+        }
+        found
+    }
+}
+
+/// One thing to draw.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Piece {
+    /// A frame around what it holds.
+    Card(Vec<Piece>),
+    /// One below the other.
+    Column(Vec<Piece>),
+    /// Side by side.
+    Row(Vec<Piece>),
+    /// One below the other, each with a mark.
+    List(Vec<Piece>),
+    /// Columns with their names, and the cells row by row.
+    Table {
+        /// The names of the columns.
+        columns: Vec<String>,
+        /// The cells.
+        rows: Vec<Vec<String>>,
+    },
+    /// Words.
+    Text {
+        /// The words.
+        text: String,
+        /// `h1` to `h5`, `caption`, `body`; empty when nothing is said.
+        hint: String,
+    },
+    /// A picture, as what is said about it.
+    Image {
+        /// Its caption, else its address.
+        caption: String,
+    },
+    /// A line across.
+    Divider,
+    /// A line of text that the person fills in.
+    Field(Field),
+    /// A box that the person ticks.
+    Check(Field),
+    /// Something to press.
+    Button(Button),
+    /// A kind that is not drawn, or something that is missing.
+    Unknown(String),
+}
+
+/// Something that the person puts in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// The component.
+    pub component: String,
+    /// What it asks for.
+    pub label: String,
+    /// What it shows now.
+    pub value: Value,
+    /// Where in the data it goes, as a JSON pointer; below `/` and the component's id when it is bound to nothing.
+    pub path: String,
+    /// Whether what is typed must not be shown.
+    pub is_secret: bool,
+}
+
+/// Something to press.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Button {
+    /// The component.
+    pub component: String,
+    /// What stands on it.
+    pub label: String,
+    /// The name of what is asked for; empty when pressing does nothing.
+    pub action: String,
+}
+
+impl Surface {
+    /// What there is to draw, from the root on.
+    pub fn picture(&self) -> Piece {
+        let mut left = MAX_PIECES;
+        self.piece(&self.root, "", 0, &mut left)
+    }
+
+    /// The fields, boxes and buttons in the order in which they are drawn.
+    pub fn stops(&self) -> Vec<Piece> {
+        fn walk(piece: Piece, found: &mut Vec<Piece>) {
+            match piece {
+                Piece::Card(inner) | Piece::Column(inner) | Piece::Row(inner) | Piece::List(inner) => {
+                    inner.into_iter().for_each(|piece| walk(piece, found));
+                }
+                Piece::Button(button) if button.action.is_empty() => {}
+                Piece::Field(_) | Piece::Check(_) | Piece::Button(_) => found.push(piece),
+                Piece::Table { .. }
+                | Piece::Text { .. }
+                | Piece::Image { .. }
+                | Piece::Divider
+                | Piece::Unknown(_) => {}
+            }
+        }
+        let mut found = Vec::new();
+        walk(self.picture(), &mut found);
+        found
+    }
+
+    /// Whether something can be pressed: such a surface waits for the person.
+    pub fn is_form(&self) -> bool {
+        self.stops().iter().any(|piece| matches!(piece, Piece::Button(_)))
+    }
+
+    /// Puts a value at a place in the data; what is missing on the way is made.
+    pub fn put(&mut self, path: &str, value: Value) {
+        let mut place = &mut self.data;
+        for step in path.split('/').filter(|step| !step.is_empty()) {
+            let step = step.replace("~1", "/").replace("~0", "~");
+            let known = place.as_array().map_or(0, Vec::len);
+            let index = step.parse::<usize>().ok().filter(|index| *index < known);
+            if index.is_none() && !place.is_object() {
+                *place = json!({});
+            }
+            place = match index {
+                Some(index) => &mut place[index],
+                None => &mut place[step.as_str()],
+            };
+        }
+        *place = value;
+    }
+
+    /// The answer of pressing a button.
+    pub fn pressed(&self, button: &str) -> Value {
+        let component = self.components.get(button).cloned().unwrap_or_default();
+        let action = component.props.get("action").unwrap_or(&Value::Null);
+        let context = action.pointer("/event/context").or_else(|| action.get("context"));
+        let mut resolved = Map::new();
+        match context {
+            Some(Value::Object(entries)) => {
+                for (key, value) in entries {
+                    resolved.insert(key.clone(), self.bound(value, ""));
+                }
+            }
+            Some(Value::Array(entries)) => {
+                for entry in entries {
+                    if let (Some(key), Some(value)) =
+                        (entry.get("key").and_then(Value::as_str), entry.get("value"))
+                    {
+                        resolved.insert(key.to_owned(), self.bound(value, ""));
+                    }
+                }
+            }
+            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => {}
+        }
+        json!({
+            "userAction": {
+                "name": action_name(&component),
+                "surfaceId": self.id,
+                "sourceComponentId": button,
+                "context": resolved,
+            },
+            "dataModel": self.data,
+        })
+    }
+
+    fn piece(&self, id: &str, scope: &str, depth: usize, left: &mut usize) -> Piece {
+        let Some(component) = self.components.get(id) else {
+            return Piece::Unknown(format!("`{id}` is missing"));
+        };
+        if depth > MAX_DEPTH || *left == 0 {
+            return Piece::Unknown("…".into());
+        }
+        *left -= 1;
+        let text = |key: &str| text_of(&self.bound(component.props.get(key).unwrap_or(&Value::Null), scope));
+        let kind = component.kind.as_str();
+        match kind {
+            "Card" => Piece::Card(self.children(component, scope, depth, left)),
+            "Column" | "Modal" | "Tabs" => Piece::Column(self.children(component, scope, depth, left)),
+            "Row" => Piece::Row(self.children(component, scope, depth, left)),
+            "List" => Piece::List(self.children(component, scope, depth, left)),
+            "Table" => self.table(component, scope),
+            "Text" => {
+                let hint = [text("usageHint"), text("variant")].into_iter().find(|hint| !hint.is_empty());
+                Piece::Text { text: text("text"), hint: hint.unwrap_or_default() }
+            }
+            "Heading" => Piece::Text { text: text("text"), hint: "h2".into() },
+            "Image" | "Icon" | "Video" | "AudioPlayer" => {
+                let named = ["caption", "altText", "alt", "description", "name", "url"];
+                let caption = named.into_iter().map(text).find(|text| !text.is_empty());
+                Piece::Image { caption: caption.unwrap_or_else(|| kind.to_lowercase()) }
+            }
+            "Divider" => Piece::Divider,
+            "TextField" | "DateTimeInput" | "Slider" => {
+                let key = ["text", "value"].into_iter().find(|key| component.props.contains_key(*key));
+                Piece::Field(self.field(id, component, key.unwrap_or("value"), scope))
+            }
+            "CheckBox" => Piece::Check(self.field(id, component, "value", scope)),
+            "Button" => {
+                let own = text("label");
+                let label = match component.props.get("child").and_then(Value::as_str) {
+                    Some(child) if own.is_empty() => words_of(&self.piece(child, scope, depth + 1, left)),
+                    Some(_) | None => own,
+                };
+                Piece::Button(Button { component: id.to_owned(), label, action: action_name(component) })
+            }
+            other => {
+                let inner = self.children(component, scope, depth, left);
+                if inner.is_empty() { Piece::Unknown(other.to_owned()) } else { Piece::Column(inner) }
+            }
+        }
+    }
+
+    fn children(&self, component: &Component, scope: &str, depth: usize, left: &mut usize) -> Vec<Piece> {
+        let children = component.props.get("children");
+        let template = children.and_then(|children| children.get("template").or(Some(children)));
+        let repeated = template.and_then(|template| {
+            let id = template.get("componentId")?.as_str()?;
+            let path = template.get("dataBinding").or_else(|| template.get("path"))?.as_str()?;
+            Some((id, absolute(path, scope)))
+        });
+        let Some((id, path)) = repeated else {
+            let ids = component.references();
+            return ids.into_iter().map(|id| self.piece(id, scope, depth + 1, left)).collect();
+        };
+        let steps: Vec<String> = match self.data.pointer(&path) {
+            Some(Value::Array(items)) => (0..items.len()).map(|index| index.to_string()).collect(),
+            Some(Value::Object(items)) => items.keys().map(|key| escaped(key)).collect(),
+            Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => Vec::new(),
+        };
+        let mut pieces = Vec::new();
+        for step in steps {
+            if *left == 0 {
+                pieces.push(Piece::Unknown("…".into()));
+                break;
+            }
+            pieces.push(self.piece(id, &format!("{path}/{step}"), depth + 1, left));
+        }
+        pieces
+    }
+
+    fn field(&self, id: &str, component: &Component, key: &str, scope: &str) -> Field {
+        let bound = component.props.get(key).unwrap_or(&Value::Null);
+        let own = || format!("/{}", escaped(id));
+        let path = bound.get("path").and_then(Value::as_str).map_or_else(own, |path| absolute(path, scope));
+        let value = self.data.pointer(&path).cloned().unwrap_or_else(|| self.bound(bound, scope));
+        let text = |key: &str| text_of(&self.bound(component.props.get(key).unwrap_or(&Value::Null), scope));
+        let label = ["label", "placeholder"].into_iter().map(text).find(|text| !text.is_empty());
+        let kind = component.props.get("textFieldType").or_else(|| component.props.get("variant"));
+        Field {
+            component: id.to_owned(),
+            label: label.unwrap_or_else(|| id.to_owned()),
+            value,
+            path,
+            is_secret: kind.and_then(Value::as_str) == Some("obscured"),
+        }
+    }
+
+    fn table(&self, component: &Component, scope: &str) -> Piece {
+        let value = |key: &str| self.bound(component.props.get(key).unwrap_or(&Value::Null), scope);
+        let mut keys = Vec::new();
+        let mut columns = Vec::new();
+        for column in value("columns").as_array().into_iter().flatten() {
+            let named = |names: [&str; 3]| {
+                names.into_iter().find_map(|name| column.get(name).and_then(Value::as_str)).map(str::to_owned)
+            };
+            let text = column.as_str().map(str::to_owned);
+            let key = text.clone().or_else(|| named(["key", "field", "id"])).unwrap_or_default();
+            columns.push(text.or_else(|| named(["label", "header", "title"])).unwrap_or_else(|| key.clone()));
+            keys.push(key);
+        }
+        let rows = match value("rows") {
+            Value::Null => value("data"),
+            rows => rows,
+        };
+        let rows = rows.as_array().cloned().unwrap_or_default();
+        let cells = |row: &Value| -> Vec<String> {
+            match row {
+                Value::Array(cells) => cells.iter().map(|cell| text_of(&self.bound(cell, scope))).collect(),
+                row => keys.iter().map(|key| text_of(row.get(key).unwrap_or(&Value::Null))).collect(),
+            }
+        };
+        Piece::Table { columns, rows: rows.iter().take(MAX_PIECES).map(cells).collect() }
+    }
+
+    /// A property's value: what it says itself, or what stands in the data.
+    fn bound(&self, value: &Value, scope: &str) -> Value {
+        let Some(object) = value.as_object() else { return value.clone() };
+        if let Some(path) = object.get("path").and_then(Value::as_str)
+            && let Some(found) = self.data.pointer(&absolute(path, scope))
+        {
+            return found.clone();
+        }
+        let literals =
+            ["literalString", "literalNumber", "literalBoolean", "literalArray", "literal"].into_iter();
+        match literals.filter_map(|key| object.get(key)).next() {
+            Some(literal) => literal.clone(),
+            None if object.contains_key("path") => Value::Null,
+            None => value.clone(),
+        }
+    }
+}
+
+fn action_name(component: &Component) -> String {
+    let action = component.props.get("action").unwrap_or(&Value::Null);
+    let named = action.pointer("/event/name").or_else(|| action.get("name")).unwrap_or(action);
+    named.as_str().unwrap_or_default().to_owned()
+}
+
+/// A path of a property as a pointer into the data: one without a slash at its start is of the item at hand.
+fn absolute(path: &str, scope: &str) -> String {
+    match path.strip_prefix('/') {
+        Some("") => String::new(),
+        Some(_) => path.trim_end_matches('/').to_owned(),
+        None if path.is_empty() || path == "." => scope.to_owned(),
+        None => format!("{scope}/{path}"),
+    }
+}
+
+fn escaped(step: &str) -> String {
+    step.replace('~', "~0").replace('/', "~1")
+}
+
+/// A value as the text that is shown.
+pub fn text_of(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+fn words_of(piece: &Piece) -> String {
+    match piece {
+        Piece::Text { text, .. } => text.clone(),
+        Piece::Image { caption } => caption.clone(),
+        Piece::Card(inner) | Piece::Column(inner) | Piece::Row(inner) | Piece::List(inner) => {
+            let words: Vec<String> = inner.iter().map(words_of).filter(|text| !text.is_empty()).collect();
+            words.join(" ")
+        }
+        Piece::Table { .. }
+        | Piece::Divider
+        | Piece::Field(_)
+        | Piece::Check(_)
+        | Piece::Button(_)
+        | Piece::Unknown(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn surface(components: Value, data: Value) -> Surface {
+        let components = components
+            .as_object()
+            .expect("components")
+            .iter()
+            .map(|(id, props)| {
+                let mut props = props.as_object().expect("properties").clone();
+                let kind = props.remove("kind").and_then(|kind| kind.as_str().map(str::to_owned));
+                (id.clone(), Component { kind: kind.expect("a kind"), props })
+            })
+            .collect();
+        Surface { id: "s".into(), root: "root".into(), components, data, ..Surface::default() }
+    }
+
+    #[test]
+    fn values_are_their_own_or_those_of_the_data() {
+        let surface = surface(
+            json!({
+                "root": {"kind": "Column", "children": ["a", "b", "c", "d"]},
+                "a": {"kind": "Text", "text": "own"},
+                "b": {"kind": "Text", "text": {"literalString": "own too"}, "usageHint": "h1"},
+                "c": {"kind": "Text", "text": {"path": "/user/name"}},
+                "d": {"kind": "Text", "text": {"path": "/nowhere", "literalString": "else"}},
+            }),
+            json!({"user": {"name": "Ada"}}),
+        );
+        let text = |text: &str, hint: &str| Piece::Text { text: text.into(), hint: hint.into() };
+        let expected =
+            Piece::Column(vec![text("own", ""), text("own too", "h1"), text("Ada", ""), text("else", "")]);
+        assert_eq!(surface.picture(), expected);
+        assert!(!surface.is_form());
+    }
+
+    #[test]
+    fn a_template_is_drawn_for_each_item() {
+        for children in [
+            json!({"template": {"componentId": "item", "dataBinding": "/items"}}),
+            json!({"componentId": "item", "path": "/items"}),
+        ] {
+            let surface = surface(
+                json!({
+                    "root": {"kind": "List", "children": children},
+                    "item": {"kind": "Text", "text": {"path": "name"}},
+                }),
+                json!({"items": [{"name": "one"}, {"name": "two"}]}),
+            );
+            let Piece::List(items) = surface.picture() else { panic!("no list") };
+            assert_eq!(items.iter().map(words_of).collect::<Vec<_>>(), ["one", "two"]);
+        }
+    }
+
+    #[test]
+    fn a_form_gives_what_was_put_in() {
+        let mut surface = surface(
+            json!({
+                "root": {"kind": "Card", "child": "all"},
+                "all": {"kind": "Column", "children": ["name", "news", "go", "none"]},
+                "name": {"kind": "TextField", "label": "Name", "value": {"path": "/customer/name"}},
+                "news": {"kind": "CheckBox", "label": {"literalString": "News"}, "value": {"literalBoolean": true}},
+                "go": {"kind": "Button", "child": "word", "action": {
+                    "name": "submit", "context": [{"key": "who", "value": {"path": "/customer/name"}}],
+                }},
+                "word": {"kind": "Text", "text": "Send"},
+                "none": {"kind": "Button", "label": "off"},
+            }),
+            json!({"customer": {"name": ""}}),
+        );
+        assert!(surface.is_form());
+        let stops = surface.stops();
+        let [Piece::Field(name), Piece::Check(news), Piece::Button(go)] = &stops[..] else {
+            panic!("{stops:?}")
+        };
+        assert_eq!((name.path.as_str(), name.label.as_str()), ("/customer/name", "Name"));
+        assert_eq!((news.path.as_str(), &news.value), ("/news", &json!(true)));
+        assert_eq!((go.label.as_str(), go.action.as_str()), ("Send", "submit"));
+        surface.put(&name.path, json!("Ada"));
+        surface.put(&news.path, json!(false));
+        let answer = surface.pressed("go");
+        assert_eq!(answer["userAction"]["context"], json!({"who": "Ada"}));
+        assert_eq!(answer["userAction"]["sourceComponentId"], "go");
+        assert_eq!(answer["dataModel"], json!({"customer": {"name": "Ada"}, "news": false}));
+    }
+
+    #[test]
+    fn circles_and_floods_end() {
+        let round = surface(json!({"root": {"kind": "Column", "children": ["root", "root"]}}), Value::Null);
+        round.picture();
+        let items: Vec<Value> = (0..100_000).map(Value::from).collect();
+        let flood = surface(
+            json!({
+                "root": {"kind": "List", "children": {"componentId": "i", "path": "/items"}},
+                "i": {"kind": "Text", "text": {"path": ""}},
+            }),
+            json!({"items": items}),
+        );
+        let Piece::List(items) = flood.picture() else { panic!("no list") };
+        assert!(items.len() <= MAX_PIECES + 1, "{}", items.len());
+    }
+
+    #[test]
+    fn tables_take_lists_and_objects() {
+        let surface = surface(
+            json!({"root": {"kind": "Table", "columns": ["a", {"key": "b", "label": "B"}], "rows": {"path": "/rows"}}}),
+            json!({"rows": [{"a": 1, "b": "x"}, ["2", null]]}),
+        );
+        let rows = vec![vec!["1".to_owned(), "x".into()], vec!["2".into(), String::new()]];
+        assert_eq!(surface.picture(), Piece::Table { columns: vec!["a".into(), "B".into()], rows });
+    }
+}

@@ -1,0 +1,188 @@
+//! What a server may say and ask by itself, and what becomes of it.
+#![expect(deprecated, reason = "servers of earlier revisions ask for models and roots, and send logs")]
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ErrorCode, ErrorData,
+    Implementation, ListRootsResult, LoggingLevel, LoggingMessageNotificationParam,
+    ProgressNotificationParam, ProgressToken, Root,
+};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{ClientHandler, RoleClient};
+use tokio::sync::{Notify, mpsc};
+
+use super::Tell;
+use crate::contract::display::visible_line;
+
+/// Lines of a server that are kept, and characters of each.
+const MAX_LINES: usize = 50;
+const MAX_LINE: usize = 500;
+/// A server's errors are told the person no more often.
+const TOLD_EVERY: Duration = Duration::from_secs(30);
+
+/// One report of progress.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    pub(super) done: f64,
+    pub(super) total: Option<f64>,
+    pub(super) message: Option<String>,
+}
+
+/// What a connection's handler and its owner both know.
+pub(super) struct Shared {
+    server: String,
+    tell: Tell,
+    /// The list of tools, or of prompts, may be another one.
+    pub(super) changed: Notify,
+    is_changed: AtomicBool,
+    calls: Mutex<HashMap<ProgressToken, mpsc::Sender<Progress>>>,
+    lines: Mutex<VecDeque<String>>,
+    told: Mutex<Option<Instant>>,
+    /// How often the server asked for the model.
+    refused: AtomicU64,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic while it is held")
+}
+
+impl Shared {
+    pub(super) fn new(server: &str, tell: Tell) -> Self {
+        Self {
+            server: visible_line(server).into_owned(),
+            tell,
+            changed: Notify::new(),
+            is_changed: AtomicBool::new(false),
+            calls: Mutex::default(),
+            lines: Mutex::default(),
+            told: Mutex::default(),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Keeps a line that the server wrote or logged.
+    pub(super) fn line(&self, line: &str) {
+        let line: String = line.chars().take(MAX_LINE).collect();
+        tracing::info!(server = %self.server, "{}", visible_line(&line));
+        let mut lines = held(&self.lines);
+        if lines.len() >= MAX_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+
+    /// The last lines.
+    pub(super) fn lines(&self, count: usize) -> Vec<String> {
+        let lines = held(&self.lines);
+        lines.iter().skip(lines.len().saturating_sub(count)).cloned().collect()
+    }
+
+    /// Listens to the progress of one call.
+    pub(super) fn listen(&self, token: ProgressToken) -> mpsc::Receiver<Progress> {
+        let (sender, receiver) = mpsc::channel(1);
+        held(&self.calls).insert(token, sender);
+        receiver
+    }
+
+    pub(super) fn stop_listening(&self, token: &ProgressToken) {
+        held(&self.calls).remove(token);
+    }
+
+    /// Says that the lists may be others; however often it is said, they are read once.
+    pub(super) fn note_change(&self) {
+        self.is_changed.store(true, Ordering::Release);
+        self.changed.notify_one();
+    }
+
+    /// Whether the lists may be others since this was asked for the last time.
+    pub(super) fn take_change(&self) -> bool {
+        self.is_changed.swap(false, Ordering::AcqRel)
+    }
+
+    fn tell_now_and_then(&self, text: impl FnOnce() -> String) {
+        let mut told = held(&self.told);
+        if told.is_none_or(|at| at.elapsed() > TOLD_EVERY) {
+            *told = Some(Instant::now());
+            drop(told);
+            (self.tell)(text());
+        }
+    }
+}
+
+/// See the module's text.
+pub(super) struct Handler {
+    pub(super) shared: std::sync::Arc<Shared>,
+    /// What is said when the server asks what is worked on; only a program of this machine is told.
+    pub(super) root: Option<String>,
+}
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::default();
+        if self.root.is_some() {
+            capabilities.roots = serde_json::from_value(serde_json::json!({})).ok();
+        }
+        ClientConfig::new(capabilities, Implementation::new("aye", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn create_message(
+        &self,
+        _: CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        // It would spend the person's money on a stranger's words.
+        if self.shared.refused.fetch_add(1, Ordering::Relaxed) == 0 {
+            (self.shared.tell)(format!(
+                "MCP server {} asked to use your model; that is refused, now and later",
+                self.shared.server
+            ));
+        }
+        Err(ErrorData::new(ErrorCode(-1), "this client does not lend its model to servers", None))
+    }
+
+    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
+        Ok(ListRootsResult::new(self.root.iter().map(Root::new).collect()))
+    }
+
+    async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        let sender = held(&self.shared.calls).get(&progress.progress_token).cloned();
+        if let Some(sender) = sender {
+            let message = progress.message.map(|text| text.chars().take(MAX_LINE).collect());
+            // A report that nobody had time for is of no use later.
+            let _ = sender.try_send(Progress { done: progress.progress, total: progress.total, message });
+        }
+    }
+
+    async fn on_logging_message(
+        &self,
+        message: LoggingMessageNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        let text = match &message.data {
+            serde_json::Value::String(text) => text.clone(),
+            data => data.to_string(),
+        };
+        let is_bad = matches!(
+            message.level,
+            LoggingLevel::Error | LoggingLevel::Critical | LoggingLevel::Alert | LoggingLevel::Emergency
+        );
+        self.shared.line(&text);
+        if is_bad {
+            let short: String = text.chars().take(200).collect();
+            self.shared
+                .tell_now_and_then(|| format!("MCP server {}: {}", self.shared.server, visible_line(&short)));
+        }
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.shared.note_change();
+    }
+
+    async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.shared.note_change();
+    }
+}

@@ -1,0 +1,329 @@
+//! The lists that a server gives, page by page, each with an end; and a tool as it is offered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{
+    ClientRequest, GetPromptRequest, GetPromptRequestParams, ListPromptsRequest, ListResourcesRequest,
+    ListToolsRequest, PaginatedRequestParams, Prompt, ReadResourceRequest, ReadResourceRequestParams,
+    Resource, ServerResult, Tool as Described,
+};
+use serde_json::{Map, Value, json};
+
+use super::client::{CallError, Client, words_of};
+use super::names::tool_ids;
+use crate::contract::digest::sha256_hex;
+use crate::contract::tool::{ToolClass, ToolDescriptor};
+
+const MAX_PAGES: usize = 100;
+const MAX_ITEMS: usize = 2000;
+/// What one tool may be, and all of a server together.
+const MAX_DESCRIPTION: usize = 64 << 10;
+const MAX_SCHEMA: usize = 64 << 10;
+const MAX_TOOLS_BYTES: usize = 8 << 20;
+/// What the model reads of a description; a person sees all of it.
+const SHOWN_DESCRIPTION: usize = 8 << 10;
+
+/// A tool of a server, as it was found.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// The name that the server gave it.
+    pub(super) name: String,
+    /// What it says of itself in other words than its schema.
+    pub(super) description: String,
+    pub(super) title: Option<String>,
+    /// Its hints, for a person: they grant nothing.
+    pub(super) hints: Option<String>,
+    pub(super) schema: Value,
+    /// SHA-256 of name, title, description and schema.
+    pub(super) hash: String,
+    pub(super) descriptor: ToolDescriptor,
+}
+
+async fn pages<T>(
+    client: &Client,
+    limit: Duration,
+    request: impl Fn(PaginatedRequestParams) -> ClientRequest,
+    page: impl Fn(ServerResult) -> Option<(Vec<T>, Option<String>)>,
+) -> Result<(Vec<T>, Option<String>), CallError> {
+    let (mut items, mut cursor, mut note) = (Vec::new(), None::<String>, None);
+    for number in 0.. {
+        let mut params = PaginatedRequestParams::default();
+        params.cursor.clone_from(&cursor);
+        let answer = client.request(request(params), limit).await?;
+        let (found, next) = page(answer).ok_or_else(|| CallError::Nonsense("not a list".to_owned()))?;
+        items.extend(found);
+        if items.len() > MAX_ITEMS {
+            note = Some(format!("its list has more than {MAX_ITEMS} entries; the others are left out"));
+            items.truncate(MAX_ITEMS);
+            break;
+        }
+        if next.is_none() {
+            break;
+        }
+        if next == cursor || number >= MAX_PAGES {
+            note = Some("its list has no end; what came so far is used".to_owned());
+            break;
+        }
+        cursor = next;
+    }
+    Ok((items, note))
+}
+
+/// All tools, and what is to be said about those that were left out.
+pub(super) async fn tools(
+    client: &Client,
+    part: &str,
+    limit: Duration,
+) -> Result<(Vec<Found>, Vec<String>), CallError> {
+    let (tools, note) = pages(
+        client,
+        limit,
+        |params| ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params)),
+        |answer| match answer {
+            ServerResult::ListToolsResult(list) => Some((list.tools, list.next_cursor)),
+            _ => None,
+        },
+    )
+    .await?;
+    let mut notes: Vec<String> = note.into_iter().collect();
+    let found = take(part, tools, &mut notes);
+    Ok((found, notes))
+}
+
+fn take(part: &str, tools: Vec<Described>, notes: &mut Vec<String>) -> Vec<Found> {
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_ref()).collect();
+    let ids = tool_ids(part, &names);
+    let (mut found, mut bytes, mut too_many) = (Vec::new(), 0, 0);
+    for (tool, id) in tools.into_iter().zip(ids) {
+        let name = words_of(&tool.name);
+        let Some(id) = id else {
+            notes.push(format!("it names the tool `{name}` twice; the first one counts"));
+            continue;
+        };
+        let schema = Value::Object(Map::clone(&tool.input_schema));
+        let size = schema.to_string().len();
+        let description = tool.description.as_deref().unwrap_or_default();
+        if size > MAX_SCHEMA || description.len() > MAX_DESCRIPTION {
+            notes.push(format!("the tool `{name}` is left out: its description or its schema is too long"));
+            continue;
+        }
+        if !matches!(schema.get("type"), None | Some(Value::String(_))) || is_no_object(&schema) {
+            notes.push(format!("the tool `{name}` is left out: its arguments are no object"));
+            continue;
+        }
+        bytes += size + description.len();
+        if bytes > MAX_TOOLS_BYTES {
+            too_many += 1;
+            continue;
+        }
+        found.push(found_of(id, part, &tool, schema));
+    }
+    if too_many > 0 {
+        notes.push(format!("{too_many} tools are left out: all of them together are too long"));
+    }
+    notes.truncate(20);
+    found
+}
+
+fn is_no_object(schema: &Value) -> bool {
+    schema.get("type").is_some_and(|kind| kind != "object")
+}
+
+fn found_of(id: String, part: &str, tool: &Described, schema: Value) -> Found {
+    let description = tool.description.as_deref().unwrap_or_default().to_owned();
+    let title = tool.title.clone().or_else(|| tool.annotations.as_ref().and_then(|a| a.title.clone()));
+    let hash = sha256_hex(canonical(&json!([tool.name, tool.title, description, schema])));
+    let mut offered = schema.clone();
+    if let Some(object) = offered.as_object_mut() {
+        // Some providers refuse a schema without them.
+        object.entry("type").or_insert_with(|| "object".into());
+        object.entry("properties").or_insert_with(|| json!({}));
+    }
+    let mut words = description.clone();
+    super::content::bound(&mut words, SHOWN_DESCRIPTION);
+    if words.trim().is_empty() {
+        words = format!("The tool {} of the server {part}.", words_of(&tool.name));
+    }
+    let descriptor = ToolDescriptor::new(id, format!("{part}: {}", words_of(&tool.name)), words)
+        .with_parameters(offered)
+        .with_category("mcp")
+        .with_class(ToolClass::Opaque);
+    let hints = tool.annotations.as_ref().map(|hints| {
+        let flag = |name: &str, value: Option<bool>| value.map(|value| format!("{name}: {value}"));
+        [
+            flag("read only", hints.read_only_hint),
+            flag("destructive", hints.destructive_hint),
+            flag("idempotent", hints.idempotent_hint),
+            flag("open world", hints.open_world_hint),
+        ]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(", ")
+    });
+    Found {
+        name: tool.name.to_string(),
+        description,
+        title,
+        hints: hints.filter(|hints| !hints.is_empty()),
+        schema,
+        hash,
+        descriptor,
+    }
+}
+
+/// The same text for the same value, whatever the order of its keys.
+fn canonical(value: &Value) -> String {
+    fn sorted(value: &Value) -> Value {
+        match value {
+            Value::Object(object) => {
+                let mut pairs: Vec<_> = object.iter().collect();
+                pairs.sort_by_key(|(key, _)| *key);
+                Value::Object(pairs.into_iter().map(|(key, value)| (key.clone(), sorted(value))).collect())
+            }
+            Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+        }
+    }
+    sorted(value).to_string()
+}
+
+/// All prompts.
+pub(super) async fn prompts(client: &Client, limit: Duration) -> Result<Vec<Prompt>, CallError> {
+    let list = pages(
+        client,
+        limit,
+        |params| ClientRequest::ListPromptsRequest(ListPromptsRequest::with_param(params)),
+        |answer| match answer {
+            ServerResult::ListPromptsResult(list) => Some((list.prompts, list.next_cursor)),
+            _ => None,
+        },
+    );
+    Ok(list.await?.0)
+}
+
+/// All resources.
+pub(super) async fn resources(client: &Client, limit: Duration) -> Result<Vec<Resource>, CallError> {
+    let list = pages(
+        client,
+        limit,
+        |params| ClientRequest::ListResourcesRequest(ListResourcesRequest::with_param(params)),
+        |answer| match answer {
+            ServerResult::ListResourcesResult(list) => Some((list.resources, list.next_cursor)),
+            _ => None,
+        },
+    );
+    Ok(list.await?.0)
+}
+
+/// What a resource holds.
+pub(super) async fn read_resource(
+    client: &Arc<Client>,
+    uri: &str,
+    limit: Duration,
+) -> Result<super::content::Content, CallError> {
+    let request =
+        ClientRequest::ReadResourceRequest(ReadResourceRequest::new(ReadResourceRequestParams::new(uri)));
+    match client.request(request, limit).await? {
+        ServerResult::ReadResourceResult(result) => {
+            let mut content = super::content::Content::default();
+            for resource in result.contents {
+                content.resource(resource);
+            }
+            content.bounded();
+            Ok(content)
+        }
+        _ => Err(CallError::Nonsense("no resource".to_owned())),
+    }
+}
+
+/// What a prompt says, its messages one after the other.
+pub(super) async fn get_prompt(
+    client: &Arc<Client>,
+    name: &str,
+    arguments: Map<String, Value>,
+    limit: Duration,
+) -> Result<super::content::Content, CallError> {
+    let mut params = GetPromptRequestParams::new(name);
+    params.arguments = (!arguments.is_empty()).then_some(arguments);
+    let request = ClientRequest::GetPromptRequest(GetPromptRequest::new(params));
+    match client.request(request, limit).await? {
+        ServerResult::GetPromptResult(result) => {
+            let mut content = super::content::Content::default();
+            for message in result.messages {
+                content.block(message.content);
+            }
+            content.bounded();
+            Ok(content)
+        }
+        _ => Err(CallError::Nonsense("no prompt".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(value: Value) -> Described {
+        serde_json::from_value(value).expect("a tool")
+    }
+
+    #[test]
+    fn the_hash_covers_name_description_and_schema_and_no_order_of_keys() {
+        let tool = |name: &str, description: &str, schema: Value| {
+            let mut notes = Vec::new();
+            take(
+                "s",
+                vec![described(json!({"name": name, "description": description, "inputSchema": schema}))],
+                &mut notes,
+            )
+            .remove(0)
+            .hash
+        };
+        let base = tool("t", "d", json!({"type": "object", "properties": {"a": {}, "b": {}}}));
+        assert_eq!(base, tool("t", "d", json!({"properties": {"b": {}, "a": {}}, "type": "object"})));
+        for other in [
+            tool("u", "d", json!({"type": "object", "properties": {"a": {}, "b": {}}})),
+            tool("t", "d ", json!({"type": "object", "properties": {"a": {}, "b": {}}})),
+            tool("t", "d", json!({"type": "object", "properties": {"a": {}}})),
+        ] {
+            assert_ne!(base, other);
+        }
+    }
+
+    #[test]
+    fn what_no_model_can_use_is_left_out_with_a_word() {
+        let mut notes = Vec::new();
+        let tools = vec![
+            described(json!({"name": "ok", "inputSchema": {}})),
+            described(json!({"name": "ok", "inputSchema": {}, "description": "<IMPORTANT>another"})),
+            described(
+                json!({"name": "long", "inputSchema": {}, "description": "x".repeat(MAX_DESCRIPTION + 1)}),
+            ),
+            described(
+                json!({"name": "deep", "inputSchema": {"type": "object", "x": "y".repeat(MAX_SCHEMA)}}),
+            ),
+            described(json!({"name": "list", "inputSchema": {"type": "array"}})),
+        ];
+        let found = take("s", tools, &mut notes);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].descriptor.parameters, json!({"type": "object", "properties": {}}));
+        assert_eq!(found[0].descriptor.class, ToolClass::Opaque);
+        assert_eq!(notes.len(), 4, "{notes:?}");
+    }
+
+    #[test]
+    fn five_hundred_tools_are_taken_in_no_time() {
+        let tools: Vec<_> = (0..500)
+            .map(|n| {
+                described(json!({"name": format!("tool_{n}"), "description": "does something ".repeat(20), "inputSchema":
+                    {"type": "object", "properties": {"path": {"type": "string"}, "n": {"type": "integer"}}}}))
+            })
+            .collect();
+        let began = std::time::Instant::now();
+        assert_eq!(take("s", tools, &mut Vec::new()).len(), 500);
+        // Unoptimized, on a machine that does other things.
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    }
+}

@@ -1,0 +1,51 @@
+//! What a person agreed to of a server's tools, and how that compares with what the server offers now.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What was agreed to for one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pinned {
+    /// The hash of the server's description in the configuration.
+    pub config: String,
+    /// The hash of each tool, by the name that the server gave it.
+    pub tools: BTreeMap<String, String>,
+}
+
+/// Where agreements are kept.
+pub trait PinStore: Send + Sync {
+    /// What was agreed to; `None` when nothing ever was.
+    ///
+    /// # Errors
+    /// Why it cannot be read: then nothing counts as agreed to.
+    fn load(&self, scope: &str, server: &str) -> Result<Option<Pinned>, String>;
+
+    /// Keeps what was agreed to.
+    ///
+    /// # Errors
+    /// Why it is not kept.
+    fn save(&self, scope: &str, server: &str, pinned: &Pinned) -> Result<(), String>;
+}
+
+/// How a tool stands to what was agreed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is what was agreed to.
+    Agreed,
+    /// Nobody agreed to it yet.
+    New,
+    /// Something else was agreed to under this name.
+    Changed,
+}
+
+impl Pinned {
+    /// How a tool stands, under this description of its server.
+    pub fn standing(&self, config: &str, tool: &str, hash: &str) -> Standing {
+        match self.tools.get(tool) {
+            Some(known) if known == hash && self.config == config => Standing::Agreed,
+            Some(_) => Standing::Changed,
+            None => Standing::New,
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What is told.
+
+use std::collections::BTreeMap;
+
+/// The run that something belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RunRef {
+    /// The conversation.
+    pub thread_id: String,
+    /// The run.
+    pub run_id: String,
+    /// The run whose call it serves.
+    pub parent_run_id: Option<String>,
+    /// The agent.
+    pub agent_id: String,
+}
+
+/// One inference.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GenAISpan {
+    /// The run.
+    pub run: RunRef,
+    /// The model's name, as its provider knows it; the agent's model when no answer came.
+    pub model: String,
+    /// Who serves it, as far as the agent's model says.
+    pub provider: String,
+    /// `chat`.
+    pub operation: String,
+    /// Why the model stopped.
+    pub finish_reasons: Vec<String>,
+    /// What went wrong, when no answer came: `error` or `cancelled`.
+    pub error_type: Option<String>,
+    /// Tokens that went in.
+    pub input_tokens: Option<i32>,
+    /// Tokens that came out.
+    pub output_tokens: Option<i32>,
+    /// Both.
+    pub total_tokens: Option<i32>,
+    /// Tokens that came from a cache.
+    pub cache_read_input_tokens: Option<i32>,
+    /// Tokens that were put into a cache.
+    pub cache_creation_input_tokens: Option<i32>,
+    /// Tokens that were thought.
+    pub thinking_tokens: Option<i32>,
+    /// When it began, in Unix milliseconds.
+    pub started_at_ms: u64,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// The conversation that it was asked with, as JSON; only when contents are asked for.
+    pub input: Option<String>,
+    /// The answer, as JSON; only when contents are asked for.
+    pub output: Option<String>,
+}
+
+impl GenAISpan {
+    /// Whether an answer came.
+    pub fn is_success(&self) -> bool {
+        self.error_type.is_none()
+    }
+}
+
+/// One execution of a tool.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolSpan {
+    /// The run.
+    pub run: RunRef,
+    /// The tool.
+    pub name: String,
+    /// `execute_tool`.
+    pub operation: String,
+    /// The call.
+    pub call_id: String,
+    /// `function`.
+    pub tool_type: String,
+    /// `tool_error`, when it failed.
+    pub error_type: Option<String>,
+    /// When it began, in Unix milliseconds.
+    pub started_at_ms: u64,
+    /// How long it took, from its last gate on: waiting for a person does not count.
+    pub duration_ms: u64,
+    /// The arguments, as JSON; only when contents are asked for.
+    pub arguments: Option<String>,
+    /// What the model reads of the result; only when contents are asked for.
+    pub result: Option<String>,
+}
+
+impl ToolSpan {
+    /// Whether it did what it should.
+    pub fn is_success(&self) -> bool {
+        self.error_type.is_none()
+    }
+}
+
+/// All of one run, or of all runs that a sink heard of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AgentMetrics {
+    /// The run; of several, the last one that ended.
+    pub run: RunRef,
+    /// The inferences, in their order.
+    pub inferences: Vec<GenAISpan>,
+    /// The executions of tools, in the order of their ends.
+    pub tools: Vec<ToolSpan>,
+    /// How long runs were awake.
+    pub session_duration_ms: u64,
+}
+
+/// The inferences of one model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelStats {
+    /// The model.
+    pub model: String,
+    /// Who serves it.
+    pub provider: String,
+    /// How many inferences.
+    pub inference_count: usize,
+    /// Tokens that went in.
+    pub input_tokens: i64,
+    /// Tokens that came out.
+    pub output_tokens: i64,
+    /// How long they took.
+    pub total_duration_ms: u64,
+}
+
+/// The executions of one tool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolStats {
+    /// The tool.
+    pub name: String,
+    /// How many.
+    pub call_count: usize,
+    /// How many failed.
+    pub failure_count: usize,
+    /// How long they took.
+    pub total_duration_ms: u64,
+}
+
+fn tokens(count: Option<i32>) -> i64 {
+    count.map_or(0, i64::from)
+}
+
+impl AgentMetrics {
+    /// Tokens that went in.
+    pub fn total_input_tokens(&self) -> i64 {
+        self.inferences.iter().map(|span| tokens(span.input_tokens)).sum()
+    }
+
+    /// Tokens that came out.
+    pub fn total_output_tokens(&self) -> i64 {
+        self.inferences.iter().map(|span| tokens(span.output_tokens)).sum()
+    }
+
+    /// How many executions failed.
+    pub fn tool_failures(&self) -> usize {
+        self.tools.iter().filter(|span| !span.is_success()).count()
+    }
+
+    /// The inferences by model, by name.
+    pub fn stats_by_model(&self) -> Vec<ModelStats> {
+        let mut stats: BTreeMap<(&str, &str), ModelStats> = BTreeMap::new();
+        for span in &self.inferences {
+            let stat = stats.entry((&span.model, &span.provider)).or_insert_with(|| ModelStats {
+                model: span.model.clone(),
+                provider: span.provider.clone(),
+                ..ModelStats::default()
+            });
+            stat.inference_count += 1;
+            stat.input_tokens += tokens(span.input_tokens);
+            stat.output_tokens += tokens(span.output_tokens);
+            stat.total_duration_ms += span.duration_ms;
+        }
+        stats.into_values().collect()
+    }
+
+    /// The executions by tool, by name.
+    pub fn stats_by_tool(&self) -> Vec<ToolStats> {
+        let mut stats: BTreeMap<&str, ToolStats> = BTreeMap::new();
+        for span in &self.tools {
+            let stat = stats
+                .entry(&span.name)
+                .or_insert_with(|| ToolStats { name: span.name.clone(), ..ToolStats::default() });
+            stat.call_count += 1;
+            stat.failure_count += usize::from(!span.is_success());
+            stat.total_duration_ms += span.duration_ms;
+        }
+        stats.into_values().collect()
+    }
+}

@@ -1,0 +1,76 @@
+//! Money: what a run cost so far, at the prices of the models that answered.
+
+use std::sync::Arc;
+
+use crate::contract::inference::TokenUsage;
+use crate::contract::message::Role;
+use crate::contract::spec::Price;
+use crate::phase::PhaseContext;
+
+/// The price of a model by its registered id; `None` when it is not known.
+pub type Prices = Arc<dyn Fn(&str) -> Option<Price> + Send + Sync>;
+
+/// A limit in the currency of the prices.
+#[derive(Clone)]
+pub(super) struct Budget {
+    pub(super) most: f64,
+    pub(super) prices: Prices,
+}
+
+/// What the inference at hand cost, in billionths.
+pub(super) enum Cost {
+    Known(u64),
+    /// It cannot be said, and why.
+    Unknown(String),
+}
+
+/// Billionths in one unit of the currency.
+pub(super) const BILLION: f64 = 1e9;
+
+impl Budget {
+    /// What the latest inference cost.
+    pub(super) fn cost(&self, ctx: &PhaseContext) -> Cost {
+        let said = ctx.messages.iter().rev().find(|message| message.role == Role::Assistant);
+        let noted = |key: &str| said.and_then(|message| message.metadata.as_ref()?.get(key).cloned());
+        let usage = match &ctx.response {
+            Some(response) => response.usage,
+            // The process was restarted since.
+            None => {
+                noted("usage").and_then(|usage| serde_json::from_value::<Option<TokenUsage>>(usage).ok()?)
+            }
+        };
+        let model = noted("model").and_then(|model| model.as_str().map(str::to_owned)).unwrap_or_default();
+        let Some(price) = (self.prices)(&model) else {
+            return Cost::Unknown(format!("the price of {model}, which answered, is not known"));
+        };
+        match usage {
+            Some(usage) => Cost::Known(cost(&price, &usage)),
+            None if price.input == 0.0 && price.output == 0.0 => Cost::Known(0),
+            None => Cost::Unknown(format!("{model} does not say how many tokens it used")),
+        }
+    }
+
+    /// The reason to stop, when more was spent.
+    pub(super) fn exceeded(&self, spent: u64) -> Option<String> {
+        let spent = spent as f64 / BILLION;
+        (spent > self.most)
+            .then(|| format!("${} were spent, the budget is ${}", money(spent), money(self.most)))
+    }
+}
+
+/// In billionths: prices are for a million tokens.
+fn cost(price: &Price, usage: &TokenUsage) -> u64 {
+    let count = |tokens: Option<i32>| f64::from(tokens.unwrap_or(0).max(0));
+    let cached = count(usage.cache_read_tokens).min(count(usage.prompt_tokens));
+    let fresh = count(usage.prompt_tokens) - cached;
+    let cached_price = price.cache_read.unwrap_or(price.input);
+    let millionths =
+        fresh * price.input + cached * cached_price + count(usage.completion_tokens) * price.output;
+    // Never negative, and saturated by the conversion.
+    (millionths * 1000.0).round() as u64
+}
+
+/// Two digits behind the point, and more for what is less than a cent.
+fn money(amount: f64) -> String {
+    if amount >= 0.01 || amount == 0.0 { format!("{amount:.2}") } else { format!("{amount:.6}") }
+}

@@ -1,0 +1,167 @@
+//! Makes the summary that stands for the older messages of a conversation.
+
+use std::sync::Arc;
+
+use super::resolve::ResolvedAgent;
+use super::window::{Compacting, place};
+use super::{AgentRuntime, RuntimeError, Shared};
+use crate::context::{self, CompactionConfigKey, NoGain, Sizes, estimate};
+use crate::contract::content::ContentBlock;
+use crate::contract::executor::{InferenceExecutionError, InferenceRequest};
+use crate::contract::ids::ThreadId;
+use crate::contract::inference::InferenceOverride;
+use crate::contract::message::Message;
+use crate::contract::spec::ContextWindowPolicy;
+use crate::contract::summary::SummaryRecord;
+use crate::state::StateError;
+use crate::store::StoreError;
+
+/// Why no summary was made. Nothing changed.
+#[derive(Debug, thiserror::Error)]
+pub enum CompactError {
+    /// It would not be worth it.
+    #[error(transparent)]
+    NoGain(#[from] NoGain),
+    /// One is being made already.
+    #[error("a summary of this conversation is being written already")]
+    Busy,
+    /// There is no such conversation, or nothing was said in it.
+    #[error("there is nothing to summarise yet")]
+    Empty,
+    /// Another process made one that reaches farther.
+    #[error("another process has just made a summary of this conversation")]
+    Superseded,
+    /// The model failed.
+    #[error("the model could not write a summary: {0}")]
+    Model(#[from] InferenceExecutionError),
+    /// The model gave nothing.
+    #[error("the model wrote no summary")]
+    NoText,
+    /// The agent's section is wrong.
+    #[error(transparent)]
+    Config(#[from] StateError),
+    /// The agent cannot run.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// All that a summary is made from.
+pub(super) struct Compaction {
+    pub(super) shared: Arc<Shared>,
+    pub(super) thread_id: ThreadId,
+    pub(super) agent_id: String,
+    pub(super) agent: ResolvedAgent,
+    pub(super) policy: ContextWindowPolicy,
+    /// The whole conversation.
+    pub(super) messages: Arc<[Message]>,
+    /// The summary that counts now.
+    pub(super) existing: Option<Arc<SummaryRecord>>,
+}
+
+impl Compaction {
+    /// Has the summary written and keeps it.
+    pub(super) async fn run(self, hint: Option<String>) -> Result<SummaryRecord, CompactError> {
+        let config = self.agent.spec.config::<CompactionConfigKey>()?;
+        let (from, before) = self.existing.as_ref().map_or((0, 0), |summary| {
+            (place(summary), estimate::message_tokens(&context::summary_message(&summary.text)))
+        });
+        let sizes = Sizes::of(&self.messages);
+        let answer = self.policy.max_output_tokens.min(self.policy.max_context_tokens / 2);
+        // The prompts, the summary before, and the words between the messages.
+        let room = (self.policy.max_context_tokens - answer).saturating_sub(before + 2000) / 10 * 9;
+        let plan = context::plan(&sizes, (from, before), &self.policy, &config, room.max(2000))?;
+        let existing = self.existing.as_ref().map(|summary| summary.text.as_str());
+        let asked = context::prompt(&self.messages[plan.from..plan.upto], existing, hint.as_deref(), &config);
+        let agent = match &config.summary_model {
+            None => self.agent,
+            Some(model) => self.shared.resolve(&self.agent_id, Some(model))?,
+        };
+        let request = InferenceRequest {
+            model: agent.model_id.clone(),
+            upstream_model: agent.model.model_name.clone(),
+            system: vec![ContentBlock::text(config.summarizer_system_prompt.clone())],
+            messages: vec![Message::user(asked)],
+            tools: Vec::new(),
+            overrides: InferenceOverride {
+                max_tokens: config.summary_max_tokens,
+                ..InferenceOverride::default()
+            },
+            // It is asked once.
+            enable_prompt_cache: false,
+        };
+        let result = agent.executor.execute(request).await?;
+        let text = context::clean(&result.text());
+        if text.is_empty() {
+            return Err(CompactError::NoText);
+        }
+        let after = estimate::message_tokens(&context::summary_message(&text));
+        context::accept(&plan, after, &config)?;
+        let summary = SummaryRecord {
+            thread_id: self.thread_id,
+            upto: self.messages[plan.upto - 1].id.clone(),
+            upto_seq: plan.upto as u64,
+            at_seq: self.messages.len() as u64,
+            messages: (plan.upto - plan.from) as u64,
+            before_tokens: plan.tokens as u64,
+            after_tokens: after as u64,
+            hint: hint.filter(|hint| !hint.trim().is_empty()),
+            model: agent.model_id,
+            usage: result.usage,
+            created_at: self.shared.clock.now_ms(),
+            text,
+        };
+        if self.shared.store.add_summary(summary.clone()).await? {
+            Ok(summary)
+        } else {
+            Err(CompactError::Superseded)
+        }
+    }
+}
+
+impl AgentRuntime {
+    /// Waits until no summary of the conversation is being written in this process: for a program that is about to end,
+    /// and would lose what was paid for.
+    pub async fn settle(&self, thread_id: &ThreadId) {
+        self.inner.shared.windows.settle(thread_id).await;
+    }
+
+    /// Has the older messages of a conversation summarised; requests from then on hold the summary in their place. The
+    /// messages stay in the store. It needs no right to the thread and disturbs nothing that runs in it.
+    ///
+    /// # Errors
+    /// [`CompactError`]: nothing changed.
+    pub async fn compact(
+        &self,
+        thread_id: &ThreadId,
+        agent_id: &str,
+        hint: Option<String>,
+    ) -> Result<SummaryRecord, CompactError> {
+        let shared = &self.inner.shared;
+        let agent = self.resolve(agent_id, None)?;
+        let is_first =
+            shared.windows.change(thread_id, |memory| !std::mem::replace(&mut memory.compacting, true));
+        if !is_first {
+            return Err(CompactError::Busy);
+        }
+        let _done = Compacting { shared: Arc::clone(shared), thread: thread_id.clone() };
+        let messages: Arc<[Message]> =
+            shared.store.messages(thread_id).await?.into_iter().map(|stored| stored.message).collect();
+        if messages.is_empty() {
+            return Err(CompactError::Empty);
+        }
+        let existing = shared.store.summary(thread_id, 0).await?.map(Arc::new);
+        let compaction = Compaction {
+            shared: Arc::clone(shared),
+            thread_id: thread_id.clone(),
+            agent_id: agent_id.to_owned(),
+            policy: agent.spec.context_policy.clone().unwrap_or_default(),
+            agent,
+            messages,
+            existing,
+        };
+        compaction.run(hint).await
+    }
+}

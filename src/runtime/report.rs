@@ -1,0 +1,102 @@
+//! What fills the window of a conversation.
+
+use super::window::{place, room};
+use super::{AgentRuntime, RuntimeError};
+use crate::context::{self, Limits, Sizes, estimate};
+use crate::contract::ids::ThreadId;
+use crate::contract::message::{Message, Role};
+use crate::contract::summary::SummaryRecord;
+
+/// What the next request of a conversation would hold, in tokens: estimates, corrected by what the provider counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ContextReport {
+    /// The model's window; `None` when the agent knows none.
+    pub window: Option<usize>,
+    /// Kept free for the answer.
+    pub answer: usize,
+    /// Where a summary is made by itself.
+    pub threshold: Option<usize>,
+    /// The agent's own instructions.
+    pub system: usize,
+    /// Each tool.
+    pub tools: Vec<(String, usize)>,
+    /// What was said.
+    pub messages: usize,
+    /// What tools gave.
+    pub results: usize,
+    /// The summary.
+    pub summary_tokens: usize,
+    /// What it is.
+    pub summary: Option<SummaryRecord>,
+    /// How many messages the conversation has.
+    pub count: usize,
+    /// How many of them are left out because they do not fit.
+    pub left_out: usize,
+    /// How many large results are shown as previews.
+    pub previews: usize,
+    /// The provider's tokens for one of the estimate.
+    pub factor: f64,
+}
+
+impl AgentRuntime {
+    /// What the next request of a conversation would hold. `beside`: the tokens, as estimated, of what plugins add to
+    /// it.
+    ///
+    /// # Errors
+    /// [`RuntimeError`] when the agent cannot run or the store fails.
+    pub async fn context_report(
+        &self,
+        thread: Option<&ThreadId>,
+        agent_id: &str,
+        beside: usize,
+    ) -> Result<ContextReport, RuntimeError> {
+        let shared = &self.inner.shared;
+        let agent = self.resolve(agent_id, None)?;
+        let policy = agent.spec.context_policy.as_ref();
+        let (mut messages, mut summary) = (Vec::new(), None);
+        let mut memory = super::window::Memory::default();
+        if let Some(thread) = thread {
+            messages =
+                shared.store.messages(thread).await?.into_iter().map(|stored| stored.message).collect();
+            summary = shared.store.summary(thread, 0).await?;
+            memory = shared.windows.get(thread, &agent.model_id);
+        }
+        let real = |tokens: usize| memory.calibration.apply(tokens);
+        let system = agent.spec.system_prompt.len() / 4 + 4;
+        let tools: Vec<(String, usize)> =
+            agent.descriptors.iter().map(|tool| (tool.id.clone(), estimate::tool_tokens(tool))).collect();
+        let told =
+            summary.as_ref().map_or(0, |s| estimate::message_tokens(&context::summary_message(&s.text)));
+        let fixed = beside + system + told + tools.iter().map(|(_, tokens)| tokens).sum::<usize>();
+        let sizes = Sizes::of(&messages);
+        let limits = Limits {
+            room: room(policy, &memory, fixed),
+            recent: policy.map_or(usize::MAX, |policy| policy.min_recent_messages),
+        };
+        let fit = context::fit(&sizes, summary.as_ref().map_or(0, place), memory.marks, limits);
+        let (mut said, mut results, mut previews) = (0, 0, 0);
+        let shown =
+            (0..sizes.leading()).chain(fit.pinned.iter().copied()).chain(fit.marks.cut..messages.len());
+        for at in shown {
+            let tokens = sizes.at(at, fit.marks.previewed);
+            previews += usize::from(at < fit.marks.previewed && sizes.has_preview(at));
+            let is_result = messages.get(at).is_some_and(|message: &Message| message.role == Role::Tool);
+            *(if is_result { &mut results } else { &mut said }) += tokens;
+        }
+        Ok(ContextReport {
+            window: policy.map(|policy| policy.max_context_tokens),
+            answer: policy.map_or(0, |policy| policy.max_output_tokens.min(policy.max_context_tokens / 2)),
+            threshold: policy.and_then(|policy| policy.autocompact_threshold),
+            system: real(system),
+            tools: tools.into_iter().map(|(id, tokens)| (id, real(tokens))).collect(),
+            messages: real(said),
+            results: real(results),
+            summary_tokens: real(told),
+            summary,
+            count: messages.len(),
+            left_out: fit.left_out,
+            previews,
+            factor: memory.calibration.apply(100_000) as f64 / 100_000.0,
+        })
+    }
+}

@@ -1,0 +1,346 @@
+//! What fits into a request, and summaries of what does not.
+
+use super::*;
+use crate::context::{CompactionConfig, CompactionConfigKey, is_summary};
+use crate::contract::inference::{StopReason, TokenUsage};
+use crate::contract::message::Visibility;
+use crate::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
+use crate::contract::spec::ContextWindowPolicy;
+use crate::contract::summary::{COMPACTED_ACTIVITY_TYPE, SummaryRecord};
+
+/// Says a long text, so that the conversation grows by about so many tokens.
+fn long(nth: usize, tokens: usize) -> StreamResult {
+    text(&format!("answer {nth} {}", "w".repeat(tokens * 4)))
+}
+
+fn small(window: usize) -> ContextWindowPolicy {
+    ContextWindowPolicy {
+        max_context_tokens: window,
+        max_output_tokens: 500,
+        min_recent_messages: 4,
+        ..ContextWindowPolicy::default()
+    }
+}
+
+struct Room {
+    house: House,
+    script: Arc<Script>,
+    /// The model that writes summaries.
+    writer: Arc<Script>,
+    policy: Option<ContextWindowPolicy>,
+    kept: Arc<Mutex<Vec<Artifact>>>,
+}
+
+impl Room {
+    fn new(policy: ContextWindowPolicy, answers: impl IntoIterator<Item = StreamResult>) -> Self {
+        Self {
+            house: House::new(),
+            script: Script::of(answers),
+            writer: Script::of([]),
+            policy: Some(policy),
+            kept: Arc::default(),
+        }
+    }
+
+    fn runtime(&self) -> AgentRuntime {
+        let mut spec = AgentSpec::new("a")
+            .with_model("m")
+            .with_system_prompt("Be brief.")
+            .with_config::<CompactionConfigKey>(CompactionConfig {
+                summary_model: Some("s".into()),
+                ..CompactionConfig::default()
+            })
+            .unwrap();
+        spec.context_policy = self.policy.clone();
+        let (writer, kept) = (Arc::clone(&self.writer), Arc::clone(&self.kept));
+        let builder = self
+            .house
+            .builder(&self.script)
+            .with_model("s", ModelEntry { provider: "writer".into(), model_name: "s".into() })
+            .with_provider("writer", writer)
+            .with_artifacts(Arc::new(move |artifact: &Artifact| {
+                kept.lock().unwrap().push(artifact.clone());
+                Some(format!("Read /kept/{}.", artifact.call_id))
+            }));
+        let runtime = builder.build().unwrap();
+        runtime.set_agent(spec);
+        runtime
+    }
+
+    fn writes(&self, summary: &str) {
+        let usage = TokenUsage { total_tokens: Some(77), ..TokenUsage::default() };
+        let result = StreamResult { usage: Some(usage), ..text(summary) };
+        self.writer.answers.lock().unwrap().push_back(Ok(result));
+    }
+
+    /// The messages of a request to the agent's model.
+    fn asked(&self, nth: usize) -> Vec<Message> {
+        self.script.requests.lock().unwrap()[nth].messages.clone()
+    }
+
+    fn last(&self) -> InferenceRequest {
+        self.script.requests.lock().unwrap().last().unwrap().clone()
+    }
+
+    /// The summary, once it is there.
+    async fn summary(&self) -> SummaryRecord {
+        loop {
+            if let Some(summary) = self.house.store.summary(&"t".into(), 0).await.unwrap() {
+                return summary;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn words(messages: &[Message]) -> Vec<String> {
+    messages.iter().map(|m| m.text().chars().take(9).collect()).collect()
+}
+
+fn told(events: &[AgentEvent], kind: &str) -> Vec<Value> {
+    let of_kind = |event: &AgentEvent| match event {
+        AgentEvent::ActivitySnapshot { activity_type, content, .. } if activity_type == kind => {
+            Some(content.clone())
+        }
+        _ => None,
+    };
+    events.iter().filter_map(of_kind).collect()
+}
+
+#[tokio::test]
+async fn old_messages_leave_and_requests_begin_alike_until_they_are_cut_again() {
+    let room = Room::new(small(4000), (0..30).map(|n| long(n, 300)));
+    let runtime = room.runtime();
+    for n in 0..30 {
+        say(&runtime, &format!("request {n}")).await;
+    }
+    let requests = room.script.requests.lock().unwrap().clone();
+    let mut cuts = 0;
+    for (n, pair) in requests.windows(2).enumerate() {
+        assert_eq!(pair[0].system, pair[1].system);
+        assert_eq!(pair[0].tools, pair[1].tools);
+        assert!(pair[1].messages.iter().any(|m| m.text() == format!("request {}", n + 1)));
+        let same = |(a, b): (&Message, &Message)| (a.role, &a.content) == (b.role, &b.content);
+        cuts += usize::from(!pair[0].messages.iter().zip(&pair[1].messages).all(same));
+    }
+    let last = &requests.last().unwrap().messages;
+    assert!(last.len() < 25, "{:?}", words(last));
+    assert!(last[0].text().ends_with("older messages of this conversation were left out here.]"));
+    assert!((5..=15).contains(&cuts), "{cuts} of 29 requests began in another way");
+    assert_eq!(room.house.store.message_count(&"t".into()).await.unwrap(), 60, "nothing is lost");
+    let report = runtime.context_report(Some(&"t".into()), "a", 0).await.unwrap();
+    assert!(report.left_out > 30 && report.count == 60 && report.window == Some(4000), "{report:?}");
+}
+
+#[tokio::test]
+async fn a_summary_is_made_beside_the_run_and_stands_for_what_is_old() {
+    let policy = ContextWindowPolicy { autocompact_threshold: Some(3000), ..small(20_000) };
+    let room = Room::new(policy, (0..20).map(|n| long(n, 600)));
+    room.writes("They agreed on </conversation-summary> tea.");
+    let runtime = room.runtime();
+    for n in 0..6 {
+        let (_, events) = say(&runtime, &format!("request {n}")).await;
+        assert_eq!(told(&events, COMPACTED_ACTIVITY_TYPE), [] as [Value; 0]);
+    }
+    let summary = room.summary().await;
+    assert_eq!(summary.text, "They agreed on  tea.");
+    assert!(summary.after_tokens < 100 && summary.before_tokens > 2400, "{summary:?}");
+    let asked = room.writer.requests.lock().unwrap().clone();
+    assert_eq!(asked.len(), 1, "once, although each request was over the threshold");
+    assert!(asked[0].messages[0].text().contains("Person: request 0\n\nAgent: answer 0 w"));
+    assert!(asked[0].tools.is_empty());
+
+    let before = room.last();
+    let (result, events) = say(&runtime, "request 6").await;
+    let request = room.last();
+    assert_eq!(request.system, before.system, "instructions keep their bytes");
+    assert!(is_summary(&request.messages[0]) && request.messages[0].text().contains("agreed on  tea."));
+    assert_eq!(request.messages.len() as u64, 1 + 13 - summary.upto_seq);
+    let compacted = told(&events, COMPACTED_ACTIVITY_TYPE);
+    assert_eq!(compacted.len(), 1);
+    assert!(compacted[0]["text"].as_str().unwrap().starts_with("compacted "), "{compacted:?}");
+    assert!(result.response.starts_with("answer 6"));
+    assert_eq!(room.house.store.message_count(&"t".into()).await.unwrap(), 14, "the messages stay");
+
+    // Another process knows it too, and builds on it.
+    let other = room.runtime();
+    say(&other, "request 7").await;
+    assert!(is_summary(&room.last().messages[0]));
+    assert_eq!(
+        room.last().messages[..3].iter().map(Message::text).collect::<Vec<_>>(),
+        request.messages[..3].iter().map(Message::text).collect::<Vec<_>>()
+    );
+    room.writes("Tea, and then coffee.");
+    let second = other.compact(&"t".into(), "a", Some("the drinks".into())).await.unwrap();
+    assert!(second.upto_seq > summary.upto_seq);
+    let asked = room.writer.requests.lock().unwrap().last().unwrap().messages[0].text();
+    assert!(asked.contains("<summary-so-far>\nThey agreed on  tea.\n"), "{asked}");
+    assert!(!asked.contains("request 0") && asked.ends_with("special care of this: the drinks"), "{asked}");
+    say(&runtime, "request 8").await;
+    assert!(room.last().messages[0].text().contains("then coffee"), "the first process takes it up");
+    assert_eq!(room.last().messages.iter().filter(|m| is_summary(m)).count(), 1);
+}
+
+#[tokio::test]
+async fn what_a_summary_costs_is_counted_to_the_run() {
+    let policy = ContextWindowPolicy { autocompact_threshold: Some(1500), ..small(20_000) };
+    let room = Room::new(policy, [long(0, 1500), long(1, 1500), calls(&[("c1", "free")]), text("Done.")]);
+    let runtime = room.runtime();
+    say(&runtime, "one").await;
+    say(&runtime, "two").await;
+    room.writes("It was long.");
+    // The summary is written while the call runs, and costs 77.
+    let sink = Arc::new(VecEventSink::new());
+    let request = RunRequest::new("t", vec![Message::user("three")]);
+    let (result, _) = tokio::join!(runtime.run(request, sink.clone()), room.summary());
+    let mut result = result.unwrap();
+    if told(&sink.events(), COMPACTED_ACTIVITY_TYPE).is_empty() {
+        result = say(&runtime, "four").await.0;
+        assert_eq!(result.usage.total(), 0, "it was not for this run");
+    } else {
+        assert_eq!(result.usage.total(), 77);
+    }
+}
+
+#[tokio::test]
+async fn a_summariser_that_fails_ends_nothing_and_is_left_alone_for_a_while() {
+    let policy = ContextWindowPolicy { autocompact_threshold: Some(2000), ..small(20_000) };
+    let room = Room::new(policy, (0..20).map(|n| long(n, 600)));
+    for _ in 0..20 {
+        let error = InferenceExecutionError::Unauthorized("no".into());
+        room.writer.answers.lock().unwrap().push_back(Err(error));
+    }
+    let runtime = room.runtime();
+    for n in 0..8 {
+        let (result, _) = say(&runtime, &format!("request {n}")).await;
+        assert_eq!(result.termination, TerminationReason::NaturalEnd);
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let tries = room.writer.requests.lock().unwrap().len();
+    assert!((1..=3).contains(&tries), "{tries}");
+    assert_eq!(room.last().messages.len(), 15, "nothing is left out");
+    let error = runtime.compact(&"t".into(), "a", None).await.unwrap_err();
+    assert_eq!(error.to_string(), "the model could not write a summary: no");
+    // A summary that is as long as what it stands for is not taken.
+    room.writer.answers.lock().unwrap().clear();
+    room.writes(&"s".repeat(40_000));
+    assert!(matches!(runtime.compact(&"t".into(), "a", None).await, Err(CompactError::NoGain(_))));
+    assert_eq!(room.house.store.summary(&"t".into(), 0).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_long_is_shortened_and_asked_once_more() {
+    let mut room = Room::new(small(100_000), (0..6).map(|n| long(n, 600)));
+    room.policy = Some(small(100_000));
+    let runtime = room.runtime();
+    for n in 0..6 {
+        say(&runtime, &format!("request {n}")).await;
+    }
+    room.writes("In short: nothing.");
+    let overflow = || Err(InferenceExecutionError::ContextOverflow("too long".into()));
+    room.script.answers.lock().unwrap().extend([overflow(), Ok(text("Now it fits."))]);
+    let (result, events) = say(&runtime, "and now?").await;
+    assert_eq!(
+        (result.response.as_str(), result.termination),
+        ("Now it fits.", TerminationReason::NaturalEnd)
+    );
+    let request = room.last().messages;
+    assert!(is_summary(&request[0]), "{:?}", words(&request));
+    assert!(request.len() < 6 && request.last().unwrap().text() == "and now?");
+    assert_eq!(told(&events, INFERENCE_RETRY_ACTIVITY_TYPE)[0]["reset"], true);
+    assert_eq!(told(&events, COMPACTED_ACTIVITY_TYPE).len(), 1);
+
+    // The second time it is an error, and what was said is kept.
+    room.script.answers.lock().unwrap().extend([overflow(), overflow(), Ok(text("no third try"))]);
+    let (result, _) = say(&runtime, "once more").await;
+    assert_eq!(result.error_code.as_deref(), Some("context_overflow"));
+    let TerminationReason::Error(why) = result.termination else { panic!("{:?}", result.termination) };
+    assert!(why.starts_with("too long; older messages were left out and it was asked once more"), "{why}");
+    assert_eq!(room.script.answers.lock().unwrap().len(), 1);
+    // Nothing of it sticks: the next message is tried anew.
+    assert_eq!(say(&runtime, "and again").await.0.response, "no third try");
+}
+
+fn cut(said: &str) -> StreamResult {
+    StreamResult { has_incomplete_tool_calls: true, stop_reason: Some(StopReason::MaxTokens), ..text(said) }
+}
+
+#[tokio::test]
+async fn an_answer_that_lost_a_call_is_asked_to_go_on_twice_a_run() {
+    let room = Room::new(small(100_000), [cut("I write"), cut("and write"), cut("and write again")]);
+    let runtime = room.runtime();
+    let (result, events) = say(&runtime, "write it").await;
+    assert_eq!(
+        (result.response.as_str(), result.termination),
+        ("and write again", TerminationReason::NaturalEnd)
+    );
+    let request = room.last().messages;
+    assert_eq!(words(&request), ["write it", "I write", "Your last", "and write", "Your last"]);
+    assert!(request[2].visibility == Visibility::Internal);
+    let notices = told(&events, crate::contract::activity::NOTICE_ACTIVITY_TYPE);
+    assert_eq!(notices.len(), 3);
+    assert_eq!(notices[2]["level"], "warning");
+    assert_eq!(names(&events).iter().filter(|name| *name == "step_start").count(), 1);
+
+    // Another run may again, also when other calls of the answer were whole: they run first.
+    let whole = StreamResult { has_incomplete_tool_calls: true, ..calls(&[("c1", "free")]) };
+    room.script.answers.lock().unwrap().extend([Ok(whole), Ok(text("Done."))]);
+    let (result, _) = say(&runtime, "and this").await;
+    assert_eq!(result.response, "Done.");
+    let request = room.last().messages;
+    let tail = &request[request.len() - 3..];
+    assert_eq!((tail[0].tool_calls.len(), tail[1].role), (1, Role::Tool));
+    assert!(tail[2].text().starts_with("Your last answer was cut off"));
+    assert_eq!(room.house.executed(), 1);
+}
+
+#[tokio::test]
+async fn a_large_result_is_whole_at_first_and_a_preview_when_it_is_old() {
+    let room =
+        Room::new(small(12_000), [calls(&[("c1", "big")]), text("I see."), text("Fine."), text("Good.")]);
+    struct Big;
+    #[async_trait]
+    impl Tool for Big {
+        fn descriptor(&self) -> ToolDescriptor {
+            ToolDescriptor::new("big", "big", "big")
+        }
+
+        async fn execute(&self, _: Value, _: &ToolCallContext) -> Result<ToolOutput, ToolError> {
+            Ok(ToolResult::text("big", "a line\n".repeat(3000)).into())
+        }
+    }
+    let runtime = room.runtime();
+    runtime.set_tools("test", vec![Arc::new(Big)]);
+    say(&runtime, "look").await;
+    assert_eq!(
+        room.last().messages[2].text().len(),
+        21_000 - usize::from(room.last().messages[2].text().len() < 21_000)
+    );
+    say(&runtime, "and?").await;
+    say(&runtime, "so?").await;
+    let short = room.last().messages[2].text();
+    assert!(short.chars().count() <= 1600 && short.lines().count() <= 24, "{short}");
+    assert!(short.ends_with("Read /kept/c1.]"), "{short}");
+    let kept = room.kept.lock().unwrap().clone();
+    assert_eq!((kept.len(), kept[0].text.len() >= 20_999), (1, true));
+    // The conversation itself is as it was.
+    let stored = room.house.store.messages(&"t".into()).await.unwrap();
+    assert!(stored[2].message.text().len() >= 20_999);
+    let again = room.asked(3)[2].clone();
+    say(&runtime, "once more").await;
+    assert_eq!(room.last().messages[2].text(), again.text(), "the same bytes each time");
+}
+
+#[tokio::test]
+async fn nothing_is_cut_for_an_agent_that_knows_no_window() {
+    let mut room = Room::new(small(1), (0..9).map(|n| long(n, 9000)));
+    room.policy = None;
+    let runtime = room.runtime();
+    for n in 0..9 {
+        say(&runtime, &format!("request {n}")).await;
+    }
+    assert_eq!(room.last().messages.len(), 17);
+    assert!(room.writer.requests.lock().unwrap().is_empty());
+}

@@ -1,0 +1,409 @@
+//! What of a conversation goes into a request, and what is remembered of that between requests.
+//!
+//! A request is cut where the one before it was, as long as that serves, so that a provider finds its beginning in a
+//! cache. The cuts and the correction of the estimates are kept for each conversation while the program runs; a new
+//! start finds them again by itself, at the price of one request that is not cached.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use tokio::sync::Notify;
+
+use super::compact::Compaction;
+use super::driver::{Done, Driver};
+use crate::context::{self, Calibration, Fit, Limits, Marks, Sizes, estimate};
+use crate::contract::content::ContentBlock;
+use crate::contract::event::AgentEvent;
+use crate::contract::executor::InferenceExecutionError;
+use crate::contract::ids::{CallId, ThreadId};
+use crate::contract::inference::TokenUsage;
+use crate::contract::message::{Message, Role, Visibility};
+use crate::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
+use crate::contract::spec::ContextWindowPolicy;
+use crate::contract::summary::SummaryRecord;
+use crate::contract::tool::ToolDescriptor;
+
+/// So many conversations are remembered.
+const REMEMBERED: usize = 64;
+/// Marks a message that asks the model to go on with an answer that was cut.
+const CONTINUATION: &str = "continuation";
+const GO_ON: &str = "Your last answer was cut off at the output limit while it was writing a tool call. That call was \
+dropped: it did not run. Go on from there, and break the work into smaller pieces: several short calls, one after the \
+other, instead of a long one.";
+
+/// A tool result that becomes a preview, whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Artifact {
+    /// The conversation.
+    pub thread_id: ThreadId,
+    /// The call.
+    pub call_id: CallId,
+    /// The text.
+    pub text: String,
+}
+
+/// Keeps a result where the model can read it, and says how, in a sentence for the model. The same result may come
+/// more than once, and then leads to the same sentence. It may block.
+pub type Artifacts = Arc<dyn Fn(&Artifact) -> Option<String> + Send + Sync>;
+
+/// What the requests of a conversation taught.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    pub(super) marks: Marks,
+    /// By model: each counts in its own way.
+    pub(super) calibration: Calibration,
+    pub(super) model: String,
+    /// A request of so many estimated tokens was refused as too long; smaller ones are made since.
+    pub(super) ceiling: Option<usize>,
+    /// A summary is being written.
+    pub(super) compacting: bool,
+    /// The tokens that there were when one was last wanted and came to nothing.
+    pub(super) in_vain: Option<usize>,
+}
+
+impl Memory {
+    /// What was learnt of another model does not hold.
+    fn of_model(mut self, model: &str) -> Self {
+        if self.model != model {
+            (self.calibration, self.ceiling, self.in_vain) = (Calibration::default(), None, None);
+            model.clone_into(&mut self.model);
+        }
+        self
+    }
+}
+
+/// The [`Memory`] of each conversation.
+#[derive(Default)]
+pub(super) struct Windows {
+    known: Mutex<HashMap<ThreadId, Memory>>,
+    /// A summary is not being written any more.
+    settled: Notify,
+}
+
+impl Windows {
+    pub(super) fn get(&self, thread: &ThreadId, model: &str) -> Memory {
+        let known = self.known.lock().expect("no panic while it is held");
+        known.get(thread).cloned().unwrap_or_default().of_model(model)
+    }
+
+    pub(super) fn change<T>(&self, thread: &ThreadId, change: impl FnOnce(&mut Memory) -> T) -> T {
+        let mut known = self.known.lock().expect("no panic while it is held");
+        if known.len() >= REMEMBERED && !known.contains_key(thread) {
+            let spare = known.iter().find(|(_, memory)| !memory.compacting).map(|(thread, _)| thread.clone());
+            spare.map(|spare| known.remove(&spare));
+        }
+        change(known.entry(thread.clone()).or_default())
+    }
+
+    /// Waits until no summary of the conversation is being written.
+    pub(super) async fn settle(&self, thread: &ThreadId) {
+        loop {
+            let settled = self.settled.notified();
+            tokio::pin!(settled);
+            // Before the look, so that what ends after it is heard.
+            settled.as_mut().enable();
+            let is_busy = self
+                .known
+                .lock()
+                .expect("no panic while it is held")
+                .get(thread)
+                .is_some_and(|m| m.compacting);
+            if !is_busy {
+                return;
+            }
+            settled.await;
+        }
+    }
+}
+
+/// What a driver knows about its requests.
+#[derive(Default)]
+pub(super) struct Packing {
+    sizes: Sizes,
+    summary: Option<Arc<SummaryRecord>>,
+    previews: HashMap<usize, Message>,
+    tools: Option<(Arc<[ToolDescriptor]>, HashMap<String, usize>)>,
+    /// What the request that is asked now was estimated at.
+    estimated: usize,
+    /// A request was refused as too long, and this is the other try.
+    is_second: bool,
+    /// What summaries cost that were made for this run.
+    pub(super) bill: Arc<Mutex<TokenUsage>>,
+    /// The answer lost a call to the output limit, beside others that run.
+    pub(super) was_cut: bool,
+}
+
+impl Packing {
+    fn tools_tokens(&mut self, all: &Arc<[ToolDescriptor]>, offered: &[ToolDescriptor]) -> usize {
+        if self.tools.as_ref().is_none_or(|(known, _)| !Arc::ptr_eq(known, all)) {
+            let sizes = all.iter().map(|tool| (tool.id.clone(), estimate::tool_tokens(tool))).collect();
+            self.tools = Some((Arc::clone(all), sizes));
+        }
+        let Some((_, sizes)) = &self.tools else { return 0 };
+        let size = |tool: &ToolDescriptor| {
+            sizes.get(&tool.id).copied().unwrap_or_else(|| estimate::tool_tokens(tool))
+        };
+        offered.iter().map(size).sum()
+    }
+}
+
+/// The room for messages in the terms of the estimate: the window without the answer and what else is sent.
+pub(super) fn room(policy: Option<&ContextWindowPolicy>, memory: &Memory, fixed: usize) -> usize {
+    let room = policy.map_or(usize::MAX, |policy| {
+        // A window that the answer could fill would leave nothing to answer to.
+        let answer = policy.max_output_tokens.min(policy.max_context_tokens / 2);
+        memory.calibration.before(policy.max_context_tokens - answer)
+    });
+    room.min(memory.ceiling.unwrap_or(usize::MAX)).saturating_sub(fixed)
+}
+
+/// How a preview says where the rest is.
+pub(super) fn way_to_the_rest(artifacts: Option<&Artifacts>, thread: &ThreadId, message: &Message) -> String {
+    let kept = artifacts.and_then(|keep| {
+        keep(&Artifact {
+            thread_id: thread.clone(),
+            call_id: CallId::from(message.tool_call_id.as_deref().unwrap_or_default()),
+            text: message.text(),
+        })
+    });
+    kept.unwrap_or_else(|| {
+        "The rest is not kept where tools can read it: make the call again, for less at once.".into()
+    })
+}
+
+impl Driver {
+    /// The messages of the next request, with the system text, the tools and the plugins' words that go beside them.
+    pub(super) async fn pack(&mut self, system: &[ContentBlock], tools: &[ToolDescriptor]) -> Vec<Message> {
+        self.look_for_summary().await;
+        let thread = self.record.thread_id.clone();
+        let whispers: usize = self.shape.context_messages.iter().map(|c| c.content.len() / 4 + 4).sum();
+        let system: usize =
+            system.iter().map(|block| block.as_text().unwrap_or_default().len() / 4 + 4).sum();
+        let fixed = whispers + system + self.packing.tools_tokens(&self.agent.descriptors, tools);
+        let memory = self.shared.windows.get(&thread, &self.agent.model_id);
+        let policy = self.agent.spec.context_policy.clone();
+        self.packing.sizes.take_in(&self.history);
+        let summary = self.packing.summary.clone();
+        let from = summary.as_ref().map_or(0, |summary| place(summary));
+        let told =
+            summary.as_ref().map_or(0, |s| estimate::message_tokens(&context::summary_message(&s.text)));
+        let room = room(policy.as_ref(), &memory, fixed + told);
+        let recent = if self.packing.is_second {
+            1
+        } else {
+            policy.as_ref().map_or(usize::MAX, |policy| policy.min_recent_messages)
+        };
+        let fit = context::fit(&self.packing.sizes, from, memory.marks, Limits { room, recent });
+        self.packing.estimated = fixed + told + fit.tokens;
+        let model = self.agent.model_id.clone();
+        self.shared.windows.change(&thread, |known| {
+            *known = std::mem::take(known).of_model(&model);
+            known.marks = fit.marks;
+        });
+        self.shorten(&fit).await;
+        let messages = context::assemble(
+            &self.history,
+            &self.packing.sizes,
+            &fit,
+            summary.as_ref().map(|summary| summary.text.as_str()),
+            |at| self.packing.previews.get(&at).cloned(),
+        );
+        if let Some(policy) = policy {
+            self.see_to_compaction(&policy, &memory, told + fit.tokens, fit.left_out > 0);
+        }
+        messages
+    }
+
+    /// Takes the summary that counts now, whoever made it, and tells the person.
+    async fn look_for_summary(&mut self) {
+        let known = self.packing.summary.as_ref().map_or(0, |summary| summary.upto_seq);
+        match self.shared.store.summary(&self.record.thread_id, known).await {
+            Ok(None) => {}
+            Ok(Some(summary))
+                if self.history.get(place(&summary) - 1).is_some_and(|m| m.id == summary.upto) =>
+            {
+                self.tell(vec![summary.activity()]).await;
+                self.packing.summary = Some(Arc::new(summary));
+            }
+            Ok(Some(summary)) => {
+                tracing::error!(thread = %self.record.thread_id, upto = %summary.upto, "a summary of other messages");
+            }
+            // The messages are all there: a request without the summary is only longer.
+            Err(error) => tracing::error!(%error, "the summary cannot be read"),
+        }
+    }
+
+    /// Makes the previews that are needed and not there yet, off the runtime's threads.
+    async fn shorten(&mut self, fit: &Fit) {
+        let (sizes, known) = (&self.packing.sizes, &self.packing.previews);
+        let wanted: Vec<(usize, Message)> = (fit.pinned.iter().copied())
+            .chain(fit.marks.cut..fit.marks.previewed)
+            .filter(|at| sizes.has_preview(*at) && !known.contains_key(at))
+            .filter_map(|at| Some((at, self.history.get(at)?.clone())))
+            .collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let (thread, artifacts) = (self.record.thread_id.clone(), self.shared.artifacts.clone());
+        let work = move || {
+            let make = |(at, message): (usize, Message)| {
+                let how = way_to_the_rest(artifacts.as_ref(), &thread, &message);
+                (at, context::preview(&message, &how))
+            };
+            wanted.into_iter().map(make).collect::<Vec<_>>()
+        };
+        match tokio::task::spawn_blocking(work).await {
+            Ok(made) => self.packing.previews.extend(made),
+            Err(error) => tracing::error!(%error, "large results stay whole"),
+        }
+    }
+
+    /// Has a summary made in the background when it is time.
+    fn see_to_compaction(
+        &mut self,
+        policy: &ContextWindowPolicy,
+        memory: &Memory,
+        tokens: usize,
+        is_cut: bool,
+    ) {
+        let Some(threshold) = policy.autocompact_threshold else { return };
+        let counted = memory.calibration.apply(tokens);
+        let grew = memory.in_vain.is_none_or(|before| counted >= before + (threshold / 8).max(1024));
+        if memory.compacting || !(counted >= threshold || is_cut) || !grew {
+            return;
+        }
+        let compaction = self.compaction(policy.clone());
+        self.shared.windows.change(&self.record.thread_id, |memory| memory.compacting = true);
+        let bill = Arc::clone(&self.packing.bill);
+        tokio::spawn(async move {
+            let (shared, thread) = (Arc::clone(&compaction.shared), compaction.thread_id.clone());
+            // Given back whatever happens, also when the task is dropped.
+            let _done = Compacting { shared: Arc::clone(&shared), thread: thread.clone() };
+            match compaction.run(None).await {
+                Ok(summary) => {
+                    shared.windows.change(&thread, |memory| memory.in_vain = None);
+                    if let Some(usage) = &summary.usage {
+                        bill.lock().expect("no panic while it is held").add(usage);
+                    }
+                }
+                Err(error) => {
+                    tracing::info!(%thread, %error, "no summary was made");
+                    shared.windows.change(&thread, |memory| memory.in_vain = Some(counted));
+                }
+            }
+        });
+    }
+
+    fn compaction(&mut self, policy: ContextWindowPolicy) -> Compaction {
+        let messages =
+            Arc::clone(self.history_shared.get_or_insert_with(|| Arc::from(self.history.as_slice())));
+        Compaction {
+            shared: Arc::clone(&self.shared),
+            thread_id: self.record.thread_id.clone(),
+            agent_id: self.record.agent_id.clone(),
+            agent: self.agent.clone(),
+            policy,
+            messages,
+            existing: self.packing.summary.clone(),
+        }
+    }
+
+    /// Takes in what the provider counted for the request.
+    pub(super) fn learn(&mut self, usage: Option<&TokenUsage>) {
+        self.packing.is_second = false;
+        self.pay();
+        let Some(reported) = usage.and_then(|usage| usage.prompt_tokens) else { return };
+        let estimated = self.packing.estimated;
+        self.shared
+            .windows
+            .change(&self.record.thread_id, |memory| memory.calibration.learn(estimated, reported));
+    }
+
+    /// Adds what summaries cost to what the run cost.
+    pub(super) fn pay(&mut self) {
+        let bill = std::mem::take(&mut *self.packing.bill.lock().expect("no panic while it is held"));
+        if bill != TokenUsage::default() {
+            self.record.usage.add(&bill);
+        }
+    }
+
+    /// The provider refused the request as too long: older messages are summarised and more is left out, and it is
+    /// asked once more. `false`: this was the other try.
+    pub(super) async fn overflowed(&mut self, error: &InferenceExecutionError) -> bool {
+        if std::mem::replace(&mut self.packing.is_second, true) {
+            return false;
+        }
+        let refused = self.packing.estimated;
+        let model = self.agent.model_id.clone();
+        self.shared.windows.change(&self.record.thread_id, |memory| {
+            *memory = std::mem::take(memory).of_model(&model);
+            memory.ceiling = Some(refused - refused / 4);
+        });
+        self.partial.clear();
+        let told = AgentEvent::ActivitySnapshot {
+            message_id: self.message_id.to_string(),
+            activity_type: INFERENCE_RETRY_ACTIVITY_TYPE.into(),
+            content: json!({
+                "attempt": 1,
+                "max": 1,
+                "delay_ms": 0,
+                "model": self.agent.model_id,
+                "reason": format!("{error}; older messages are summarised"),
+                "reset": true,
+            }),
+            replace: Some(true),
+        };
+        self.sink.emit(told).await;
+        let policy = self.agent.spec.context_policy.clone().unwrap_or_default();
+        let compaction = self.compaction(policy);
+        let bill = Arc::clone(&self.packing.bill);
+        self.in_flight.push(Box::pin(async move {
+            match compaction.run(None).await {
+                Ok(SummaryRecord { usage: Some(usage), .. }) => {
+                    bill.lock().expect("no panic while it is held").add(&usage);
+                }
+                Ok(_) => {}
+                // What is left out helps all the same.
+                Err(error) => tracing::info!(%error, "no summary was made"),
+            }
+            Done::Compacted
+        }));
+        true
+    }
+
+    /// Whether a cut answer may be asked to go on once more: so often at most in a run, over all its restarts.
+    pub(super) fn may_go_on(&self) -> bool {
+        let begins = |message: &&Message| message.role == Role::User && message.visibility == Visibility::All;
+        let of_run = self.history.iter().rev().take_while(|message| !begins(message));
+        let asked =
+            of_run.filter(|m| m.metadata.as_ref().is_some_and(|about| about.get(CONTINUATION).is_some()));
+        asked.count() < self.agent.spec.max_continuation_retries
+    }
+
+    /// Asks the model to go on with an answer that lost a call to the output limit.
+    pub(super) fn ask_to_go_on(&mut self) {
+        let mut message = Message::user(GO_ON);
+        message.visibility = Visibility::Internal;
+        message.metadata = Some(json!({CONTINUATION: true}));
+        self.say(message);
+    }
+}
+
+/// How many messages a summary stands for.
+pub(super) fn place(summary: &SummaryRecord) -> usize {
+    usize::try_from(summary.upto_seq).unwrap_or(usize::MAX).max(1)
+}
+
+/// The right to make the summary of a conversation, in this process.
+pub(super) struct Compacting {
+    pub(super) shared: Arc<super::Shared>,
+    pub(super) thread: ThreadId,
+}
+
+impl Drop for Compacting {
+    fn drop(&mut self) {
+        self.shared.windows.change(&self.thread, |memory| memory.compacting = false);
+        self.shared.windows.settled.notify_waiters();
+    }
+}

@@ -1,0 +1,46 @@
+//! Programs that are spoken with over their standard input and output for as long as aye runs: tool servers.
+//!
+//! Such a program gets a supervisor of its own as commands do (see [`supervise_main`](super::supervise_main)), with one
+//! difference: its standard input is the conversation and the lifeline at once. When aye closes it, or dies, the server
+//! may end by itself for a moment, then TERM and KILL go to everything that it started.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::{Env, ExecConfig};
+
+/// What stands where the duty of a supervisor of a command stands.
+pub(super) const SERVE_WORD: &str = "serve";
+
+/// The command that starts a server with pipes for its input, its output and what it complains about. On Linux it is
+/// supervised; elsewhere it is a group of its own that whoever drops it has to end.
+pub fn server_command(
+    config: &ExecConfig,
+    program: &str,
+    args: Vec<OsString>,
+    cwd: &Path,
+    env: &Env,
+) -> Command {
+    let supervisor = config.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
+    let mut command = match supervisor {
+        Some(own) => {
+            let mut command = Command::new(own);
+            command
+                .arg(super::SUPERVISE_ARG)
+                .arg(SERVE_WORD)
+                .arg(config.grace.as_millis().to_string())
+                .arg(program);
+            command
+        }
+        None => {
+            use std::os::unix::process::CommandExt as _;
+            let mut command = Command::new(program);
+            command.process_group(0);
+            command
+        }
+    };
+    command.args(args).current_dir(cwd).env_clear().envs(env);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}

@@ -1,0 +1,210 @@
+//! Agents that set agents to work, with the real program: what they ask, where they die, how they are seen.
+
+use serde_json::{Value, json};
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, Chat, MockLlm};
+use crate::support::pty::Pty;
+
+const RUN: &str = "echo ran >> log.txt";
+
+/// A home with the agents `lead` and `scout`; `lead` may set `scout` to work.
+fn family(llm: &MockLlm) -> Home {
+    let home = Home::with(llm);
+    let agent = |name: &str, text: &str| {
+        let folder = home.root().join("aye/config/agents");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join(format!("{name}.md")), text).expect("written");
+    };
+    agent("lead", "---\ndescription: Leads.\ndelegates: [scout]\n---\nYou lead.\n");
+    agent("scout", "---\ndescription: Looks around.\n---\nYou scout.\n");
+    home
+}
+
+fn is_scout(chat: &Chat) -> bool {
+    chat.system().contains("You scout.")
+}
+
+/// `lead` sends `scout`, whose first answer is this; both end when they have their results.
+fn sends(scout: impl Fn() -> Answer + Send + 'static, args: Value) -> MockLlm {
+    MockLlm::by(move |chat: &Chat| match (is_scout(chat), chat.results().len()) {
+        (false, _) if chat.user().contains("All clear") => Answer::say("I heard: all clear."),
+        (false, 0) => Answer::new().call("c1", "agent_run_scout", args.clone()),
+        (false, _) => Answer::say("The lead is done."),
+        (true, 0) => scout(),
+        (true, _) => Answer::say("All clear."),
+    })
+}
+
+fn asks() -> MockLlm {
+    sends(|| Answer::new().bash("c1", RUN), json!({"prompt": "look around"}))
+}
+
+fn tasks(home: &Home) -> Vec<Value> {
+    let list = home.ok(&["tasks", "list", "--all", "--json"]).json();
+    list.as_array().expect("a list").clone()
+}
+
+#[test]
+fn what_a_child_asks_is_in_the_inbox_and_moves_both_on() {
+    let llm = asks();
+    let home = family(&llm);
+    let out = home.aye(&["-p", "go", "--agent", "lead"]).run().exits(3);
+    let open = home.open();
+    assert_eq!(open.len(), 1, "that the call waits for its child is no question: {open:#?}");
+    assert_eq!(open[0]["tool"], "Bash");
+    assert_eq!(open[0]["child"]["agent"], "scout");
+    assert_eq!(open[0]["thread_title"], "go");
+    let root = home.thread();
+    assert_eq!(open[0]["child"]["root"], json!(root), "{}", out.stderr);
+    let task = tasks(&home).remove(0);
+    assert_eq!((&task["task_status"], &task["depth"]), (&json!("waiting"), &json!(1)));
+    let list = home.ok(&["tasks", "list"]).stdout;
+    assert!(list.contains("scout · waits for 1 decision · 1 step"), "{list}");
+
+    let out = home.ok(&["approve", &home.question(), "--resume"]);
+    assert!(out.stdout.contains("The lead is done."), "{out:?}");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    let last = llm.last();
+    assert_eq!(last.result("c1"), "All clear.");
+    assert!(last.tools().contains(&"agent_run_scout".to_owned()));
+    let task = tasks(&home).remove(0);
+    assert_eq!(task["task_status"], "completed");
+    let id = task["task_id"].as_str().expect("an id");
+    let shown = home.ok(&["tasks", "show", id]).stdout;
+    assert!(shown.contains("> look around\n  All clear."), "{shown}");
+    assert_eq!(home.ok(&["tasks", "list"]).stdout, "none\n");
+    home.ok(&["audit", "--verify"]);
+    // The conversation at the top is the only one, and the last one.
+    assert_eq!(home.ok(&["threads", "list", "--json"]).json().as_array().map(Vec::len), Some(1));
+    assert_eq!(home.thread(), root);
+}
+
+/// Nobody answers for a child, and it can be stopped: the agent that sent it is told.
+#[test]
+fn a_child_is_stopped_and_not_answered_for() {
+    let llm = asks();
+    let home = family(&llm);
+    home.aye(&["-p", "go", "--agent", "lead"]).run().exits(3);
+    let out = home.aye(&["approve", "child_c1"]).run().exits(2);
+    assert!(out.stderr.contains("another agent works on this call"), "{}", out.stderr);
+    let task = tasks(&home).remove(0);
+    let id = task["task_id"].as_str().expect("an id").to_owned();
+    let stopped = home.ok(&["tasks", "stop", &id]).stdout;
+    assert!(stopped.contains("(scout) ends"), "{stopped}");
+    assert!(home.open().is_empty());
+    home.aye(&["tasks", "stop", &id]).run().exits(1);
+    assert_eq!(home.ok(&["-c", "-p"]).stdout, "The lead is done.\n");
+    assert!(llm.last().result("c1").contains("stopped before it was done"), "{}", llm.last().result("c1"));
+    assert_eq!(home.read("log.txt"), "");
+}
+
+#[test]
+fn a_child_in_the_background_says_when_it_is_done() {
+    let args = json!({"prompt": "look around", "background": true});
+    let llm = sends(|| Answer::new().call("c1", "List", json!({"path": "."})), args);
+    let home = family(&llm);
+    let out = home.ok(&["-p", "go", "--agent", "lead"]);
+    assert_eq!(out.stdout, "The lead is done.\nI heard: all clear.\n");
+    let task = tasks(&home).remove(0);
+    assert_eq!((&task["task_status"], &task["background"]), (&json!("completed"), &json!(true)));
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn wherever_it_dies_a_child_is_begun_once_and_heard_once() {
+    let places = [
+        "store.child.before",
+        "store.child.after",
+        "child.ended",
+        "child.decided",
+        "store.decide.before",
+        "store.decide.after",
+        "store.checkpoint.before",
+        "store.checkpoint.after",
+        "store.begin.before",
+        "store.begin.after",
+    ];
+    for place in places {
+        for count in 1.. {
+            assert!(count < 40, "{place} is reached for ever");
+            let llm = sends(
+                || Answer::new().call("c1", "Read", json!({"file_path": "a.txt"})),
+                json!({"prompt": "look"}),
+            );
+            let home = family(&llm);
+            home.write("a.txt", "one\n");
+            let args = ["-p", "go", "--agent", "lead"];
+            let out = home.aye(&args).env("AYE_FAILPOINT", &format!("{place}:{count}")).run();
+            let died = out.was_killed();
+            if died {
+                let again = home.aye(&["-c", "-p"]).run();
+                if again.status.code() == Some(2) && llm.asked().is_empty() {
+                    // It died before the message was written down.
+                    home.ok(&args);
+                } else if again.status.code() == Some(2) {
+                    assert!(again.stderr.contains("nothing to go on with"), "{place}:{count} {again:?}");
+                } else {
+                    assert_eq!(again.stdout, "The lead is done.\n", "{place}:{count} {again:?}");
+                }
+            } else {
+                out.exits(0);
+            }
+            let tasks = tasks(&home);
+            assert_eq!(tasks.len(), 1, "{place}:{count}");
+            assert_eq!(tasks[0]["task_status"], "completed", "{place}:{count}");
+            let thread = tasks[0]["thread_id"].as_str().expect("an id").to_owned();
+            let told = home.ok(&["threads", "show", &thread, "--json"]).stdout;
+            assert_eq!(told.matches("All clear.").count(), 1, "{place}:{count} {told}");
+            assert_eq!(llm.last().result("c1"), "All clear.", "{place}:{count}");
+            home.ok(&["audit", "--verify"]);
+            if !died {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_terminal_shows_a_child_beneath_its_call_and_asks_for_it() {
+    for (columns, rows) in [(120, 40), (60, 15)] {
+        let llm = asks();
+        let home = family(&llm);
+        let mut tty = Pty::start(&home, &["--agent", "lead"], columns, rows);
+        tty.ready();
+        tty.say("go");
+        tty.card("scout › ");
+        tty.shows("Bash");
+        tty.send("y");
+        tty.shows("The lead is done.");
+        assert_eq!(home.read("log.txt"), "ran\n");
+        let all = tty.look(|view| view.all());
+        assert!(all.contains("└ scout · completed"), "{all}");
+        tty.quit();
+        // And so does one that opens it again.
+        let mut tty = Pty::start(&home, &["-c"], columns, rows);
+        tty.shows("The lead is done.");
+        let all = tty.look(|view| view.all());
+        assert!(all.contains("└ scout · completed"), "{all}");
+        tty.quit();
+    }
+}
+
+/// The terminal is killed while a child asks; another one opens the conversation, and a third answers.
+#[test]
+fn a_child_outlives_its_terminal() {
+    let llm = asks();
+    let home = family(&llm);
+    let tty = Pty::start(&home, &["--agent", "lead"], 100, 30);
+    tty.ready();
+    tty.say("go");
+    tty.card("scout › ");
+    tty.kill();
+    let mut tty = Pty::start(&home, &["-c"], 100, 30);
+    tty.shows("scout › ");
+    tty.shows("waiting for you");
+    home.ok(&["approve", &home.question()]);
+    tty.shows("The lead is done.");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    tty.quit();
+}

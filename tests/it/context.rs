@@ -1,0 +1,279 @@
+//! Long conversations in small windows: what leaves, what stays, summaries, and what a person sees of them.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, Chat, Gate, MockLlm, until};
+use crate::support::pty::Pty;
+
+const SUMMARY: &str = "They count sheep. The next step is to count on.";
+
+/// A home whose model has a window of so many tokens.
+fn home(llm: &MockLlm, window: u32, compact_at: u8) -> Home {
+    let home = Home::new();
+    home.config(&format!(
+        "model = \"mock/m1\"\n[providers.mock]\nadapter = \"openai\"\nbase_url = \"{}\"\napi_key_env = \"MOCK_KEY\"\n\
+         [models.m1]\nprovider = \"mock\"\ncontext_window = {window}\nmax_output = 1000\n\
+         [retry]\nmax_retries = 0\n[context]\ncompact_at = {compact_at}\n",
+        llm.url
+    ));
+    home.write("AGENTS.md", "Always count aloud.\n");
+    home
+}
+
+fn is_summariser(chat: &Chat) -> bool {
+    chat.system().starts_with("You write the summary of a conversation")
+}
+
+fn sheep(n: usize, tokens: usize) -> String {
+    format!("sheep-{n} {}", "baa ".repeat(tokens))
+}
+
+/// Answers with about so many tokens, and writes summaries.
+fn counts(tokens: usize) -> MockLlm {
+    let mut n = 0;
+    MockLlm::by(move |chat| {
+        if is_summariser(chat) {
+            return Answer::say(SUMMARY);
+        }
+        n += 1;
+        Answer::say(&sheep(n, tokens))
+    })
+}
+
+fn texts(chat: &Chat) -> String {
+    chat.messages().iter().map(|message| format!("{}\n", message["content"])).collect()
+}
+
+#[test]
+fn old_messages_leave_and_what_is_pinned_stays() {
+    let llm = counts(700);
+    let home = home(&llm, 16_000, 0);
+    home.ok(&["-p", "remember the red barn"]);
+    for n in 1..20 {
+        home.ok(&["-c", "-p", &format!("count to {n}")]);
+    }
+    let asked = llm.asked();
+    assert_eq!(asked.len(), 20, "nothing is summarised");
+    let last = texts(asked.last().expect("a request"));
+    assert!(texts(&asked[1]).contains("red barn") && !last.contains("red barn"), "{last}");
+    assert!(last.contains("older messages of this conversation were left out here"));
+    assert!(last.contains("count to 19") && last.contains("sheep-18") && last.contains("sheep-15"));
+    for chat in &asked {
+        assert_eq!(chat.system(), asked[0].system());
+        assert!(chat.system().contains("Always count aloud."));
+        let size = chat.body.to_string().len() / 4;
+        assert!(size < 16_000, "about {size} tokens");
+    }
+    let thread = home.thread();
+    let shown = home.ok(&["threads", "show", &thread]).stdout;
+    assert!(shown.contains("red barn") && shown.contains("sheep-1 "), "the conversation has everything");
+}
+
+#[test]
+fn older_messages_are_summarised_beside_the_run() {
+    let llm = counts(700);
+    let home = home(&llm, 16_000, 30);
+    home.ok(&["-p", "remember the red barn"]);
+    let mut told = 0;
+    for n in 1..10 {
+        let out = home.ok(&["-c", "-p", &format!("count to {n}")]);
+        told += out.stderr.matches("compacted ").count();
+    }
+    let asked = llm.asked();
+    let summaries: Vec<&Chat> = asked.iter().filter(|chat| is_summariser(chat)).collect();
+    assert!((1..=3).contains(&summaries.len()), "{}", summaries.len());
+    assert!((1..=3).contains(&told), "{told}");
+    let first = texts(summaries[0]);
+    assert!(first.contains("Person: remember the red barn") && summaries[0].tools().is_empty());
+    let last = asked.iter().rfind(|chat| !is_summariser(chat)).expect("a request");
+    assert!(texts(last).contains(SUMMARY) && !texts(last).contains("red barn"));
+    assert_eq!(last.system(), asked[0].system(), "the instructions keep their bytes");
+    assert_eq!(last.body["tools"], asked[0].body["tools"]);
+    let thread = home.thread();
+    let shown = home.ok(&["threads", "show", &thread]).stdout;
+    assert!(
+        shown.contains("red barn") && !shown.contains(SUMMARY),
+        "a summary is no part of the conversation"
+    );
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn a_kill_around_the_summary_loses_nothing() {
+    for place in ["context.summary", "context.summarised"] {
+        let llm = counts(700);
+        let home = home(&llm, 16_000, 30);
+        home.ok(&["-p", "remember the red barn"]);
+        let mut died = 0;
+        for n in 1..10 {
+            let out = home.aye(&["-c", "-p", &format!("count to {n}")]).env("AYE_FAILPOINT", place).run();
+            if out.was_killed() {
+                died += 1;
+                break;
+            }
+            out.exits(0);
+        }
+        assert_eq!(died, 1, "{place}");
+        home.ok(&["-c", "-p", "and now"]);
+        let last = llm.asked().into_iter().rfind(|chat| !is_summariser(chat)).expect("a request");
+        let stored = place == "context.summarised";
+        assert_eq!(texts(&last).contains(SUMMARY), stored, "{place}");
+        assert_eq!(texts(&last).contains("red barn"), !stored, "{place}");
+        assert!(texts(&last).contains("and now"));
+        assert!(home.ok(&["doctor"]).status.success());
+    }
+}
+
+#[test]
+fn the_terminal_compacts_shows_it_and_finds_it_again_after_a_kill() {
+    let llm = counts(700);
+    let home = home(&llm, 32_000, 0);
+    let tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.say("/compact");
+    tty.shows("there is nothing to summarise yet");
+    for n in 1..7 {
+        tty.say(&format!("count to {n}"));
+        tty.shows(&format!("sheep-{n} "));
+        tty.wait("that it is done", |view| !view.has("working"));
+    }
+    tty.say("/context");
+    tty.shows("context of mock/m1: ");
+    tty.shows("system prompt");
+    tty.shows("12 messages in the conversation.");
+    tty.say("/compact the sheep");
+    tty.shows("They count sheep. The next step is to count on.");
+    tty.shows("compacted 10 messages, ");
+    let writer = llm.last();
+    assert!(is_summariser(&writer) && texts(&writer).contains("Take special care of this: the sheep"));
+    tty.kill();
+    let mut tty = Pty::start(&home, &["-c"], 100, 30);
+    tty.ready();
+    tty.shows("compacted 10 messages, ");
+    tty.shows("sheep-6");
+    tty.say("go on");
+    tty.shows("sheep-7 ");
+    let last = texts(&llm.last());
+    assert!(last.contains(SUMMARY) && last.contains("sheep-6") && !last.contains("sheep-5"), "{last}");
+    tty.wait("that it is done", |view| !view.has("working"));
+    let told = tty.look(crate::support::pty::View::all).matches("compacted 10 messages").count();
+    assert_eq!(told, 1, "it is told once");
+    tty.say("/context");
+    tty.shows("A summary stands for the first 10; /compact writes a new one.");
+    tty.quit();
+}
+
+#[test]
+fn another_terminal_sees_the_summary_and_uses_it() {
+    let llm = counts(700);
+    let home = home(&llm, 32_000, 0);
+    let mut one = Pty::start(&home, &[], 100, 30);
+    one.ready();
+    for n in 1..5 {
+        one.say(&format!("count to {n}"));
+        one.shows(&format!("sheep-{n} "));
+        one.wait("that it is done", |view| !view.has("working"));
+    }
+    let mut two = Pty::start(&home, &["-c"], 100, 30);
+    two.ready();
+    two.shows("sheep-4 ");
+    one.say("/compact");
+    one.shows("compacted 6 messages, ");
+    two.shows("compacted 6 messages, ");
+    two.say("go on");
+    two.shows("sheep-5 ");
+    assert!(texts(&llm.last()).contains(SUMMARY));
+    one.quit();
+    two.quit();
+}
+
+#[test]
+fn the_run_goes_on_while_its_summary_is_written() {
+    let gate = Gate::default();
+    let (held, log) = (gate.clone(), Arc::new(Mutex::new(Vec::new())));
+    let (seen, mut n) = (Arc::clone(&log), 0);
+    let llm = MockLlm::by(move |chat| {
+        if is_summariser(chat) {
+            seen.lock().expect("no panic").push("summary asked");
+            return Answer::new().wait(&held).text(SUMMARY);
+        }
+        n += 1;
+        match n {
+            1..=12 => Answer::say(&sheep(n, 700)).call(&format!("c{n}"), "List", json!({"path": "."})),
+            _ => Answer::say("All are counted."),
+        }
+    });
+    let home = home(&llm, 24_000, 20);
+    let run = home.aye(&["-p", "count them all"]).spawn();
+    // The run comes to its end; the process only waits for what it paid for.
+    until("the end of the run", || {
+        llm.asked().iter().filter(|chat| !is_summariser(chat)).count() == 13
+            && !log.lock().expect("no panic").is_empty()
+    });
+    gate.open();
+    let out = run.end().exits(0);
+    assert!(out.stdout.contains("All are counted."), "{out:?}");
+    home.ok(&["-c", "-p", "and again"]);
+    assert!(texts(&llm.last()).contains(SUMMARY));
+}
+
+#[test]
+fn a_request_that_is_too_long_for_the_server_is_shortened_once() {
+    let refused = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&refused);
+    // The window in the settings is larger than the real one.
+    let llm = MockLlm::by(move |chat| {
+        if is_summariser(chat) {
+            return Answer::say(SUMMARY);
+        }
+        if chat.messages().iter().map(|m| m.to_string().len()).sum::<usize>() > 20_000 {
+            *count.lock().expect("no panic") += 1;
+            return Answer::error(400, "This model's maximum context length is 8192 tokens.");
+        }
+        Answer::say(&sheep(chat.nth, 900))
+    });
+    let home = home(&llm, 200_000, 0);
+    home.ok(&["-p", "remember the red barn"]);
+    for n in 1..8 {
+        home.ok(&["-c", "-p", &format!("count to {n}")]);
+    }
+    assert!((1..=4).contains(&*refused.lock().expect("no panic")));
+    assert!(texts(&llm.last()).contains(SUMMARY));
+    // One that cannot be made shorter is an error that says so.
+    let out = home.aye(&["-c", "-p", &"far too long ".repeat(4000)]).run().exits(1);
+    assert!(out.stderr.contains("asked once more, and it is still too long"), "{out:?}");
+}
+
+#[test]
+fn the_rest_of_a_large_result_can_be_read_without_a_question() {
+    let path = Arc::new(Mutex::new(String::new()));
+    let found = Arc::clone(&path);
+    let llm = MockLlm::by(move |chat| match (chat.user().as_str(), chat.results().len()) {
+        ("list the numbers", 0) => Answer::new().bash("big", "seq 100000 102500"),
+        ("look again", 1) => {
+            let preview = chat.result("big");
+            let start = preview.find("All of it is in ").unwrap_or_else(|| panic!("no path in {preview}"));
+            let path = preview[start + 16..].split(": Read").next().expect("a path").to_owned();
+            found.lock().expect("no panic").clone_from(&path);
+            Answer::new().call("again", "Read", json!({"file_path": path, "offset": 2401, "limit": 2}))
+        }
+        _ => Answer::say("Well."),
+    });
+    let home = home(&llm, 32_000, 0);
+    home.rules("rules:\n  - {tool: 'Bash(seq *)', behavior: allow}\n");
+    home.ok(&["-p", "list the numbers"]);
+    assert!(llm.last().result("big").contains("102400"), "it is whole while it is new");
+    for _ in 0..5 {
+        home.ok(&["-c", "-p", "and?"]);
+    }
+    home.ok(&["-c", "-p", "look again"]);
+    let preview = llm.last().result("big");
+    assert!(preview.len() < 2000 && preview.contains("100005") && !preview.contains("102400"), "{preview}");
+    assert!(llm.last().result("again").contains("102400"), "{}", llm.last().result("again"));
+    assert!(home.open().is_empty());
+    let other = path.lock().expect("no panic").replace("result-", "other-");
+    assert!(other.contains("/output/other-"), "{other}");
+}

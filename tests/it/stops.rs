@@ -1,0 +1,138 @@
+//! Limits of a run, and models that fail: the whole program against a server on loopback.
+
+use serde_json::json;
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, Chat, MockLlm};
+use crate::support::pty::Pty;
+
+/// A model that calls the same tool for ever, until it is told to go on.
+fn circles() -> MockLlm {
+    MockLlm::by(|chat: &Chat| match chat.user().as_str() {
+        "Go on." => Answer::say("Now it is done."),
+        _ => Answer::new().call(&format!("c{}", chat.nth), "List", json!({"path": "."})),
+    })
+}
+
+fn settings(home: &Home, llm: &MockLlm, more: &str) {
+    home.config(&format!(
+        "model = \"mock/m1\"\n[providers.mock]\nadapter = \"openai\"\nbase_url = \"{}\"\n\
+         api_key_env = \"MOCK_KEY\"\n{more}",
+        llm.url
+    ));
+}
+
+const NO_RETRY: &str = "[retry]\nmax_retries = 0\n";
+/// Each answer of the server is 11 tokens in and 7 out: 18 dollars at a price of a million a token.
+const PRICE: &str = "[models.m1]\nprovider = \"mock\"\nprice = { input = 1000000, output = 1000000 }\n";
+
+#[test]
+fn every_limit_ends_a_run_with_its_reason_and_status_5() {
+    for (more, args, says, asked) in [
+        ("", &["--max-turns", "2"][..], "limit of 2 inferences", 2),
+        ("", &["--max-tokens-total", "30"], "36 tokens were used, the budget is 30", 2),
+        (PRICE, &["--max-budget-usd", "40"], "$54.00 were spent, the budget is $40.00", 3),
+        ("[stop]\nloop_detection = 3\n", &[], "the same call, 3 times in a row: List", 3),
+        ("[stop]\nstop_on_tool = [\"List\"]\n", &[], "List was called", 1),
+    ] {
+        let llm = circles();
+        let home = Home::new();
+        settings(&home, &llm, &format!("{more}{NO_RETRY}"));
+        let all = [&["-p", "go", "--output-format", "json"], args].concat();
+        let out = home.aye(&all).run().exits(5).says(says);
+        let object = out.json();
+        assert_eq!(object["status"], "limit", "{object:#}");
+        assert_eq!(llm.asked().len(), asked, "{says}");
+        // It goes on, and its limit begins anew.
+        home.ok(&["-c", "-p", "Go on."]);
+    }
+    let llm =
+        MockLlm::answers([Answer::say("All tests pass: DONE").call("c1", "List", json!({"path": "."}))]);
+    let home = Home::new();
+    settings(&home, &llm, &format!("[stop]\ncontent_match = \"DONE$\"\n{NO_RETRY}"));
+    home.aye(&["-p", "go"]).run().exits(5).says("the answer matches `DONE$`");
+}
+
+#[test]
+fn a_time_limit_is_looked_at_after_each_answer() {
+    let llm = MockLlm::by(|chat: &Chat| {
+        std::thread::sleep(std::time::Duration::from_millis(600));
+        Answer::new().call(&format!("c{}", chat.nth), "List", json!({"path": "."}))
+    });
+    let home = Home::with(&llm);
+    home.aye(&["-p", "go", "--timeout", "1s"]).run().exits(5).says("the limit is 1 s");
+    assert_eq!(llm.asked().len(), 2);
+    home.aye(&["-p", "go", "--timeout", "soon"]).run().exits(2).says("such as 90s");
+}
+
+#[test]
+fn a_budget_wants_to_know_the_price() {
+    let llm = circles();
+    let home = Home::new();
+    settings(&home, &llm, NO_RETRY);
+    home.aye(&["-p", "go", "--max-budget-usd", "1"])
+        .run()
+        .exits(2)
+        .says("nobody knows what mock/m1 costs")
+        .says("[models.\"m1\"]")
+        .says("--max-budget-usd");
+    settings(&home, &llm, &format!("{PRICE}[retry]\nmax_retries = 0\nfallback_models = [\"mock/m2\"]\n"));
+    home.aye(&["-p", "go", "--max-budget-usd", "1"]).run().exits(2).says("nobody knows what mock/m2 costs");
+    assert_eq!(llm.asked().len(), 0);
+}
+
+#[test]
+fn a_stop_in_a_terminal_goes_on_with_enter() {
+    let llm = circles();
+    let home = Home::new();
+    settings(&home, &llm, &format!("[stop]\nloop_detection = 2\n{NO_RETRY}"));
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.say("look around");
+    tty.shows("stopped: the same call, 2 times in a row: List; /continue goes on");
+    tty.shows("Enter goes on where it stopped");
+    tty.send("\r");
+    tty.shows("Now it is done.");
+    assert_eq!(llm.asked().len(), 3);
+    tty.quit();
+}
+
+#[test]
+fn a_terminal_counts_down_to_a_retry_and_names_who_answered() {
+    let busy = || Answer::error(429, "too many at once").header("retry-after", "2");
+    let llm = MockLlm::by(move |chat: &Chat| match chat.nth {
+        0 => busy(),
+        1 => Answer::error(503, "down"),
+        _ => Answer::say(&format!("This is {}.", chat.body["model"].as_str().unwrap_or_default())),
+    });
+    let home = Home::new();
+    settings(
+        &home,
+        &llm,
+        "[retry]\nmax_retries = 1\nbackoff_base_ms = 10\nfallback_models = [\"mock/m2\"]\n",
+    );
+    let mut tty = Pty::start(&home, &[], 120, 30);
+    tty.ready();
+    tty.say("hi");
+    tty.shows("try 1 of 3 in 2 s");
+    tty.shows("try 1 of 3 in 1 s");
+    tty.shows("This is m2.");
+    tty.shows("mock/m2 answered instead");
+    tty.shows("mock/m2 (for m1)");
+    tty.quit();
+}
+
+#[test]
+fn a_wait_for_a_retry_ends_at_once_when_it_is_cancelled() {
+    let llm = MockLlm::by(|_| Answer::error(429, "too many at once").header("retry-after", "200"));
+    let home = Home::new();
+    settings(&home, &llm, "");
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.say("hi");
+    tty.wait("the countdown", |view| view.all().contains("try 1 of 6 in 2"));
+    tty.send("\x1b");
+    tty.shows("interrupted");
+    assert_eq!(llm.asked().len(), 1);
+    tty.quit();
+}
