@@ -10,6 +10,7 @@ use crate::config::{Selection, Settings};
 use crate::contract::ids::ThreadId;
 use crate::contract::spec::ContextWindowPolicy;
 use crate::contract::summary::short_number;
+use crate::plugins::deferred_tools::{DeferralStateValue, Savings};
 use crate::plugins::skills::{ActiveSkill, ActiveSkills, catalogue};
 use crate::runtime::{Artifact, Artifacts, ContextReport};
 use crate::state::StateKey as _;
@@ -89,25 +90,43 @@ struct Row {
 pub(super) async fn page(app: &App, thread: Option<&ThreadId>) -> Result<Page, String> {
     let mut beside = 0;
     let mut skills = 0;
+    let mut deferral = DeferralStateValue::default();
     if let Some(text) = catalogue(&app.skills.registry()) {
         skills += text.len() / 4 + 4;
     }
     if let Some(thread) = thread {
         let state = app.store.thread_state(thread).await.map_err(|e| e.to_string())?;
+        deferral = super::deferred::state_in(&state);
         let active = state.get(ActiveSkills::KEY).cloned().unwrap_or_default();
         let active: BTreeMap<String, ActiveSkill> = serde_json::from_value(active).unwrap_or_default();
         skills += active.values().map(|skill| skill.instructions.len() / 4 + 20).sum::<usize>();
     }
     beside += skills;
-    let report = app.runtime.context_report(thread, AGENT, beside).await.map_err(|e| e.to_string())?;
+    let saved = super::deferred::saved(app, &deferral)?;
+    beside += saved.map_or(0, |saved| saved.names);
+    let hidden = |tool: &str| super::deferred::is_hidden(&deferral, tool);
+    let report =
+        app.runtime.context_report(thread, AGENT, beside, &hidden).await.map_err(|e| e.to_string())?;
     let real = |tokens: usize| (tokens as f64 * report.factor).round() as usize;
     let prompt = app.instructions.prompt();
     let instructions = if prompt.trim().is_empty() { 0 } else { real(prompt.trim().len() / 4 + 12) };
     let selection = app.selection();
-    Ok(draw(&selection.full_name(), &report, instructions, real(skills)))
+    let saved = saved.map(|saved| Savings {
+        kept_out: real(saved.kept_out),
+        names: real(saved.names),
+        overhead: real(saved.overhead),
+        ..saved
+    });
+    Ok(draw(&selection.full_name(), &report, instructions, real(skills), saved))
 }
 
-fn draw(model: &str, report: &ContextReport, instructions: usize, skills: usize) -> Page {
+fn draw(
+    model: &str,
+    report: &ContextReport,
+    instructions: usize,
+    skills: usize,
+    saved: Option<Savings>,
+) -> Page {
     let (mcp, own): (Vec<_>, Vec<_>) = report.tools.iter().partition(|(id, _)| id.starts_with("mcp__"));
     let sum = |tools: &[&(String, usize)]| tools.iter().map(|(_, tokens)| tokens).sum::<usize>();
     let row = |name: &str, tokens, mark| Row { name: name.to_owned(), tokens, mark };
@@ -116,6 +135,11 @@ fn draw(model: &str, report: &ContextReport, instructions: usize, skills: usize)
         row("instructions", instructions, '█'),
         row(&format!("tools ({})", own.len()), sum(&own), '▓'),
         row(&format!("MCP tools ({})", mcp.len()), sum(&mcp), '▓'),
+        row(
+            &format!("deferred ({})", saved.map_or(0, |saved| saved.deferred)),
+            saved.map_or(0, |saved| saved.names),
+            '▓',
+        ),
         row("skills", skills, '▓'),
         row("summary", report.summary_tokens, '▒'),
         row("messages", report.messages, '▒'),
@@ -138,6 +162,9 @@ fn draw(model: &str, report: &ContextReport, instructions: usize, skills: usize)
         let _ = writeln!(text, "{:<20} {:>6} {share:>5}  {small}", name, short_number(*tokens as u64));
     }
     notes(&mut text, report);
+    if let Some(saved) = saved {
+        let _ = writeln!(text, "{}", super::deferred::note(&saved));
+    }
     let title = match report.window {
         Some(window) => format!(
             "context of {model}: {} of {} tokens ({})",
@@ -241,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_page_shows_each_category_and_what_was_cut() {
-        let page = draw("mock/m1", &report(), 2000, 300);
+        let page = draw("mock/m1", &report(), 2000, 300, None);
         assert_eq!(page.title, "context of mock/m1: 50k of 100k tokens (50 %)");
         let lines: Vec<&str> = page.text.lines().collect();
         assert_eq!(lines[0].chars().count(), BAR + 2, "{}", page.text);
@@ -269,9 +296,16 @@ mod tests {
     #[test]
     fn a_window_that_is_too_full_is_drawn() {
         let full = ContextReport { messages: 900_000, ..report() };
-        let page = draw("m", &full, 0, 0);
+        let saved = Savings { deferred: 500, promoted: 2, kept_out: 52_000, names: 1600, overhead: 1900 };
+        let text = draw("m", &full, 0, 0, Some(saved)).text;
+        assert!(text.contains("\ndeferred (500) "), "{text}");
+        assert!(
+            text.contains("500 tools are deferred: 50k tokens less in each request. 2 more were loaded"),
+            "{text}"
+        );
+        let page = draw("m", &full, 0, 0, None);
         assert_eq!(page.text.lines().next().unwrap().chars().count(), BAR + 2, "{}", page.text);
         let none = ContextReport { window: None, threshold: None, ..report() };
-        assert!(!draw("m", &none, 0, 0).text.contains("free"));
+        assert!(!draw("m", &none, 0, 0, None).text.contains("free"));
     }
 }

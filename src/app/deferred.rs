@@ -1,9 +1,57 @@
-//! Deferred tools: which ones.
+//! Deferred tools: which ones, and what that saves.
 
-use crate::plugins::deferred_tools::{DeferralRule, DeferredToolsPlugin, ToolLoadMode};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::agent::{AGENT, App};
+use crate::contract::summary::short_number;
+use crate::plugins::deferred_tools::{
+    DeferralRule, DeferralState, DeferralStateValue, DeferredToolsPlugin, Savings, TOOL_SEARCH, ToolLoadMode,
+    savings,
+};
+use crate::state::StateKey as _;
 
 /// What servers bring may be deferred; the tools of aye itself only where somebody's rule says so.
 pub(super) fn plugin() -> DeferredToolsPlugin {
     let servers = DeferralRule { tool: "mcp__*".to_owned(), mode: ToolLoadMode::Deferred };
     DeferredToolsPlugin::new(Vec::new()).with_default_rules(vec![servers])
+}
+
+/// How the tools were offered in the last step of a conversation.
+pub(super) fn state_in(thread_state: &BTreeMap<String, Value>) -> DeferralStateValue {
+    let state = thread_state.get(DeferralState::KEY).cloned();
+    state.and_then(|state| serde_json::from_value(state).ok()).unwrap_or_default()
+}
+
+/// Whether a tool is not in the requests of a conversation.
+pub(super) fn is_hidden(state: &DeferralStateValue, tool: &str) -> bool {
+    state.is_deferred(tool) || (tool == TOOL_SEARCH && !state.enabled)
+}
+
+/// What is saved; nothing when no tool is deferred.
+pub(super) fn saved(app: &App, state: &DeferralStateValue) -> Result<Option<Savings>, String> {
+    if !state.enabled {
+        return Ok(None);
+    }
+    let agent = app.runtime.resolved(AGENT).map_err(|error| error.to_string())?;
+    Ok(savings(&agent.descriptors, state))
+}
+
+/// The sentence of `/context`.
+pub(super) fn note(saved: &Savings) -> String {
+    let s = |n: usize| if n == 1 { "" } else { "s" };
+    let are = if saved.deferred == 1 { "is" } else { "are" };
+    let mut text = format!(
+        "{} tool{} {are} deferred: {} tokens less in each request.",
+        saved.deferred,
+        s(saved.deferred),
+        short_number(saved.saved() as u64)
+    );
+    if saved.promoted > 0 {
+        let were = if saved.promoted == 1 { "was" } else { "were" };
+        let _ = write!(text, " {} more {were} loaded on demand.", saved.promoted);
+    }
+    text
 }

@@ -40,7 +40,7 @@ pub struct ContextReport {
 
 impl AgentRuntime {
     /// What the next request of a conversation would hold. `beside`: the tokens, as estimated, of what plugins add to
-    /// it.
+    /// it; `hidden`: the tools that they take out of it.
     ///
     /// # Errors
     /// [`RuntimeError`] when the agent cannot run or the store fails.
@@ -49,6 +49,7 @@ impl AgentRuntime {
         thread: Option<&ThreadId>,
         agent_id: &str,
         beside: usize,
+        hidden: &(dyn Fn(&str) -> bool + Sync),
     ) -> Result<ContextReport, RuntimeError> {
         let shared = &self.inner.shared;
         let agent = self.resolve(agent_id, None)?;
@@ -63,8 +64,9 @@ impl AgentRuntime {
         }
         let real = |tokens: usize| memory.calibration.apply(tokens);
         let system = agent.spec.system_prompt.len() / 4 + 4;
+        let offered = agent.descriptors.iter().filter(|tool| !hidden(&tool.id));
         let tools: Vec<(String, usize)> =
-            agent.descriptors.iter().map(|tool| (tool.id.clone(), estimate::tool_tokens(tool))).collect();
+            offered.map(|tool| (tool.id.clone(), estimate::tool_tokens(tool))).collect();
         let told =
             summary.as_ref().map_or(0, |s| estimate::message_tokens(&context::summary_message(&s.text)));
         let fixed = beside + system + told + tools.iter().map(|(_, tokens)| tokens).sum::<usize>();

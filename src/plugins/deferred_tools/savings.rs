@@ -12,7 +12,9 @@ pub struct Savings {
     pub promoted: usize,
     /// What the deferred tools would cost.
     pub kept_out: usize,
-    /// What their names and `ToolSearch` cost instead.
+    /// What the list of their names costs.
+    pub names: usize,
+    /// What the list and `ToolSearch` cost instead of them.
     pub overhead: usize,
 }
 
@@ -32,14 +34,16 @@ fn tokens(tool: &ToolDescriptor) -> usize {
 pub fn savings(tools: &[ToolDescriptor], state: &DeferralStateValue) -> Option<Savings> {
     let is_there = |id: &str| tools.iter().any(|tool| tool.id == id);
     let deferred: Vec<_> = tools.iter().filter(|tool| state.is_deferred(&tool.id)).collect();
-    let mut names: Vec<&str> = deferred.iter().map(|tool| tool.id.as_str()).collect();
-    names.sort_unstable();
-    let told = list(names.into_iter())?;
+    let mut ids: Vec<&str> = deferred.iter().map(|tool| tool.id.as_str()).collect();
+    ids.sort_unstable();
+    let told = list(ids.into_iter())?;
     let search = tools.iter().find(|tool| tool.id == TOOL_SEARCH).cloned();
+    let names = told.len() / 4 + 4;
     Some(Savings {
+        names,
         deferred: deferred.len(),
         promoted: state.promoted().filter(|id| is_there(id)).count(),
         kept_out: deferred.into_iter().map(tokens).sum(),
-        overhead: told.len() / 4 + 4 + tokens(&search.unwrap_or_else(|| ToolSearchTool.descriptor())),
+        overhead: names + tokens(&search.unwrap_or_else(|| ToolSearchTool.descriptor())),
     })
 }

@@ -128,7 +128,7 @@ async fn old_messages_leave_and_requests_begin_alike_until_they_are_cut_again() 
     assert!(last[0].text().ends_with("older messages of this conversation were left out here.]"));
     assert!((5..=15).contains(&cuts), "{cuts} of 29 requests began in another way");
     assert_eq!(room.house.store.message_count(&"t".into()).await.unwrap(), 60, "nothing is lost");
-    let report = runtime.context_report(Some(&"t".into()), "a", 0).await.unwrap();
+    let report = runtime.context_report(Some(&"t".into()), "a", 0, &|_| false).await.unwrap();
     assert!(report.left_out > 30 && report.count == 60 && report.window == Some(4000), "{report:?}");
 }
 
