@@ -4,9 +4,9 @@ mod agents;
 mod hooks;
 mod mcp;
 mod memory;
+mod queue;
 mod reminders;
 mod stats;
-mod queue;
 mod tasks;
 
 use std::ffi::OsString;
@@ -15,16 +15,16 @@ use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-pub use memory::{MemoryCommand, MemoryForm};
 pub use self::agents::AgentsCommand;
-pub use stats::{StatsArgs, StatsBy};
 pub use self::hooks::HooksCommand;
 pub use self::reminders::RemindersCommand;
 pub use self::tasks::TasksCommand;
 use crate::config::{Flags, PermissionMode};
+pub use memory::{MemoryCommand, MemoryForm};
+pub use stats::{StatsArgs, StatsBy};
 
-pub use queue::{QueueAddArgs, QueueCommand, QueueListArgs, WorkArgs};
 pub use mcp::{McpAddArgs, McpCommand, McpScope};
+pub use queue::{QueueAddArgs, QueueCommand, QueueListArgs, WorkArgs};
 
 const EXAMPLES: &str = "\
 Examples:

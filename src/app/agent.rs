@@ -5,14 +5,14 @@ use std::sync::{Arc, RwLock};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, agents, deferred, models, prompt, reminders, sections};
 use super::agents::Agents;
 use super::budget::Purse;
-use super::context::{policy_of, self};
+use super::context::{self, policy_of};
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
 use super::notify::Notifier;
 use super::telemetry::Telemetry;
+use super::{Failure, agents, deferred, models, prompt, reminders, sections};
 use crate::cli::Cli;
 use crate::config::{Instructions, Selection};
 use crate::contract::clock::{Clock, SystemClock};
@@ -114,7 +114,9 @@ impl App {
             selection: RwLock::new(selection),
             clock,
             notifier,
-    mcp, purse, telemetry,
+            mcp,
+            purse,
+            telemetry,
             warnings,
         };
         app.load_grants().await;

@@ -109,7 +109,7 @@ fn text_of(shown: &Value) -> String {
     };
     for key in ["name", "description", "model", "scope", "location", "tools", "plugins"] {
         if !shown[key].is_null() {
-            let _ = writeln!(out, "{key:<12} {}", word(&shown[key]));
+            let _ = writeln!(out, "{key:<14} {}", word(&shown[key]));
         }
     }
     let spec = &shown["spec"];
@@ -127,7 +127,7 @@ fn text_of(shown: &Value) -> String {
             || value.as_array().is_some_and(Vec::is_empty) && key == "delegates"
             || value.as_object().is_some_and(serde_json::Map::is_empty);
         if !is_empty {
-            let _ = writeln!(out, "{key:<12} {}", word(value));
+            let _ = writeln!(out, "{key:<14} {}", word(value));
         }
     }
     let prompt = spec["system_prompt"].as_str().unwrap_or_default();

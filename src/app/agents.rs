@@ -5,8 +5,8 @@ use std::sync::{Arc, RwLock};
 
 use serde_json::{Value, json};
 
-use super::context::policy_of;
 use super::agent::{AGENT, entry_of};
+use super::context::policy_of;
 use super::foundation::Foundation;
 use super::prompt::Common;
 use super::{Failure, models, sections};

@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 
 use super::agent::{mode_of, skills_of};
 use super::foundation::Foundation;
-use super::{Failure, agent_list, approvals, audit, doctor, export, history, hooks, ledger, memory, models, put, queue, reminders, say, stats, work};
+use super::{
+    Failure, agent_list, approvals, audit, doctor, export, history, hooks, ledger, memory, models, put,
+    queue, reminders, say, stats, work,
+};
 use crate::cli::{
     Cli, Command, ConfigCommand, ExportFormat, JsonFlag, PermissionsCommand, SkillsCommand, ThreadsCommand,
 };

@@ -128,15 +128,16 @@ impl TerminalHost {
     async fn message_of(&self, input: &UserInput) -> Result<Message, String> {
         let mut content = match &input.skill {
             None => super::mcp::message(&self.app, &input.text).await?,
-            Some(name) => match super::mcp::prompt(&self.app, name, &input.text).await {
-                Some(blocks) => blocks?,
-                None => {
+            Some(name) => {
+                if let Some(blocks) = super::mcp::prompt(&self.app, name, &input.text).await {
+                    blocks?
+                } else {
                     let line = format!("/{name} {}", input.text);
                     let text = invocation(&self.app.skills.registry(), line.trim_end())
                         .ok_or_else(|| format!("there is no skill `{name}`"))?;
                     vec![ContentBlock::text(text)]
                 }
-            },
+            }
         };
         content.extend(input.images.iter().cloned());
         Ok(Message::user_with(content))

@@ -154,6 +154,10 @@ impl Standing {
             MailboxJobStatus::Accepted => ("done", String::new()),
             MailboxJobStatus::Cancelled => ("cancelled", String::new()),
             MailboxJobStatus::Superseded => ("superseded", error.to_owned()),
+            // No other try would have helped.
+            MailboxJobStatus::DeadLetter if job.attempt_count < job.max_attempts => {
+                ("dead", error.to_owned())
+            }
             MailboxJobStatus::DeadLetter => ("dead", tries()),
         }
     }

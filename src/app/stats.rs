@@ -82,10 +82,14 @@ fn cost(tally: &Tally, price: Price) -> f64 {
     (fresh * price.input + cached * cached_price + tally.output as f64 * price.output) / 1e6
 }
 
-/// The price of a model by the name its provider knows: the settings', else a known one.
-fn price_of(models: &BTreeMap<String, ModelSettings>, model: &str) -> Option<Price> {
-    let named = models.iter().find(|(name, entry)| entry.model.as_ref().unwrap_or(name) == model);
-    named.and_then(|(_, entry)| entry.price).or_else(|| known_price(model))
+/// The price of a model by its id, which is its provider's name and its own: the settings', else a known one.
+fn price_of(models: &BTreeMap<String, ModelSettings>, id: &str) -> Option<Price> {
+    let own = id.split_once('/').map(|(_, own)| own);
+    [Some(id), own].into_iter().flatten().find_map(|model| {
+        let named =
+            models.iter().find(|(name, entry)| *name == model || entry.model.as_deref() == Some(model));
+        named.and_then(|(_, entry)| entry.price).or_else(|| known_price(model))
+    })
 }
 
 /// All rows.
@@ -343,11 +347,11 @@ mod tests {
     #[test]
     fn tokens_cost_what_the_settings_say_and_what_has_no_price_is_told() {
         let tallies = [
-            tally(0, TallyKind::Inference, "up/m1", 3),
+            tally(0, TallyKind::Inference, "srv/up/m1", 3),
             tally(0, TallyKind::Inference, "nobody-knows", 1),
             Tally { failed: 2, ..tally(0, TallyKind::Call, "Bash", 5) },
             tally(0, TallyKind::Wait, "Bash", 2),
-            tally(0, TallyKind::FailedRun, "up/m1", 1),
+            tally(0, TallyKind::FailedRun, "srv/up/m1", 1),
         ];
         let stats = Stats::of(&tallies, &models(), &jiff::tz::TimeZone::UTC);
         // 600,000 fresh, 400,000 cached, 500,000 out.
@@ -357,7 +361,7 @@ mod tests {
         assert!(shown.contains("6.40+") && shown.contains("without 1 answers"), "{shown}");
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines[0], "model         answers  failed    in  cached     out  cost   time");
-        assert_eq!(lines[1], "up/m1               3       1  1.0M  400.0k  500.0k  6.40  1m 1s");
+        assert_eq!(lines[1], "srv/up/m1           3       1  1.0M  400.0k  500.0k  6.40  1m 1s");
         assert_eq!(lines[2], "nobody-knows        1       0  1.0M  400.0k  500.0k     -  1m 1s");
         assert!(shown.contains("Bash      5       2  1m 1s      2   1m 1s"), "{shown}");
         let value = json(&stats, Some(StatsBy::Tool));

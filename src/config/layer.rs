@@ -428,6 +428,7 @@ fn check_at(
         | Kind::Number
         | Kind::Flag
         | Kind::TextList
+        | Kind::TextTable
         | Kind::OneOf(_)
         | Kind::Duration
         | Kind::DurationIn { .. }

@@ -29,9 +29,9 @@ pub use paths::{Paths, PathsError, PrivateFileError, create_private_dir, read_pr
 pub use providers::{BuiltInProvider, KNOWN_MODELS, KnownModel, PROVIDERS, known_price};
 pub use servers::{SERVERS_FILE, Servers, load_servers, server_files};
 pub use settings::{
-    Adapter, BashSettings, ContextSettings, McpSettings, ModelSettings, OnAsk, PermissionMode, ProviderSettings,
-    RetrySettings, Screen, ServerSettings, Settings, StopSettings, TelemetrySettings, TuiSettings, UnknownWord,
-    documented_keys, tool_execution,
+    Adapter, BashSettings, ContextSettings, McpSettings, ModelSettings, OnAsk, PermissionMode,
+    ProviderSettings, RetrySettings, Screen, ServerSettings, Settings, StopSettings, TelemetrySettings,
+    TuiSettings, UnknownWord, documented_keys, tool_execution,
 };
 pub use tree::Tree;
 pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};

@@ -136,7 +136,8 @@ pub(crate) const ADAPTERS: &[&str] = &["openai", "openai_responses", "anthropic"
 pub(crate) const SCREENS: &[&str] = &["inline", "full"];
 
 use Kind::{
-    Any, Count, Duration, DurationIn, EnvName, Expiry, Flag, NotifyList, Number, OnAsk, OneOf, Text, TextList, TextTable, Url,
+    Any, Count, Duration, DurationIn, EnvName, Expiry, Flag, NotifyList, Number, OnAsk, OneOf, Text,
+    TextList, TextTable, Url,
 };
 use ProjectMay::{Lower, Never, Set, Tighten};
 

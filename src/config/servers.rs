@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -274,7 +274,7 @@ fn fill(text: &str, value: &mut dyn FnMut(&str, Option<&str>) -> Option<String>)
         if is_name {
             out.push_str(&value(name, default).ok_or_else(|| name.to_owned())?);
         } else {
-            out.push_str(&rest[at..at + 2 + end + 1]);
+            out.push_str(&rest[at..=at + 2 + end]);
         }
         rest = &inner[end + 1..];
     }
@@ -294,7 +294,7 @@ impl Written {
             (None, None) => String::new(),
         };
         if let Some(cwd) = &self.cwd {
-            text.push_str(&format!(" (in {cwd})"));
+            let _ = write!(text, " (in {cwd})");
         }
         let names = |what: &str, table: &BTreeMap<String, String>| {
             let names: Vec<_> = table.keys().map(String::as_str).collect();
@@ -312,7 +312,7 @@ impl Written {
         read.sort();
         read.dedup();
         if !read.is_empty() {
-            text.push_str(&format!(" (reads ${})", read.join(", $")));
+            let _ = write!(text, " (reads ${})", read.join(", $"));
         }
         visible_line(&text).into_owned()
     }

@@ -506,7 +506,8 @@ impl Getter<'_> {
         let text = |field| value(field).and_then(text_of);
         let list = |field| match value(field) {
             Some(Value::List(texts)) => texts.clone(),
-            Some(Value::Text(_) | Value::Count(_) | Value::Number(_) | Value::Flag(_)) | None => Vec::new(),
+            Some(Value::Text(_) | Value::Count(_) | Value::Number(_) | Value::Flag(_) | Value::Tree(_))
+            | None => Vec::new(),
         };
         let table = |field| -> BTreeMap<String, String> {
             let pair =

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TallyKind {
-    /// An answer of a model, by the name its provider knows.
+    /// An answer of a model, by the id it is registered with.
     Inference,
     /// A run that ended because its model, or something else, failed; by model.
     FailedRun,

@@ -439,8 +439,7 @@ fn start(around: &Surroundings, launch: Launch, shared: &Arc<Shared>) -> Result<
 /// Keeps what a server complains about, and never lets it wait for that.
 async fn read_stderr(mut stderr: tokio::process::ChildStderr, shared: &Shared) {
     let (mut line, mut buffer, mut kept) = (Vec::new(), vec![0; 8 << 10], 0);
-    loop {
-        let Ok(count @ 1..) = stderr.read(&mut buffer).await else { break };
+    while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
         if kept > MAX_STDERR {
             continue;
         }

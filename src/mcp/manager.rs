@@ -197,7 +197,12 @@ impl Manager {
     pub async fn prompt(&self, server: &str, name: &str, words: &str) -> Result<Vec<ContentBlock>, String> {
         let server = self.server(server)?;
         let client = server.client().await?;
-        let known = server.view(false).prompts;
+        let mut known = server.view(false).prompts;
+        if !known.iter().any(|prompt| prompt.name == name) {
+            // They are listed behind the connection's back; this may be faster.
+            server.read_prompts(&client, &self.around).await;
+            known = server.view(false).prompts;
+        }
         let prompt = known
             .iter()
             .find(|prompt| prompt.name == name)

@@ -1,6 +1,7 @@
 //! One server: where it stands, what it offers, what of that is agreed to.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -270,8 +271,13 @@ impl Server {
                     let now = self.now();
                     match (&now.phase, &now.client) {
                         (Phase::Connected, Some(client)) => return Ok(Arc::clone(client)),
-                        (Phase::Idle | Phase::Connecting | Phase::Connected, _)
-                        | (Phase::Failed { again: true, .. }, _) => {}
+                        (
+                            Phase::Idle
+                            | Phase::Connecting
+                            | Phase::Connected
+                            | Phase::Failed { again: true, .. },
+                            _,
+                        ) => {}
                         (Phase::Failed { why, again: false }, _) => {
                             return Err(format!("the server {} cannot be used: {why}", self.name()));
                         }
@@ -488,7 +494,7 @@ impl Server {
         let mut words =
             format!("{count} tool{} of {name} can be used from now on", if count == 1 { "" } else { "s" });
         if rest > 0 {
-            words.push_str(&format!("; {rest} came after you looked: /mcp {name}"));
+            let _ = write!(words, "; {rest} came after you looked: /mcp {}", self.typed());
         }
         match kept {
             Ok(()) => Ok(words),

@@ -1,9 +1,9 @@
 //! Behaviour that hooks into the phases of a run. No plugin names another plugin, a tool, or the runtime.
 
-pub mod deferred_tools;
-pub mod handoff;
 pub mod context;
+pub mod deferred_tools;
 pub mod generative_ui;
+pub mod handoff;
 pub mod hooks;
 pub mod memory;
 pub mod observe;

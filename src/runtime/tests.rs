@@ -1,7 +1,7 @@
 mod children;
 mod handoff;
-mod profile;
 mod mailbox;
+mod profile;
 mod queue;
 mod resolving;
 mod waking;

@@ -101,9 +101,7 @@ pub(super) fn message(conn: &Connection, at: u64, message: &Message) -> Result<(
 /// Counts a run that ends with an error.
 pub(super) fn ended(conn: &Connection, run: &RunRecord) -> Result<(), StoreError> {
     let Some(TerminationReason::Error(_)) = &run.termination else { return Ok(()) };
-    // Answers are counted by the name that the provider knows, which stands behind the provider's.
-    let model = run.model.split_once('/').map_or(run.model.as_str(), |(_, model)| model);
-    add(conn, run.updated_at, TallyKind::FailedRun, model, Row::default())
+    add(conn, run.updated_at, TallyKind::FailedRun, &run.model, Row::default())
 }
 
 /// Counts an execution that ended. One that ended in a question is counted when it ran again behind the answer.

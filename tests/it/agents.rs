@@ -20,7 +20,7 @@ fn a_section_of_the_settings_reaches_its_plugin() {
         "[sections.stop]\nconditions = [{type = \"content_match\", pattern = \"BANANA\"}]\n",
     ));
     let out = home.aye(&["-p", "hi", "--output-format", "json"]).run();
-    assert_eq!(out.json()["termination"]["code"], "content_match", "{}", out.stdout);
+    assert_eq!(out.json()["termination"]["value"]["code"], "content_match", "{}", out.stdout);
 }
 
 #[test]
@@ -91,14 +91,14 @@ fn a_broken_file_is_one_sentence_and_the_others_work() {
     let llm = MockLlm::answers([Answer::say("Hello.")]);
     let home = Home::with(&llm);
     agent(&home, "broken", "---\nmodle: x\n---\nhi\n");
-    agent(&home, "modelless", "---\nmodel: nobody/x\n---\nhi\n");
+    agent(&home, "modelless", "---\nmodel: anthropic/x\n---\nhi\n");
     agent(&home, "section", "---\nsections:\n  stop:\n    conditions:\n    - {type: nothing}\n---\nhi\n");
     agent(&home, "good", "---\ndescription: Good.\nallowed_tools: [Raed]\n---\nYou are good.\n");
     let out = home.ok(&["--agent", "good", "-p", "hi"]);
     assert_eq!(out.stdout, "Hello.\n");
     for said in [
         "broken.md:2: unknown field `modle`; did you mean `model`?",
-        "modelless.md:2: the model `nobody/x` is not to be had: ",
+        "modelless.md:2: the model `anthropic/x` is not to be had: ",
         "section.md:4: the agent `section` cannot run: the section `stop` of plugin `stop` is wrong: conditions[0]: ",
         "good.md:3: there is no tool `Raed`; did you mean `Read`?",
     ] {
@@ -126,7 +126,7 @@ fn an_agent_of_a_project_needs_trust_and_loosens_nothing() {
         Answer::say("It is denied."),
     ]);
     let home = Home::with(&llm);
-    home.rules("rules:\n- {tool: Write, behavior: deny}\n");
+    home.rules("rules:\n- {tool: 'Write(file_path ~ \"**/x.txt\")', behavior: deny}\n");
     home.write(
         ".aye/agents/writer.md",
         "---\ndescription: Writes.\nplugin_ids: [skills-discovery]\npermission:\n  default_behavior: allow\n  rules: [{tool: Write, behavior: allow}]\n---\nYou write.\n",

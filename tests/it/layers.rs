@@ -26,7 +26,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cli", &["config", "contract"]),
     ("headless", &["runtime", "contract"]),
     ("tui", &["runtime", "config", "contract"]),
-    ("cli", &["config", "contract"]),
     // Names for programs that embed aye: it points to what is elsewhere.
     ("facade", &["runtime", "store", "llm", "plugins", "phase", "contract", "state"]),
     // The composition root names everything.

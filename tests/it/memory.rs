@@ -25,7 +25,7 @@ fn what_the_model_wants_to_keep_is_asked_about_and_then_known_everywhere() {
     home.aye(&["-p", "call it"]).run().exits(3);
     assert_eq!(home.ok(&["memory", "list", "--json"]).json(), json!([]));
     let id = home.question();
-    home.ok(&["approve", &id, "--resume"]).says("End.");
+    home.ok(&["approve", &id, "--resume"]).prints("End.");
     assert!(llm.last().result("c0").contains("kept as u1"));
 
     let rows = home.ok(&["memory", "list", "--json"]).json();
@@ -61,15 +61,15 @@ fn a_rule_can_allow_it_and_looking_is_never_asked_about() {
     home.aye(&["-p", "go"]).run().exits(3);
     assert_eq!(home.open()[0]["ticket"]["pending"]["arguments"]["action"], "add");
     home.rules("rules:\n  - {tool: Memory(add), behavior: allow, match: [add], not_match: [remove]}\n");
-    home.ok(&["-p", "go"]).says("End.");
-    home.ok(&["memory", "list"]).says("Built with make.").says("by the agent aye in conversation");
+    home.ok(&["-p", "go"]).prints("End.");
+    home.ok(&["memory", "list"]).prints("Built with make.").prints("by the agent aye in conversation");
 }
 
 #[test]
 fn a_person_adds_edits_and_forgets() {
     let llm = MockLlm::by(|_: &Chat| Answer::say("End."));
     let home = Home::with(&llm);
-    home.ok(&["memory", "list"]).says("nothing");
+    home.ok(&["memory", "list"]).prints("nothing");
     home.ok(&["memory", "add", "--user", "Answer in German."]);
     home.aye(&["memory", "add", "-"]).stdin("Uses tabs.\u{202e}\n").run().exits(0);
     home.ok(&["-p", "hello"]);
@@ -80,13 +80,13 @@ fn a_person_adds_edits_and_forgets() {
     );
 
     home.aye(&["memory", "edit", "p1"]).env("EDITOR", "sed -i s/tabs.*/blanks./").run().exits(0);
-    home.ok(&["memory", "list"]).says("Uses blanks.").says("by tester (cli)");
+    home.ok(&["memory", "list"]).prints("Uses blanks.").prints("by tester (cli)");
     let long = "x".repeat(3000);
     let refused = home.aye(&["memory", "edit", "p1", &long]).run().exits(2);
     assert!(refused.stderr.contains("3000"), "{}", refused.stderr);
     let refused = home.aye(&["memory", "forget", "p1", "p9"]).run().exits(2);
     assert!(refused.stderr.contains("no note p9"), "{}", refused.stderr);
-    home.ok(&["memory", "list"]).says("Uses blanks.");
+    home.ok(&["memory", "list"]).prints("Uses blanks.");
     let gone = home.ok(&["memory", "forget", "p1", "u1", "--json"]).json();
     assert_eq!(gone.as_array().map(Vec::len), Some(2));
     home.ok(&["-p", "hello"]);
@@ -101,16 +101,13 @@ fn the_terminal_shows_and_changes_them() {
     tty.ready();
     tty.say("/memory add --user Likes tea.");
     tty.shows("kept as u1");
-    tty.send("\u{1b}");
     tty.say("/memory");
     tty.shows("about this project");
     tty.shows("tester (terminal)");
-    tty.send("\u{1b}");
     tty.say("/memory edit u1 Likes coffee.");
     tty.shows("changed u1");
-    tty.send("\u{1b}");
     tty.say("/memory forget u7");
     tty.shows("there is no note u7");
     tty.quit();
-    home.ok(&["memory", "list"]).says("Likes coffee.");
+    home.ok(&["memory", "list"]).prints("Likes coffee.");
 }

@@ -19,12 +19,12 @@ fn model() -> MockLlm {
 fn calls_answers_and_waiting_are_counted() {
     let llm = model();
     let home = Home::with(&llm);
-    home.ok(&["stats"]).says("nothing was done yet");
+    home.ok(&["stats"]).prints("nothing was done yet");
     home.aye(&["-p", "go"]).run().exits(3);
-    home.ok(&["approve", &home.question(), "--resume"]).says("End.");
+    home.ok(&["approve", &home.question(), "--resume"]).prints("End.");
     let stats = home.ok(&["stats", "--json"]).json();
     assert_eq!(stats["total"]["answers"], 3, "{stats:#}");
-    assert_eq!(stats["by_model"][0]["model"], "m1");
+    assert_eq!(stats["by_model"][0]["model"], "mock/m1");
     assert_eq!(stats["total"]["questions"], 1);
     let waited = stats["total"]["waited_ms"].as_u64().expect("a number");
     let bash =
@@ -34,8 +34,8 @@ fn calls_answers_and_waiting_are_counted() {
     // It stays when the conversation goes.
     home.ok(&["threads", "delete", &home.thread()]);
     assert_eq!(home.ok(&["stats", "--json"]).json(), stats);
-    home.ok(&["stats", "--by", "tool"]).says("List").says("Bash");
-    home.ok(&["stats", "--since", "2030-01-01"]).says("nothing was done yet");
+    home.ok(&["stats", "--by", "tool"]).prints("List").prints("Bash");
+    home.ok(&["stats", "--since", "2030-01-01"]).prints("nothing was done yet");
     home.aye(&["stats", "--since", "yesterday"]).run().exits(2);
 }
 
@@ -46,13 +46,12 @@ fn a_provider_that_fails_is_counted_and_the_terminal_shows_it() {
     home.aye(&["-p", "go"]).run();
     let stats = home.ok(&["stats", "--json", "--by", "model"]).json();
     assert_eq!(stats["by_model"][0]["failed_runs"], 1, "{stats:#}");
-    assert_eq!(stats["by_model"][0]["model"], "m1");
+    assert_eq!(stats["by_model"][0]["model"], "mock/m1");
     let mut tty = Pty::start(&home, &[], 90, 30);
     tty.ready();
     tty.say("/stats model");
     tty.shows("answers");
     tty.shows("m1");
-    tty.send("\u{1b}");
     tty.quit();
 }
 

@@ -1,5 +1,6 @@
 //! Writing servers down, and taking them out again: in the person's settings or in the project's `.mcp.json`.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
@@ -172,9 +173,9 @@ fn with_table(text: &str, name: &str, server: &Map<String, Value>, file: &Path) 
     }
     let is_bare = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     let key = if is_bare { name.to_owned() } else { toml::Value::from(name).to_string() };
-    new.push_str(&format!("[mcp_servers.{key}]\n"));
+    let _ = writeln!(new, "[mcp_servers.{key}]");
     for (field, value) in server.keys().filter_map(|field| Some((field, wanted.get(field)?))) {
-        new.push_str(&format!("{field} = {value}\n"));
+        let _ = writeln!(new, "{field} = {value}");
     }
     let table = parsed(&new, file)?;
     let written = table.get("mcp_servers").and_then(|servers| servers.get(name));

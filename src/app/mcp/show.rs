@@ -171,14 +171,17 @@ fn tool_lines(out: &mut String, tool: &ToolView) {
 /// The arguments with what is said about them: descriptions of arguments are read by the model too.
 fn arguments(schema: &serde_json::Value) -> String {
     let mut out = String::new();
-    let Some(properties) = schema.get("properties").and_then(|p| p.as_object()) else {
-        return String::new();
-    };
-    for (name, property) in properties {
+    for (name, property) in schema.get("properties").and_then(|p| p.as_object()).into_iter().flatten() {
         let _ = write!(out, "    {}", visible_line(name));
         // As it is: what a schema can say beside a description is read by the model as well.
         let text = property.to_string();
         let _ = writeln!(out, "  {}", visible_line(&text));
+    }
+    // A schema has other places for words that the model reads.
+    let is_usual =
+        |key: &str| ["type", "properties", "required", "additionalProperties", "$schema"].contains(&key);
+    for (key, value) in schema.as_object().into_iter().flatten().filter(|(key, _)| !is_usual(key)) {
+        let _ = writeln!(out, "    ({})  {}", visible_line(key), visible_line(&value.to_string()));
     }
     out.pop();
     out

@@ -110,12 +110,12 @@ impl Observer {
         let said = ctx.messages.last().filter(|message| message.role == Role::Assistant);
         let metadata = |name: &str| said.and_then(|message| message.metadata.as_ref()?.get(name));
         let usage = response.and_then(|response| response.usage).unwrap_or_default();
-        let (provider, own) = provider_and_model(ctx);
+        let (provider, model) = provider_and_model(ctx, metadata("model").and_then(Value::as_str));
         let output = self.content.then(|| said.map(|message| json(std::slice::from_ref(message)))).flatten();
         let asked = ctx.messages.len() - usize::from(said.is_some());
         GenAISpan {
             run: run_of(ctx),
-            model: metadata("model").and_then(Value::as_str).map_or(own, str::to_owned),
+            model,
             provider,
             operation: "chat".into(),
             finish_reasons: response
@@ -164,7 +164,7 @@ impl Observer {
         // An inference that began and never answered failed, or was given up.
         if let Some(began) = self.with(ctx, |run| run.inference.take()) {
             let error = if ctx.cancellation.is_cancelled() { "cancelled" } else { "error" };
-            let (provider, model) = provider_and_model(ctx);
+            let (provider, model) = provider_and_model(ctx, None);
             let span = GenAISpan {
                 run: run_of(ctx),
                 model,
@@ -204,13 +204,14 @@ fn json(messages: &[Message]) -> String {
     serde_json::to_string(&slim).unwrap_or_default()
 }
 
-/// The parts of the agent's model; a name without a provider has none.
-fn provider_and_model(ctx: &PhaseContext) -> (String, String) {
-    let model = &ctx.agent_spec.model;
-    match model.split_once('/') {
-        Some((provider, model)) => (provider.to_owned(), model.to_owned()),
-        None => (String::new(), model.clone()),
-    }
+/// Who serves the model that answered, and what it is called there; without an answer, those of the agent's model. An id
+/// that names no provider is of the agent's.
+fn provider_and_model(ctx: &PhaseContext, answered: Option<&str>) -> (String, String) {
+    let own = &ctx.agent_spec.model;
+    let provider = own.split_once('/').map_or("", |(provider, _)| provider);
+    let id = answered.unwrap_or(own);
+    let (provider, model) = id.split_once('/').unwrap_or((provider, id));
+    (provider.to_owned(), model.to_owned())
 }
 
 fn run_of(ctx: &PhaseContext) -> RunRef {

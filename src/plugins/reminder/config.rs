@@ -123,7 +123,6 @@ impl ReminderRulesConfig {
     ///
     /// # Errors
     /// What is wrong, with its line.
-    #[expect(clippy::should_implement_trait, reason = "the trait is there too; this one takes a format")]
     pub fn from_str(text: &str, format: Option<&str>) -> Result<Self, ReminderConfigError> {
         if let Some(other) = format.filter(|format| !format.eq_ignore_ascii_case("json")) {
             return Err(ReminderConfigError::UnknownFormat { format: other.to_owned() });

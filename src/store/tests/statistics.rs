@@ -50,7 +50,7 @@ async fn what_is_done_is_counted_and_outlives_its_thread() {
     assert_eq!(store.tallies(None).await.unwrap(), wanted());
     // The same answer again is not a second one.
     store.decide(&"q1".into(), yes("d1"), 36).await.unwrap();
-    // A run that fails is counted once, by the model's own name.
+    // A run that fails is counted once, by its model.
     let mut failed = RunRecord {
         status: RunStatus::Done,
         termination: Some(TerminationReason::Error("overloaded".into())),
@@ -66,7 +66,7 @@ async fn what_is_done_is_counted_and_outlives_its_thread() {
     let tallies = store.tallies(None).await.unwrap();
     let failures: Vec<_> = tallies.iter().filter(|t| t.kind == TallyKind::FailedRun).collect();
     assert_eq!(failures.len(), 1);
-    assert_eq!((failures[0].name.as_str(), failures[0].count), ("org/m9", 1));
+    assert_eq!((failures[0].name.as_str(), failures[0].count), ("mock/org/m9", 1));
     assert_eq!(tallies.len(), wanted().len() + 1);
 }
 

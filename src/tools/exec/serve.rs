@@ -5,6 +5,7 @@
 //! may end by itself for a moment, then TERM and KILL go to everything that it started.
 
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -23,23 +24,16 @@ pub fn server_command(
     env: &Env,
 ) -> Command {
     let supervisor = config.supervisor.as_ref().filter(|_| cfg!(target_os = "linux"));
-    let mut command = match supervisor {
-        Some(own) => {
-            let mut command = Command::new(own);
-            command
-                .arg(super::SUPERVISE_ARG)
-                .arg(SERVE_WORD)
-                .arg(config.grace.as_millis().to_string())
-                .arg(program);
-            command
-        }
-        None => {
-            use std::os::unix::process::CommandExt as _;
-            let mut command = Command::new(program);
-            command.process_group(0);
-            command
-        }
-    };
+    let mut command = Command::new(supervisor.map_or(std::ffi::OsStr::new(program), |own| own.as_os_str()));
+    if supervisor.is_some() {
+        command
+            .arg(super::SUPERVISE_ARG)
+            .arg(SERVE_WORD)
+            .arg(config.grace.as_millis().to_string())
+            .arg(program);
+    } else {
+        command.process_group(0);
+    }
     command.args(args).current_dir(cwd).env_clear().envs(env);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command

@@ -330,8 +330,7 @@ fn words_on_trial_stand_behind_what_others_said_and_can_be_taken_away() {
 
 #[test]
 fn a_handoff_is_a_notice_and_says_who_answers_until_the_next_run() {
-    let start =
-        || E::RunStart { thread_id: ThreadId::from("t"), run_id: RunId::from("r"), parent_run_id: None };
+    let start = || E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None };
     let handed = E::ActivitySnapshot {
         message_id: "m".into(),
         activity_type: "notice".into(),
@@ -342,5 +341,6 @@ fn a_handoff_is_a_notice_and_says_who_answers_until_the_next_run() {
     assert_eq!(transcript.handed_to(), Some(("writer", "big-1")));
     let is_said = |entry: &Entry| matches!(&entry.kind, EntryKind::Notice { text, .. } if text == "handoff: writer goes on, with big");
     assert!(transcript.entries().iter().any(is_said), "{:?}", transcript.entries());
-    assert_eq!(fold(&[start(), handed, start()]).handed_to(), None);
+    assert_eq!(fold(&[start(), handed.clone(), start()]).handed_to(), None);
+    assert_eq!(fold(&[start(), handed, finish(TerminationReason::NaturalEnd)]).handed_to(), None);
 }

@@ -324,6 +324,13 @@ impl Out {
         self
     }
 
+    /// Wants this on stdout.
+    #[track_caller]
+    pub fn prints(self, text: &str) -> Self {
+        assert!(self.stdout.contains(text), "{}: {text:?} is not in: {}", self.what, self.stdout);
+        self
+    }
+
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)
