@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::agent::{AGENT, App};
+use super::agent::App;
 use crate::config::{Selection, Settings};
 use crate::contract::ids::ThreadId;
 use crate::contract::spec::ContextWindowPolicy;
@@ -71,7 +71,8 @@ pub(super) fn readable(dir: &Path) -> Vec<String> {
 pub(super) async fn compact(app: &App, thread: Option<&ThreadId>, hint: &str) -> Result<Page, String> {
     let thread = thread.ok_or("there is nothing to summarise yet")?;
     let hint = (!hint.is_empty()).then(|| hint.to_owned());
-    let summary = app.runtime.compact(thread, AGENT, hint).await.map_err(|e| e.to_string())?;
+    let summary =
+        app.runtime.compact(thread, &app.agents.current(), hint).await.map_err(|e| e.to_string())?;
     let saved = summary.before_tokens.saturating_sub(summary.after_tokens);
     let mut text = format!("It saves {} tokens. ", short_number(saved));
     text.push_str("The messages stay in the conversation; the model reads this instead of them:\n\n");
@@ -105,8 +106,9 @@ pub(super) async fn page(app: &App, thread: Option<&ThreadId>) -> Result<Page, S
     let saved = super::deferred::saved(app, &deferral)?;
     beside += saved.map_or(0, |saved| saved.names);
     let hidden = |tool: &str| super::deferred::is_hidden(&deferral, tool);
+    let agent = app.agents.current();
     let report =
-        app.runtime.context_report(thread, AGENT, beside, &hidden).await.map_err(|e| e.to_string())?;
+        app.runtime.context_report(thread, &agent, beside, &hidden).await.map_err(|e| e.to_string())?;
     let real = |tokens: usize| (tokens as f64 * report.factor).round() as usize;
     let prompt = app.instructions.prompt();
     let instructions = if prompt.trim().is_empty() { 0 } else { real(prompt.trim().len() / 4 + 12) };
