@@ -33,6 +33,8 @@ const MAX_MESSAGE: usize = 16 << 20;
 const MAX_CALL: Duration = Duration::from_hours(1);
 /// Characters of an error of the other side.
 const MAX_ERROR: usize = 400;
+/// What a program said before it ended may take a moment to arrive.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// What is read of a server's standard error in one connection is not endless.
 const MAX_STDERR: usize = 4 << 20;
 
@@ -361,7 +363,10 @@ impl Client {
         let mut text = match child {
             None => "the connection ended".to_owned(),
             Some(mut child) => match tokio::time::timeout(Duration::from_secs(1), child.wait()).await {
-                Ok(Ok(status)) => format!("the program ended ({status})"),
+                Ok(Ok(status)) => {
+                    let _ = tokio::time::timeout(LAST_WORDS, self.shared.quiet.cancelled()).await;
+                    format!("the program ended ({status})")
+                }
                 Ok(Err(_)) | Err(_) => "the program closed its output".to_owned(),
             },
         };
@@ -402,6 +407,7 @@ async fn why_not(
     if let Some(child) = child
         && let Ok(Ok(status)) = tokio::time::timeout(Duration::from_millis(500), child.wait()).await
     {
+        let _ = tokio::time::timeout(LAST_WORDS, shared.quiet.cancelled()).await;
         text = if status.code() == Some(127) {
             "it cannot be started".to_owned()
         } else {
@@ -458,6 +464,7 @@ async fn read_stderr(mut stderr: tokio::process::ChildStderr, shared: &Shared) {
     if !line.is_empty() {
         shared.line(&String::from_utf8_lossy(&line));
     }
+    shared.quiet.cancel();
 }
 
 fn header_map(

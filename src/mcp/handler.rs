@@ -44,6 +44,8 @@ pub(super) struct Shared {
     told: Mutex<Option<Instant>>,
     /// How often the server asked for the model.
     refused: AtomicU64,
+    /// Its standard error was read to the end.
+    pub(super) quiet: tokio_util::sync::CancellationToken,
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -61,6 +63,7 @@ impl Shared {
             lines: Mutex::default(),
             told: Mutex::default(),
             refused: AtomicU64::new(0),
+            quiet: tokio_util::sync::CancellationToken::new(),
         }
     }
 

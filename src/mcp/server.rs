@@ -270,7 +270,10 @@ impl Server {
                 {
                     let now = self.now();
                     match (&now.phase, &now.client) {
-                        (Phase::Connected, Some(client)) => return Ok(Arc::clone(client)),
+                        // One that has just ended is about to be replaced.
+                        (Phase::Connected, Some(client)) if !client.ended.is_cancelled() => {
+                            return Ok(Arc::clone(client));
+                        }
                         (
                             Phase::Idle
                             | Phase::Connecting
