@@ -49,6 +49,7 @@ id!(
 impl ThreadId {
     /// The thread of the child that serves a call: always the same for one call of one run, so that a child that is
     /// begun twice is one child. It begins with the parent's id.
+    #[must_use]
     pub fn of_child(&self, run: &RunId, call: &CallId) -> ThreadId {
         let digest = super::digest::sha256_hex(format!("{run}\n{call}"));
         ThreadId(format!("{self}.{}", &digest[..12]))

@@ -250,16 +250,12 @@ impl Driver {
     /// That the run waits is not true for a person as long as a child of it works.
     pub(super) fn hold_finish(&mut self, event: AgentEvent) -> Option<AgentEvent> {
         match &event {
-            AgentEvent::RunStart { .. } => {
-                if self.children.held.take().is_some() {
-                    return None;
-                }
-            }
-            AgentEvent::RunFinish { termination: TerminationReason::Suspended, .. } => {
-                if !self.served().is_empty() {
-                    self.children.held = Some(event);
-                    return None;
-                }
+            AgentEvent::RunStart { .. } if self.children.held.take().is_some() => return None,
+            AgentEvent::RunFinish { termination: TerminationReason::Suspended, .. }
+                if !self.served().is_empty() =>
+            {
+                self.children.held = Some(event);
+                return None;
             }
             AgentEvent::RunFinish { .. } => self.children.held = None,
             _ => {}
@@ -435,7 +431,7 @@ impl AgentRuntime {
         let thread = &child.thread_id;
         match self.inner.shared.store.latest_run(thread).await? {
             Some(run) if run.status == RunStatus::Done => self.result_of(run).await,
-            Some(_) => self.resume_fenced(thread, slot, lease, sink, unknown).await,
+            Some(_) => Box::pin(self.resume_fenced(thread, slot, lease, sink, unknown)).await,
             None if self.is_unwanted(thread).await? => {
                 Err(RuntimeError::ResolveFailed { message: "it was stopped before it began".into() })
             }
