@@ -77,6 +77,7 @@ pub fn run_start() -> AgentEvent {
 
 pub fn info() -> HostInfo {
     HostInfo {
+        agent: None,
         model: "model".into(),
         provider: "provider".into(),
         is_demo: false,
@@ -129,6 +130,7 @@ pub fn opened(count: usize) -> OpenedThread {
         message,
     });
     OpenedThread {
+        children: Vec::new(),
         thread: thread(),
         messages: stored.collect(),
         run: None,

@@ -55,17 +55,15 @@ async fn carry_out(command: MemoryCommand, store: &Store, foundation: &Foundatio
         MemoryCommand::Edit { id, text, form } => {
             let old = notes.note(&id).await.map_err(failed)?;
             let mut draft = None;
-            let text = match text {
-                Some(text) => given(text)?,
-                None => {
-                    let made =
-                        editor::edit(&foundation.env, &format!("{}\n", old.text), &format!("{id}.txt"))
-                            .await
-                            .map_err(Failure::failed)?;
-                    let text = made.text.clone();
-                    draft = Some(made);
-                    text
-                }
+            let text = if let Some(text) = text {
+                given(text)?
+            } else {
+                let made = editor::edit(&foundation.env, &format!("{}\n", old.text), &format!("{id}.txt"))
+                    .await
+                    .map_err(Failure::failed)?;
+                let text = made.text.clone();
+                draft = Some(made);
+                text
             };
             let new = match notes.update(&id, &text, &stamp()).await {
                 Ok((_, new)) => new,
@@ -240,17 +238,16 @@ pub(super) async fn page(app: &App, words: &str) -> Result<Page, String> {
             let note = notes.add(scope, rest, &stamp, None).await.map_err(failed)?;
             page(format!("kept as {}", note.id), note.text)
         }
-        ("edit", rest) if !rest.is_empty() => match rest.split_once(char::is_whitespace) {
-            Some((id, text)) => {
+        ("edit", rest) if !rest.is_empty() => {
+            if let Some((id, text)) = rest.split_once(char::is_whitespace) {
                 let (_, new) = notes.update(id, text, &stamp).await.map_err(failed)?;
                 page(format!("changed {}", new.id), new.text)
-            }
-            None => {
+            } else {
                 let note = notes.note(rest).await.map_err(failed)?;
                 let how = format!("/memory edit {rest} TEXT puts TEXT in its place");
                 page(format!("note {rest}"), format!("{}\n{}\n\n{how}\n", origin(&note), note.text))
             }
-        },
+        }
         ("forget", id) if !id.is_empty() => {
             let note = notes.remove(id).await.map_err(failed)?;
             page(format!("forgotten {}", note.id), note.text)

@@ -170,7 +170,7 @@ const SIGXFSZ: i32 = 25;
 async fn dispatch(cli: Cli, env: Env) -> ExitCode {
     let _ignored = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(SIGXFSZ));
     let result = match &cli.command {
-        Some(command) => commands::run(command.clone(), &cli, env).await,
+        Some(command) => Box::pin(commands::run(command.clone(), &cli, env)).await,
         None if cli.is_print() => print::run(&cli, env).await,
         None => chat::run(&cli, env).await,
     };

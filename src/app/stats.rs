@@ -210,7 +210,7 @@ fn text(stats: &Stats, by: Option<StatsBy>) -> String {
         if !out.is_empty() {
             out.push('\n');
         }
-        let (head, cells): (&[&str], fn(&Row) -> Vec<String>) = match by {
+        let (head, cells): (&[&str], Cells) = match by {
             StatsBy::Model => {
                 (&["model", "answers", "failed", "in", "cached", "out", "cost", "time"], of_model)
             }
@@ -249,6 +249,9 @@ fn text(stats: &Stats, by: Option<StatsBy>) -> String {
     }
     out
 }
+
+/// The cells of a row behind its name.
+type Cells = fn(&Row) -> Vec<String>;
 
 fn of_model(row: &Row) -> Vec<String> {
     vec![

@@ -47,7 +47,10 @@ fn the_form_that_others_use_is_read() {
     let [files, remote] = &servers.usable[..] else { panic!("{servers:?}") };
     let ServerTransport::Stdio { command, args, env, .. } = &files.transport else { panic!("{files:?}") };
     assert_eq!(command, "npx");
-    assert_eq!(args.iter().map(|arg| arg.expose_secret()).collect::<Vec<_>>(), ["-y", "server", "/tmp"]);
+    assert_eq!(
+        args.iter().map(secrecy::ExposeSecret::expose_secret).collect::<Vec<_>>(),
+        ["-y", "server", "/tmp"]
+    );
     assert_eq!(env["TOKEN"].expose_secret(), "s3cret");
     assert_eq!(env["N"].expose_secret(), "1");
     assert_eq!(files.shown, "npx -y server '${DIR:-/tmp}' (env: N, TOKEN) (reads $TOKEN)");

@@ -42,7 +42,7 @@ fn head(text: &str, chars: usize, lines: usize) -> &str {
 
 /// About how many tokens the preview of a message will have.
 pub(super) fn preview_tokens(message: &Message) -> usize {
-    let text = message.content.iter().filter_map(ContentBlock::as_text).next().unwrap_or_default();
+    let text = message.content.iter().find_map(ContentBlock::as_text).unwrap_or_default();
     head(text, PREVIEW_MAX_CHARS, PREVIEW_MAX_LINES).len() / 4
 }
 
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_preview_keeps_to_its_bounds_and_says_how_to_go_on() {
-        let lines: String = (0..900).map(|n| format!("line {n} of it\n")).collect();
+        let lines = (0..900).map(|n| format!("line {n} of it")).collect::<Vec<_>>().join("\n");
         let wide = "ä€𝄞".repeat(9000);
         let long_way = "x".repeat(5000);
         for (text, how) in [(&lines, "Read /a/b."), (&wide, "Read /a/b."), (&lines, long_way.as_str())] {

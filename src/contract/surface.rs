@@ -150,7 +150,9 @@ impl Surface {
         fn walk(piece: Piece, found: &mut Vec<Piece>) {
             match piece {
                 Piece::Card(inner) | Piece::Column(inner) | Piece::Row(inner) | Piece::List(inner) => {
-                    inner.into_iter().for_each(|piece| walk(piece, found));
+                    for piece in inner {
+                        walk(piece, found);
+                    }
                 }
                 Piece::Button(button) if button.action.is_empty() => {}
                 Piece::Field(_) | Piece::Check(_) | Piece::Button(_) => found.push(piece),
@@ -350,9 +352,8 @@ impl Surface {
         {
             return found.clone();
         }
-        let literals =
-            ["literalString", "literalNumber", "literalBoolean", "literalArray", "literal"].into_iter();
-        match literals.filter_map(|key| object.get(key)).next() {
+        let literals = ["literalString", "literalNumber", "literalBoolean", "literalArray", "literal"];
+        match literals.into_iter().find_map(|key| object.get(key)) {
             Some(literal) => literal.clone(),
             None if object.contains_key("path") => Value::Null,
             None => value.clone(),

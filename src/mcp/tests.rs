@@ -525,6 +525,7 @@ mod modern {
     #[derive(Clone)]
     struct Adder;
 
+    #[expect(clippy::unused_self, reason = "the form that the macro wants")]
     #[tool_router]
     impl Adder {
         #[tool(description = "adds")]

@@ -13,6 +13,9 @@ use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::tool::Tool;
 use crate::phase::Plugin;
 
+/// A tool under its id.
+pub type NamedTool = (String, Arc<dyn Tool>);
+
 /// All registries of one runtime. Tools and plugins keep the order they were registered in, so that requests are
 /// byte-stable.
 #[derive(Clone)]
@@ -29,7 +32,7 @@ pub struct Catalog {
     pub tools: IndexMap<String, Arc<dyn Tool>>,
     /// Tools that come and go while the program runs, such as those of servers, by who brings them. An id of
     /// [`Catalog::tools`] hides one of these.
-    pub brought: BTreeMap<String, Vec<(String, Arc<dyn Tool>)>>,
+    pub brought: BTreeMap<String, Vec<NamedTool>>,
     /// What runs agents whose endpoint names it.
     pub backends: BTreeMap<String, Arc<dyn AgentBackend>>,
     /// How many runs may stand above one that an agent sets to work; `None` is any number.

@@ -441,7 +441,7 @@ impl AgentRuntime {
                 let agent = self.resolve(&child.agent, model)?;
                 let mut request = RunRequest::new(thread.clone(), vec![Message::user(&child.prompt)]);
                 request.parent_run_id = Some(child.parent_run.clone());
-                self.run_fenced(request, child.agent.clone(), agent, slot, lease, sink).await
+                Box::pin(self.run_fenced(request, child.agent.clone(), agent, slot, lease, sink)).await
             }
         }
     }

@@ -9,6 +9,7 @@ use crate::contract::child::{CHILD_RUN_ACTIVITY_TYPE, ChildRunState, ChildStatus
 use crate::contract::display::call_summary;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
+use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::ToolCallOutcome;
 
 /// Longer lines are cut: they are a sign of life, not the text.
@@ -56,7 +57,7 @@ impl ChildSink {
                 }
             }
             AgentEvent::InferenceComplete { usage, .. } => {
-                state.tokens += usage.as_ref().map_or(0, |usage| usage.total());
+                state.tokens += usage.as_ref().map_or(0, TokenUsage::total);
                 if !growing.trim().is_empty() {
                     state.line = Some(cut(growing));
                     growing.clear();

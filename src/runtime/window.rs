@@ -117,13 +117,16 @@ impl Windows {
     }
 }
 
+/// Tools, and what each weighs in tokens by its id.
+type Weights = (Arc<[ToolDescriptor]>, HashMap<String, usize>);
+
 /// What a driver knows about its requests.
 #[derive(Default)]
 pub(super) struct Packing {
     sizes: Sizes,
     summary: Option<Arc<SummaryRecord>>,
     previews: HashMap<usize, Message>,
-    tools: Option<(Arc<[ToolDescriptor]>, HashMap<String, usize>)>,
+    tools: Option<Weights>,
     /// What the request that is asked now was estimated at.
     estimated: usize,
     /// A request was refused as too long, and this is the other try.

@@ -16,7 +16,7 @@ pub const RESULT_FILES: &str = "result-";
 /// Any of the file system.
 pub fn keep_result(dir: &Path, thread: &str, call: &str, text: &str) -> std::io::Result<PathBuf> {
     // The call's id is the model's word, and no part of a path.
-    let hash = sha256_hex(&format!("{thread}\0{call}\0{text}"));
+    let hash = sha256_hex(format!("{thread}\0{call}\0{text}"));
     let path = dir.join(format!("{RESULT_FILES}{}.txt", &hash[..32]));
     if path.symlink_metadata().is_ok_and(|about| about.is_file() && about.len() == text.len() as u64) {
         return Ok(path);

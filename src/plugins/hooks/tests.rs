@@ -39,7 +39,10 @@ impl HookRunner for Scripted {
     }
 }
 
-fn says(stdout: &str) -> Result<HookOutput, String> {
+type Said = Result<HookOutput, String>;
+
+#[expect(clippy::unnecessary_wraps, reason = "an answer of a runner")]
+fn says(stdout: &str) -> Said {
     Ok(HookOutput { stdout: stdout.to_owned(), exit_code: Some(0), ..HookOutput::default() })
 }
 
@@ -172,7 +175,7 @@ async fn the_strictest_answer_counts() {
 
 #[tokio::test]
 async fn a_runner_that_fails_or_panics_keeps_the_gate_closed() {
-    let broken: [fn(&str) -> Result<HookOutput, String>; 3] =
+    let broken: [fn(&str) -> Said; 3] =
         [|_| Err("no such program".into()), |_| panic!("a bug"), |_| Ok(HookOutput::default())];
     for answer in broken {
         let bench = bench(&entry("h", "before_tool_execute"), answer);

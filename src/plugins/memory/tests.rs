@@ -36,8 +36,10 @@ mod shelf {
 
     use crate::contract::profile::{ProfileEntry, ProfileStore, StorageError};
 
+    type Entries = BTreeMap<(String, String), ProfileEntry>;
+
     #[derive(Default)]
-    pub struct Shelf(Mutex<(u64, BTreeMap<(String, String), ProfileEntry>)>);
+    pub struct Shelf(Mutex<(u64, Entries)>);
 
     #[async_trait]
     impl ProfileStore for Shelf {

@@ -401,6 +401,7 @@ async fn pays(bench: &mut Bench, model: &str, usage: Option<TokenUsage>) -> Opti
     bench.run(ctx.with_response(bench.response.clone())).await
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "what an answer says")]
 fn tokens(input: i32, cached: i32, output: i32) -> Option<TokenUsage> {
     Some(TokenUsage {
         prompt_tokens: Some(input),

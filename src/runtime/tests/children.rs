@@ -176,10 +176,11 @@ async fn a_child_of_a_child_asks_through_both_and_the_depth_has_an_end() {
     runtime.decide(&result.waiting[0].id, answer(ResumeDecisionAction::Resume), actor()).await.unwrap();
     let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
     assert_eq!((result.response.as_str(), parent.result_of("c1").as_str()), ("Up.", "Surface."));
-    let requests = scout.requests.lock().unwrap();
-    let all: Vec<String> = requests.iter().flat_map(|r| r.messages.iter().map(Message::text)).collect();
+    let all: Vec<String> = {
+        let requests = scout.requests.lock().unwrap();
+        requests.iter().flat_map(|r| r.messages.iter().map(Message::text)).collect()
+    };
     assert!(all.iter().any(|text| text.contains("at most 3 deep")), "{all:?}");
-    drop(requests);
     sound(&house).await;
 }
 

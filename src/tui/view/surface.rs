@@ -228,7 +228,7 @@ mod tests {
         for line in &lines {
             assert!(line.width() <= usize::from(columns), "{line:?} in {columns}");
         }
-        lines.iter().map(|line| format!("{}\n", line.to_string().trim_end())).collect()
+        lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect::<Vec<_>>().join("\n")
     }
 
     #[test]

@@ -30,7 +30,7 @@ use super::OtelMetricsSink;
 /// How long a collector that does not answer holds up the end of the program.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Nothing goes out by time; a timer of the crate needs one all the same.
-const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
+const NEVER: Duration = Duration::from_hours(24);
 
 /// Why nothing is exported.
 #[derive(Debug, thiserror::Error)]
