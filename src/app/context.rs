@@ -292,7 +292,7 @@ mod tests {
         ] {
             assert!(lines.iter().any(|l| l.trim_end() == line), "{line:?} is not in\n{}", page.text);
         }
-        assert!(lines.iter().all(|line| line.chars().count() <= 76));
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{}", page.text);
     }
 
     #[test]

@@ -59,7 +59,7 @@ fn a_rule_can_allow_it_and_looking_is_never_asked_about() {
     });
     let home = Home::with(&llm);
     home.aye(&["-p", "go"]).run().exits(3);
-    assert_eq!(home.open()[0]["ticket"]["pending"]["arguments"]["action"], "add");
+    home.ok(&["approvals", "show", &home.question()]).prints("Built with make.");
     home.rules("rules:\n  - {tool: Memory(add), behavior: allow, match: [add], not_match: [remove]}\n");
     home.ok(&["-p", "go"]).prints("End.");
     home.ok(&["memory", "list"]).prints("Built with make.").prints("by the agent aye in conversation");
