@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use crate::contract::child::ChildStatus;
 use crate::contract::lifecycle::ToolCallOutcome;
+use crate::contract::surface::ACTION_SURFACE;
 use crate::contract::suspension::{
-    ACTION_ASK_USER, ACTION_CHILD_RUN, ACTION_UNKNOWN_OUTCOME, ToolCallResume,
+    ACTION_ASK_USER, ACTION_CHILD_RUN, ACTION_FRONTEND_TOOL, ACTION_UNKNOWN_OUTCOME, ToolCallResume,
 };
 use crate::contract::tool::ToolResult;
 use crate::run::Closing;
@@ -78,7 +79,7 @@ pub(super) fn closing_result(
         ),
         Closing::Expired => {
             let text = match action {
-                ACTION_ASK_USER => {
+                ACTION_ASK_USER | ACTION_SURFACE | ACTION_FRONTEND_TOOL => {
                     "This question was not answered in time; it expired. That is no answer: neither a yes nor a no."
                         .to_owned()
                 }
@@ -93,13 +94,15 @@ pub(super) fn closing_result(
             let code = if action == ACTION_UNKNOWN_OUTCOME { "unknown" } else { "expired" };
             (error(code, text), ToolCallOutcome::Failed)
         }
-        Closing::Superseded => (
-            error(
-                "superseded",
-                "Not run: the user wrote a new message instead of answering whether to run this call.".into(),
-            ),
-            ToolCallOutcome::Cancelled,
-        ),
+        Closing::Superseded => {
+            let text = match action {
+                ACTION_ASK_USER | ACTION_SURFACE | ACTION_FRONTEND_TOOL => {
+                    "Not answered: the user wrote a new message instead."
+                }
+                _ => "Not run: the user wrote a new message instead of answering whether to run this call.",
+            };
+            (error("superseded", text.into()), ToolCallOutcome::Cancelled)
+        }
         Closing::NotRun => (
             error("not_run", "Not run: the run was ended before this call was started.".into()),
             ToolCallOutcome::Cancelled,

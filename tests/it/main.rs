@@ -29,6 +29,7 @@ mod stale;
 mod stats;
 mod stops;
 mod support;
+mod surfaces;
 mod terminal;
 mod unknown;
 mod viewer;

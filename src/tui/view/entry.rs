@@ -255,6 +255,15 @@ pub(super) fn summary_of(name: &str, arguments: &Value, info: &HostInfo) -> Stri
             text("prompt").map(|prompt| visible_line(prompt.trim()).into_owned())
         }
         "AskUser" => text("question").map(|question| visible_line(question).into_owned()),
+        "render_a2ui" => arguments.get("messages").and_then(Value::as_array).map(|messages| {
+            let surface = |message: &Value| {
+                let bodies = message.as_object().into_iter().flatten();
+                bodies.filter_map(|(_, body)| body.get("surfaceId")?.as_str().map(str::to_owned)).next()
+            };
+            let mut surfaces: Vec<String> = messages.iter().filter_map(surface).collect();
+            surfaces.dedup();
+            visible_line(&surfaces.join(", ")).into_owned()
+        }),
         "TodoWrite" => arguments.get("todos").and_then(Value::as_array).map(|todos| {
             let done =
                 todos.iter().filter(|todo| todo.get("status") == Some(&Value::from("completed"))).count();

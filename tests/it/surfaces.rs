@@ -1,0 +1,88 @@
+//! Surfaces that the model describes, in the real program: looked at, filled in, answered from elsewhere.
+
+use serde_json::{Value, json};
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, Chat, MockLlm};
+use crate::support::pty::Pty;
+
+fn form() -> Value {
+    let text = |id: &str, text: &str| json!({"id": id, "component": "Text", "text": text});
+    json!({"messages": [
+        {"version": "v0.8", "createSurface": {"surfaceId": "order"}},
+        {"version": "v0.8", "updateComponents": {"surfaceId": "order", "components": [
+            {"id": "root", "component": "Column", "children": ["title", "name", "ok", "go"]},
+            text("title", "New order"),
+            {"id": "name", "component": "TextField", "label": "Name", "value": {"path": "/name"}},
+            {"id": "ok", "component": "CheckBox", "label": "Receipt", "value": {"path": "/receipt"}},
+            {"id": "go", "component": "Button", "label": "Order", "action": {"event": {"name": "order"}}},
+        ]}},
+        {"version": "v0.8", "updateDataModel": {"surfaceId": "order", "path": "/", "value": {"receipt": true}}},
+    ]})
+}
+
+fn draws(arguments: Value) -> MockLlm {
+    MockLlm::by(move |chat: &Chat| match chat.results().len() {
+        0 => Answer::new().call("c1", "render_a2ui", arguments.clone()),
+        _ => Answer::say("End."),
+    })
+}
+
+#[test]
+fn a_form_is_filled_in_on_its_card() {
+    let llm = draws(form());
+    let home = Home::with(&llm);
+    let mut tty = Pty::start(&home, &[], 90, 30);
+    tty.ready();
+    tty.say("order something");
+    tty.card("[x] Receipt");
+    // A field, what is written into it, a box, the button.
+    tty.send("\x1b[B\r");
+    tty.send("Ada\r");
+    tty.shows("Name: Ada");
+    tty.send(" \x1b[B\r");
+    tty.shows("End.");
+    let result: Value = serde_json::from_str(&llm.last().result("c1")).expect("an answer");
+    assert_eq!(result["userAction"]["name"], "order");
+    assert_eq!(result["dataModel"], json!({"receipt": false, "name": "Ada"}));
+    tty.quit();
+}
+
+#[test]
+fn a_form_outlives_its_terminal_and_is_answered_from_elsewhere() {
+    let llm = draws(form());
+    let home = Home::with(&llm);
+    let tty = Pty::start(&home, &[], 60, 15);
+    tty.ready();
+    tty.say("order something");
+    tty.shows("shows you a form");
+    tty.kill();
+    let id = home.question();
+    let wrong = json!({"userAction": {"name": "order", "surfaceId": "another"}}).to_string();
+    home.aye(&["answer", &id, &wrong]).run().exits(2);
+    let answer = json!({"userAction": {"name": "order", "surfaceId": "order"}, "dataModel": {"name": "Bo"}});
+    home.ok(&["answer", &id, &answer.to_string(), "--resume"]).prints("End.");
+    let result: Value = serde_json::from_str(&llm.last().result("c1")).expect("an answer");
+    assert_eq!(result, answer);
+}
+
+#[test]
+fn what_is_only_looked_at_stays_in_the_conversation() {
+    let llm = draws(json!({"messages": [
+        {"surfaceUpdate": {"surfaceId": "s", "components": [
+            {"id": "top", "component": {"Table": {"columns": ["what"], "rows": [["tea\u{202e}"]]}}},
+        ]}},
+        {"beginRendering": {"surfaceId": "s", "root": "top"}},
+    ]}));
+    let home = Home::with(&llm);
+    let mut tty = Pty::start(&home, &[], 90, 30);
+    tty.ready();
+    tty.say("show it");
+    tty.shows("tea<U+202E>");
+    tty.shows("End.");
+    tty.quit();
+    assert!(llm.last().result("c1").contains("\"rendered\":true"));
+    // Where nobody looks there is no such tool.
+    home.ok(&["-p", "hello"]);
+    assert!(!llm.last().tools().contains(&"render_a2ui".to_owned()));
+}
