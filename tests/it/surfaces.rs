@@ -49,6 +49,27 @@ fn a_form_is_filled_in_on_its_card() {
 }
 
 #[test]
+fn on_a_small_screen_the_rows_follow_the_arrows() {
+    let mut arguments = form();
+    let rows: Vec<Value> = (0..20).map(|n| json!([n, n * n])).collect();
+    let components = arguments.pointer_mut("/messages/1/updateComponents/components").expect("components");
+    components[0]["children"] = json!(["title", "table", "name", "ok", "go"]);
+    let table = json!({"id": "table", "component": "Table", "columns": ["n", "square"], "rows": rows});
+    components.as_array_mut().expect("a list").push(table);
+    let llm = draws(arguments);
+    let home = Home::with(&llm);
+    let mut tty = Pty::start(&home, &[], 60, 15);
+    tty.ready();
+    tty.say("order something");
+    tty.card("New order");
+    tty.send("\x1b[A");
+    tty.shows("▸ [ Order ]");
+    tty.send("\r");
+    tty.shows("End.");
+    tty.quit();
+}
+
+#[test]
 fn a_form_outlives_its_terminal_and_is_answered_from_elsewhere() {
     let llm = draws(form());
     let home = Home::with(&llm);

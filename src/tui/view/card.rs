@@ -9,7 +9,7 @@ use super::super::approval::{Card, CardKind, Stage};
 use super::super::status::short_path;
 use super::super::theme::{Role, Theme};
 use super::super::wrap::{Wrap, truncate, width};
-use super::surface::{At, surface};
+use super::surface::{At, HERE, surface};
 use super::{Picture, spread};
 use crate::contract::display::{visible, visible_line};
 use crate::contract::surface::Piece;
@@ -344,6 +344,12 @@ fn choices(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
 fn first_row(card: &Card, app: &App, inner: u16, theme: &Theme) -> usize {
     match &card.stage {
         Stage::Hunks(hunks) if app.batch.is_none() => edit::hunks(hunks, inner, theme).1 + card.scroll,
+        // What is pressed is on the screen: the rows follow the arrows.
+        _ if card.kind == CardKind::Form && app.batch.is_none() => {
+            let rows = form(card, inner, theme);
+            let here = rows.iter().position(|row| row.spans.iter().any(|span| span.content == HERE));
+            here.map_or(0, |row| row.saturating_sub(1)) + card.scroll
+        }
         _ => card.scroll,
     }
 }

@@ -14,6 +14,9 @@ const NARROWEST: usize = 12;
 /// What stands between them.
 const GAP: usize = 2;
 
+/// Stands before what the arrows are at.
+pub(super) const HERE: &str = "▸ ";
+
 /// Which of the things that can be put in or pressed the arrows are at.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct At<'a> {
@@ -136,7 +139,7 @@ impl Look<'_> {
     }
 
     fn mark(&self, is_here: bool) -> Span<'static> {
-        Span::styled(if is_here { "▸ " } else { "  " }, self.theme.style(Role::Accent))
+        Span::styled(if is_here { HERE } else { "  " }, self.theme.style(Role::Accent))
     }
 
     fn field(&self, field: &Field, columns: usize) -> Vec<Line<'static>> {
