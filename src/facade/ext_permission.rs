@@ -37,6 +37,19 @@ impl Plugin for PermissionPlugin {
         PluginDescriptor { name: inner::PERMISSION_PLUGIN }
     }
 
+    fn is_guard(&self) -> bool {
+        true
+    }
+
+    fn section_after_handoff(
+        &self,
+        key: &str,
+        from: Option<&JsonValue>,
+        to: Option<&JsonValue>,
+    ) -> Option<JsonValue> {
+        Self::with_rules(RuleSet::default()).section_after_handoff(key, from, to)
+    }
+
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
         Self::with_rules(RuleSet::default()).register(registrar)
     }

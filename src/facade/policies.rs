@@ -56,6 +56,19 @@ impl Plugin for StopConditionPlugin {
         PluginDescriptor { name: self.name }
     }
 
+    fn is_guard(&self) -> bool {
+        true
+    }
+
+    fn section_after_handoff(
+        &self,
+        key: &str,
+        from: Option<&JsonValue>,
+        to: Option<&JsonValue>,
+    ) -> Option<JsonValue> {
+        self.plugin.as_ref().ok()?.section_after_handoff(key, from, to)
+    }
+
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
         match &self.plugin {
             Ok(plugin) => plugin.register(registrar),
@@ -89,6 +102,19 @@ impl MaxRoundsPlugin {
 impl Plugin for MaxRoundsPlugin {
     fn descriptor(&self) -> PluginDescriptor {
         self.0.descriptor()
+    }
+
+    fn is_guard(&self) -> bool {
+        true
+    }
+
+    fn section_after_handoff(
+        &self,
+        key: &str,
+        from: Option<&JsonValue>,
+        to: Option<&JsonValue>,
+    ) -> Option<JsonValue> {
+        self.0.section_after_handoff(key, from, to)
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
