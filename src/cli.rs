@@ -74,6 +74,12 @@ pub struct Cli {
     #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub print: Option<String>,
 
+    /// Tools that the caller carries out: a JSON list of {name, description, parameters}
+    ///
+    /// A call of one is a question (exit status 3); `aye answer ID RESULT --resume` gives its result. Rules judge it as any
+    /// call first: `--allowed-tools NAME` lets it come at once.
+    #[arg(long, value_name = "FILE", requires = "print")]
+    pub client_tools: Option<PathBuf>,
     /// Do not close open questions with a new message: it begins when they are answered
     ///
     /// With -p this needs -c or -r. When something waits, the message is queued behind it and the exit status is 3;

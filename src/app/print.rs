@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal as _, Read as _};
 use std::os::unix::fs::FileTypeExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::agent::App;
@@ -13,6 +14,7 @@ use crate::config::{self, Env, TrustAssessment};
 use crate::contract::event_sink::EventSink;
 use crate::contract::ids::ThreadId;
 use crate::contract::message::Message;
+use crate::contract::tool::ToolDescriptor;
 use crate::headless::{self, Format, Job, OnAsk, Options};
 use crate::plugins::skills::invocation;
 use crate::runtime::{RunRequest, UnknownPolicy};
@@ -62,7 +64,10 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
                 text
             };
             let content = super::mcp::message(&app, &text).await.map_err(Failure::usage)?;
-            let request = RunRequest::new(thread, vec![Message::user_with(content)]);
+            let request = RunRequest {
+                frontend_tools: client_tools(cli.client_tools.as_deref())?,
+                ..RunRequest::new(thread, vec![Message::user_with(content)])
+            };
             if cli.keep_waiting { Job::Behind(request) } else { Job::Run(request) }
         }
     };
@@ -81,6 +86,47 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     app.telemetry.end().await;
     app.store.leave().await;
     Ok(code)
+}
+
+/// One tool of a client, in the names that clients use for it.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClientTool {
+    #[serde(alias = "id")]
+    name: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default, alias = "inputSchema", alias = "input_schema")]
+    parameters: Option<serde_json::Value>,
+}
+
+/// The tools that whoever called aye carries out.
+fn client_tools(file: Option<&Path>) -> Result<Vec<ToolDescriptor>, Failure> {
+    let Some(file) = file else { return Ok(Vec::new()) };
+    let wrong = |why: &dyn std::fmt::Display| {
+        Failure::usage(format!(
+            "--client-tools {}: {why}; a list such as [{{\"name\": \"pick_file\", \"description\": \"…\"}}] is wanted",
+            file.display()
+        ))
+    };
+    let text = std::fs::read_to_string(file).map_err(|e| wrong(&e))?;
+    let tools: Vec<ClientTool> = serde_json::from_str(&text).map_err(|e| wrong(&e))?;
+    let tool = |tool: ClientTool| {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if tool.name.is_empty() || tool.name.len() > 64 || !tool.name.chars().all(is_name) {
+            let name = tool.name.escape_debug();
+            return Err(wrong(&format!("the name `{name}` must be letters, digits, _ and -, at most 64")));
+        }
+        let descriptor = ToolDescriptor::new(tool.name.clone(), tool.name, tool.description);
+        match tool.parameters {
+            None => Ok(descriptor),
+            Some(schema) if jsonschema::validator_for(&schema).is_err() => {
+                Err(wrong(&format!("the parameters of `{}` are no JSON Schema", descriptor.id)))
+            }
+            Some(schema) => Ok(descriptor.with_parameters(schema)),
+        }
+    };
+    tools.into_iter().map(tool).collect()
 }
 
 /// Says which files of the folder are not used because nobody trusted it.

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::Shared;
 use super::children::Children;
 use super::document::{CallResult, RunDocument};
+use super::frontend::ClientTools;
 use super::handoff::Handoff;
 use super::infer::{Inferred, Partial};
 use super::journal::Unsaved;
@@ -36,7 +37,7 @@ use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolError, ToolOutput};
 use crate::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress};
 use crate::run::{Directive, Fact, Gate, Run};
-use crate::state::{PersistedState, Phase, StateStore, UnknownKeyPolicy};
+use crate::state::{KeyRegistration, PersistedState, Phase, StateKeyOptions, StateStore, UnknownKeyPolicy};
 
 /// How long tools may take to end after a cancel before they are dropped.
 const ABORT_GRACE: Duration = Duration::from_secs(4);
@@ -166,6 +167,7 @@ impl Driver {
         phases.install(&handoff.base().env)?;
         phases.install(&agent.env)?;
         state.ensure(&shared.keys)?;
+        state.ensure(&[KeyRegistration::of::<ClientTools>(StateKeyOptions::default())])?;
         let saved_thread_state = shared.store.thread_state(&record.thread_id).await?;
         let persisted = PersistedState {
             revision: 0,
@@ -195,7 +197,7 @@ impl Driver {
         .with_depth(lineage.as_ref().map_or(0, |own| own.depth));
         let awake_since = shared.clock.now_ms();
         let catalog_revision = shared.catalog().revision;
-        let driver = Self {
+        let mut driver = Self {
             shared,
             fence: lease.fence().clone(),
             lease,
@@ -234,6 +236,7 @@ impl Driver {
             catalog_revision,
             handoff,
         };
+        driver.offer_client_tools();
         driver.phases.activate(&driver.agent.env, &driver.agent.spec)?;
         Ok(driver)
     }
@@ -470,6 +473,7 @@ impl Driver {
                 self.tell_error(&message, Some("handoff")).await;
                 return Fact::Failed { message };
             }
+            self.offer_client_tools();
         }
         let ctx = self.context(phase);
         let report: Result<PhaseReport, _> = self.phases.run_phase(&self.agent.env, ctx).await;

@@ -1,12 +1,58 @@
-//! Tools that a client declares and carries out: a call of one waits, and its answer is the result.
+//! Tools that a client declares and carries out: a call of one waits, and its answer is the result. They belong to the
+//! run: whoever goes on with it, in any process, offers them too.
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use super::driver::Driver;
+use super::request::RuntimeError;
 use crate::contract::suspension::{
     ACTION_FRONTEND_TOOL, PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode,
 };
 use crate::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
+use crate::state::{MutationBatch, StateKey};
+
+/// The tools that the client of a run declared.
+pub(super) struct ClientTools;
+
+impl StateKey for ClientTools {
+    const KEY: &'static str = "runtime.client_tools";
+    type Value = Vec<ToolDescriptor>;
+    type Update = Vec<ToolDescriptor>;
+
+    fn apply(value: &mut Self::Value, update: Self::Update) {
+        *value = update;
+    }
+}
+
+impl Driver {
+    /// Takes in the tools of the client that asks for the run.
+    pub(super) fn declare(&mut self, tools: Vec<ToolDescriptor>) -> Result<(), RuntimeError> {
+        for (place, tool) in tools.iter().enumerate() {
+            let twice = tools[..place].iter().any(|other| other.id == tool.id);
+            if twice || self.agent.tools.contains_key(&tool.id) {
+                let message = format!("the client's tool `{}` has the name of one that is there", tool.id);
+                return Err(RuntimeError::ResolveFailed { message });
+            }
+        }
+        let mut batch = MutationBatch::new();
+        batch.update::<ClientTools>(tools);
+        self.state.commit_batch(batch)?;
+        self.offer_client_tools();
+        Ok(())
+    }
+
+    /// Offers the client's tools beside those of the agent; a name that the agent has meanwhile is the agent's.
+    pub(super) fn offer_client_tools(&mut self) {
+        for tool in self.state.read::<ClientTools>().unwrap_or_default() {
+            if !self.agent.tools.contains_key(&tool.id) {
+                self.agent = self.agent.clone().with_tool(Arc::new(FrontendTool::new(tool)));
+            }
+        }
+    }
+}
 
 /// See the module's text.
 pub struct FrontendTool {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::frontend::FrontendTool;
 use super::request::{AgentRunResult, RunRequest, RuntimeError};
 use super::resolve::{AgentResolver, ResolvedAgent};
 use super::{AgentRuntimeBuilder, UnknownPolicy};
@@ -104,9 +103,6 @@ pub async fn run_agent_loop(params: AgentLoopParams<'_>) -> Result<AgentRunResul
     for (id, tool) in agent.tools.iter().filter(|(id, _)| !agent.env.tools.contains_key(*id)) {
         builder = builder.with_tool(id, Arc::clone(tool));
     }
-    for descriptor in frontend_tools {
-        builder = builder.with_tool(descriptor.id.clone(), Arc::new(FrontendTool::new(descriptor)));
-    }
     if let Some(store) = checkpoint_store {
         builder = builder.with_store(store.store().map_err(|e| failed(&e))?);
     }
@@ -115,6 +111,7 @@ pub async fn run_agent_loop(params: AgentLoopParams<'_>) -> Result<AgentRunResul
     let request = RunRequest {
         run_id: Some(run_identity.run_id),
         parent_run_id: run_identity.parent_run_id,
+        frontend_tools,
         overrides: overrides.unwrap_or_default(),
         ..RunRequest::new(thread_id.clone(), messages)
     };

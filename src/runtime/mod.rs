@@ -356,6 +356,9 @@ impl AgentRuntime {
             loaded,
         )
         .await?;
+        if !request.frontend_tools.is_empty() {
+            driver.declare(request.frontend_tools)?;
+        }
         driver.checkpoint().await?;
         let directives = driver.apply(Fact::Started)?;
         driver.drive(directives).await?;

@@ -10,7 +10,7 @@ use crate::contract::lifecycle::TerminationReason;
 use crate::contract::message::Message;
 use crate::contract::record::{QueueId, QueuedMessage, SuspensionRecord, Taking};
 use crate::contract::suspension::{ACTION_PERMISSION, ResumeDecisionAction, ToolCallResume};
-use crate::contract::tool::Tool;
+use crate::contract::tool::{Tool, ToolDescriptor};
 use crate::state::StateError;
 use crate::store::StoreError;
 
@@ -29,6 +29,9 @@ pub struct RunRequest {
     pub run_id: Option<RunId>,
     /// The run this one continues or serves.
     pub parent_run_id: Option<RunId>,
+    /// Tools that the client carries out: a call of one waits, and its answer is the result. They are the run's, also
+    /// when another process goes on with it.
+    pub frontend_tools: Vec<ToolDescriptor>,
     /// The job of the mailbox that this run begins with. Such a run closes no questions: see
     /// [`RuntimeError::NotFree`].
     pub takes: Option<Taking>,
@@ -44,6 +47,7 @@ impl RunRequest {
             overrides: InferenceOverride::default(),
             run_id: None,
             parent_run_id: None,
+            frontend_tools: Vec::new(),
             takes: None,
         }
     }

@@ -15,7 +15,7 @@ use crate::contract::judgement::Risk;
 use crate::contract::record::{GrantScope, SuspensionRecord};
 use crate::contract::surface::ACTION_SURFACE;
 use crate::contract::suspension::{
-    ACTION_ASK_USER, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, SuspendTicket,
+    ACTION_ASK_USER, ACTION_FRONTEND_TOOL, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, SuspendTicket,
 };
 use crate::contract::tool::FilePreview;
 
@@ -199,7 +199,8 @@ impl Card {
     /// A card for a question.
     pub fn new(thread_id: ThreadId, run_id: RunId, ticket: SuspendTicket) -> Card {
         let kind = match ticket.suspension.action.as_str() {
-            ACTION_ASK_USER => CardKind::Ask,
+            // What a client would have done, a person may say.
+            ACTION_ASK_USER | ACTION_FRONTEND_TOOL => CardKind::Ask,
             ACTION_SURFACE => CardKind::Form,
             ACTION_UNKNOWN_OUTCOME => CardKind::Unknown,
             _ => CardKind::Permission,

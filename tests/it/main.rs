@@ -4,6 +4,7 @@ mod agents;
 mod audit;
 mod book;
 mod children;
+mod client_tools;
 mod commands;
 mod contest;
 mod context;
