@@ -261,7 +261,16 @@ impl Client {
             token: handle.progress_token,
         };
         let ended = self.ended.clone();
-        Ok(OpenCall { rx: handle.rx, progress, asked, ended, guard, limit, left: MAX_CALL.max(limit) })
+        Ok(OpenCall {
+            rx: handle.rx,
+            progress,
+            asked,
+            ended,
+            guard,
+            answer: None,
+            limit,
+            left: MAX_CALL.max(limit),
+        })
     }
 
     /// Hears of changed lists where a server tells them only to those who ask: the revision of 2026-07-28. Ends with the

@@ -32,6 +32,8 @@ pub(super) struct OpenCall {
     pub(super) asked: mpsc::Receiver<Asked>,
     pub(super) ended: CancellationToken,
     pub(super) guard: CancelGuard,
+    /// An answer that came, behind a report that came before it.
+    pub(super) answer: Option<Result<ServerResult, CallError>>,
     /// So long the server may be silent.
     pub(super) limit: Duration,
     /// So long it may take in all.
@@ -40,15 +42,26 @@ pub(super) struct OpenCall {
 
 impl OpenCall {
     pub(super) async fn next(&mut self, cancelled: &CancellationToken) -> Step {
+        if let Some(answer) = self.answer.take() {
+            return Step::Done(answer);
+        }
         let began = Instant::now();
         let step = tokio::select! {
             biased;
             answer = &mut self.rx => {
                 self.guard.id = None;
-                Step::Done(match answer {
+                let answer = match answer {
                     Ok(answer) => answer.map_err(call_error),
                     Err(_) => Err(CallError::Gone),
-                })
+                };
+                // What was reported before the answer came is told before it.
+                match self.progress.try_recv() {
+                    Ok(report) => {
+                        self.answer = Some(answer);
+                        Step::Progress(report)
+                    }
+                    Err(_) => Step::Done(answer),
+                }
             }
             () = self.ended.cancelled() => {
                 self.guard.id = None;
