@@ -10,6 +10,7 @@ use super::budget::Purse;
 use super::context::{self, policy_of};
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
+use super::mcp::{MCP_PLUGIN, McpPlugin};
 use super::notify::Notifier;
 use super::telemetry::Telemetry;
 use super::{Failure, agents, deferred, models, prompt, reminders, sections};
@@ -20,6 +21,7 @@ use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
+use crate::mcp::Questions;
 use crate::plugins::context::CompactionPlugin;
 use crate::plugins::deferred_tools::DEFERRED_TOOLS_PLUGIN;
 use crate::plugins::generative_ui::{A2UI_PLUGIN, A2uiPlugin};
@@ -75,6 +77,7 @@ impl App {
         let notifier = Notifier::new(&foundation);
         let telemetry = Telemetry::start(&mut foundation);
         let purse = Purse::new(&foundation);
+        let questions = Questions::default();
         let parts = Parts {
             store: &store,
             permission: &permission,
@@ -82,6 +85,7 @@ impl App {
             notifier: &notifier,
             telemetry: &telemetry,
             purse: &purse,
+            questions: &questions,
             // Where nobody sits, nothing is drawn and nothing filled in.
             draws: cli.command.is_none() && !cli.is_print(),
         };
@@ -100,7 +104,7 @@ impl App {
         // One whose price nobody knows ends its run under a budget.
         warnings.extend(agents.choices().filter_map(|model| purse.admit(&model.full_name(), model).err()));
         warnings.extend(skills.issues.iter().map(ToString::to_string));
-        let mcp = super::mcp::Mcp::new(&foundation, cli, &runtime, &permission, &mut warnings);
+        let mcp = super::mcp::Mcp::new(&foundation, cli, &runtime, &permission, &questions, &mut warnings);
         let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
         let app = Self {
             _grants: grants,
@@ -198,13 +202,15 @@ struct Parts<'a> {
     notifier: &'a Notifier,
     telemetry: &'a Telemetry,
     purse: &'a Purse,
+    /// What servers ask the person.
+    questions: &'a Questions,
     /// Whether a person is shown surfaces.
     draws: bool,
 }
 
 fn runtime(
     foundation: &Foundation,
-    Parts { store, permission, clock, notifier, telemetry, purse, draws }: Parts<'_>,
+    Parts { store, permission, clock, notifier, telemetry, purse, questions, draws }: Parts<'_>,
     skills: &Discovery,
     reminders: Vec<ReminderRule>,
     (common, known): (&prompt::Common, &agents::Known),
@@ -285,6 +291,7 @@ fn runtime(
         .with_plugin("compaction", Arc::new(CompactionPlugin))
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
+        .with_plugin(MCP_PLUGIN, Arc::new(McpPlugin(questions.clone())))
         .with_plugin("stop", Arc::new(purse.over(stop)))
         .build_unchecked()
         .map_err(Failure::usage)

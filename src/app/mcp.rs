@@ -3,6 +3,7 @@
 mod attach;
 mod commands;
 mod edit;
+mod plugin;
 mod show;
 
 use std::collections::BTreeMap;
@@ -14,13 +15,15 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use attach::{commands, complete, message, prompt};
 pub(super) use commands::run;
+pub(super) use plugin::{MCP_PLUGIN, McpPlugin};
 pub(super) use show::page;
 
 use super::agent::tool_env;
 use super::foundation::Foundation;
 use crate::cli::Cli;
 use crate::config::{Servers, load_servers, server_files, write_private};
-use crate::mcp::{Launch, Manager, PinStore, Pinned, Surroundings};
+use crate::contract::clock::SystemClock;
+use crate::mcp::{Launch, Manager, PinStore, Pinned, Questions, Surroundings};
 use crate::plugins::permission::Permissions;
 use crate::runtime::AgentRuntime;
 use crate::tools;
@@ -73,6 +76,7 @@ impl Mcp {
         cli: &Cli,
         runtime: &AgentRuntime,
         permission: &Permissions,
+        questions: &Questions,
         warnings: &mut Vec<String>,
     ) -> Self {
         let servers = servers(foundation, foundation.is_trusted);
@@ -109,6 +113,8 @@ impl Mcp {
                 })
             },
             root: foundation.workspace.root.clone(),
+            questions: questions.clone(),
+            clock: Arc::new(SystemClock),
         };
         let (manager, problems) = Manager::new(servers.usable, around);
         warnings.extend(problems);

@@ -6,10 +6,7 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::RoleClient;
-use rmcp::model::{
-    CancelledNotificationParam, ClientRequest, NumberOrString, ProgressToken, ProtocolVersion, ServerResult,
-    SubscriptionFilter,
-};
+use rmcp::model::{ClientRequest, ProtocolVersion, ServerResult, SubscriptionFilter};
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions,
     RunningService, ServiceError,
@@ -21,7 +18,8 @@ use secrecy::ExposeSecret as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use super::handler::{Handler, Progress, Shared};
+use super::handler::{Handler, Shared};
+use super::open::{CancelGuard, MAX_CALL, OpenCall, Step};
 use super::transport::Guarded;
 use super::{Launch, Surroundings};
 use crate::contract::display::visible_line;
@@ -29,8 +27,6 @@ use crate::contract::server::{ServerConfig, ServerTransport};
 
 /// One message of a server.
 const MAX_MESSAGE: usize = 16 << 20;
-/// However much progress a call makes, it has an end.
-const MAX_CALL: Duration = Duration::from_hours(1);
 /// Characters of an error of the other side.
 const MAX_ERROR: usize = 400;
 /// What a program said before it ended may take a moment to arrive.
@@ -96,7 +92,7 @@ pub(super) fn words_of(text: &str) -> String {
     format!("{}{cut}", visible_line(short.trim()))
 }
 
-fn call_error(error: ServiceError) -> CallError {
+pub(super) fn call_error(error: ServiceError) -> CallError {
     match error {
         ServiceError::McpError(error) => {
             CallError::Refused(words_of(&format!("{} (code {})", error.message, error.code.0)))
@@ -130,29 +126,6 @@ fn without_address(text: &str) -> String {
     match text.split_once(" for url (") {
         Some((before, behind)) => format!("{before}{}", behind.rsplit_once(')').map_or("", |(_, rest)| rest)),
         None => text.to_owned(),
-    }
-}
-
-/// Tells the server that nobody waits for a request any more, unless it was answered.
-struct CancelGuard {
-    peer: Peer<RoleClient>,
-    shared: Arc<Shared>,
-    id: Option<NumberOrString>,
-    token: ProgressToken,
-}
-
-impl Drop for CancelGuard {
-    fn drop(&mut self) {
-        self.shared.stop_listening(&self.token);
-        let Some(id) = self.id.take() else { return };
-        let peer = self.peer.clone();
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                let params =
-                    CancelledNotificationParam::new(Some(id), Some("not wanted any more".to_owned()));
-                let _ = tokio::time::timeout(Duration::from_secs(2), peer.notify_cancelled(params)).await;
-            });
-        }
     }
 }
 
@@ -258,53 +231,46 @@ impl Client {
         request: ClientRequest,
         limit: Duration,
     ) -> Result<ServerResult, CallError> {
-        self.call(request, limit, &CancellationToken::new(), |_| std::future::ready(())).await
+        let mut open = self.open(request, limit, false).await?;
+        let never = CancellationToken::new();
+        loop {
+            match open.next(&never).await {
+                Step::Done(result) => return result,
+                Step::Progress(_) | Step::Asked(_) => {}
+            }
+        }
     }
 
     /// Asks for something that may take long: as long as the server reports progress, it may go on.
-    pub(super) async fn call<F: Future<Output = ()>>(
+    pub(super) async fn open(
         &self,
         request: ClientRequest,
         limit: Duration,
-        cancelled: &CancellationToken,
-        mut on_progress: impl FnMut(Progress) -> F,
-    ) -> Result<ServerResult, CallError> {
+        takes_questions: bool,
+    ) -> Result<OpenCall, CallError> {
         let sending = self.peer.send_request_with_option(request, PeerRequestOptions::no_options());
-        let mut handle = match tokio::time::timeout(limit, sending).await {
+        let handle = match tokio::time::timeout(limit, sending).await {
             Ok(handle) => handle.map_err(call_error)?,
             Err(_) => return Err(CallError::Timeout(limit)),
         };
-        let token = handle.progress_token.clone();
-        let mut progress = self.shared.listen(token.clone());
-        let mut guard = CancelGuard {
+        let (progress, asked) = self.shared.listen(handle.progress_token.clone(), takes_questions);
+        let guard = CancelGuard {
             peer: self.peer.clone(),
             shared: Arc::clone(&self.shared),
-            id: Some(handle.id.clone()),
-            token,
+            id: Some(handle.id),
+            token: handle.progress_token,
         };
-        let silence = tokio::time::sleep(limit);
-        let end = tokio::time::sleep(MAX_CALL.max(limit));
-        tokio::pin!(silence, end);
-        loop {
-            tokio::select! {
-                biased;
-                answer = &mut handle.rx => {
-                    guard.id = None;
-                    return answer.map_err(|_| CallError::Gone)?.map_err(call_error);
-                }
-                () = self.ended.cancelled() => {
-                    guard.id = None;
-                    return Err(CallError::Gone);
-                }
-                () = cancelled.cancelled() => return Err(CallError::Cancelled),
-                () = &mut silence => return Err(CallError::Timeout(limit)),
-                () = &mut end => return Err(CallError::Timeout(MAX_CALL.max(limit))),
-                Some(report) = progress.recv() => {
-                    silence.as_mut().reset(tokio::time::Instant::now() + limit);
-                    on_progress(report).await;
-                }
-            }
-        }
+        let ended = self.ended.clone();
+        Ok(OpenCall {
+            rx: handle.rx,
+            progress,
+            asked,
+            ended,
+            guard,
+            answer: None,
+            limit,
+            left: MAX_CALL.max(limit),
+        })
     }
 
     /// Hears of changed lists where a server tells them only to those who ask: the revision of 2026-07-28. Ends with the

@@ -7,15 +7,17 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ErrorCode, ErrorData,
+    ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
+    ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode, ErrorData, FormElicitationCapability,
     Implementation, ListRootsResult, LoggingLevel, LoggingMessageNotificationParam,
     ProgressNotificationParam, ProgressToken, Root,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::Tell;
+use super::elicit::{Asked, Question, declined};
 use crate::contract::display::visible_line;
 
 /// Lines of a server that are kept, and characters of each.
@@ -32,6 +34,14 @@ pub(super) struct Progress {
     pub(super) message: Option<String>,
 }
 
+/// Who waits for a call.
+struct Listener {
+    /// Those that began earlier have smaller ones.
+    number: u64,
+    progress: mpsc::Sender<Progress>,
+    asked: Option<mpsc::Sender<Asked>>,
+}
+
 /// What a connection's handler and its owner both know.
 pub(super) struct Shared {
     server: String,
@@ -39,7 +49,9 @@ pub(super) struct Shared {
     /// The list of tools, or of prompts, may be another one.
     pub(super) changed: Notify,
     is_changed: AtomicBool,
-    calls: Mutex<HashMap<ProgressToken, mpsc::Sender<Progress>>>,
+    calls: Mutex<HashMap<ProgressToken, Listener>>,
+    /// How many calls were listened to.
+    count: AtomicU64,
     lines: Mutex<VecDeque<String>>,
     told: Mutex<Option<Instant>>,
     /// How often the server asked for the model.
@@ -60,6 +72,7 @@ impl Shared {
             changed: Notify::new(),
             is_changed: AtomicBool::new(false),
             calls: Mutex::default(),
+            count: AtomicU64::new(0),
             lines: Mutex::default(),
             told: Mutex::default(),
             refused: AtomicU64::new(0),
@@ -84,11 +97,35 @@ impl Shared {
         lines.iter().skip(lines.len().saturating_sub(count)).cloned().collect()
     }
 
-    /// Listens to the progress of one call.
-    pub(super) fn listen(&self, token: ProgressToken) -> mpsc::Receiver<Progress> {
-        let (sender, receiver) = mpsc::channel(1);
-        held(&self.calls).insert(token, sender);
-        receiver
+    /// Listens to the progress of one call, and to what is asked meanwhile.
+    pub(super) fn listen(
+        &self,
+        token: ProgressToken,
+        takes_questions: bool,
+    ) -> (mpsc::Receiver<Progress>, mpsc::Receiver<Asked>) {
+        let (progress, reports) = mpsc::channel(1);
+        let (asked, questions) = mpsc::channel(1);
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let listener = Listener { number, progress, asked: takes_questions.then_some(asked) };
+        held(&self.calls).insert(token, listener);
+        (reports, questions)
+    }
+
+    /// Puts a question to the call that it must be from: the protocol does not say which, so it is the oldest one that
+    /// has time for it. `false` when there is none.
+    fn ask(&self, mut asked: Asked) -> bool {
+        let mut takers: Vec<(u64, mpsc::Sender<Asked>)> =
+            held(&self.calls).values().filter_map(|call| Some((call.number, call.asked.clone()?))).collect();
+        takers.sort_by_key(|(number, _)| *number);
+        for (_, taker) in takers {
+            match taker.try_send(asked) {
+                Ok(()) => return true,
+                Err(mpsc::error::TrySendError::Full(back) | mpsc::error::TrySendError::Closed(back)) => {
+                    asked = back;
+                }
+            }
+        }
+        false
     }
 
     pub(super) fn stop_listening(&self, token: &ProgressToken) {
@@ -129,6 +166,8 @@ impl ClientHandler for Handler {
         if self.root.is_some() {
             capabilities.roots = serde_json::from_value(serde_json::json!({})).ok();
         }
+        let form = FormElicitationCapability::new().with_schema_validation(true);
+        capabilities.elicitation = Some(ElicitationCapability::new().with_form(form));
         ClientConfig::new(capabilities, Implementation::new("aye", env!("CARGO_PKG_VERSION")))
     }
 
@@ -147,12 +186,30 @@ impl ClientHandler for Handler {
         Err(ErrorData::new(ErrorCode(-1), "this client does not lend its model to servers", None))
     }
 
+    async fn create_elicitation(
+        &self,
+        asked: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let question = Question::read(asked).map_err(|why| ErrorData::invalid_params(why, None))?;
+        let (reply, answer) = oneshot::channel();
+        // A question that belongs to no call, or one of a flood, is nobody's.
+        if !self.shared.ask(Asked { question, reply }) {
+            return Ok(declined());
+        }
+        let cancelled = ElicitResult::new(ElicitationAction::Cancel);
+        tokio::select! {
+            answer = answer => Ok(answer.unwrap_or(cancelled)),
+            () = context.ct.cancelled() => Ok(cancelled),
+        }
+    }
+
     async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
         Ok(ListRootsResult::new(self.root.iter().map(Root::new).collect()))
     }
 
     async fn on_progress(&self, progress: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        let sender = held(&self.shared.calls).get(&progress.progress_token).cloned();
+        let sender = held(&self.shared.calls).get(&progress.progress_token).map(|call| call.progress.clone());
         if let Some(sender) = sender {
             let message = progress.message.map(|text| text.chars().take(MAX_LINE).collect());
             // A report that nobody had time for is of no use later.

@@ -400,6 +400,8 @@ async fn serve(server: &Arc<Server>, around: &Surroundings, client: &Client) -> 
         }
     };
     tokio::select! {
+        // The last branch but one ends with the connection too, and knows less about it.
+        biased;
         () = client.ended.cancelled() => End::Gone(client.how_it_ended().await),
         () = server.again.notified() => End::Again,
         () = client.hear_changes() => End::Gone("the connection ended".to_owned()),

@@ -7,13 +7,17 @@
 
 mod client;
 mod content;
+mod elicit;
 mod handler;
 mod list;
 mod manager;
 mod names;
+mod open;
 mod pins;
+mod questions;
 mod resource_tools;
 mod server;
+mod talk;
 #[cfg(test)]
 mod tests;
 mod tool;
@@ -28,8 +32,10 @@ use std::sync::Arc;
 pub use manager::Manager;
 pub use names::{PREFIX, server_part};
 pub use pins::{PinStore, Pinned, Standing};
+pub use questions::Questions;
 pub use server::{Phase, PromptView, ServerView, ToolView};
 
+use crate::contract::clock::Clock;
 use crate::contract::tool::Tool;
 
 /// A program to start as a server.
@@ -72,4 +78,8 @@ pub struct Surroundings {
     pub prompts_changed: Arc<dyn Fn() + Send + Sync>,
     /// The folder that servers are told of when they ask what is worked on.
     pub root: PathBuf,
+    /// Calls that wait for a person's answer to their server.
+    pub questions: Questions,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
 }

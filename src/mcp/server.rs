@@ -365,7 +365,9 @@ impl Server {
         let tools = {
             let now = self.now();
             let offered = now.tools.iter().filter(|(_, _, offered)| *offered);
-            offered.map(|(found, _, _)| Arc::new(McpTool::new(self, found)) as Arc<dyn Tool>).collect()
+            offered
+                .map(|(found, _, _)| Arc::new(McpTool::new(self, found, around)) as Arc<dyn Tool>)
+                .collect()
         };
         (around.offer)(&format!("mcp:{}", self.config.name), tools);
     }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::contract::clock::SystemClock;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
@@ -41,6 +42,7 @@ struct World {
     told: Arc<Mutex<Vec<String>>>,
     pins: Arc<Kept>,
     agrees_to_all: bool,
+    questions: Questions,
 }
 
 fn tool(name: &str) -> Value {
@@ -55,6 +57,7 @@ impl World {
             told: Arc::default(),
             pins: Arc::default(),
             agrees_to_all: false,
+            questions: Questions::default(),
         };
         world.set_tools(tools);
         world
@@ -115,6 +118,8 @@ impl World {
             agrees_to_all: self.agrees_to_all,
             prompts_changed: Arc::new(|| {}),
             root: self.dir.path().to_owned(),
+            questions: self.questions.clone(),
+            clock: Arc::new(SystemClock),
         }
     }
 
@@ -505,6 +510,8 @@ async fn trust_for_once_offers_all_and_keeps_nothing() {
     assert!(world.pins.0.lock().expect("held").is_empty());
     manager.close().await;
 }
+
+mod asking;
 
 mod modern {
     //! A server of the protocol's library, which speaks the revision without a handshake.

@@ -1,21 +1,23 @@
 //! A server's tool as a tool of ours.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ServerResult};
-use serde_json::Value;
+use rmcp::model::{CallToolRequestParams, ServerResult};
+use serde_json::{Value, json};
 
+use super::Surroundings;
 use super::client::CallError;
 use super::content::tool_result;
+use super::elicit::{Question, surface_id, surface_of};
 use super::list::Found;
+use super::questions::{KEPT, Parked, Questions};
 use super::server::Server;
-use crate::contract::progress::ProgressStatus;
+use super::talk::{Reply, Said, Talk};
+use crate::contract::clock::Clock;
+use crate::contract::surface::ACTION_SURFACE;
+use crate::contract::suspension::{PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode};
 use crate::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
-
-/// Progress is passed on no more often.
-const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// See the module's text.
 pub(super) struct McpTool {
@@ -23,16 +25,76 @@ pub(super) struct McpTool {
     name: String,
     hash: String,
     descriptor: ToolDescriptor,
+    questions: Questions,
+    clock: Arc<dyn Clock>,
 }
 
 impl McpTool {
-    pub(super) fn new(server: &Arc<Server>, found: &Found) -> Self {
+    pub(super) fn new(server: &Arc<Server>, found: &Found, around: &Surroundings) -> Self {
         Self {
             server: Arc::clone(server),
             name: found.name.clone(),
             hash: found.hash.clone(),
             descriptor: found.descriptor.clone(),
+            questions: around.questions.clone(),
+            clock: Arc::clone(&around.clock),
         }
+    }
+}
+
+impl McpTool {
+    /// Makes the call ready, when it may be made.
+    async fn begin(&self, args: Value, ctx: &ToolCallContext) -> Result<Talk, ToolError> {
+        let client = tokio::select! {
+            client = self.server.client() => client.map_err(ToolError::NotFound)?,
+            () = ctx.cancellation.cancelled() => return Err(ToolError::ExecutionFailed("cancelled".to_owned())),
+        };
+        // It may have changed since it was offered; what a person agreed to is what is called.
+        if !self.server.offers(&self.name, &self.hash) {
+            return Err(ToolError::NotFound(format!(
+                "the tool {} is not what the person agreed to any more; it was not called",
+                self.descriptor.id
+            )));
+        }
+        let mut params = CallToolRequestParams::new(self.name.clone());
+        if let Value::Object(arguments) = args {
+            params.arguments = Some(arguments);
+        }
+        Ok(Talk::new(client, params, self.server.config.timeout))
+    }
+
+    /// Makes a server's question one to the person, and keeps the call open for the answer.
+    fn ask(
+        &self,
+        (talk, question, reply): (Talk, Question, Reply),
+        before: Option<(&Value, &str)>,
+        args: Value,
+        ctx: &ToolCallContext,
+    ) -> ToolOutput {
+        let (id, server) = (self.descriptor.id.as_str(), self.server.config.name.as_str());
+        let surface = surface_id();
+        let words = question.words(server);
+        let kept = u64::try_from(KEPT.as_millis()).unwrap_or(u64::MAX);
+        let ticket = SuspendTicket {
+            suspension: Suspension {
+                // Call ids are unique in a run only.
+                id: format!("mcp_{}_{}", ctx.call_id, ctx.run_identity.run_id).into(),
+                action: ACTION_SURFACE.into(),
+                message: words.clone(),
+                parameters: json!({"server": server, "surface": question.form(&surface, server, id, before)}),
+                response_schema: Some(question.response_schema(&surface)),
+                expires_at: Some(self.clock.now_ms().saturating_add(kept)),
+            },
+            pending: PendingToolCall {
+                id: ctx.call_id.as_str().into(),
+                name: id.to_owned(),
+                arguments: args,
+            },
+            resume_mode: ToolCallResumeMode::ReplayToolCall,
+        };
+        let run = ctx.run_identity.run_id.to_string();
+        self.questions.park(surface, Parked { run, talk, question, reply });
+        ToolResult::suspended_with(id, words, ticket).into()
     }
 }
 
@@ -52,46 +114,39 @@ impl Tool for McpTool {
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let id = self.descriptor.id.as_str();
         let server = self.server.name();
-        let client = tokio::select! {
-            client = self.server.client() => client.map_err(ToolError::NotFound)?,
-            () = ctx.cancellation.cancelled() => return Err(ToolError::ExecutionFailed("cancelled".to_owned())),
-        };
-        // It may have changed since it was offered; what a person agreed to is what is called.
-        if !self.server.offers(&self.name, &self.hash) {
-            return Err(ToolError::NotFound(format!(
-                "the tool {id} is not what the person agreed to any more; it was not called"
-            )));
-        }
-        let mut params = CallToolRequestParams::new(self.name.clone());
-        if let Value::Object(arguments) = args {
-            params.arguments = Some(arguments);
-        }
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let mut reported: Option<Instant> = None;
-        let answer = client
-            .call(request, self.server.config.timeout, &ctx.cancellation, |progress| {
-                let is_due = reported.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
-                if is_due {
-                    reported = Some(Instant::now());
-                }
-                async move {
-                    if is_due {
-                        let part =
-                            progress.total.filter(|total| *total > 0.0).map(|total| progress.done / total);
-                        let part = part.filter(|part| part.is_finite()).map(|part| part.clamp(0.0, 1.0));
-                        ctx.report_progress(ProgressStatus::Running, progress.message.as_deref(), part).await;
+        let failed = |why: String| Ok(ToolOutput::from(ToolResult::error(id, why)));
+        let mut talk = match surface_of(ctx.resume.as_ref()) {
+            None => self.begin(args.clone(), ctx).await?,
+            Some(surface) => {
+                let run = ctx.run_identity.run_id.as_str();
+                let parked = self.questions.take(surface).filter(|parked| parked.run == run);
+                let Some(Parked { mut talk, question, reply, .. }) = parked else {
+                    return failed(format!(
+                        "the server {server} asked the person during this call, and the call was lost before the \
+                         answer came: a server's question lives only as long as the connection that it came over. \
+                         Whether the call did anything is not known; look, then call it again if it is still wanted"
+                    ));
+                };
+                let payload = ctx.resume.as_ref().map_or(&Value::Null, |resume| &resume.result);
+                match question.answer(payload) {
+                    Ok(answer) => talk.answer(reply, answer),
+                    // The server hears nothing of an answer that it did not ask for.
+                    Err(why) => {
+                        let before = payload.get("dataModel").unwrap_or(&Value::Null);
+                        return Ok(self.ask((talk, question, reply), Some((before, &why)), args, ctx));
                     }
                 }
-            })
-            .await;
-        let failed = |why: String| Ok(ToolOutput::from(ToolResult::error(id, why)));
+                talk
+            }
+        };
+        let answer = match talk.go_on(ctx).await {
+            Said::Result(answer) => answer,
+            Said::Question(question, reply) => return Ok(self.ask((talk, question, reply), None, args, ctx)),
+        };
         match answer {
             Ok(ServerResult::CallToolResult(result)) => {
                 Ok(tool_result(id, &server, &self.name, result).into())
             }
-            Ok(ServerResult::InputRequiredResult(_)) => failed(format!(
-                "the server {server} wants to ask the person something, which is not possible here"
-            )),
             Ok(_) => failed(format!("the server {server} gave an answer that is no result of a tool")),
             Err(error @ CallError::Refused(_)) => failed(format!("the server {server} says: {error}")),
             Err(CallError::Cancelled) => Err(ToolError::ExecutionFailed("cancelled".to_owned())),

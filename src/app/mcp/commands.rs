@@ -125,6 +125,8 @@ async fn connected(
         agrees_to_all: false,
         prompts_changed: Arc::new(|| {}),
         root: foundation.workspace.root.clone(),
+        questions: crate::mcp::Questions::default(),
+        clock: Arc::new(crate::contract::clock::SystemClock),
     };
     let (manager, _) = Manager::new(vec![server], around);
     manager.start();

@@ -8,6 +8,10 @@ say() { printf '%s\n' "$1"; }
 result() { say "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$1}"; }
 text() { result "{\"content\":[{\"type\":\"text\",\"text\":\"$1\"}]}"; }
 note() { printf '%s\n' "$1" >> "$tools.log"; }
+# Asks the person: $1 is the number of the question.
+ask() {
+  say "{\"jsonrpc\":\"2.0\",\"id\":\"e$1\",\"method\":\"elicitation/create\",\"params\":{\"mode\":\"form\",\"message\":\"Which shelf $1?\",\"requestedSchema\":{\"type\":\"object\",\"properties\":{\"shelf\":{\"type\":\"string\",\"title\":\"Shelf\",\"enum\":[\"top\",\"low\"]},\"count\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":9},\"gift\":{\"type\":\"boolean\"}},\"required\":[\"shelf\"]}}}"
+}
 note "started $$"
 echo "the server speaks on stderr" >&2
 [ "$mode" = dead ] && { echo "no database" >&2; exit 3; }
@@ -47,10 +51,24 @@ while IFS= read -r line; do
   *'"method":"resources/read"'*)
     result '{"contents":[{"uri":"note://1","text":"the note"}]}' ;;
   *'"method":"notifications/cancelled"'*) note cancelled ;;
+  *'"id":"e'*)
+    note "answer $line"
+    answers=$((answers + 1))
+    id=$asking
+    case $asked in
+    ask) text "thank you" ;;
+    again) if [ $answers -lt 15 ]; then ask $answers; else text "asked enough"; fi ;;
+    flood) [ $answers -eq 1000 ] && text "asked enough" ;;
+    esac ;;
   *'"method":"tools/call"'*)
     note "$line"
     case $line in
     *'"name":"hang"'*) ;;
+    *'"name":"ask"'*) asking=$id asked=ask answers=0; ask 1 ;;
+    *'"name":"again"'*) asking=$id asked=again answers=0; ask 0 ;;
+    *'"name":"askflood"'*)
+      asking=$id asked=flood answers=0 n=0
+      while [ $n -lt 1000 ]; do ask $n; n=$((n + 1)); done ;;
     *'"name":"crash"'*) echo "out of memory" >&2; exit 7 ;;
     *'"name":"lie"'*) result '{"tools":3}' ;;
     *'"name":"refuse"'*) say "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32602,\"message\":\"not with me\"}}" ;;

@@ -1,0 +1,102 @@
+//! A request that is on its way. What comes of it comes step by step: between two steps it may be left alone for as
+//! long as a person thinks, and the time does not count.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rmcp::RoleClient;
+use rmcp::model::{CancelledNotificationParam, NumberOrString, ProgressToken, ServerResult};
+use rmcp::service::{Peer, ServiceError};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::client::{CallError, call_error};
+use super::elicit::Asked;
+use super::handler::{Progress, Shared};
+
+/// However much progress a call makes, it has an end.
+pub(super) const MAX_CALL: Duration = Duration::from_hours(1);
+
+/// What happened next.
+pub(super) enum Step {
+    Progress(Progress),
+    Asked(Asked),
+    /// It is over: no step follows.
+    Done(Result<ServerResult, CallError>),
+}
+
+/// See the module's text. Dropping it tells the server that nobody waits for the answer.
+pub(super) struct OpenCall {
+    pub(super) rx: oneshot::Receiver<Result<ServerResult, ServiceError>>,
+    pub(super) progress: mpsc::Receiver<Progress>,
+    pub(super) asked: mpsc::Receiver<Asked>,
+    pub(super) ended: CancellationToken,
+    pub(super) guard: CancelGuard,
+    /// An answer that came, behind a report that came before it.
+    pub(super) answer: Option<Result<ServerResult, CallError>>,
+    /// So long the server may be silent.
+    pub(super) limit: Duration,
+    /// So long it may take in all.
+    pub(super) left: Duration,
+}
+
+impl OpenCall {
+    pub(super) async fn next(&mut self, cancelled: &CancellationToken) -> Step {
+        if let Some(answer) = self.answer.take() {
+            return Step::Done(answer);
+        }
+        let began = Instant::now();
+        let step = tokio::select! {
+            biased;
+            answer = &mut self.rx => {
+                self.guard.id = None;
+                let answer = match answer {
+                    Ok(answer) => answer.map_err(call_error),
+                    Err(_) => Err(CallError::Gone),
+                };
+                // What was reported before the answer came is told before it.
+                match self.progress.try_recv() {
+                    Ok(report) => {
+                        self.answer = Some(answer);
+                        Step::Progress(report)
+                    }
+                    Err(_) => Step::Done(answer),
+                }
+            }
+            () = self.ended.cancelled() => {
+                self.guard.id = None;
+                Step::Done(Err(CallError::Gone))
+            }
+            () = cancelled.cancelled() => Step::Done(Err(CallError::Cancelled)),
+            () = tokio::time::sleep(self.left) => Step::Done(Err(CallError::Timeout(MAX_CALL.max(self.limit)))),
+            Some(asked) = self.asked.recv() => Step::Asked(asked),
+            Some(report) = self.progress.recv() => Step::Progress(report),
+            () = tokio::time::sleep(self.limit) => Step::Done(Err(CallError::Timeout(self.limit))),
+        };
+        self.left = self.left.saturating_sub(began.elapsed());
+        step
+    }
+}
+
+/// Tells the server that nobody waits for a request any more, unless it was answered.
+pub(super) struct CancelGuard {
+    pub(super) peer: Peer<RoleClient>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: Option<NumberOrString>,
+    pub(super) token: ProgressToken,
+}
+
+impl Drop for CancelGuard {
+    fn drop(&mut self) {
+        self.shared.stop_listening(&self.token);
+        let Some(id) = self.id.take() else { return };
+        let peer = self.peer.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let params =
+                    CancelledNotificationParam::new(Some(id), Some("not wanted any more".to_owned()));
+                let _ = tokio::time::timeout(Duration::from_secs(2), peer.notify_cancelled(params)).await;
+            });
+        }
+    }
+}
