@@ -70,7 +70,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
             "facade/ext_mcp.rs",
         ],
     ),
-    ("env::var", &["app/", "llm/executor/environment.rs"]),
+    ("env::var", &["app/", "llm/executor/environment.rs", "facade/ext_mcp.rs"]),
     ("directories::", &["app/"]),
     // The terminal belongs to the front ends; a supervisor's stdout and stderr are pipes to the tool that started it.
     ("io::stdout", &["app/", "headless/", "tui/", "tools/exec/supervisor.rs"]),

@@ -171,6 +171,7 @@ async fn old_messages_are_summarised_as_the_section_says() {
     spec.context_policy = Some(ContextWindowPolicy {
         max_context_tokens: 20_000,
         max_output_tokens: 500,
+        min_recent_messages: 4,
         autocompact_threshold: Some(3000),
         compaction_mode: ContextCompactionMode::KeepRecentRawSuffix,
         compaction_raw_suffix_messages: 4,
