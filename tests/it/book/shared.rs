@@ -169,15 +169,15 @@ async fn old_messages_are_summarised_as_the_section_says() {
     let mut spec = AgentSpec::new("a").with_model("m");
     spec.set_config::<CompactionConfigKey>(config).expect("a section");
     spec.context_policy = Some(ContextWindowPolicy {
-        max_context_tokens: 20_000,
+        max_context_tokens: 40_000,
         max_output_tokens: 500,
         min_recent_messages: 4,
-        autocompact_threshold: Some(3000),
+        autocompact_threshold: Some(6000),
         compaction_mode: ContextCompactionMode::KeepRecentRawSuffix,
         compaction_raw_suffix_messages: 4,
         ..Default::default()
     });
-    let long = |nth: usize| Answer::new().text(format!("answer {nth} {}", "w".repeat(2400)));
+    let long = |nth: usize| Answer::new().text(format!("answer {nth} {}", "w".repeat(6000)));
     let agent = Arc::new(ScriptedExecutor::new((0..9).map(long)));
     let writer = Arc::new(ScriptedExecutor::new([Answer::new().text("They drank tea.")]));
     let store = Arc::new(InMemoryStore::new());
