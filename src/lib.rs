@@ -43,13 +43,16 @@ pub mod logging;
 pub mod facade;
 
 pub use facade::{
-    agent, builder, engine, execution, ext_permission, ext_skills, loop_runner, model, policies, registry,
+    agent, builder, engine, execution, ext_deferred_tools, ext_generative_ui, ext_mcp, ext_observability,
+    ext_permission, ext_reminder, ext_skills, extensions, loop_runner, model, policies, registry,
     registry_spec, stores,
 };
 
 /// Cooperative cancellation: clones share one state.
 pub use tokio_util::sync::CancellationToken;
 
+pub use context::{CompactionConfig, CompactionConfigKey};
+pub use contract::profile::{ProfileAccess, ProfileKey, ProfileOwner, ProfileStore, StateScope};
 pub use contract::spec::{AgentSpec, ContextCompactionMode, ContextWindowPolicy, ModelSpec, PluginConfigKey};
 pub use phase::{
     ConfigSchema, DEFAULT_MAX_PHASE_ROUNDS, ExecutionEnv, FailedScheduledActions, PendingScheduledActions,

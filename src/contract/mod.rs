@@ -35,6 +35,7 @@ pub mod summary;
 pub mod surface;
 pub mod suspension;
 pub mod terms;
+pub mod thread;
 pub mod tool;
 pub mod tool_intercept;
 pub mod workspace;

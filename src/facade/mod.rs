@@ -1,11 +1,48 @@
 //! The book's names for programs that embed aye, where the book has them. What a name does is said where it points to.
 
+pub mod ext_mcp;
 pub mod ext_permission;
 pub mod policies;
 
 /// Skills.
 pub mod ext_skills {
     pub use crate::plugins::skills::*;
+}
+
+/// What a model is told after tool calls.
+pub mod ext_reminder {
+    pub use crate::plugins::reminder::*;
+}
+
+/// Surfaces that a model describes.
+pub mod ext_generative_ui {
+    pub use crate::plugins::generative_ui::*;
+}
+
+/// Tools whose parameters a model asks for.
+pub mod ext_deferred_tools {
+    pub use crate::plugins::deferred_tools::*;
+
+    /// What is kept of it.
+    pub mod state {
+        pub use crate::plugins::deferred_tools::{
+            AgentToolPriors, DeferralRegistry, DeferralState, DeferralStateValue, DiscBetaState,
+            ToolUsageStats,
+        };
+    }
+}
+
+/// What runs took.
+pub mod ext_observability {
+    pub use crate::plugins::observe::*;
+}
+
+/// What comes with the runtime.
+pub mod extensions {
+    /// A run that goes on as another agent.
+    pub mod handoff {
+        pub use crate::plugins::handoff::*;
+    }
 }
 
 /// Models.

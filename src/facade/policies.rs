@@ -1,7 +1,9 @@
-//! Stop policies: when a run ends although the model would go on.
+//! Policies: when a run ends although the model would go on, how a failed request is tried again, and how much of a
+//! conversation fits into one.
 
 use std::sync::Arc;
 
+pub use crate::contract::spec::{ContextCompactionMode, ContextWindowPolicy};
 pub use crate::llm::{CircuitBreakerConfig, LlmRetryPolicy, RetryConfigKey};
 pub use crate::plugins::stop::{
     ConsecutiveErrorsPolicy, ContentMatchPolicy, LoopDetectionPolicy, MaxRoundsPolicy, StopConditionSpec,

@@ -185,6 +185,13 @@ impl Manager {
         Ok(())
     }
 
+    /// Reads the lists of all servers again that are connected, behind the caller's back.
+    pub fn refresh(&self) {
+        for server in &self.servers.all {
+            server.refresh();
+        }
+    }
+
     /// The prompts of all servers.
     pub fn prompts(&self) -> Vec<PromptView> {
         self.servers.all.iter().flat_map(|server| server.view(false).prompts).collect()

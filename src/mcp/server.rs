@@ -298,6 +298,13 @@ impl Server {
         }
     }
 
+    /// Takes its lists for others than they were.
+    pub(super) fn refresh(&self) {
+        if let Some(client) = &self.now().client {
+            client.shared.note_change();
+        }
+    }
+
     pub(super) fn state_words(&self) -> String {
         match self.phase() {
             Phase::Idle => "it was not started yet".to_owned(),

@@ -111,4 +111,9 @@ impl Snapshot {
     pub fn get<K: StateKey>(&self) -> Option<&K::Value> {
         self.ext.get::<K>()
     }
+
+    /// The same as [`Snapshot::get`], under the name that contexts have for it.
+    pub fn state<K: StateKey>(&self) -> Option<&K::Value> {
+        self.get::<K>()
+    }
 }

@@ -2,7 +2,10 @@
 //! loopback.
 
 mod agents;
+mod extensions;
+mod observe;
 mod operate;
+mod shared;
 mod storage;
 mod testing;
 

@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("headless", &["runtime", "contract"]),
     ("tui", &["runtime", "config", "contract"]),
     // Names for programs that embed aye: it points to what is elsewhere.
-    ("facade", &["runtime", "store", "llm", "plugins", "phase", "contract", "state"]),
+    ("facade", &["runtime", "store", "llm", "mcp", "plugins", "phase", "contract", "state"]),
     // The composition root names everything.
     (
         "app",
@@ -59,8 +59,18 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("tracing_subscriber::", &["logging.rs"]),
     // The environment and the home directory are read at the composition root and come down as values. The one
     // exception is the library's convenience `GenaiExecutor::new`, which says so.
-    ("std::env::", &["main.rs", "app/", "llm/executor/environment.rs", "facade/ext_permission.rs"]),
-    ("env::var", &["app/", "llm/executor/environment.rs"]),
+    (
+        "std::env::",
+        &[
+            "main.rs",
+            "app/",
+            "llm/executor/environment.rs",
+            "facade/ext_permission.rs",
+            // What the process of a server is started with.
+            "facade/ext_mcp.rs",
+        ],
+    ),
+    ("env::var", &["app/", "llm/executor/environment.rs", "facade/ext_mcp.rs"]),
     ("directories::", &["app/"]),
     // The terminal belongs to the front ends; a supervisor's stdout and stderr are pipes to the tool that started it.
     ("io::stdout", &["app/", "headless/", "tui/", "tools/exec/supervisor.rs"]),
