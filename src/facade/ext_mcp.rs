@@ -138,12 +138,15 @@ impl PinStore for NoPins {
     }
 }
 
+/// The tools of each server.
+type Found = BTreeMap<String, Vec<Arc<dyn Tool>>>;
+
 /// The tools that servers have now. Clones share it.
 #[derive(Clone, Default)]
-pub struct McpToolRegistry(Arc<Mutex<BTreeMap<String, Vec<Arc<dyn Tool>>>>>);
+pub struct McpToolRegistry(Arc<Mutex<Found>>);
 
 impl McpToolRegistry {
-    fn tools(&self) -> MutexGuard<'_, BTreeMap<String, Vec<Arc<dyn Tool>>>> {
+    fn tools(&self) -> MutexGuard<'_, Found> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
