@@ -18,6 +18,7 @@ use super::handler::{Progress, Shared};
 pub(super) const MAX_CALL: Duration = Duration::from_hours(1);
 
 /// What happened next.
+#[expect(clippy::large_enum_variant, reason = "one at a time, and taken apart at once")]
 pub(super) enum Step {
     Progress(Progress),
     Asked(Asked),

@@ -48,6 +48,7 @@ pub(super) enum Reply {
 }
 
 /// What became of it.
+#[expect(clippy::large_enum_variant, reason = "one at a time, and taken apart at once")]
 pub(super) enum Said {
     Result(Result<ServerResult, CallError>),
     Question(Question, Reply),
