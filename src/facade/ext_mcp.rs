@@ -268,6 +268,8 @@ fn surroundings(registry: &McpToolRegistry) -> Surroundings {
         agrees_to_all: true,
         prompts_changed: Arc::new(|| {}),
         root: std::path::absolute(Path::new(".")).unwrap_or_else(|_| PathBuf::from("/")),
+        questions: crate::mcp::Questions::default(),
+        clock: Arc::new(crate::contract::clock::SystemClock),
     }
 }
 

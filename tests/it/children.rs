@@ -178,13 +178,13 @@ fn a_terminal_shows_a_child_beneath_its_call_and_asks_for_it() {
         tty.send("y");
         tty.shows("The lead is done.");
         assert_eq!(home.read("log.txt"), "ran\n");
-        let all = tty.look(|view| view.all());
+        let all = tty.look(crate::support::pty::View::all);
         assert!(all.contains("└ scout · completed"), "{all}");
         tty.quit();
         // And so does one that opens it again.
         let mut tty = Pty::start(&home, &["-c"], columns, rows);
         tty.shows("The lead is done.");
-        let all = tty.look(|view| view.all());
+        let all = tty.look(crate::support::pty::View::all);
         assert!(all.contains("└ scout · completed"), "{all}");
         tty.quit();
     }

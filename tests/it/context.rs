@@ -44,7 +44,7 @@ fn counts(tokens: usize) -> MockLlm {
 }
 
 fn texts(chat: &Chat) -> String {
-    chat.messages().iter().map(|message| format!("{}\n", message["content"])).collect()
+    chat.messages().iter().map(|message| message["content"].to_string()).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

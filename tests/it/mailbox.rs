@@ -458,9 +458,10 @@ fn two_workers_that_are_killed_lose_no_job_and_begin_none_twice() {
     let llm = MockLlm::by(|chat: &Chat| {
         let job = chat.user();
         let call = format!("c-{job}");
-        match chat.results().iter().any(|(id, _)| *id == call) {
-            false => Answer::say("I will.").bash(&call, &format!("echo {job} >> log.txt; sleep 0.05")),
-            true => Answer::say(&format!("Finished {job}.")),
+        if chat.results().iter().any(|(id, _)| *id == call) {
+            Answer::say(&format!("Finished {job}."))
+        } else {
+            Answer::say("I will.").bash(&call, &format!("echo {job} >> log.txt; sleep 0.05"))
         }
     });
     let home = Home::with(&llm);

@@ -39,9 +39,11 @@ fn words(ticket: &SuspendTicket) -> String {
     fn walk(piece: &Piece, found: &mut String) {
         match piece {
             Piece::Column(inner) => inner.iter().for_each(|piece| walk(piece, found)),
-            Piece::Text { text, .. } => *found += &format!("{text}\n"),
-            Piece::Field(field) | Piece::Check(field) => *found += &format!("[{}]\n", field.label),
-            Piece::Button(button) => *found += &format!("<{}>\n", button.label),
+            Piece::Text { text, .. } => found.extend([text.as_str(), "\n"]),
+            Piece::Field(field) | Piece::Check(field) => {
+                found.extend(["[", field.label.as_str(), "]\n"]);
+            }
+            Piece::Button(button) => found.extend(["<", button.label.as_str(), ">\n"]),
             other => panic!("{other:?}"),
         }
     }

@@ -257,8 +257,8 @@ pub(super) fn summary_of(name: &str, arguments: &Value, info: &HostInfo) -> Stri
         "AskUser" => text("question").map(|question| visible_line(question).into_owned()),
         "render_a2ui" => arguments.get("messages").and_then(Value::as_array).map(|messages| {
             let surface = |message: &Value| {
-                let bodies = message.as_object().into_iter().flatten();
-                bodies.filter_map(|(_, body)| body.get("surfaceId")?.as_str().map(str::to_owned)).next()
+                let mut bodies = message.as_object().into_iter().flatten();
+                bodies.find_map(|(_, body)| body.get("surfaceId")?.as_str().map(str::to_owned))
             };
             let mut surfaces: Vec<String> = messages.iter().filter_map(surface).collect();
             surfaces.dedup();

@@ -37,7 +37,7 @@ impl Tool for Forecast {
     }
 
     fn validate_args(&self, args: &Value) -> Result<(), ToolError> {
-        if !args.get("city").and_then(|v| v.as_str()).is_some_and(|s| !s.is_empty()) {
+        if args.get("city").and_then(|v| v.as_str()).is_none_or(str::is_empty) {
             return Err(ToolError::InvalidArguments("'city' must not be empty".into()));
         }
         Ok(())

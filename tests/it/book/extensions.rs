@@ -64,11 +64,13 @@ struct Ran {
 impl Ran {
     /// The results of its calls, in the order of their ends.
     fn results(&self) -> Vec<&ToolResult> {
-        let result = |event| match event {
-            &AgentEvent::ToolCallDone { ref result, .. } => Some(result),
-            _ => None,
-        };
-        self.events.iter().filter_map(result).collect()
+        self.events
+            .iter()
+            .filter_map(|event| match event {
+                AgentEvent::ToolCallDone { result, .. } => Some(result),
+                _ => None,
+            })
+            .collect()
     }
 
     /// Whether a request holds a text.

@@ -66,6 +66,7 @@ fn calls(n: usize) -> Vec<Answer> {
     script
 }
 
+#[expect(clippy::default_trait_access, reason = "as a reader of the book writes it")]
 fn rule(tool: &str, behavior: ToolPermissionBehavior) -> PermissionRuleEntry {
     PermissionRuleEntry { tool: tool.into(), behavior, scope: Default::default() }
 }
@@ -137,7 +138,7 @@ struct Chatty {
 }
 
 impl StopPolicy for Chatty {
-    fn id(&self) -> &str {
+    fn id(&self) -> &'static str {
         "chatty"
     }
 
@@ -199,8 +200,7 @@ fn a_condition_that_can_never_work_comes_out_of_build() {
         .with_provider("scripted", Arc::new(ScriptedExecutor::new([])))
         .with_model("m", ModelSpec { id: "m".into(), provider: "scripted".into(), model: "m".into() })
         .build()
-        .err()
-        .expect("no runtime");
+        .expect_err("no runtime");
     assert!(error.to_string().contains("`pattern` is empty"), "{error}");
 }
 

@@ -70,7 +70,7 @@ async fn a_store_in_a_folder_is_there_after_a_restart() {
 async fn a_folder_that_cannot_be_made_is_said_when_the_runtime_is_built() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     let store = Arc::new(FileStore::new(file.path().join("below")));
-    let error = builder().with_thread_run_store(store).build().err().expect("no runtime");
+    let error = builder().with_thread_run_store(store).build().expect_err("no runtime");
     assert!(error.to_string().contains("below"), "{error}");
 }
 

@@ -104,7 +104,7 @@ impl LlmExecutor for Script {
         Ok(if responses.is_empty() { text_step("Done.") } else { responses.remove(0) })
     }
 
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "script"
     }
 }
