@@ -375,13 +375,11 @@ struct Scripts {
 #[async_trait]
 impl ScriptRunner for Scripts {
     async fn run(&self, request: ScriptRequest, cancel: &CancellationToken) -> Result<ScriptOutput, String> {
-        let mut variables = tools::exec::child_env(&self.env.variables, &self.env.secret_variables);
-        variables.extend(request.env.into_iter().map(|(name, value)| (name.into(), value.into())));
         let exec = tools::exec::ExecRequest {
             program: request.program.into(),
             args: request.args.into_iter().map(Into::into).collect(),
             cwd: request.cwd,
-            env: variables,
+            env: self.env.child_env(request.env),
             timeout: request.timeout,
             max_output: request.max_output,
             output_dir: None,

@@ -89,13 +89,11 @@ struct Commands {
 #[async_trait]
 impl HookRunner for Commands {
     async fn run(&self, request: HookRequest, cancel: &CancellationToken) -> Result<HookOutput, String> {
-        let mut variables = tools::exec::child_env(&self.env.variables, &self.env.secret_variables);
-        variables.extend(request.env.into_iter().map(|(name, value)| (name.into(), value.into())));
         let exec = tools::exec::ExecRequest {
             program: request.program.into(),
             args: request.args.into_iter().map(Into::into).collect(),
             cwd: request.cwd,
-            env: variables,
+            env: self.env.child_env(request.env),
             timeout: request.timeout,
             max_output: MAX_STDERR,
             output_dir: None,

@@ -179,8 +179,7 @@ fn servers(foundation: &Foundation, with_project: bool) -> Servers {
 fn spawn(foundation: &Foundation) -> crate::mcp::Spawn {
     let env = tool_env(foundation);
     Arc::new(move |launch: Launch| {
-        let mut variables = tools::exec::child_env(&env.variables, &env.secret_variables);
-        variables.extend(launch.env);
+        let variables = env.child_env(launch.env);
         let command =
             tools::exec::server_command(&env.exec, &launch.program, launch.args, &launch.cwd, &variables);
         (command, env.exec.supervisor.is_some() && cfg!(target_os = "linux"))

@@ -18,7 +18,6 @@ use super::foundation::Foundation;
 use crate::contract::display::visible_line;
 use crate::contract::record::SuspensionRecord;
 use crate::contract::terms::Notify;
-use crate::tools::exec;
 
 /// How long a program may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -52,11 +51,8 @@ struct Shared {
 impl Notifier {
     pub(super) fn new(foundation: &Foundation) -> Self {
         let env = super::agent::tool_env(foundation);
-        let mut variables = exec::child_env(&env.variables, &env.secret_variables);
-        if let Some(home) = foundation.env.var(AYE_HOME) {
-            // Commands do not learn where this store is; a program that may answer has to.
-            variables.insert(AYE_HOME.into(), home.into());
-        }
+        // Commands do not learn where this store is; a program that may answer has to.
+        let variables = env.child_env(foundation.env.var(AYE_HOME).map(|home| (AYE_HOME, home)));
         Self {
             shared: Arc::new(Shared {
                 cwd: foundation.workspace.cwd.clone(),

@@ -55,7 +55,7 @@ impl Bash {
     }
 
     fn request(&self, call: &Call<'_>, on_behalf: OnBehalf) -> ExecRequest {
-        let env = exec::child_env(&self.env.variables, &self.env.secret_variables);
+        let env = self.env.child_env(Env::new());
         ExecRequest {
             program: shell(&env).into(),
             args: vec!["-c".into(), call.command.into()],

@@ -32,6 +32,7 @@ mod web_page;
 mod words;
 mod write;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -80,6 +81,17 @@ impl ToolEnv {
             web_allow_hosts: Vec::new(),
             ledger: Arc::default(),
         }
+    }
+
+    /// The environment of a program that is started: see [`exec::child_env`]. What `more` names comes on top, secret or
+    /// not: somebody chose it for this program.
+    pub fn child_env<K: Into<OsString>, V: Into<OsString>>(
+        &self,
+        more: impl IntoIterator<Item = (K, V)>,
+    ) -> Env {
+        let mut env = exec::child_env(&self.variables, &self.secret_variables);
+        env.extend(more.into_iter().map(|(name, value)| (name.into(), value.into())));
+        env
     }
 }
 
