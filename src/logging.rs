@@ -5,6 +5,9 @@ use std::path::Path;
 use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::EnvFilter;
 
+/// How many lines wait for the disk at most; those beyond are lost.
+const MAX_WAITING: usize = 1024;
+
 /// Writes logs to `aye.log` in the folder until the guard is dropped. The level comes from `AYE_LOG`, `warn` without it.
 /// A log that cannot be written is no reason not to start.
 pub fn to_file(dir: &Path) -> Option<WorkerGuard> {
@@ -15,7 +18,10 @@ pub fn to_file(dir: &Path) -> Option<WorkerGuard> {
         .filename_prefix("aye.log")
         .build(dir)
         .ok()?;
-    let (writer, guard) = tracing_appender::non_blocking(appender);
+    // The library's own size is 128,000 lines: 4 MiB that are written to at every start.
+    let (writer, guard) = tracing_appender::non_blocking::NonBlockingBuilder::default()
+        .buffered_lines_limit(MAX_WAITING)
+        .finish(appender);
     let filter = EnvFilter::try_from_env("AYE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_writer(writer).with_ansi(false).with_env_filter(filter).try_init().ok()?;
     Some(guard)

@@ -26,6 +26,9 @@ pub(super) fn with_sections(spec: AgentSpec, foundation: &Foundation) -> AgentSp
 
 /// Looks whether each plugin can use its section. Sections that nobody reads are warned of.
 pub(super) fn check(runtime: &AgentRuntime, foundation: &Foundation) -> Result<Vec<String>, Failure> {
+    if foundation.loaded.settings.sections.is_empty() {
+        return Ok(Vec::new());
+    }
     let provenance = &foundation.loaded.provenance;
     let agent = runtime.try_resolve(AGENT).map_err(|error| Failure::usage(placed(&error, provenance)))?;
     let warning = |name: &String| {

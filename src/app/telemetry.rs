@@ -84,6 +84,6 @@ impl Telemetry {
     }
 
     #[cfg(not(feature = "otel"))]
-    #[expect(clippy::unused_async, clippy::unused_self, reason = "the same shape as with the feature")]
+    #[expect(clippy::unused_async, reason = "the same shape as with the feature")]
     pub(super) async fn end(&self) {}
 }

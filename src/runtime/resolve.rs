@@ -249,13 +249,17 @@ fn environment(catalog: &Catalog, spec: &AgentSpec) -> Result<(ExecutionEnv, Vec
             plugins.push(Arc::clone(plugin));
         }
     }
-    let mut warnings = validate_sections(&plugins, spec).map_err(|e| ResolveError::InvalidPluginConfig {
-        plugin: e.plugin.into(),
-        key: e.key,
-        message: e.message,
-    })?;
-    // The one section that the runtime itself reads.
-    warnings.retain(|key| key != RetryConfigKey::KEY);
+    // The one section that the runtime itself reads; most agents have no other, and schemas take time to make.
+    let is_ours = |key: &String| key == RetryConfigKey::KEY;
+    let mut warnings = Vec::new();
+    if !spec.sections.keys().all(is_ours) {
+        warnings = validate_sections(&plugins, spec).map_err(|e| ResolveError::InvalidPluginConfig {
+            plugin: e.plugin.into(),
+            key: e.key,
+            message: e.message,
+        })?;
+        warnings.retain(|key| !is_ours(key));
+    }
     Ok((ExecutionEnv::for_agent(&plugins, spec)?, warnings))
 }
 
