@@ -27,7 +27,7 @@ use crate::plugins::deferred_tools::DEFERRED_TOOLS_PLUGIN;
 use crate::plugins::generative_ui::{A2UI_PLUGIN, A2uiPlugin};
 use crate::plugins::handoff::HANDOFF_PLUGIN_ID;
 use crate::plugins::observe::OBSERVABILITY_PLUGIN;
-use crate::plugins::permission::{Mode, PermissionPlugin, Permissions, shipped_rules};
+use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
 use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
 use crate::plugins::skills::{
     Discovery, ScriptOutput, ScriptRequest, ScriptRunner, SkillSubsystem, bundled, discover,
@@ -64,10 +64,8 @@ pub struct App {
 impl App {
     /// Puts the parts together.
     pub(super) async fn build(mut foundation: Foundation, cli: &Cli) -> Result<Self, Failure> {
-        // Reading them takes as long as opening the store.
-        let shipped = tokio::task::spawn_blocking(shipped_rules);
         let store = foundation.open_store()?;
-        let rules = foundation.rules_over(shipped.await.map_err(Failure::failed)?, cli)?;
+        let rules = foundation.rules(cli)?;
         let instructions = foundation.instructions();
         let reminders = reminders::in_force(&mut foundation);
         let skills = find_skills(&foundation);

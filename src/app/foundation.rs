@@ -90,11 +90,7 @@ impl Foundation {
 
     /// The rules in force: shipped, user's, project's, this start's. A file that cannot be read makes everything ask.
     pub(super) fn rules(&mut self, cli: &Cli) -> Result<RuleSet, Failure> {
-        self.rules_over(shipped_rules(), cli)
-    }
-
-    /// The same over the shipped ones, which somebody has read already.
-    pub(super) fn rules_over(&mut self, mut rules: RuleSet, cli: &Cli) -> Result<RuleSet, Failure> {
+        let mut rules = shipped_rules();
         let mut files = vec![(self.paths.permissions_file(), Layer::User)];
         if self.is_trusted {
             let mut levels: Vec<_> = self

@@ -11,12 +11,6 @@ use serde_saphyr::Spanned;
 use std::fmt;
 use std::path::Path;
 
-/// The rules that come with aye, as their file.
-pub const SHIPPED_RULES: &str = include_str!("../../../permissions.yaml");
-
-/// The name the shipped rules are reported under.
-const SHIPPED_NAME: &str = "permissions.yaml (shipped)";
-
 /// How a file of rules is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -207,16 +201,6 @@ impl RuleSet {
     /// # Errors
     /// When anything in it is wrong: unknown or doubled keys, a broken pattern, a failing example.
     pub fn read(text: &str, format: Format, layer: Layer, file: &str) -> Result<RuleSet, RulesFileError> {
-        RuleSet::read_with(text, format, layer, file, build)
-    }
-
-    fn read_with(
-        text: &str,
-        format: Format,
-        layer: Layer,
-        file: &str,
-        build: Build,
-    ) -> Result<RuleSet, RulesFileError> {
         let raw = read(text, format, file)?;
         let mut set = RuleSet::new();
         if let Some(default) = raw.default_behavior {
@@ -268,26 +252,6 @@ fn read_plain(path: &Path) -> std::io::Result<String> {
     }
     std::fs::read_to_string(path)
 }
-
-/// The rules that come with aye. A test holds that they load; if they did not, everything would ask.
-///
-/// Their examples and regular expressions are checked by that test, not at every start.
-pub fn shipped_rules() -> RuleSet {
-    let own: Build = |tool, behavior, _, _, origin| {
-        let pattern = Pattern::parse_own(tool).map_err(|error| error.to_string())?;
-        Ok(Rule::new(pattern, behavior, origin))
-    };
-    RuleSet::read_with(SHIPPED_RULES, Format::Yaml, Layer::Shipped, SHIPPED_NAME, own).unwrap_or_else(
-        |error| {
-            let mut set = RuleSet::new();
-            set.refuse(error.to_string());
-            set
-        },
-    )
-}
-
-/// How a rule is made of what stands in a file.
-type Build = fn(&str, ToolPermissionBehavior, &[Value], &[Value], Origin) -> Result<Rule, String>;
 
 fn read(text: &str, format: Format, file: &str) -> Result<RawFile, RulesFileError> {
     let invalid =

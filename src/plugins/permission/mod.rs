@@ -18,6 +18,7 @@ mod path;
 mod plugin;
 mod rules;
 mod shell;
+mod shipped;
 mod simulate;
 mod suggest;
 mod tried;
@@ -40,14 +41,13 @@ mod tests_more;
 pub use check::{CheckContext, check_line};
 pub use editing::check_grant;
 pub use evaluate::{AskKind, Decision, Prepared, Question, Verdict, evaluate, is_file_edit, known_primary};
-pub use file::{
-    Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError, SHIPPED_RULES, shipped_rules,
-};
+pub use file::{Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError};
 pub use grant::{GrantProposal, propose_grants};
 pub use handle::Permissions;
 pub use mode::{Mode, evaluate_in};
 pub use past::{Past, PastFolder, PastMade, PastQuestion};
 pub use plugin::{GrantedPatterns, PERMISSION_PLUGIN, PermissionPlugin, PermissionSection};
 pub use rules::{GrantMark, Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
+pub use shipped::{SHIPPED_RULES, shipped_rules};
 pub use simulate::{Difference, Simulation, Tally, simulate};
 pub use suggest::{SuggestedRule, Suggestions, suggest};

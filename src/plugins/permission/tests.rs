@@ -67,20 +67,6 @@ fn every_hostile_path_row_about_rules() {
     assert!(judged >= 9, "{judged}");
 }
 
-#[test]
-fn shipped_rules_load() {
-    let error = RuleSet::read(SHIPPED_RULES, Format::Yaml, Layer::Shipped, "permissions.yaml").err();
-    assert!(error.is_none(), "{}", error.unwrap());
-}
-
-/// The test above checks patterns and examples with the reader of foreign files; a start reads them without.
-#[test]
-fn shipped_rules_are_the_same_unchecked() {
-    let checked =
-        RuleSet::read(SHIPPED_RULES, Format::Yaml, Layer::Shipped, "permissions.yaml (shipped)").unwrap();
-    assert_eq!(shipped_rules(), checked);
-}
-
 fn verdict_of(rules: Value, command: &str, home: &Home) -> (String, String) {
     check(home, &json!({"tool": "Bash", "args": {"command": command}, "rules": rules}))
 }
