@@ -36,6 +36,9 @@ use crate::tui::host::{
 /// After a change by another process, so long is waited for the ones that come with it.
 const GATHER: Duration = Duration::from_millis(100);
 
+/// So much of what was said can be searched.
+const HISTORY: usize = 10_000;
+
 /// Where the terminal's events come from.
 pub(super) type Events = UnboundedSender<HostEvent>;
 
@@ -435,12 +438,7 @@ impl Host for TerminalHost {
         Ok(path)
     }
 
-    async fn history(&self) -> Vec<String> {
-        let cwd = &self.app.foundation.workspace.cwd;
-        let prompts = self.app.store.prompts(cwd, 1000).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the prompt history could not be read");
-            Vec::new()
-        });
+    async fn shown(&self) {
         // The picture is there and nobody has typed yet.
         let events = self.events.clone();
         let (app, of_prompts) = (Arc::downgrade(&self.app), self.events.clone());
@@ -452,7 +450,10 @@ impl Host for TerminalHost {
         self.app.mcp.start(move |text| drop(events.send(HostEvent::Note(text))));
         let store = self.app.store.clone();
         tokio::spawn(async move { store.warm().await });
-        prompts
+    }
+
+    async fn history(&self) -> Result<Vec<String>, String> {
+        self.app.store.all_prompts(HISTORY).await.map_err(|error| error.to_string())
     }
 
     async fn page(&self, thread: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String> {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::approval::{Batch, Card, QUIET_MS};
 use super::composer::Composer;
+use super::composer::vim::Vim;
 use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UserInput};
 use super::keymap::Keymap;
 use super::palette::Palette;
@@ -142,6 +143,8 @@ pub struct App {
     pub focus: Focus,
     /// The text that is written.
     pub composer: Composer,
+    /// The keys of vi, while they are in use.
+    pub vim: Option<Vim>,
     /// What is offered while it is written.
     pub palette: Option<Palette>,
     /// A list in place of the text.
@@ -216,6 +219,7 @@ impl App {
             batch: None,
             focus: Focus::Composer,
             composer: Composer::default(),
+            vim: None,
             palette: None,
             picker: None,
             inbox: Vec::new(),

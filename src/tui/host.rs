@@ -384,8 +384,11 @@ pub trait Host: Send + Sync + 'static {
     /// Writes a conversation to a file and says where.
     async fn export(&self, thread: &ThreadId, format: ExportFormat) -> Result<PathBuf, String>;
 
-    /// What was said before, oldest first.
-    async fn history(&self) -> Vec<String>;
+    /// The first picture is there: what it did not need can begin.
+    async fn shown(&self);
+
+    /// What was said before in all folders, newest first.
+    async fn history(&self) -> Result<Vec<String>, String>;
 
     /// Carries out a command of [`COMMANDS`](super::palette::COMMANDS) that gives a page, with the words behind it.
     async fn page(&self, thread: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String>;

@@ -88,8 +88,10 @@ pub enum Msg {
     Rules(Vec<RuleRow>),
     /// Paths for the query of that number.
     Files(u64, Vec<String>),
-    /// What was said before.
-    History(Vec<String>),
+    /// What was said before, in all conversations, newest first.
+    History(Result<Vec<String>, String>),
+    /// The person's editor was closed on the text that is being written.
+    Composed(Result<String, String>),
     /// What the status line says.
     Info(Box<HostInfo>),
     /// A conversation was written to a file, or not.
@@ -125,6 +127,10 @@ pub enum Cmd {
     Review(SuspensionId, Value),
     /// Open a text in the person's editor.
     Editor(SuspensionId, Draft),
+    /// Open the text that is being written in the person's editor.
+    Compose(String),
+    /// Ask for what was said before, in all conversations.
+    History,
     /// Find out what a pattern would have matched.
     PreviewGrant(SuspensionId, String),
     /// Ask for the ledger of grants.

@@ -127,8 +127,9 @@ impl Host for FakeHost {
     async fn export(&self, _: &ThreadId, _: ExportFormat) -> Result<PathBuf, String> {
         Ok("x.md".into())
     }
-    async fn history(&self) -> Vec<String> {
-        Vec::new()
+    async fn shown(&self) {}
+    async fn history(&self) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
     }
     async fn page(&self, _: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String> {
         self.note(format!("page {name} {words}"));

@@ -51,7 +51,7 @@ impl Keymap {
         for (table, entries) in parsed.get_ref() {
             let Some(place) = Place::from_name(table.get_ref()) else {
                 let what =
-                    format!("unknown table '{}'; there are global, composer, card and list", table.get_ref());
+                    format!("unknown table '{}'; there are global, composer, vim, card and list", table.get_ref());
                 return Err(error(table.span(), what));
             };
             let Some(entries) = entries.get_ref().as_table() else {

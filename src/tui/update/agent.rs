@@ -185,6 +185,7 @@ impl App {
                 self.transcript.note(level, text);
             }
         }
+        self.composer.set_history(self.transcript.said());
         self.epoch += 1;
         self.over.clear();
         self.seen = opened.messages.last().map_or(0, |stored| stored.seq);

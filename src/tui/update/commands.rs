@@ -110,6 +110,7 @@ impl App {
                 }
                 None => self.say_hint("there is no answer yet"),
             },
+            "vim" => self.toggle_vim(),
             "continue" if self.can_go_on() => self.go_on(cmds),
             "continue" => self.say_hint("nothing was stopped here by a limit"),
             "export" => self.export(words, cmds),
@@ -233,6 +234,7 @@ impl App {
                     self.set_mode(mode, cmds);
                 }
             }
+            PickerKind::History => self.composer.set(row.value),
             PickerKind::Grants => self.open_grant(&row.value),
             PickerKind::Grant => self.pick_grant(&row.value, cmds),
             PickerKind::Rules | PickerKind::Help => {}

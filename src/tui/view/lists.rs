@@ -66,6 +66,7 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
             | PickerKind::Skills
             | PickerKind::Rules
             | PickerKind::Modes
+            | PickerKind::History
             | PickerKind::Grants
             | PickerKind::Grant
             | PickerKind::Help => "    there is nothing here",
