@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::agent::App;
@@ -17,9 +17,9 @@ use super::{edited, editor, export, ledger};
 use crate::config::{list_models, repository_root, write_private};
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::{GrantPreview, GrantRequest};
-use crate::contract::ids::{SuspensionId, ThreadId};
+use crate::contract::ids::{CallId, SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
-use crate::contract::message::Message;
+use crate::contract::message::{Message, ToolCall, Visibility};
 use crate::contract::record::{
     DecideOutcome, GrantScope, InboxRow, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
@@ -30,12 +30,14 @@ use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
 use crate::store::{ChangeKind, Glance, InboxFilter};
 use crate::tui::host::{
     Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread,
-    Page, Price, QueuedRow, Review, RuleRow, SkillRow, UserInput,
+    Page, Price, QueuedRow, Review, RuleRow, Shell, SkillRow, UserInput,
 };
 
 /// After a change by another process, so long is waited for the ones that come with it.
 const GATHER: Duration = Duration::from_millis(100);
 
+/// The tool that runs a command line of the person's own.
+const BASH: &str = "Bash";
 /// So much of what was said can be searched.
 const HISTORY: usize = 10_000;
 
@@ -125,6 +127,23 @@ impl TerminalHost {
     pub(super) async fn leave(&self) {
         self.app.mcp.manager.close().await;
         self.elsewhere.leave().await;
+    }
+
+    /// What is said, as the model reads it; a command line with the call that it is.
+    async fn messages_of(&self, input: &UserInput) -> Result<Vec<Message>, String> {
+        let Some(shell) = input.shell else {
+            let message = self.message_of(input).await?;
+            return Ok(vec![if input.steers { message.steering() } else { message }]);
+        };
+        let visibility = match shell {
+            Shell::Shown => Visibility::All,
+            Shell::Hidden => Visibility::Person,
+        };
+        let id = CallId::fresh().to_string();
+        // The end of an id is what differs most.
+        let id = format!("cmd_{}", id.get(id.len().saturating_sub(12)..).unwrap_or(&id));
+        let call = ToolCall::new(id, BASH, json!({"command": input.text}));
+        Ok(Message::command(&input.written(), call, visibility).into())
     }
 
     /// What is said, as the model reads it.
@@ -233,8 +252,8 @@ impl Host for TerminalHost {
     }
 
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String> {
-        let message = self.message_of(&input).await?;
-        let request = RunRequest::new(thread.clone(), vec![message.clone()]);
+        let messages = self.messages_of(&input).await?;
+        let request = RunRequest::new(thread.clone(), messages.clone());
         let (app, viewer, own, sink) =
             (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
         self.viewer.drive(thread, async move {
@@ -242,7 +261,7 @@ impl Host for TerminalHost {
             let result = app.runtime.run(request, sink).await;
             if let Err(RuntimeError::ThreadAlreadyRunning { .. }) = &result {
                 // Another process became awake in the same moment. Nothing that was said is lost.
-                viewer.defer(&own, message, input).await?;
+                viewer.defer(&own, messages, input).await?;
             }
             result.map(Some)
         });
@@ -250,8 +269,8 @@ impl Host for TerminalHost {
     }
 
     async fn enqueue(&self, thread: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
-        let message = self.message_of(&input).await?;
-        let queued = self.app.runtime.enqueue(thread, vec![message]).await.map_err(|e| e.to_string())?;
+        let messages = self.messages_of(&input).await?;
+        let queued = self.app.runtime.enqueue(thread, messages).await.map_err(|e| e.to_string())?;
         // Whoever was awake when it was said may have looked at the queue for the last time.
         let run = self.app.store.latest_run(thread).await.map_err(|e| e.to_string())?;
         if run.is_none_or(|run| run.status == RunStatus::Done) {

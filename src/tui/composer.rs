@@ -193,7 +193,7 @@ impl Composer {
     }
 
     fn save(&mut self, change: Change) {
-        let joined = change != Change::Other && change != Change::Yanking && self.last == Some(change);
+        let joined = matches!(change, Change::Typing | Change::Deleting) && self.last == Some(change);
         if !joined && self.group != Some(true) {
             self.undo.push((self.text.clone(), self.caret));
             if self.undo.len() > UNDO_STEPS {

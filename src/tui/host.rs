@@ -30,6 +30,38 @@ pub struct UserInput {
     pub images: Vec<ContentBlock>,
     /// The skill called by `/name`.
     pub skill: Option<String>,
+    /// The words are a command line that the person runs themselves.
+    pub shell: Option<Shell>,
+    /// It is read while the model works, after the calls that run.
+    pub steers: bool,
+}
+
+/// Who sees what came of a command line of the person's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shell {
+    /// The model too: `!`.
+    Shown,
+    /// The person only: `!!`.
+    Hidden,
+}
+
+impl Shell {
+    /// What is written before the command line.
+    pub fn mark(self) -> &'static str {
+        match self {
+            Shell::Shown => "!",
+            Shell::Hidden => "!!",
+        }
+    }
+
+    /// The command line in what was written, when it is one.
+    pub fn of(written: &str) -> Option<(Shell, &str)> {
+        let written = written.trim();
+        if let Some(command) = written.strip_prefix("!!") {
+            return Some((Shell::Hidden, command.trim_start()));
+        }
+        Some((Shell::Shown, written.strip_prefix('!')?.trim_start()))
+    }
 }
 
 impl UserInput {
@@ -40,9 +72,10 @@ impl UserInput {
 
     /// What was written, with the skill's name before it.
     pub fn written(&self) -> String {
-        match &self.skill {
-            Some(skill) => format!("/{skill} {}", self.text).trim_end().to_owned(),
-            None => self.text.clone(),
+        match (&self.skill, self.shell) {
+            (Some(skill), _) => format!("/{skill} {}", self.text).trim_end().to_owned(),
+            (None, Some(shell)) => format!("{}{}", shell.mark(), self.text),
+            (None, None) => self.text.clone(),
         }
     }
 }
@@ -93,6 +126,8 @@ pub struct QueuedRow {
     pub images: usize,
     /// What it waits for besides its turn; empty when for nothing.
     pub note: String,
+    /// A run that is awake reads it after the calls that run.
+    pub steers: bool,
 }
 
 /// What became of a conversation that is shown, by the store. Whatever it tells was committed.

@@ -89,7 +89,7 @@ actions! {
     SendBehind = "queue", "queue it for the next turn: open questions stay";
     Newline = "newline", "begin a new line (also \\ and Enter)";
     Interrupt = "interrupt", "stop what runs";
-    FocusCard = "focus-card", "while the agent works: queue what is written for the next turn; else go to the open question";
+    FocusCard = "focus-card", "go to the open question; while the agent works: queue the message for the next turn";
     DeleteOrQuit = "delete-or-quit", "delete to the right; quit when nothing is written";
     CancelOrQuit = "cancel-or-quit", "clear, else stop what runs; twice: quit";
     Redraw = "redraw", "draw the screen again";

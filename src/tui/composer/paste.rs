@@ -64,6 +64,7 @@ impl Composer {
             marks.extend(self.text.find(&paste.mark).map(|at| (at..at + paste.mark.len(), nth)));
         }
         marks.sort_by_key(|(range, _)| range.start);
+        marks.dedup_by(|later, first| later.0.start < first.0.end);
         marks
     }
 
@@ -116,7 +117,11 @@ impl Composer {
     pub fn restore(&mut self, draft: Draft) {
         let Draft { text, pastes } = draft;
         // The two may call different pastes the same: what is there is opened then.
-        while self.pastes.iter().any(|own| pastes.iter().any(|paste| paste.mark == own.mark)) && self.open_paste() {}
+        let is_double = |own: &Paste| pastes.iter().any(|paste| paste.mark == own.mark);
+        if self.pastes.iter().any(is_double) {
+            while self.open_paste() {}
+            self.pastes.clear();
+        }
         self.pastes.extend(pastes);
         self.put_back(&text);
     }

@@ -47,7 +47,7 @@ impl Host for FakeHost {
     }
     async fn enqueue(&self, _: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
         self.note(format!("enqueue {}", input.text));
-        Ok(QueuedRow { id: 1, text: input.text, images: 0, note: String::new() })
+        Ok(QueuedRow { id: 1, text: input.text, images: 0, note: String::new(), steers: false })
     }
     async fn unqueue(&self, id: QueueId) -> Result<bool, String> {
         self.note(format!("unqueue {id}"));

@@ -1,7 +1,7 @@
 //! Sending, commands that begin with `/`, and what is chosen from lists.
 
 use super::super::app::App;
-use super::super::host::{ExportFormat, Mode, UserInput};
+use super::super::host::{ExportFormat, Mode, Shell, UserInput};
 use super::super::keymap::Place;
 use super::super::msg::Cmd;
 use super::super::palette::{COMMANDS, is_command_word};
@@ -56,7 +56,8 @@ impl App {
                     let text = self.take_text(cmds);
                     let words =
                         text.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words.trim());
-                    let input = UserInput { text: words.to_owned(), images: Vec::new(), skill: Some(name) };
+                    let input =
+                        UserInput { skill: Some(name), ..UserInput::text(words) };
                     self.submit(input, behind, cmds);
                     return;
                 }
@@ -68,8 +69,16 @@ impl App {
                 return;
             }
         }
+        if let Some((_, "")) = Shell::of(&written) {
+            self.say_hint("! runs the command behind it, !! without showing it to the model");
+            return;
+        }
         let text = self.take_text(cmds);
-        self.submit(UserInput::text(text.trim()), behind, cmds);
+        let input = match Shell::of(&text) {
+            Some((shell, command)) => UserInput { shell: Some(shell), ..UserInput::text(command) },
+            None => UserInput::text(text.trim()),
+        };
+        self.submit(input, behind, cmds);
     }
 
     /// Goes on where a limit stopped the last run: with a run of its own, whose limits begin anew.

@@ -25,7 +25,8 @@ impl App {
         match action {
             Some(Action::Send) => {
                 if !self.composer.newline_after_backslash() {
-                    self.send(self.keeps_waiting, cmds);
+                    let behind = self.keeps_waiting && !self.is_awake();
+                    self.send(behind, cmds);
                 }
             }
             Some(Action::SendBehind) => self.send(true, cmds),
@@ -36,9 +37,7 @@ impl App {
                 self.say_hint(format!("{chord} goes to the question"));
             }
             Some(Action::Interrupt) => {}
-            Some(Action::FocusCard)
-                if self.is_awake() && (self.cards.is_empty() || !self.composer.is_empty()) =>
-            {
+            Some(Action::FocusCard) if self.cards.is_empty() && self.is_awake() => {
                 if !self.composer.is_empty() {
                     self.send(true, cmds);
                 }

@@ -127,7 +127,15 @@ fn placeholder(app: &App) -> Cow<'static, str> {
         let enter = app.keymap.chord_of(Place::Composer, Action::Send);
         return Cow::Owned(format!("{enter} goes on where it stopped, or say something else"));
     } else if app.is_awake() {
-        "write on: it is sent when this is done"
+        let chord = |action| app.keymap.chord_of(Place::Composer, action);
+        if !app.queued.is_empty() {
+            return Cow::Owned(format!("{} takes the last one back, to change it", chord(Action::Up)));
+        }
+        return Cow::Owned(format!(
+            "{}: read after the current calls · {}: in the next turn",
+            chord(Action::Send),
+            chord(Action::FocusCard)
+        ));
     } else if app.transcript.is_empty() {
         "Ask for something. / for commands, @ for files"
     } else {

@@ -22,7 +22,10 @@ fn press(vim: &mut Vim, composer: &mut Composer, keys: &str) {
             ('<', _) => {
                 vim.escape(composer);
             }
-            ('\u{12}', false) => composer.redo(),
+            ('\u{12}', false) => {
+                composer.redo();
+                vim.settle(composer);
+            }
             (c, true) => {
                 composer.insert(c);
                 vim.note_typed(c);
@@ -45,7 +48,7 @@ fn motions() {
         ("  on|e", "0", "|  one"),
         ("  on|e", "^", "  |one"),
         ("|a b c d", "3w", "a b c |d"),
-        ("|one two", "fo", "|one two"),
+        ("|one two", "fo", "one tw|o"),
         ("|abcabc", "fc;", "abcab|c"),
         ("|abcabc", "tc", "a|bcabc"),
         ("abcab|c", "Fa", "abc|abc"),
@@ -74,7 +77,7 @@ fn operators_with_motions_counts_and_lines() {
         ("one |two", "db", "|two"),
         ("one t|wo", "D", "one |t"),
         ("one t|wo", "d0", "|wo"),
-        ("|one two", "dfo", "|ne two"),
+        ("|one two", "dfw", "|o"),
         ("|one (two)", "dt(", "|(two)"),
         ("a\n|b\nc", "dd", "a\n|c"),
         ("a\nb\n|c", "dd", "a\n|b"),
@@ -120,7 +123,7 @@ fn text_objects() {
         ("[a|b]", "yi]$p", "[ab]a|b"),
         ("a\n\nb\n|c\n\nd", "dip", "a\n\n|\nd"),
         ("a\n\nb\n|c\n\nd", "dap", "a\n\n|d"),
-        ("<a|b>", "ci<x<", "<|x>"),
+        ("<a|b>", "ci>x<", "<|x>"),
     ] {
         assert_eq!(run(before, keys), after, "{before} {keys}");
     }
@@ -145,7 +148,7 @@ fn dot_does_the_last_change_again() {
 #[test]
 fn undo_takes_back_a_whole_change_and_redo_does_it_again() {
     assert_eq!(run("|one two", "cwlong text<u"), "|one two");
-    assert_eq!(run("|one two", "cwlong text<u\u{12}"), "long text| two");
+    assert_eq!(run("|one two", "cwlong text<u\u{12}"), "long tex|t two");
     assert_eq!(run("|one two", "dwdwuu"), "|one two");
     assert_eq!(run("|a\nb\nc", "3Ju"), "|a\nb\nc");
 }
