@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::agent::App;
+use super::drafts::Drafts;
 use super::elsewhere::{Elsewhere, folder_of, tell};
 use super::files::Files;
 use super::grants::Pasts;
@@ -28,8 +29,9 @@ use crate::contract::suspension::ToolCallResume;
 use crate::plugins::skills::{invocation, list_rows};
 use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
 use crate::store::{ChangeKind, Glance, InboxFilter};
+use crate::tui::composer::paste::Draft;
 use crate::tui::host::{
-    Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread,
+    Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft, Mode, ModelRow, OpenedQuestion, OpenedThread,
     Page, Price, QueuedRow, Review, RuleRow, Shell, SkillRow, UserInput,
 };
 
@@ -49,6 +51,7 @@ pub(super) struct TerminalHost {
     app: Arc<App>,
     viewer: Viewer,
     files: Arc<Files>,
+    drafts: Drafts,
     pasts: Pasts,
     events: Events,
     elsewhere: Elsewhere,
@@ -59,7 +62,10 @@ impl TerminalHost {
     pub(super) fn new(app: Arc<App>, events: Events, elsewhere: Elsewhere) -> Self {
         let viewer = Viewer::new(Arc::clone(&app), events.clone());
         tokio::spawn(viewer.clone().watch());
-        let host = Self { app, viewer, files: Arc::default(), pasts: Pasts::default(), events, elsewhere };
+        let foundation = &app.foundation;
+        let kept = (!foundation.is_ephemeral).then(|| foundation.paths.drafts_dir());
+        let drafts = Drafts::new(kept, foundation.workspace.cwd.clone());
+        let host = Self { app, viewer, files: Arc::default(), drafts, pasts: Pasts::default(), events, elsewhere };
         host.watch_inbox();
         host
     }
@@ -473,6 +479,16 @@ impl Host for TerminalHost {
 
     async fn history(&self) -> Result<Vec<String>, String> {
         self.app.store.all_prompts(HISTORY).await.map_err(|error| error.to_string())
+    }
+
+    async fn keep_draft(&self, keep: KeepDraft) {
+        let drafts = self.drafts.clone();
+        let _ = tokio::task::spawn_blocking(move || drafts.keep(&keep)).await;
+    }
+
+    async fn draft(&self, thread: &ThreadId, is_new: bool) -> Option<Draft> {
+        let (drafts, thread) = (self.drafts.clone(), thread.clone());
+        tokio::task::spawn_blocking(move || drafts.find(&thread, is_new)).await.ok().flatten()
     }
 
     async fn page(&self, thread: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String> {

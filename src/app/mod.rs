@@ -12,6 +12,7 @@ mod commands;
 mod context;
 mod deferred;
 mod doctor;
+mod drafts;
 mod edited;
 mod editor;
 mod elsewhere;

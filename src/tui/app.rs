@@ -194,6 +194,21 @@ pub struct App {
     /// How many conversations are being opened, and what was told that may belong to them.
     pub(super) opening: usize,
     pub(super) early: Vec<(ThreadId, Early)>,
+    /// What is kept of the text that is written.
+    pub(super) kept: KeptDraft,
+}
+
+/// What was told of the text that is written, so that it outlives the program.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeptDraft {
+    /// The text that is kept.
+    pub(super) text: String,
+    /// The conversation that it is kept for.
+    pub(super) thread: Option<ThreadId>,
+    /// When it has to be told again.
+    pub(super) due: Option<Moment>,
+    /// How often it was told.
+    pub(super) number: u64,
 }
 
 impl App {
@@ -246,6 +261,7 @@ impl App {
             expiry_told: None,
             opening: 0,
             early: Vec::new(),
+            kept: KeptDraft::default(),
         };
         app.resize(size.0, size.1);
         app
@@ -319,7 +335,7 @@ impl App {
         let focus = self.wants_focus().then(|| self.typed_at.map(|typed| typed.plus(QUIET_MS))).flatten();
         let hint = self.hint.as_ref().map(|(_, until)| *until);
         let quit = self.quit_armed.map(|armed| armed.plus(QUIT_MS));
-        [tick, focus, hint, quit, self.expiry_deadline()].into_iter().flatten().min()
+        [tick, focus, hint, quit, self.expiry_deadline(), self.kept.due].into_iter().flatten().min()
     }
 
     /// Whether a card would take the focus, were the person quiet.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use serde_json::Value;
 
+use super::composer::paste::Draft;
 use crate::contract::child::TaskRecord;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
@@ -78,6 +79,19 @@ impl UserInput {
             (None, None) => self.text.clone(),
         }
     }
+}
+
+/// What is written and not sent, to be kept over the end of the program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeepDraft {
+    /// Counts them: an older one does not replace a newer one.
+    pub number: u64,
+    /// The conversation.
+    pub thread: ThreadId,
+    /// Nothing was said in it yet: the next new conversation in the folder takes it over.
+    pub is_new: bool,
+    /// The text.
+    pub draft: Draft,
 }
 
 /// A conversation as it is stored.
@@ -427,6 +441,13 @@ pub trait Host: Send + Sync + 'static {
 
     /// Carries out a command of [`COMMANDS`](super::palette::COMMANDS) that gives a page, with the words behind it.
     async fn page(&self, thread: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String>;
+
+    /// Keeps what is written and not sent; one with an empty text is forgotten.
+    async fn keep_draft(&self, keep: KeepDraft);
+
+    /// What was written in a conversation by a process that is gone, and not sent. For one in which nothing was said yet
+    /// also what was written in another such one of the folder.
+    async fn draft(&self, thread: &ThreadId, is_new: bool) -> Option<Draft>;
 
     /// Adds to the history.
     async fn remember(&self, prompt: &str);

@@ -14,6 +14,7 @@ mod agent;
 mod cards;
 mod commands;
 mod compose;
+mod draft;
 mod grants;
 mod inbox;
 mod keys;
@@ -122,6 +123,7 @@ impl App {
             }
             Msg::Files(number, paths) => self.offer_files(number, paths),
             Msg::History(history) => self.fill_history(history),
+            Msg::Draft(thread, draft) => self.drafted(&thread, draft, &mut cmds),
             Msg::Composed(text) => self.composed(text, &mut cmds),
             Msg::Info(info) => self.info = *info,
             Msg::Exported(Ok(path)) => {
@@ -134,6 +136,7 @@ impl App {
         }
         self.see_to_expired(&mut cmds);
         self.settle();
+        self.keep_draft(&mut cmds);
         cmds
     }
 
@@ -184,6 +187,7 @@ impl App {
         {
             cmds.push(Cmd::Cancel(thread.clone()));
         }
+        self.keep_draft_now(cmds);
         cmds.push(Cmd::Quit);
     }
 }

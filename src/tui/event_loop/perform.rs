@@ -125,6 +125,12 @@ impl Performer {
                 send(Msg::GrantPreviewed(id, pattern, preview));
             }),
             Cmd::History => self.spawn(async move { send(Msg::History(host.history().await)) }),
+            Cmd::KeepDraft(keep) => self.spawn(async move { host.keep_draft(keep).await }),
+            Cmd::Draft(thread, is_new) => self.spawn(async move {
+                if let Some(draft) = host.draft(&thread, is_new).await {
+                    send(Msg::Draft(thread, draft));
+                }
+            }),
             Cmd::Grants => self.spawn(async move { send(Msg::Grants(host.grants().await)) }),
             Cmd::RevokeGrant(id) => self.spawn(async move {
                 let revoked = host.revoke_grant(&id).await;

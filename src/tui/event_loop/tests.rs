@@ -128,6 +128,10 @@ impl Host for FakeHost {
         Ok("x.md".into())
     }
     async fn shown(&self) {}
+    async fn keep_draft(&self, _: crate::tui::host::KeepDraft) {}
+    async fn draft(&self, _: &ThreadId, _: bool) -> Option<crate::tui::composer::paste::Draft> {
+        None
+    }
     async fn history(&self) -> Result<Vec<String>, String> {
         Ok(Vec::new())
     }

@@ -196,7 +196,9 @@ impl App {
                 self.transcript.note(level, text);
             }
         }
-        self.composer.set_history(self.transcript.said());
+        let said = self.transcript.said();
+        cmds.push(Cmd::Draft(opened.thread.id.clone(), said.is_empty()));
+        self.composer.set_history(said);
         self.epoch += 1;
         self.over.clear();
         self.seen = opened.messages.last().map_or(0, |stored| stored.seq);
