@@ -124,7 +124,8 @@ fn write(path: &Path, kept: &Kept) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     create_private_dir(dir).map_err(io::Error::other)?;
     let temporary = path.with_extension("tmp");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     file.write_all(&serde_json::to_vec(kept)?)?;
     fs::rename(&temporary, path)
 }

@@ -14,7 +14,7 @@ use super::elsewhere::{Elsewhere, folder_of, tell};
 use super::files::Files;
 use super::grants::Pasts;
 use super::viewer::{Viewer, row_of};
-use super::{edited, editor, export, ledger};
+use super::{edited, editor, export, ledger, mentions};
 use crate::config::{list_models, repository_root, write_private};
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::{GrantPreview, GrantRequest};
@@ -31,8 +31,8 @@ use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
 use crate::store::{ChangeKind, Glance, InboxFilter};
 use crate::tui::composer::paste::Draft;
 use crate::tui::host::{
-    Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft, Mode, ModelRow, OpenedQuestion, OpenedThread,
-    Page, Price, QueuedRow, Review, RuleRow, Shell, SkillRow, UserInput,
+    Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft, MentionRow, Mode, ModelRow,
+    OpenedQuestion, OpenedThread, Page, Price, QueuedRow, Review, RuleRow, Shell, SkillRow, UserInput,
 };
 
 /// After a change by another process, so long is waited for the ones that come with it.
@@ -65,7 +65,8 @@ impl TerminalHost {
         let foundation = &app.foundation;
         let kept = (!foundation.is_ephemeral).then(|| foundation.paths.drafts_dir());
         let drafts = Drafts::new(kept, foundation.workspace.cwd.clone());
-        let host = Self { app, viewer, files: Arc::default(), drafts, pasts: Pasts::default(), events, elsewhere };
+        let host =
+            Self { app, viewer, files: Arc::default(), drafts, pasts: Pasts::default(), events, elsewhere };
         host.watch_inbox();
         host
     }
@@ -154,8 +155,12 @@ impl TerminalHost {
 
     /// What is said, as the model reads it.
     async fn message_of(&self, input: &UserInput) -> Result<Message, String> {
+        let mut goes_with = Vec::new();
         let mut content = match &input.skill {
-            None => super::mcp::message(&self.app, &input.text).await?,
+            None => {
+                goes_with = mentions::attached(&self.app, &input.text).await?;
+                super::mcp::message(&self.app, &input.text).await?
+            }
             Some(name) => {
                 if let Some(blocks) = super::mcp::prompt(&self.app, name, &input.text).await {
                     blocks?
@@ -168,7 +173,11 @@ impl TerminalHost {
             }
         };
         content.extend(input.images.iter().cloned());
-        Ok(Message::user_with(content))
+        if goes_with.is_empty() {
+            return Ok(Message::user_with(content));
+        }
+        content.extend(goes_with);
+        Ok(Message::user_with(content).written_as(&input.written()))
     }
 }
 
@@ -441,12 +450,17 @@ impl Host for TerminalHost {
         self.app.permission_rows()
     }
 
-    async fn complete_files(&self, query: &str) -> Vec<String> {
-        let (files, cwd, query) =
+    async fn complete_files(&self, query: &str) -> Vec<MentionRow> {
+        let (files, cwd, wanted) =
             (Arc::clone(&self.files), self.app.foundation.workspace.cwd.clone(), query.to_owned());
-        let mut rows = super::mcp::complete(&self.app, &query).await;
-        let found = tokio::task::spawn_blocking(move || files.complete(&cwd, &query)).await;
-        rows.extend(found.unwrap_or_default());
+        let named = |label: String| MentionRow { label, detail: String::new() };
+        let mut rows: Vec<_> = super::mcp::complete(&self.app, query).await.into_iter().map(named).collect();
+        let others = mentions::complete(&self.app, query).await;
+        let (kinds, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|row| row.label.ends_with(':'));
+        rows.extend(kinds);
+        let found = tokio::task::spawn_blocking(move || files.complete(&cwd, &wanted)).await;
+        rows.extend(found.unwrap_or_default().into_iter().map(named));
+        rows.extend(others);
         rows
     }
 

@@ -27,6 +27,7 @@ mod host;
 mod ledger;
 mod mcp;
 mod memory;
+mod mentions;
 mod models;
 mod notify;
 mod owner;

@@ -541,7 +541,8 @@ fn went_well(termination: &TerminationReason) -> bool {
 pub(super) fn row_of(message: &QueuedMessage) -> QueuedRow {
     let content = || message.messages.iter().flat_map(|message| &message.content);
     let images = content().filter(|block| matches!(block, ContentBlock::Image { .. })).count();
-    let texts: Vec<String> = message.messages.iter().map(Message::text).filter(|text| !text.is_empty()).collect();
+    let texts: Vec<String> =
+        message.messages.iter().map(Message::written).filter(|text| !text.is_empty()).collect();
     let note = match &message.failed {
         Some(FailedTry { attempts, max_attempts, error }) => {
             format!(

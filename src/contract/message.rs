@@ -8,6 +8,8 @@ use super::ids::MessageId;
 
 /// Marks what steers a run.
 const STEERS: &str = "steers";
+/// Holds what was written, where the content holds more.
+const WRITTEN: &str = "written";
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,8 +111,28 @@ impl Message {
     /// What the person says while the model works, to be read as soon as the calls that run are over.
     #[must_use]
     pub fn steering(mut self) -> Self {
-        self.metadata = Some(serde_json::json!({STEERS: true}));
+        self.note(STEERS, Value::Bool(true));
         self
+    }
+
+    /// Keeps what the person wrote, where more than that goes to the model.
+    #[must_use]
+    pub fn written_as(mut self, written: &str) -> Self {
+        self.note(WRITTEN, Value::from(written));
+        self
+    }
+
+    fn note(&mut self, key: &str, value: Value) {
+        let about = self.metadata.get_or_insert_with(|| Value::Object(serde_json::Map::new()));
+        if let Some(about) = about.as_object_mut() {
+            about.insert(key.to_owned(), value);
+        }
+    }
+
+    /// What the person wrote, without what goes with it to the model.
+    pub fn written(&self) -> String {
+        let written = self.metadata.as_ref().and_then(|about| about.get(WRITTEN)?.as_str());
+        written.map_or_else(|| self.text(), str::to_owned)
     }
 
     /// Whether it was said to be read while the model works.

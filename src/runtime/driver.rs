@@ -91,16 +91,7 @@ impl Loaded {
         } else {
             Run::given(mode, calls.iter().map(|call| CallId::from(call.id.as_str())).collect())
         };
-        Self {
-            record,
-            machine,
-            calls,
-            results: Vec::new(),
-            recorded: false,
-            message_id,
-            messages,
-            takes,
-        }
+        Self { record, machine, calls, results: Vec::new(), recorded: false, message_id, messages, takes }
     }
 
     /// A run from the store.

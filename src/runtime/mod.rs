@@ -345,8 +345,7 @@ impl AgentRuntime {
             created_at: now,
             updated_at: now,
         };
-        let loaded =
-            Loaded::fresh(record, agent.spec.tool_execution, request.messages, request.takes);
+        let loaded = Loaded::fresh(record, agent.spec.tool_execution, request.messages, request.takes);
         let mut driver = Driver::new(
             Arc::clone(shared),
             Arc::clone(lease),

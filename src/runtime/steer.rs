@@ -49,7 +49,7 @@ impl Driver {
             }
             Err(error) => return Err(error),
         }
-        let texts: Vec<String> = queued.messages.iter().map(Message::text).collect();
+        let texts: Vec<String> = queued.messages.iter().map(Message::written).collect();
         let blocks = queued.messages.iter().flat_map(|message| &message.content);
         let images = blocks.filter(|block| matches!(block, ContentBlock::Image { .. })).count();
         let content = json!({"queued": queued.id, "text": texts.join("\n\n"), "images": images});

@@ -47,8 +47,7 @@ impl Store {
         self.read(move |conn| {
             let sql = "SELECT text FROM prompt GROUP BY text ORDER BY max(n) DESC LIMIT ?1";
             let mut statement = conn.prepare_cached(sql)?;
-            let rows =
-                statement.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], |row| text(row, 0))?;
+            let rows = statement.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], |row| text(row, 0))?;
             Ok(rows.collect::<Result<Vec<_>, _>>()?)
         })
         .await

@@ -271,6 +271,15 @@ pub struct SkillRow {
     pub origin: String,
 }
 
+/// Something that can be named behind `@`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MentionRow {
+    /// What is written behind the `@`.
+    pub label: String,
+    /// What it is, when the name does not say so.
+    pub detail: String,
+}
+
 /// A permission rule in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleRow {
@@ -427,8 +436,8 @@ pub trait Host: Send + Sync + 'static {
     /// Permission rules in force.
     fn permissions(&self) -> Vec<RuleRow>;
 
-    /// Paths that fit what was typed behind `@`, best first, relative to the folder.
-    async fn complete_files(&self, query: &str) -> Vec<String>;
+    /// What fits what was typed behind `@`, best first: paths relative to the folder, and what else has a name.
+    async fn complete_files(&self, query: &str) -> Vec<MentionRow>;
 
     /// Writes a conversation to a file and says where.
     async fn export(&self, thread: &ThreadId, format: ExportFormat) -> Result<PathBuf, String>;

@@ -9,8 +9,8 @@ use super::approval::Answer;
 use super::approval::edit::Draft as CallDraft;
 use super::composer::paste::Draft;
 use super::host::{
-    ExportFormat, GrantRow, HostInfo, KeepDraft, Mode, ModelRow, OpenedQuestion, OpenedThread, Page, QueuedRow, Review,
-    RuleRow, SkillRow, ThreadSync, UserInput,
+    ExportFormat, GrantRow, HostInfo, KeepDraft, MentionRow, Mode, ModelRow, OpenedQuestion, OpenedThread,
+    Page, QueuedRow, Review, RuleRow, SkillRow, ThreadSync, UserInput,
 };
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
@@ -87,8 +87,8 @@ pub enum Msg {
     Skills(Vec<SkillRow>),
     /// The list of rules.
     Rules(Vec<RuleRow>),
-    /// Paths for the query of that number.
-    Files(u64, Vec<String>),
+    /// What can be named, for the query of that number.
+    Files(u64, Vec<MentionRow>),
     /// What was said before, in all conversations, newest first.
     History(Result<Vec<String>, String>),
     /// What was written in the conversation and not sent, before this process.

@@ -43,11 +43,8 @@ impl Composer {
             return;
         }
         let mut number = self.pastes.len() + 1;
-        let size = if lines > 1 {
-            format!("{lines} lines")
-        } else {
-            format!("{} characters", text.chars().count())
-        };
+        let size =
+            if lines > 1 { format!("{lines} lines") } else { format!("{} characters", text.chars().count()) };
         let mut mark = format!("[paste {number}: {size}]");
         while self.text.contains(&mark) || self.pastes.iter().any(|paste| paste.mark == mark) {
             number += 1;

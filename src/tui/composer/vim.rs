@@ -284,11 +284,14 @@ impl Vim {
 
     fn run_visual(&mut self, composer: &mut Composer, parsed: &Parsed, selected: Range<usize>) {
         let lines = self.mode == VimMode::VisualLine;
-        let whole = if lines { selected.start..after_newline(composer.text(), selected.end) } else { selected };
+        let whole =
+            if lines { selected.start..after_newline(composer.text(), selected.end) } else { selected };
         match &parsed.command {
             Command::Move(motion) => self.go(composer, motion, parsed.count),
             Command::Select { object, around } => {
-                if let Some((range, by_line)) = object::find(composer.text(), composer.caret(), *object, *around, 1) {
+                if let Some((range, by_line)) =
+                    object::find(composer.text(), composer.caret(), *object, *around, 1)
+                {
                     self.anchor = range.start;
                     composer.go(left_of(composer.text(), range.end));
                     if by_line {
@@ -412,7 +415,8 @@ impl Vim {
                     return Some((start..after_newline(text, motion::line_end(text, to)), true));
                 }
                 let (from, mut end) = (at.min(to), at.max(to));
-                let is_inclusive = motion.is_inclusive() || matches!(motion, Motion::FindAgain { .. }) && to > at;
+                let is_inclusive =
+                    motion.is_inclusive() || matches!(motion, Motion::FindAgain { .. }) && to > at;
                 if is_inclusive && end < text.len() && !text[end..].starts_with('\n') {
                     end = right_of(text, end);
                 }
@@ -437,7 +441,8 @@ impl Vim {
     ) {
         let range = composer.outside_marks(range.start, true)..composer.outside_marks(range.end, false);
         match operator {
-            Operator::Yank | Operator::Delete | Operator::Change if range.is_empty() && operator != Operator::Change => {}
+            Operator::Yank | Operator::Delete | Operator::Change
+                if range.is_empty() && operator != Operator::Change => {}
             Operator::Yank => {
                 self.keep(composer, &range, lines);
                 composer.go(range.start);
@@ -456,7 +461,11 @@ impl Vim {
             }
             Operator::Change => {
                 self.keep(composer, &range, lines);
-                let end = if lines && composer.text()[range.clone()].ends_with('\n') { range.end - 1 } else { range.end };
+                let end = if lines && composer.text()[range.clone()].ends_with('\n') {
+                    range.end - 1
+                } else {
+                    range.end
+                };
                 composer.begin_group();
                 composer.replace(range.start..end, "");
                 self.begin_insert(composer, parsed.cloned());
@@ -567,7 +576,10 @@ fn join(composer: &mut Composer, breaks: usize) {
         }
         let rest = text[end + 1..].trim_start_matches([' ', '\t']);
         let next = text.len() - rest.len();
-        let needs_blank = !rest.is_empty() && !rest.starts_with(['\n', ')']) && !text[..end].ends_with([' ', '\n']) && end > 0;
+        let needs_blank = !rest.is_empty()
+            && !rest.starts_with(['\n', ')'])
+            && !text[..end].ends_with([' ', '\n'])
+            && end > 0;
         composer.replace(end..next, if needs_blank { " " } else { "" });
         composer.go(end);
     }

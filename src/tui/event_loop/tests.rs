@@ -121,8 +121,8 @@ impl Host for FakeHost {
     fn permissions(&self) -> Vec<RuleRow> {
         Vec::new()
     }
-    async fn complete_files(&self, query: &str) -> Vec<String> {
-        vec![format!("{query}.rs")]
+    async fn complete_files(&self, query: &str) -> Vec<crate::tui::host::MentionRow> {
+        vec![crate::tui::host::MentionRow { label: format!("{query}.rs"), detail: String::new() }]
     }
     async fn export(&self, _: &ThreadId, _: ExportFormat) -> Result<PathBuf, String> {
         Ok("x.md".into())
@@ -191,7 +191,7 @@ async fn requests_are_answered_and_a_refused_message_comes_back() {
     assert_eq!(asked, ["unqueue 1", "unqueue 2"]);
     assert!(matches!(&msgs[..], [Msg::Unqueued { back, gone }] if back == &[1] && gone == &[2]), "{msgs:?}");
     let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Files(3, "ma".into())]).await;
-    assert!(matches!(&msgs[..], [Msg::Files(3, paths)] if paths == &["ma.rs"]));
+    assert!(matches!(&msgs[..], [Msg::Files(3, paths)] if paths[0].label == "ma.rs"));
 }
 
 #[test]

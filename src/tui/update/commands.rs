@@ -56,13 +56,12 @@ impl App {
                     let text = self.take_text(cmds);
                     let words =
                         text.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words.trim());
-                    let input =
-                        UserInput { skill: Some(name), ..UserInput::text(words) };
+                    let input = UserInput { skill: Some(name), ..UserInput::text(words) };
                     self.submit(input, behind, cmds);
                     return;
                 }
                 if self.command(&name, &words, cmds) {
-                    self.composer.take();
+                    self.begin_text();
                 } else {
                     self.say_hint(format!("there is no /{name}; a blank before it sends it as it stands"));
                 }
@@ -88,7 +87,7 @@ impl App {
 
     /// The text, remembered.
     fn take_text(&mut self, cmds: &mut Vec<Cmd>) -> String {
-        let text = self.composer.take();
+        let text = self.begin_text();
         self.composer.remember(text.trim());
         cmds.push(Cmd::Remember(text.trim().to_owned()));
         text
@@ -194,11 +193,14 @@ impl App {
             detail: command.help.to_owned(),
             ..PickRow::default()
         }));
-        rows.push(PickRow {
-            label: "@PATH".into(),
-            detail: "name a file; what fits is offered".into(),
-            ..PickRow::default()
-        });
+        for (label, detail) in [
+            ("@PATH", "name a file or folder; what fits is offered"),
+            ("@thread: @skill:", "another conversation, a skill: its text goes with the message"),
+            ("!COMMAND", "run it, by the same rules; the model sees what came of it"),
+            ("!!COMMAND", "run it; the model does not see it"),
+        ] {
+            rows.push(PickRow { label: label.into(), detail: detail.into(), ..PickRow::default() });
+        }
         for place in Place::ALL {
             rows.push(heading(place.heading()));
             rows.extend(self.keymap.help(place).into_iter().map(|(keys, help)| PickRow {

@@ -3,6 +3,7 @@
 use crossterm::event::KeyEvent;
 
 use super::super::app::App;
+use super::super::composer::paste::clean;
 use super::super::composer::vim::Vim;
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
@@ -82,6 +83,14 @@ impl App {
         self.stays = false;
     }
 
+    /// Takes the whole text out and is ready for the next one.
+    pub(super) fn begin_text(&mut self) -> String {
+        if let Some(vim) = &mut self.vim {
+            vim.begin();
+        }
+        self.composer.take()
+    }
+
     fn leave_vim_mode(&mut self) -> bool {
         match &mut self.vim {
             Some(vim) => vim.escape(&mut self.composer),
@@ -128,9 +137,10 @@ impl App {
         match text {
             Ok(text) => {
                 // Editors end the last line; the person did not write that.
-                let text = text.strip_suffix('\n').unwrap_or(&text);
-                if text != self.composer.whole() {
-                    self.composer.set(super::super::composer::paste::clean(text));
+                let whole = self.composer.whole();
+                let written = text.strip_suffix('\n').unwrap_or(&text);
+                if text != whole && written != whole {
+                    self.composer.set(clean(written));
                 }
             }
             Err(why) => self.say_hint(why),

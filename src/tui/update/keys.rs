@@ -3,7 +3,7 @@
 use crossterm::event::KeyEvent;
 
 use super::super::app::{App, Focus};
-use super::super::host::Driver;
+use super::super::host::{Driver, MentionRow};
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
 use super::super::palette::{self, Offer, Palette, Row};
@@ -129,7 +129,10 @@ impl App {
     /// Keys of the offered list; others go on to the text.
     fn palette_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
         let Some(palette) = &mut self.palette else { return false };
-        if palette.rows.is_empty() || typed(key).is_some() || self.vim.as_ref().is_some_and(|vim| !vim.inserts()) {
+        if palette.rows.is_empty()
+            || typed(key).is_some()
+            || self.vim.as_ref().is_some_and(|vim| !vim.inserts())
+        {
             return false;
         }
         match self.keymap.action(Place::List, key) {
@@ -142,6 +145,8 @@ impl App {
             Some(Action::Complete) => {
                 self.complete(cmds);
             }
+            // What is written is enough, unless the person went to a row.
+            Some(Action::Accept) if palette.offer == Offer::Words && !palette.is_chosen => return false,
             Some(Action::Accept) => {
                 let is_command = palette.offer == Offer::Commands;
                 let takes_words = self.complete(cmds);
@@ -189,7 +194,16 @@ impl App {
             }
             return;
         }
+        let mut help = String::new();
         let rows = match offer {
+            Offer::Words => {
+                let Some((how, rows)) = palette::words(self.composer.text(), &query, &self.skills) else {
+                    self.palette = None;
+                    return;
+                };
+                help = how;
+                rows
+            }
             Offer::Commands => palette::commands(&query, &self.skills),
             Offer::Files => {
                 self.files_asked += 1;
@@ -202,15 +216,16 @@ impl App {
                     .unwrap_or_default()
             }
         };
-        self.palette = Some(Palette { offer, range, query, rows, selected: 0 });
+        self.palette = Some(Palette { offer, range, query, rows, selected: 0, is_chosen: false, help });
     }
 
-    pub(super) fn offer_files(&mut self, number: u64, paths: Vec<String>) {
+    pub(super) fn offer_files(&mut self, number: u64, mentions: Vec<MentionRow>) {
         if number != self.files_asked {
             return;
         }
         if let Some(palette) = self.palette.as_mut().filter(|palette| palette.offer == Offer::Files) {
-            let rows = paths.into_iter().map(|label| Row { label, detail: String::new(), takes_words: true });
+            let row = |MentionRow { label, detail }| Row { label, detail, takes_words: true };
+            let rows = mentions.into_iter().map(row);
             palette.rows = rows.collect();
             palette.selected = 0;
         }

@@ -17,7 +17,8 @@ use crate::contract::display::visible_line;
 /// The text in at most so many rows, the caret in it.
 pub(super) fn composer(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
     let has_rule = most >= 5;
-    let offered = app.palette.as_ref().map_or(0, |palette| palette.rows.len());
+    let offered =
+        app.palette.as_ref().map_or(0, |palette| palette.rows.len() + usize::from(!palette.help.is_empty()));
     let for_list = offered.min(8).min(most.saturating_sub(1 + 2 * usize::from(has_rule)));
     let for_text = (most - for_list).saturating_sub(2 * usize::from(has_rule)).max(1);
 
@@ -132,7 +133,7 @@ fn placeholder(app: &App) -> Cow<'static, str> {
             return Cow::Owned(format!("{} takes the last one back, to change it", chord(Action::Up)));
         }
         return Cow::Owned(format!(
-            "{}: read after the current calls · {}: in the next turn",
+            "{}: after the current calls · {}: in the next turn",
             chord(Action::Send),
             chord(Action::FocusCard)
         ));

@@ -104,7 +104,8 @@ fn quoted(text: &str, at: usize, quote: char, around: bool) -> Option<Range<usiz
         }
         escaped = c == '\\' && !escaped;
     }
-    let (open, close) = places.chunks_exact(2).map(|pair| (pair[0], pair[1])).find(|(_, close)| at <= *close)?;
+    let (open, close) =
+        places.chunks_exact(2).map(|pair| (pair[0], pair[1])).find(|(_, close)| at <= *close)?;
     if !around {
         return Some(open + 1..close);
     }

@@ -60,7 +60,10 @@ impl Motion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Motion(Motion),
-    Object { object: Object, around: bool },
+    Object {
+        object: Object,
+        around: bool,
+    },
     /// The operator twice: whole lines.
     Lines,
 }
@@ -80,18 +83,30 @@ pub(super) enum Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Move(Motion),
-    Operate { operator: Operator, target: Target },
+    Operate {
+        operator: Operator,
+        target: Target,
+    },
     Insert(Entry),
-    DeleteChar { left: bool },
+    DeleteChar {
+        left: bool,
+    },
     Replace(char),
     ToggleCase,
-    Put { before: bool },
+    Put {
+        before: bool,
+    },
     Join,
     Undo,
     Repeat,
-    Visual { lines: bool },
+    Visual {
+        lines: bool,
+    },
     /// In visual mode: selects a text object.
-    Select { object: Object, around: bool },
+    Select {
+        object: Object,
+        around: bool,
+    },
     /// In visual mode: to the other end of the selection.
     OtherEnd,
 }
@@ -126,9 +141,9 @@ fn count(keys: &[char]) -> (Option<usize>, &[char]) {
     if digits == 0 || keys[0] == '0' {
         return (None, keys);
     }
-    let number = keys[..digits].iter().fold(0usize, |n, c| {
-        n.saturating_mul(10).saturating_add(c.to_digit(10).unwrap_or(0) as usize)
-    });
+    let number = keys[..digits]
+        .iter()
+        .fold(0usize, |n, c| n.saturating_mul(10).saturating_add(c.to_digit(10).unwrap_or(0) as usize));
     (Some(number.min(MOST)), &keys[digits..])
 }
 
@@ -192,7 +207,9 @@ fn visual(first: char, more: &[char]) -> Option<Option<Command>> {
     let operate = |operator| Some(Some(Command::Operate { operator, target: Target::Lines }));
     match (first, more) {
         ('i' | 'a', []) => Some(None),
-        ('i' | 'a', [c]) => Object::of(*c).map(|object| Some(Command::Select { object, around: first == 'a' })),
+        ('i' | 'a', [c]) => {
+            Object::of(*c).map(|object| Some(Command::Select { object, around: first == 'a' }))
+        }
         ('o', []) => Some(Some(Command::OtherEnd)),
         ('x' | 'D' | 'X', []) => operate(Operator::Delete),
         ('s' | 'C' | 'S', []) => operate(Operator::Change),
