@@ -1,6 +1,6 @@
 //! The model: everything the screen shows, and nothing else. It changes in [`App::update`] only.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::approval::{Batch, Card, QUIET_MS};
 use super::composer::Composer;
@@ -180,6 +180,8 @@ pub struct App {
     pub(super) chosen_question: Option<SuspensionId>,
     /// What was queued here, as it was written.
     pub(super) own_queued: HashMap<QueueId, UserInput>,
+    /// What a run took out of the queue in the middle: a look at the queue from before does not bring it back.
+    pub(super) steered: HashSet<QueueId>,
     /// Questions of the conversation that are over, with what became of them as far as it is known: a look at the store
     /// from before that does not bring them back.
     pub(super) over: HashMap<SuspensionId, String>,
@@ -255,6 +257,7 @@ impl App {
             resumes_by_list: false,
             chosen_question: None,
             own_queued: HashMap::new(),
+            steered: HashSet::new(),
             over: HashMap::new(),
             seen: 0,
             ended: None,

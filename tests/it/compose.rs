@@ -66,7 +66,7 @@ fn what_is_said_while_a_command_runs_outlives_a_kill() {
     tty.kill();
     let mut tty = Pty::start(&home, &["-c"], 100, 30);
     tty.shows("queued be quick about it");
-    tty.shows("[s]");
+    tty.card("sleep 1000");
     tty.send("s");
     until("that it was read", || llm.asked().iter().any(|chat| chat.user() == "be quick about it"));
     tty.quit();

@@ -26,7 +26,8 @@ impl App {
     pub(super) fn keep_draft_now(&mut self, cmds: &mut Vec<Cmd>) {
         self.kept.due = None;
         let Some(thread) = self.thread_id().cloned() else { return };
-        if self.composer.text() == self.kept.text && self.kept.thread.as_ref() == Some(&thread) {
+        let is_same = self.composer.text() == self.kept.text;
+        if is_same && (self.kept.text.is_empty() || self.kept.thread.as_ref() == Some(&thread)) {
             return;
         }
         let before = self.kept.thread.replace(thread.clone()).filter(|before| *before != thread);

@@ -31,6 +31,9 @@ impl App {
     }
 
     fn keep_row(&mut self, row: QueuedRow, input: Option<UserInput>) {
+        if self.steered.contains(&row.id) {
+            return;
+        }
         if let Some(input) = input {
             self.own_queued.insert(row.id, input);
         }
@@ -58,6 +61,7 @@ impl App {
     /// The run read what was said meanwhile.
     pub(super) fn steered(&mut self, told: &Value) {
         let id = told.get("queued").and_then(Value::as_u64).unwrap_or_default();
+        self.steered.insert(id);
         self.queued.retain(|known| known.id != id);
         let text = told.get("text").and_then(Value::as_str).unwrap_or_default().to_owned();
         let images = told.get("images").and_then(Value::as_u64).unwrap_or_default();
