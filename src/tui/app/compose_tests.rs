@@ -121,14 +121,14 @@ fn vi_keys_are_chosen_by_a_command_and_the_mode_is_seen() {
     assert!(test.live().contains("VISUAL"), "{}", test.live());
     test.keys("<esc><enter>");
     assert_eq!(last_input(&test).text, "one six");
-    assert_eq!(test.app.vim.as_ref().map(|vim| vim.mode()), Some(VimMode::Insert), "ready for the next one");
+    assert_eq!(test.app.vim.as_ref().map(Vim::mode), Some(VimMode::Insert), "ready for the next one");
     test.event(E::RunStart { thread_id: "t".into(), run_id: "r".into(), parent_run_id: None });
     test.keys("<esc>");
     assert!(!test.cmds.contains(&Cmd::Cancel("t".into())), "it left insert mode");
     test.keys("<esc>");
     assert!(test.cmds.contains(&Cmd::Cancel("t".into())));
     test.keys("i/vim<enter>");
-    assert_eq!(test.app.vim.as_ref().map(|vim| vim.mode()), None);
+    assert_eq!(test.app.vim.as_ref().map(Vim::mode), None);
 }
 
 #[test]

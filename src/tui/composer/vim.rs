@@ -232,7 +232,7 @@ impl Vim {
     fn change(&mut self, composer: &mut Composer, parsed: &Parsed) {
         let times = parsed.times();
         match &parsed.command {
-            Command::Move(motion) => self.go(composer, motion, parsed.count),
+            Command::Move(motion) => self.go(composer, *motion, parsed.count),
             Command::Operate { operator, target } => {
                 if let Some((range, lines)) = self.meant(composer, *operator, target, parsed.count) {
                     self.operate(composer, *operator, range, lines, Some(parsed));
@@ -287,7 +287,7 @@ impl Vim {
         let whole =
             if lines { selected.start..after_newline(composer.text(), selected.end) } else { selected };
         match &parsed.command {
-            Command::Move(motion) => self.go(composer, motion, parsed.count),
+            Command::Move(motion) => self.go(composer, *motion, parsed.count),
             Command::Select { object, around } => {
                 if let Some((range, by_line)) =
                     object::find(composer.text(), composer.caret(), *object, *around, 1)
@@ -357,7 +357,7 @@ impl Vim {
         }
     }
 
-    fn go(&mut self, composer: &mut Composer, motion: &Motion, count: Option<usize>) {
+    fn go(&mut self, composer: &mut Composer, motion: Motion, count: Option<usize>) {
         let times = count.unwrap_or(1);
         match motion {
             Motion::Up => (0..times).for_each(|_| composer.up()),
@@ -371,13 +371,13 @@ impl Vim {
     }
 
     /// Where a motion leads.
-    fn reach(&mut self, composer: &Composer, motion: &Motion, count: Option<usize>) -> Option<usize> {
+    fn reach(&mut self, composer: &Composer, motion: Motion, count: Option<usize>) -> Option<usize> {
         match motion {
-            Motion::Find(find) => self.find = Some(*find),
+            Motion::Find(find) => self.find = Some(find),
             Motion::FindAgain { reverse } => {
                 let last = self.find?;
-                let find = if *reverse { last.reversed() } else { last };
-                return motion::reach(composer.text(), composer.caret(), &Motion::Find(find), count, true);
+                let find = if reverse { last.reversed() } else { last };
+                return motion::reach(composer.text(), composer.caret(), Motion::Find(find), count, true);
             }
             _ => {}
         }
@@ -408,7 +408,7 @@ impl Vim {
                 Some((at..right_of(text, end), false))
             }
             Target::Motion(motion) => {
-                let to = self.reach(composer, motion, count)?;
+                let to = self.reach(composer, *motion, count)?;
                 if motion.is_by_line() {
                     let (from, to) = (at.min(to), at.max(to));
                     let start = motion::line_start(text, from);

@@ -244,7 +244,7 @@ fn paragraph_back(text: &str, at: usize) -> usize {
 pub(super) fn reach(
     text: &str,
     at: usize,
-    motion: &Motion,
+    motion: Motion,
     count: Option<usize>,
     again: bool,
 ) -> Option<usize> {
@@ -267,10 +267,10 @@ pub(super) fn reach(
         Motion::Up => Some(lines_up(text, at, times)),
         Motion::Down if line_end(text, at) == text.len() => None,
         Motion::Down => Some(lines_down(text, at, times)),
-        Motion::WordForward { big } => repeat(&|at| word_forward(text, at, *big)),
-        Motion::WordBack { big } => repeat(&|at| word_back(text, at, *big)),
-        Motion::WordEnd { big } => repeat(&|at| word_end(text, at, *big)),
-        Motion::WordEndBack { big } => repeat(&|at| word_end_back(text, at, *big)),
+        Motion::WordForward { big } => repeat(&|at| word_forward(text, at, big)),
+        Motion::WordBack { big } => repeat(&|at| word_back(text, at, big)),
+        Motion::WordEnd { big } => repeat(&|at| word_end(text, at, big)),
+        Motion::WordEndBack { big } => repeat(&|at| word_end_back(text, at, big)),
         Motion::LineStart => Some(line_start(text, at)),
         Motion::FirstNonBlank => Some(first_non_blank(text, at)),
         Motion::LineEnd => Some(line_end(text, lines_down(text, at, times - 1))),
@@ -279,7 +279,7 @@ pub(super) fn reach(
             let line = count.map_or_else(|| line_start(text, text.len()), |n| lines_down(text, 0, n - 1));
             Some(first_non_blank(text, line))
         }
-        Motion::Find(wanted) => find(text, at, *wanted, times, again),
+        Motion::Find(wanted) => find(text, at, wanted, times, again),
         Motion::FindAgain { .. } => None,
         Motion::Pair => pair(text, at),
         Motion::ParagraphBack => repeat(&|at| paragraph_back(text, at)),

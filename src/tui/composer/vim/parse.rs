@@ -151,13 +151,11 @@ pub(super) fn parse(keys: &[char], is_visual: bool) -> Step {
     let (count, rest) = count(keys);
     let Some((first, more)) = rest.split_first() else { return Step::More };
     let done = |command| Step::Done(Parsed { count, command });
-    if is_visual {
-        if let Some(step) = visual(*first, more) {
-            return match step {
-                Some(command) => done(command),
-                None => Step::More,
-            };
-        }
+    if is_visual && let Some(step) = visual(*first, more) {
+        return match step {
+            Some(command) => done(command),
+            None => Step::More,
+        };
     }
     if let Some((operator, used)) = operator(rest) {
         let more = &rest[used..];
