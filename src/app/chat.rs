@@ -56,6 +56,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         keymap,
         utc_offset: super::zone().to_offset(jiff::Timestamp::now()).seconds(),
         reflow: reflows(|name| env.var(name).map(str::to_owned)),
+        vim: app.foundation.loaded.settings.tui.vim,
         rings: app.foundation.loaded.settings.tui.bell,
         desktop: Desktop::of(|name| env.var(name).map(str::to_owned)),
     };

@@ -5,21 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::agent::App;
+use super::drafts::Drafts;
 use super::elsewhere::{Elsewhere, folder_of, tell};
 use super::files::Files;
 use super::grants::Pasts;
 use super::viewer::{Viewer, row_of};
-use super::{edited, editor, export, ledger};
+use super::{edited, editor, export, ledger, mentions};
 use crate::config::{list_models, repository_root, write_private};
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::{GrantPreview, GrantRequest};
-use crate::contract::ids::{SuspensionId, ThreadId};
+use crate::contract::ids::{CallId, SuspensionId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
-use crate::contract::message::Message;
+use crate::contract::message::{Message, ToolCall, Visibility};
 use crate::contract::record::{
     DecideOutcome, GrantScope, InboxRow, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
@@ -28,13 +29,19 @@ use crate::contract::suspension::ToolCallResume;
 use crate::plugins::skills::{invocation, list_rows};
 use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
 use crate::store::{ChangeKind, Glance, InboxFilter};
+use crate::tui::composer::paste::Draft;
 use crate::tui::host::{
-    Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread,
-    Page, Price, QueuedRow, Review, RuleRow, SkillRow, UserInput,
+    Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft, MentionRow, Mode, ModelRow,
+    OpenedQuestion, OpenedThread, Page, Price, QueuedRow, Review, RuleRow, Shell, SkillRow, UserInput,
 };
 
 /// After a change by another process, so long is waited for the ones that come with it.
 const GATHER: Duration = Duration::from_millis(100);
+
+/// The tool that runs a command line of the person's own.
+const BASH: &str = "Bash";
+/// So much of what was said can be searched.
+const HISTORY: usize = 10_000;
 
 /// Where the terminal's events come from.
 pub(super) type Events = UnboundedSender<HostEvent>;
@@ -44,6 +51,7 @@ pub(super) struct TerminalHost {
     app: Arc<App>,
     viewer: Viewer,
     files: Arc<Files>,
+    drafts: Drafts,
     pasts: Pasts,
     events: Events,
     elsewhere: Elsewhere,
@@ -54,7 +62,11 @@ impl TerminalHost {
     pub(super) fn new(app: Arc<App>, events: Events, elsewhere: Elsewhere) -> Self {
         let viewer = Viewer::new(Arc::clone(&app), events.clone());
         tokio::spawn(viewer.clone().watch());
-        let host = Self { app, viewer, files: Arc::default(), pasts: Pasts::default(), events, elsewhere };
+        let foundation = &app.foundation;
+        let kept = (!foundation.is_ephemeral).then(|| foundation.paths.drafts_dir());
+        let drafts = Drafts::new(kept, foundation.workspace.cwd.clone());
+        let host =
+            Self { app, viewer, files: Arc::default(), drafts, pasts: Pasts::default(), events, elsewhere };
         host.watch_inbox();
         host
     }
@@ -124,10 +136,31 @@ impl TerminalHost {
         self.elsewhere.leave().await;
     }
 
+    /// What is said, as the model reads it; a command line with the call that it is.
+    async fn messages_of(&self, input: &UserInput) -> Result<Vec<Message>, String> {
+        let Some(shell) = input.shell else {
+            let message = self.message_of(input).await?;
+            return Ok(vec![if input.steers { message.steering() } else { message }]);
+        };
+        let visibility = match shell {
+            Shell::Shown => Visibility::All,
+            Shell::Hidden => Visibility::Person,
+        };
+        let id = CallId::fresh().to_string();
+        // The end of an id is what differs most.
+        let id = format!("cmd_{}", id.get(id.len().saturating_sub(12)..).unwrap_or(&id));
+        let call = ToolCall::new(id, BASH, json!({"command": input.text}));
+        Ok(Message::command(&input.written(), call, visibility).into())
+    }
+
     /// What is said, as the model reads it.
     async fn message_of(&self, input: &UserInput) -> Result<Message, String> {
+        let mut goes_with = Vec::new();
         let mut content = match &input.skill {
-            None => super::mcp::message(&self.app, &input.text).await?,
+            None => {
+                goes_with = mentions::attached(&self.app, &input.text).await?;
+                super::mcp::message(&self.app, &input.text).await?
+            }
             Some(name) => {
                 if let Some(blocks) = super::mcp::prompt(&self.app, name, &input.text).await {
                     blocks?
@@ -140,7 +173,11 @@ impl TerminalHost {
             }
         };
         content.extend(input.images.iter().cloned());
-        Ok(Message::user_with(content))
+        if goes_with.is_empty() {
+            return Ok(Message::user_with(content));
+        }
+        content.extend(goes_with);
+        Ok(Message::user_with(content).written_as(&input.written()))
     }
 }
 
@@ -230,8 +267,8 @@ impl Host for TerminalHost {
     }
 
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String> {
-        let message = self.message_of(&input).await?;
-        let request = RunRequest::new(thread.clone(), vec![message.clone()]);
+        let messages = self.messages_of(&input).await?;
+        let request = RunRequest::new(thread.clone(), messages.clone());
         let (app, viewer, own, sink) =
             (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
         self.viewer.drive(thread, async move {
@@ -239,7 +276,7 @@ impl Host for TerminalHost {
             let result = app.runtime.run(request, sink).await;
             if let Err(RuntimeError::ThreadAlreadyRunning { .. }) = &result {
                 // Another process became awake in the same moment. Nothing that was said is lost.
-                viewer.defer(&own, message, input).await?;
+                viewer.defer(&own, messages, input).await?;
             }
             result.map(Some)
         });
@@ -247,8 +284,8 @@ impl Host for TerminalHost {
     }
 
     async fn enqueue(&self, thread: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
-        let message = self.message_of(&input).await?;
-        let queued = self.app.runtime.enqueue(thread, vec![message]).await.map_err(|e| e.to_string())?;
+        let messages = self.messages_of(&input).await?;
+        let queued = self.app.runtime.enqueue(thread, messages).await.map_err(|e| e.to_string())?;
         // Whoever was awake when it was said may have looked at the queue for the last time.
         let run = self.app.store.latest_run(thread).await.map_err(|e| e.to_string())?;
         if run.is_none_or(|run| run.status == RunStatus::Done) {
@@ -413,12 +450,17 @@ impl Host for TerminalHost {
         self.app.permission_rows()
     }
 
-    async fn complete_files(&self, query: &str) -> Vec<String> {
-        let (files, cwd, query) =
+    async fn complete_files(&self, query: &str) -> Vec<MentionRow> {
+        let (files, cwd, wanted) =
             (Arc::clone(&self.files), self.app.foundation.workspace.cwd.clone(), query.to_owned());
-        let mut rows = super::mcp::complete(&self.app, &query).await;
-        let found = tokio::task::spawn_blocking(move || files.complete(&cwd, &query)).await;
-        rows.extend(found.unwrap_or_default());
+        let named = |label: String| MentionRow { label, detail: String::new() };
+        let mut rows: Vec<_> = super::mcp::complete(&self.app, query).await.into_iter().map(named).collect();
+        let others = mentions::complete(&self.app, query).await;
+        let (kinds, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|row| row.label.ends_with(':'));
+        rows.extend(kinds);
+        let found = tokio::task::spawn_blocking(move || files.complete(&cwd, &wanted)).await;
+        rows.extend(found.unwrap_or_default().into_iter().map(named));
+        rows.extend(others);
         rows
     }
 
@@ -435,12 +477,7 @@ impl Host for TerminalHost {
         Ok(path)
     }
 
-    async fn history(&self) -> Vec<String> {
-        let cwd = &self.app.foundation.workspace.cwd;
-        let prompts = self.app.store.prompts(cwd, 1000).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the prompt history could not be read");
-            Vec::new()
-        });
+    async fn shown(&self) {
         // The picture is there and nobody has typed yet.
         let events = self.events.clone();
         let (app, of_prompts) = (Arc::downgrade(&self.app), self.events.clone());
@@ -452,7 +489,20 @@ impl Host for TerminalHost {
         self.app.mcp.start(move |text| drop(events.send(HostEvent::Note(text))));
         let store = self.app.store.clone();
         tokio::spawn(async move { store.warm().await });
-        prompts
+    }
+
+    async fn history(&self) -> Result<Vec<String>, String> {
+        self.app.store.all_prompts(HISTORY).await.map_err(|error| error.to_string())
+    }
+
+    async fn keep_draft(&self, keep: KeepDraft) {
+        let drafts = self.drafts.clone();
+        let _ = tokio::task::spawn_blocking(move || drafts.keep(&keep)).await;
+    }
+
+    async fn draft(&self, thread: &ThreadId, is_new: bool) -> Option<Draft> {
+        let (drafts, thread) = (self.drafts.clone(), thread.clone());
+        tokio::task::spawn_blocking(move || drafts.find(&thread, is_new)).await.ok().flatten()
     }
 
     async fn page(&self, thread: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String> {

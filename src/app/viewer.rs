@@ -261,10 +261,10 @@ impl Viewer {
     pub(super) async fn defer(
         &self,
         thread: &ThreadId,
-        message: Message,
+        messages: Vec<Message>,
         input: UserInput,
     ) -> Result<(), RuntimeError> {
-        let queued = self.app.runtime.enqueue(thread, vec![message]).await?;
+        let queued = self.app.runtime.enqueue(thread, messages).await?;
         self.send(HostEvent::Deferred(thread.clone(), row_of(&queued), input));
         Ok(())
     }
@@ -541,7 +541,8 @@ fn went_well(termination: &TerminationReason) -> bool {
 pub(super) fn row_of(message: &QueuedMessage) -> QueuedRow {
     let content = || message.messages.iter().flat_map(|message| &message.content);
     let images = content().filter(|block| matches!(block, ContentBlock::Image { .. })).count();
-    let texts: Vec<String> = message.messages.iter().map(Message::text).collect();
+    let texts: Vec<String> =
+        message.messages.iter().map(Message::written).filter(|text| !text.is_empty()).collect();
     let note = match &message.failed {
         Some(FailedTry { attempts, max_attempts, error }) => {
             format!(
@@ -554,7 +555,7 @@ pub(super) fn row_of(message: &QueuedMessage) -> QueuedRow {
         }
         None => String::new(),
     };
-    QueuedRow { id: message.id, text: texts.join("\n\n"), images, note }
+    QueuedRow { id: message.id, text: texts.join("\n\n"), images, note, steers: message.steers() }
 }
 
 fn sync_of(glance: &Glance, driver: Driver, is_part: bool) -> ThreadSync {

@@ -102,6 +102,11 @@ impl Paths {
         self.data_dir.join("output")
     }
 
+    /// What is written in the terminal and not sent.
+    pub fn drafts_dir(&self) -> PathBuf {
+        self.state_dir.join("drafts")
+    }
+
     /// The folder of the log files.
     pub fn log_dir(&self) -> PathBuf {
         self.state_dir.join("log")

@@ -295,6 +295,7 @@ pub(crate) const ROOT: Fields = &[
             ("mouse", leaf(Flag, Set, "take the mouse from the terminal")),
             ("bell", leaf(Flag, Set, "ring when a question waits")),
             ("show_reasoning", leaf(Flag, Set, "show what the model thinks")),
+            ("editing", leaf(OneOf(&["emacs", "vim"]), Set, "the keys that text is written with")),
         ]),
     ),
 ];
@@ -337,6 +338,7 @@ wait = "5s"
 mouse = false
 bell = true
 show_reasoning = false
+editing = "emacs"
 "#;
 
 /// What stands at a path, if anything does.

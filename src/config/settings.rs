@@ -264,6 +264,8 @@ pub struct TuiSettings {
     pub bell: bool,
     /// Whether the model's reasoning is shown.
     pub show_reasoning: bool,
+    /// Whether text is written with the keys of vi.
+    pub vim: bool,
 }
 
 /// All settings after the layers were joined.
@@ -408,6 +410,7 @@ impl Settings {
                 mouse: get.flag("tui.mouse"),
                 bell: get.flag("tui.bell"),
                 show_reasoning: get.flag("tui.show_reasoning"),
+                vim: get.text("tui.editing").as_deref() == Some("vim"),
             },
             agents: get.trees("agents"),
             sections: get.trees("sections"),

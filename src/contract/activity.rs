@@ -9,6 +9,9 @@ use crate::state::EffectSpec;
 /// `level` one of `info` (the default), `warning`, `error`.
 pub const NOTICE_ACTIVITY_TYPE: &str = "notice";
 
+/// The activity type of a message that a run took in between two steps: `{"queued", "text", "images"}`.
+pub const STEERED_ACTIVITY_TYPE: &str = "steered";
+
 /// The full state of an activity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Activity {

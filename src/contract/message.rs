@@ -6,6 +6,11 @@ use serde_json::Value;
 use super::content::{ContentBlock, text_of};
 use super::ids::MessageId;
 
+/// Marks what steers a run.
+const STEERS: &str = "steers";
+/// Holds what was written, where the content holds more.
+const WRITTEN: &str = "written";
+
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -53,6 +58,8 @@ pub enum Visibility {
     All,
     /// The model only: context that plugins add.
     Internal,
+    /// The person only: what they did beside the conversation.
+    Person,
 }
 
 /// One message of a thread. Messages are only ever appended.
@@ -99,6 +106,48 @@ impl Message {
     /// What the person says.
     pub fn user(text: impl Into<String>) -> Self {
         Self::of(Role::User, vec![ContentBlock::text(text)])
+    }
+
+    /// What the person says while the model works, to be read as soon as the calls that run are over.
+    #[must_use]
+    pub fn steering(mut self) -> Self {
+        self.note(STEERS, Value::Bool(true));
+        self
+    }
+
+    /// Keeps what the person wrote, where more than that goes to the model.
+    #[must_use]
+    pub fn written_as(mut self, written: &str) -> Self {
+        self.note(WRITTEN, Value::from(written));
+        self
+    }
+
+    fn note(&mut self, key: &str, value: Value) {
+        let about = self.metadata.get_or_insert_with(|| Value::Object(serde_json::Map::new()));
+        if let Some(about) = about.as_object_mut() {
+            about.insert(key.to_owned(), value);
+        }
+    }
+
+    /// What the person wrote, without what goes with it to the model.
+    pub fn written(&self) -> String {
+        let written = self.metadata.as_ref().and_then(|about| about.get(WRITTEN)?.as_str());
+        written.map_or_else(|| self.text(), str::to_owned)
+    }
+
+    /// Whether it was said to be read while the model works.
+    pub fn steers(&self) -> bool {
+        self.metadata.as_ref().and_then(|about| about.get(STEERS)).is_some_and(|is| *is == Value::Bool(true))
+    }
+
+    /// A command line that the person runs themselves: what they wrote, and the call that it is. A run that begins with
+    /// these carries the call out and ends without asking a model.
+    pub fn command(written: &str, call: ToolCall, visibility: Visibility) -> [Self; 2] {
+        let mut said = Self::user(written);
+        let mut asked = Self::assistant_with(Vec::new(), vec![call]);
+        said.visibility = visibility;
+        asked.visibility = visibility;
+        [said, asked]
     }
 
     /// What the person says, with pictures.

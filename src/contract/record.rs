@@ -347,6 +347,11 @@ impl QueuedMessage {
     pub fn begins(&self, now: u64) -> bool {
         self.failed.is_none() && self.available_at <= now
     }
+
+    /// Whether a run that is awake may take it in between two steps.
+    pub fn steers(&self) -> bool {
+        self.messages.iter().any(Message::steers)
+    }
 }
 
 /// How the last try of a job failed.

@@ -22,6 +22,9 @@ pub struct Run {
     announced: bool,
     /// `StepStart` was announced and `StepEnd` was not.
     step_open: bool,
+    /// The calls came with the run: no model is asked, and the run is over with them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    given: bool,
 }
 
 type Next = Result<Vec<Directive>, Refused>;
@@ -29,7 +32,25 @@ type Next = Result<Vec<Directive>, Refused>;
 impl Run {
     /// A run that has not started.
     pub fn new(mode: ToolExecutionMode) -> Self {
-        Self { mode, stage: Stage::Created, steps: 0, calls: Vec::new(), announced: false, step_open: false }
+        Self {
+            mode,
+            stage: Stage::Created,
+            steps: 0,
+            calls: Vec::new(),
+            announced: false,
+            step_open: false,
+            given: false,
+        }
+    }
+
+    /// A run that carries out these calls, asks no model, and ends.
+    pub fn given(mode: ToolExecutionMode, calls: Vec<CallId>) -> Self {
+        Self { calls: calls.into_iter().map(Call::new).collect(), given: true, ..Self::new(mode) }
+    }
+
+    /// Whether its calls came with it.
+    pub fn is_given(&self) -> bool {
+        self.given
     }
 
     /// Where it stands.
@@ -179,6 +200,12 @@ impl Run {
         }
         let mut out = Vec::new();
         match phase {
+            Phase::RunStart if self.given => {
+                self.step_open = true;
+                out.push(Directive::Emit(Notice::StepStart));
+                self.stage = Stage::Tools;
+                self.advance(&mut out);
+            }
             Phase::RunStart => self.begin_step(&mut out),
             Phase::StepStart => self.enter(Phase::BeforeInference, &mut out),
             Phase::BeforeInference => {
@@ -194,7 +221,7 @@ impl Run {
             Phase::StepEnd => {
                 out.push(Directive::Checkpoint { intent: None });
                 self.close_step(&mut out);
-                if self.calls.is_empty() {
+                if self.calls.is_empty() || self.given {
                     return Ok([out, self.end(TerminationReason::NaturalEnd, false, None)].concat());
                 }
                 self.begin_step(&mut out);

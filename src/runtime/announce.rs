@@ -7,7 +7,7 @@ use super::request::{AgentRunResult, RuntimeError};
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{CallId, MessageId};
 use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome, ToolCallStatus};
-use crate::contract::message::{Message, Role};
+use crate::contract::message::{Message, Role, ToolCall};
 use crate::contract::suspension::ToolCallResume;
 use crate::contract::tool::ToolResult;
 use crate::run::{CallState, Notice, Stage};
@@ -25,6 +25,10 @@ impl Driver {
                 run_id: self.record.id.to_string(),
                 parent_run_id: self.record.parent_run_id.as_ref().map(ToString::to_string),
             },
+            Notice::StepStart if self.machine.is_given() => {
+                self.announce_given().await;
+                return;
+            }
             Notice::StepStart => {
                 self.message_id = MessageId::fresh();
                 self.calls.clear();
@@ -53,6 +57,16 @@ impl Driver {
         };
         if let Some(event) = self.hold_finish(event) {
             self.sink.emit(event).await;
+        }
+    }
+
+    /// The calls that came with the run, as if a model had asked for them.
+    async fn announce_given(&mut self) {
+        let message_id = self.message_id.to_string();
+        self.sink.emit(AgentEvent::StepStart { message_id }).await;
+        for ToolCall { id, name, arguments, .. } in self.calls.clone() {
+            self.sink.emit(AgentEvent::ToolCallStart { id: id.clone(), name: name.clone() }).await;
+            self.sink.emit(AgentEvent::ToolCallReady { id, name, arguments }).await;
         }
     }
 

@@ -26,6 +26,7 @@ use crate::contract::activity::Activity;
 use crate::contract::child::ChildRecord;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
+use crate::contract::executor::ToolExecutionMode;
 use crate::contract::identity::{RunIdentity, RunOrigin};
 use crate::contract::ids::{CallId, MessageId, SuspensionId};
 use crate::contract::inference::{InferenceOverride, StreamResult};
@@ -72,23 +73,25 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// A new run that begins with these messages, taken from the queue when they have a number there.
+    /// A new run that begins with these messages, taken from the queue when they have a number there. When the last of
+    /// them asks for calls, they are what it is for.
     pub(super) fn fresh(
         record: RunRecord,
-        machine: Run,
+        mode: ToolExecutionMode,
         messages: Vec<Message>,
         takes: Option<Taking>,
     ) -> Self {
-        Self {
-            record,
-            machine,
-            calls: Vec::new(),
-            results: Vec::new(),
-            recorded: false,
-            message_id: MessageId::fresh(),
-            messages,
-            takes,
-        }
+        let given = messages.last().filter(|last| !last.tool_calls.is_empty());
+        let (calls, message_id) = match given {
+            Some(asks) => (asks.tool_calls.clone(), asks.id.clone()),
+            None => (Vec::new(), MessageId::fresh()),
+        };
+        let machine = if calls.is_empty() {
+            Run::new(mode)
+        } else {
+            Run::given(mode, calls.iter().map(|call| CallId::from(call.id.as_str())).collect())
+        };
+        Self { record, machine, calls, results: Vec::new(), recorded: false, message_id, messages, takes }
     }
 
     /// A run from the store.
@@ -364,7 +367,12 @@ impl Driver {
 
     async fn perform(&mut self, directive: Directive) -> Result<Option<Fact>, RuntimeError> {
         match directive {
-            Directive::RunPhase(phase) => Ok(Some(self.run_phase(phase).await)),
+            Directive::RunPhase(phase) => {
+                if phase == Phase::StepStart {
+                    self.take_steering().await?;
+                }
+                Ok(Some(self.run_phase(phase).await))
+            }
             Directive::Infer => {
                 self.infer().await;
                 Ok(None)

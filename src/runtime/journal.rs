@@ -11,7 +11,7 @@ use crate::contract::hook::HookRan;
 use crate::contract::ids::{CallId, SuspensionId};
 use crate::contract::judgement::JudgedCall;
 use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
-use crate::contract::message::{Message, ToolCall};
+use crate::contract::message::{Message, Role, ToolCall, Visibility};
 use crate::contract::record::{
     AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord, SuspensionStatus, Taking,
 };
@@ -220,13 +220,20 @@ impl Driver {
         let order = self.calls.clone();
         for call in order {
             if let Some(result) = self.results.iter().find(|r| r.call.as_str() == call.id) {
-                let message = tool_message(result);
+                let mut message = tool_message(result);
+                message.visibility = self.visibility_of_step();
                 self.say(message);
             }
         }
         if std::mem::take(&mut self.packing.was_cut) {
             self.ask_to_go_on();
         }
+    }
+
+    /// Who may see the results of this step: whoever sees what asked for them.
+    fn visibility_of_step(&self) -> Visibility {
+        let asks = |message: &&Message| message.role == Role::Assistant && !message.tool_calls.is_empty();
+        self.history.iter().rev().find(asks).map_or(Visibility::All, |asks| asks.visibility)
     }
 
     pub(super) fn take_checkpoint(&mut self) -> Result<Checkpoint, RuntimeError> {

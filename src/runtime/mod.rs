@@ -32,6 +32,7 @@ mod recover;
 mod report;
 mod request;
 mod resolve;
+mod steer;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -60,7 +61,7 @@ use crate::contract::terms::Terms;
 use crate::contract::tool::Tool;
 use crate::llm::{CircuitBreaker, CircuitBreakerConfig};
 use crate::phase::PhaseRuntime;
-use crate::run::{Fact, Run};
+use crate::run::Fact;
 use crate::state::KeyRegistration;
 use crate::store::{AcquireError, Store, StoreError};
 
@@ -344,8 +345,7 @@ impl AgentRuntime {
             created_at: now,
             updated_at: now,
         };
-        let machine = Run::new(agent.spec.tool_execution);
-        let loaded = Loaded::fresh(record, machine, request.messages, request.takes);
+        let loaded = Loaded::fresh(record, agent.spec.tool_execution, request.messages, request.takes);
         let mut driver = Driver::new(
             Arc::clone(shared),
             Arc::clone(lease),

@@ -205,13 +205,14 @@ impl Driver {
             known.marks = fit.marks;
         });
         self.shorten(&fit).await;
-        let messages = context::assemble(
+        let mut messages = context::assemble(
             &self.history,
             &self.packing.sizes,
             &fit,
             summary.as_ref().map(|summary| summary.text.as_str()),
             |at| self.packing.previews.get(&at).cloned(),
         );
+        messages.retain(|message| message.visibility != Visibility::Person);
         if let Some(policy) = policy {
             self.see_to_compaction(&policy, &memory, told + fit.tokens, fit.left_out > 0);
         }

@@ -41,4 +41,15 @@ impl Store {
         })
         .await
     }
+
+    /// What was typed in all folders, newest first, the same text once.
+    pub async fn all_prompts(&self, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.read(move |conn| {
+            let sql = "SELECT text FROM prompt GROUP BY text ORDER BY max(n) DESC LIMIT ?1";
+            let mut statement = conn.prepare_cached(sql)?;
+            let rows = statement.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], |row| text(row, 0))?;
+            Ok(rows.collect::<Result<Vec<_>, _>>()?)
+        })
+        .await
+    }
 }

@@ -1,9 +1,10 @@
 //! The model: everything the screen shows, and nothing else. It changes in [`App::update`] only.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::approval::{Batch, Card, QUIET_MS};
 use super::composer::Composer;
+use super::composer::vim::Vim;
 use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UserInput};
 use super::keymap::Keymap;
 use super::palette::Palette;
@@ -13,6 +14,8 @@ use crate::contract::event::AgentEvent;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::record::{InboxRow, QueueId, ThreadRecord};
 
+#[cfg(test)]
+mod compose_tests;
 #[cfg(test)]
 mod edited_tests;
 #[cfg(test)]
@@ -142,6 +145,8 @@ pub struct App {
     pub focus: Focus,
     /// The text that is written.
     pub composer: Composer,
+    /// The keys of vi, while they are in use.
+    pub vim: Option<Vim>,
     /// What is offered while it is written.
     pub palette: Option<Palette>,
     /// A list in place of the text.
@@ -175,6 +180,8 @@ pub struct App {
     pub(super) chosen_question: Option<SuspensionId>,
     /// What was queued here, as it was written.
     pub(super) own_queued: HashMap<QueueId, UserInput>,
+    /// What a run took out of the queue in the middle: a look at the queue from before does not bring it back.
+    pub(super) steered: HashSet<QueueId>,
     /// Questions of the conversation that are over, with what became of them as far as it is known: a look at the store
     /// from before that does not bring them back.
     pub(super) over: HashMap<SuspensionId, String>,
@@ -191,6 +198,21 @@ pub struct App {
     /// How many conversations are being opened, and what was told that may belong to them.
     pub(super) opening: usize,
     pub(super) early: Vec<(ThreadId, Early)>,
+    /// What is kept of the text that is written.
+    pub(super) kept: KeptDraft,
+}
+
+/// What was told of the text that is written, so that it outlives the program.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeptDraft {
+    /// The text that is kept.
+    pub(super) text: String,
+    /// The conversation that it is kept for.
+    pub(super) thread: Option<ThreadId>,
+    /// When it has to be told again.
+    pub(super) due: Option<Moment>,
+    /// How often it was told.
+    pub(super) number: u64,
 }
 
 impl App {
@@ -216,6 +238,7 @@ impl App {
             batch: None,
             focus: Focus::Composer,
             composer: Composer::default(),
+            vim: None,
             palette: None,
             picker: None,
             inbox: Vec::new(),
@@ -234,6 +257,7 @@ impl App {
             resumes_by_list: false,
             chosen_question: None,
             own_queued: HashMap::new(),
+            steered: HashSet::new(),
             over: HashMap::new(),
             seen: 0,
             ended: None,
@@ -242,6 +266,7 @@ impl App {
             expiry_told: None,
             opening: 0,
             early: Vec::new(),
+            kept: KeptDraft::default(),
         };
         app.resize(size.0, size.1);
         app
@@ -315,7 +340,7 @@ impl App {
         let focus = self.wants_focus().then(|| self.typed_at.map(|typed| typed.plus(QUIET_MS))).flatten();
         let hint = self.hint.as_ref().map(|(_, until)| *until);
         let quit = self.quit_armed.map(|armed| armed.plus(QUIT_MS));
-        [tick, focus, hint, quit, self.expiry_deadline()].into_iter().flatten().min()
+        [tick, focus, hint, quit, self.expiry_deadline(), self.kept.due].into_iter().flatten().min()
     }
 
     /// Whether a card would take the focus, were the person quiet.

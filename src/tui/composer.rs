@@ -1,26 +1,36 @@
-//! The text that is being written: editing, history, pastes. Where its rows break is in [`layout`].
+//! The text that is being written: editing, undo, history. Where its rows break is in [`layout`], words and cases in
+//! [`words`], what was deleted in [`kill`], long pastes in [`paste`], the keys of vi in [`vim`].
 
-use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation};
+use unicode_segmentation::GraphemeCursor;
 
-use crate::contract::display::visible;
-
+pub mod kill;
 pub mod layout;
+pub mod paste;
 #[cfg(test)]
 mod tests;
+pub mod vim;
+pub mod words;
+
+use kill::KillRing;
+use paste::Paste;
 
 /// How many steps can be undone.
 const UNDO_STEPS: usize = 200;
-/// A paste with more lines or characters than this is shown as one short mark.
-const PASTE_LINES: usize = 12;
-const PASTE_CHARS: usize = 1500;
 
 /// What kind of change came last, so that typing a word is undone at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Typing,
     Deleting,
+    /// Deleted to be put back; more of it in the same breath joins.
+    Killing,
+    /// Put back: what stands there can be exchanged for what was deleted before.
+    Yanking,
     Other,
 }
+
+/// A text with its caret.
+type State = (String, usize);
 
 /// The text, the caret, and what there is to go back to.
 #[derive(Clone, Debug, Default)]
@@ -31,11 +41,13 @@ pub struct Composer {
     /// The column that moving up and down aims at.
     goal: Option<usize>,
     width: u16,
-    undo: Vec<(String, usize)>,
+    undo: Vec<State>,
+    redo: Vec<State>,
+    /// While changes are undone as one: whether there was one yet.
+    group: Option<bool>,
     last: Option<Change>,
-    killed: String,
-    /// Long pastes: the mark that stands in the text, and what it stands for.
-    pastes: Vec<(String, String)>,
+    killed: KillRing,
+    pastes: Vec<Paste>,
     history: Vec<String>,
     /// The place in the history that is shown, and the text that was written before.
     browsing: Option<(usize, String)>,
@@ -69,15 +81,9 @@ impl Composer {
 
     /// The text with each mark replaced by what was pasted; the composer is empty then.
     pub fn take(&mut self) -> String {
-        let mut text = std::mem::take(&mut self.text);
-        for (mark, pasted) in self.pastes.drain(..) {
-            if let Some(at) = text.find(&mark) {
-                text.replace_range(at..at + mark.len(), &pasted);
-            }
-        }
-        let history = std::mem::take(&mut self.history);
+        let text = self.whole();
         *self = Composer {
-            history,
+            history: std::mem::take(&mut self.history),
             width: self.width,
             killed: std::mem::take(&mut self.killed),
             ..Self::default()
@@ -141,25 +147,6 @@ impl Composer {
         self.caret = boundary_at_or_after(&self.text, start + text.len());
     }
 
-    /// Takes a paste: line ends as `\n`, nothing that steers a terminal or hides, long ones behind a mark.
-    pub fn paste(&mut self, pasted: &str) {
-        let pasted = pasted.replace("\r\n", "\n").replace('\r', "\n");
-        let pasted = visible(&pasted).into_owned();
-        let lines = pasted.lines().count();
-        if lines <= PASTE_LINES && pasted.len() <= PASTE_CHARS {
-            self.insert_text(&pasted);
-            return;
-        }
-        let number = self.pastes.len() + 1;
-        let mark = if lines > 1 {
-            format!("[paste {number}: {lines} lines]")
-        } else {
-            format!("[paste {number}: {} characters]", pasted.chars().count())
-        };
-        self.insert_text(&mark);
-        self.pastes.push((mark, pasted));
-    }
-
     /// Makes `\` and Enter a new line: whether a backslash stood before the caret.
     pub fn newline_after_backslash(&mut self) -> bool {
         if !self.text[..self.caret].ends_with('\\') {
@@ -172,39 +159,63 @@ impl Composer {
 
     /// Undoes the last change.
     pub fn undo(&mut self) {
-        if let Some((text, caret)) = self.undo.pop() {
-            (self.text, self.caret) = (text, caret);
-            self.last = None;
-            self.goal = None;
+        if let Some(before) = self.undo.pop() {
+            let after = self.put_state(before);
+            self.redo.push(after);
         }
     }
 
-    /// Puts back what was deleted last.
-    pub fn yank(&mut self) {
-        let killed = self.killed.clone();
-        self.insert_text(&killed);
+    /// Does again what was undone last.
+    pub fn redo(&mut self) {
+        if let Some(after) = self.redo.pop() {
+            let before = self.put_state(after);
+            self.undo.push(before);
+        }
+    }
+
+    fn put_state(&mut self, (text, caret): State) -> State {
+        let was = (std::mem::replace(&mut self.text, text), std::mem::replace(&mut self.caret, caret));
+        self.last = None;
+        self.goal = None;
+        self.browsing = None;
+        was
+    }
+
+    /// From now on all changes are undone as one, until [`Composer::end_group`].
+    pub fn begin_group(&mut self) {
+        self.group.get_or_insert(false);
+    }
+
+    /// See [`Composer::begin_group`].
+    pub fn end_group(&mut self) {
+        self.group = None;
+        self.last = None;
     }
 
     fn save(&mut self, change: Change) {
-        let joined = change != Change::Other && self.last == Some(change);
-        if !joined {
+        let joined = matches!(change, Change::Typing | Change::Deleting) && self.last == Some(change);
+        if !joined && self.group != Some(true) {
             self.undo.push((self.text.clone(), self.caret));
             if self.undo.len() > UNDO_STEPS {
                 self.undo.remove(0);
             }
         }
+        self.redo.clear();
+        self.group = self.group.map(|_| true);
         self.last = Some(change);
         self.goal = None;
     }
 
     fn remove(&mut self, from: usize, to: usize, kill: bool) {
-        if from == to {
+        if from >= to {
             return;
         }
-        self.save(if kill { Change::Other } else { Change::Deleting });
+        let goes_on = self.last == Some(Change::Killing);
+        let is_left = to == self.caret;
+        self.save(if kill { Change::Killing } else { Change::Deleting });
         let removed: String = self.text.drain(from..to).collect();
         if kill {
-            self.killed = removed;
+            self.killed.add(removed, goes_on, is_left);
         }
         self.caret = boundary_at_or_after(&self.text, from);
         self.browsing = None;
@@ -212,16 +223,12 @@ impl Composer {
 
     /// Deletes what is left of the caret: a mark of a paste at once, else a character.
     pub fn delete_left(&mut self) {
-        let before = &self.text[..self.caret];
-        let mark = self.pastes.iter().find(|(mark, _)| before.ends_with(mark.as_str()));
-        let from = mark.map_or_else(|| left_of(&self.text, self.caret), |(mark, _)| self.caret - mark.len());
-        self.remove(from, self.caret, false);
+        self.remove(self.left_of_caret(), self.caret, false);
     }
 
     /// Deletes the character right of the caret.
     pub fn delete_right(&mut self) {
-        let to = right_of(&self.text, self.caret);
-        self.remove(self.caret, to, false);
+        self.remove(self.caret, self.right_of_caret(), false);
     }
 
     /// Deletes the word left of the caret.
@@ -239,25 +246,25 @@ impl Composer {
     /// Deletes to the start of the line, or the line end before it.
     pub fn delete_to_start(&mut self) {
         let start = self.line_start_of_caret();
-        let from = if start == self.caret { left_of(&self.text, self.caret) } else { start };
+        let from = if start == self.caret { self.left_of_caret() } else { start };
         self.remove(from, self.caret, true);
     }
 
     /// Deletes to the end of the line, or the line end itself.
     pub fn delete_to_end(&mut self) {
         let end = self.line_end_of_caret();
-        let to = if end == self.caret { right_of(&self.text, self.caret) } else { end };
+        let to = if end == self.caret { self.right_of_caret() } else { end };
         self.remove(self.caret, to, true);
     }
 
     /// Moves a character to the left.
     pub fn left(&mut self) {
-        self.go(left_of(&self.text, self.caret));
+        self.go(self.left_of_caret());
     }
 
     /// Moves a character to the right.
     pub fn right(&mut self) {
-        self.go(right_of(&self.text, self.caret));
+        self.go(self.right_of_caret());
     }
 
     /// Moves a word to the left.
@@ -304,8 +311,11 @@ impl Composer {
         }
     }
 
-    fn go(&mut self, to: usize) {
-        self.caret = to;
+    /// Moves the caret to a byte offset, or to the nearest place there is for one.
+    pub fn go(&mut self, to: usize) {
+        let is_left = to < self.caret;
+        let at = boundary_at_or_after(&self.text, floor_char(&self.text, to));
+        self.caret = self.outside_marks(at, is_left);
         self.goal = None;
         self.last = None;
     }
@@ -315,7 +325,7 @@ impl Composer {
         let (row, column) = layout::position(&self.text, &rows, self.caret);
         let Some(target) = row.checked_add_signed(by).filter(|row| *row < rows.len()) else { return false };
         let goal = self.goal.unwrap_or(column);
-        self.caret = layout::offset(&self.text, &rows, target, goal);
+        self.caret = self.outside_marks(layout::offset(&self.text, &rows, target, goal), false);
         self.goal = Some(goal);
         self.last = None;
         true
@@ -343,6 +353,14 @@ impl Composer {
         self.goal = None;
     }
 
+    fn left_of_caret(&self) -> usize {
+        self.outside_marks(left_of(&self.text, self.caret), true)
+    }
+
+    fn right_of_caret(&self) -> usize {
+        self.outside_marks(right_of(&self.text, self.caret), false)
+    }
+
     fn line_start_of_caret(&self) -> usize {
         self.text[..self.caret].rfind('\n').map_or(0, |at| at + 1)
     }
@@ -352,19 +370,20 @@ impl Composer {
     }
 
     fn word_left_of_caret(&self) -> usize {
-        let words = self.text[..self.caret].split_word_bound_indices();
-        words.rev().find(|(_, word)| is_word(word)).map_or(0, |(at, _)| at)
+        self.outside_marks(words::left(&self.text, self.caret), true)
     }
 
     fn word_right_of_caret(&self) -> usize {
-        let mut words = self.text[self.caret..].split_word_bound_indices();
-        let found = words.find(|(_, word)| is_word(word));
-        found.map_or(self.text.len(), |(at, word)| self.caret + at + word.len())
+        self.outside_marks(words::right(&self.text, self.caret), false)
     }
 }
 
-fn is_word(piece: &str) -> bool {
-    piece.chars().any(|c| c.is_alphanumeric() || c == '_')
+fn floor_char(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
 }
 
 fn left_of(text: &str, at: usize) -> usize {

@@ -105,6 +105,7 @@ pub(super) async fn run(
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
     app.keeps_waiting = options.keep_waiting;
     app.rings = options.rings;
+    app.set_vim(options.vim);
     screen.append(view::banner(&app.info, size.0, &screen.look.theme));
     let mut waits = Loop { keys, events, answers, colours, started: Instant::now() };
     let mut performer = Performer::new(host, answers_in);
@@ -192,6 +193,11 @@ async fn turn(
                     Cmd::Editor(id, draft) => {
                         let edited = lend(&draft, screen, waits, performer, guard, input).await?;
                         performer.tell(Msg::EditorClosed(id, draft.argument, edited));
+                    }
+                    Cmd::Compose(text) => {
+                        let draft = Draft { argument: None, text, name: "message.md".to_owned() };
+                        let edited = lend(&draft, screen, waits, performer, guard, input).await?;
+                        performer.tell(Msg::Composed(edited));
                     }
                     Cmd::ShowWhole(entries) => {
                         for entry in entries {

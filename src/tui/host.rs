@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use serde_json::Value;
 
+use super::composer::paste::Draft;
 use crate::contract::child::TaskRecord;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
@@ -30,6 +31,38 @@ pub struct UserInput {
     pub images: Vec<ContentBlock>,
     /// The skill called by `/name`.
     pub skill: Option<String>,
+    /// The words are a command line that the person runs themselves.
+    pub shell: Option<Shell>,
+    /// It is read while the model works, after the calls that run.
+    pub steers: bool,
+}
+
+/// Who sees what came of a command line of the person's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shell {
+    /// The model too: `!`.
+    Shown,
+    /// The person only: `!!`.
+    Hidden,
+}
+
+impl Shell {
+    /// What is written before the command line.
+    pub fn mark(self) -> &'static str {
+        match self {
+            Shell::Shown => "!",
+            Shell::Hidden => "!!",
+        }
+    }
+
+    /// The command line in what was written, when it is one.
+    pub fn of(written: &str) -> Option<(Shell, &str)> {
+        let written = written.trim();
+        if let Some(command) = written.strip_prefix("!!") {
+            return Some((Shell::Hidden, command.trim_start()));
+        }
+        Some((Shell::Shown, written.strip_prefix('!')?.trim_start()))
+    }
 }
 
 impl UserInput {
@@ -40,11 +73,25 @@ impl UserInput {
 
     /// What was written, with the skill's name before it.
     pub fn written(&self) -> String {
-        match &self.skill {
-            Some(skill) => format!("/{skill} {}", self.text).trim_end().to_owned(),
-            None => self.text.clone(),
+        match (&self.skill, self.shell) {
+            (Some(skill), _) => format!("/{skill} {}", self.text).trim_end().to_owned(),
+            (None, Some(shell)) => format!("{}{}", shell.mark(), self.text),
+            (None, None) => self.text.clone(),
         }
     }
+}
+
+/// What is written and not sent, to be kept over the end of the program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeepDraft {
+    /// Counts them: an older one does not replace a newer one.
+    pub number: u64,
+    /// The conversation.
+    pub thread: ThreadId,
+    /// Nothing was said in it yet: the next new conversation in the folder takes it over.
+    pub is_new: bool,
+    /// The text.
+    pub draft: Draft,
 }
 
 /// A conversation as it is stored.
@@ -93,6 +140,8 @@ pub struct QueuedRow {
     pub images: usize,
     /// What it waits for besides its turn; empty when for nothing.
     pub note: String,
+    /// A run that is awake reads it after the calls that run.
+    pub steers: bool,
 }
 
 /// What became of a conversation that is shown, by the store. Whatever it tells was committed.
@@ -220,6 +269,15 @@ pub struct SkillRow {
     pub description: String,
     /// Where it comes from.
     pub origin: String,
+}
+
+/// Something that can be named behind `@`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MentionRow {
+    /// What is written behind the `@`.
+    pub label: String,
+    /// What it is, when the name does not say so.
+    pub detail: String,
 }
 
 /// A permission rule in force.
@@ -378,17 +436,27 @@ pub trait Host: Send + Sync + 'static {
     /// Permission rules in force.
     fn permissions(&self) -> Vec<RuleRow>;
 
-    /// Paths that fit what was typed behind `@`, best first, relative to the folder.
-    async fn complete_files(&self, query: &str) -> Vec<String>;
+    /// What fits what was typed behind `@`, best first: paths relative to the folder, and what else has a name.
+    async fn complete_files(&self, query: &str) -> Vec<MentionRow>;
 
     /// Writes a conversation to a file and says where.
     async fn export(&self, thread: &ThreadId, format: ExportFormat) -> Result<PathBuf, String>;
 
-    /// What was said before, oldest first.
-    async fn history(&self) -> Vec<String>;
+    /// The first picture is there: what it did not need can begin.
+    async fn shown(&self);
+
+    /// What was said before in all folders, newest first.
+    async fn history(&self) -> Result<Vec<String>, String>;
 
     /// Carries out a command of [`COMMANDS`](super::palette::COMMANDS) that gives a page, with the words behind it.
     async fn page(&self, thread: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String>;
+
+    /// Keeps what is written and not sent; one with an empty text is forgotten.
+    async fn keep_draft(&self, keep: KeepDraft);
+
+    /// What was written in a conversation by a process that is gone, and not sent. For one in which nothing was said yet
+    /// also what was written in another such one of the folder.
+    async fn draft(&self, thread: &ThreadId, is_new: bool) -> Option<Draft>;
 
     /// Adds to the history.
     async fn remember(&self, prompt: &str);

@@ -21,6 +21,8 @@ pub enum Place {
     Global,
     /// In the text that is being written.
     Composer,
+    /// In the same, while letters are commands of vi; what is not said here is as in [`Place::Composer`].
+    Vim,
     /// On a question.
     Card,
     /// In a list.
@@ -29,13 +31,14 @@ pub enum Place {
 
 impl Place {
     /// All of them, in the order of the help.
-    pub const ALL: [Place; 4] = [Place::Composer, Place::Card, Place::List, Place::Global];
+    pub const ALL: [Place; 5] = [Place::Composer, Place::Vim, Place::Card, Place::List, Place::Global];
 
     /// The name of its table.
     pub fn name(self) -> &'static str {
         match self {
             Place::Global => "global",
             Place::Composer => "composer",
+            Place::Vim => "vim",
             Place::Card => "card",
             Place::List => "list",
         }
@@ -50,6 +53,7 @@ impl Place {
         match self {
             Place::Global => "Everywhere",
             Place::Composer => "Writing",
+            Place::Vim => "Writing, with the keys of vi, out of insert mode",
             Place::Card => "On a question",
             Place::List => "In a list",
         }
@@ -81,11 +85,11 @@ macro_rules! actions {
 }
 
 actions! {
-    Send = "send", "send the message";
+    Send = "send", "send the message; while the agent works it reads it after the current calls";
     SendBehind = "queue", "queue it for the next turn: open questions stay";
     Newline = "newline", "begin a new line (also \\ and Enter)";
     Interrupt = "interrupt", "stop what runs";
-    FocusCard = "focus-card", "go to the open question; while the agent works: queue the message";
+    FocusCard = "focus-card", "go to the open question; while the agent works: queue the message for the next turn";
     DeleteOrQuit = "delete-or-quit", "delete to the right; quit when nothing is written";
     CancelOrQuit = "cancel-or-quit", "clear, else stop what runs; twice: quit";
     Redraw = "redraw", "draw the screen again";
@@ -140,7 +144,17 @@ actions! {
     DeleteToStart = "delete-to-start", "delete to the start of the line";
     DeleteToEnd = "delete-to-end", "delete to the end of the line";
     Yank = "yank", "put back what was deleted last";
+    YankPop = "yank-pop", "right after that: what was deleted before it";
     Undo = "undo", "undo";
+    Redo = "redo", "undo the undo";
+    Transpose = "transpose", "exchange the two characters at the caret";
+    TransposeWords = "transpose-words", "exchange the two words at the caret";
+    UpperWord = "upper-word", "the word in large letters";
+    LowerWord = "lower-word", "the word in small letters";
+    CapitalWord = "capital-word", "the word with a large first letter";
+    OpenPaste = "open-paste", "show a long paste whole, to change it";
+    Editor = "editor", "write on in your editor";
+    History = "history", "search all that you ever said";
 }
 
 impl Action {
@@ -151,6 +165,8 @@ impl Action {
     /// Whether the action means something in that place.
     pub fn belongs_to(self, place: Place) -> bool {
         use Action as A;
+        // What is done to a text is the same with the keys of vi.
+        let place = if place == Place::Vim { Place::Composer } else { place };
         match self {
             A::CancelOrQuit | A::Redraw | A::Suspend | A::Expand | A::CycleMode | A::Help | A::Inbox => true,
             A::Send
@@ -167,7 +183,12 @@ impl Action {
             A::DeleteRight | A::DeleteWordLeft | A::DeleteWordRight | A::DeleteToStart | A::DeleteToEnd => {
                 place == Place::Composer
             }
-            A::Yank | A::Undo => place == Place::Composer,
+            A::Yank | A::YankPop | A::Undo | A::Redo | A::Transpose | A::TransposeWords => {
+                place == Place::Composer
+            }
+            A::UpperWord | A::LowerWord | A::CapitalWord | A::OpenPaste | A::Editor | A::History => {
+                place == Place::Composer
+            }
             A::Up | A::Down | A::DeleteLeft => matches!(place, Place::Composer | Place::List),
             A::Allow | A::Deny | A::Grant | A::Stop | A::NextCard | A::PreviousCard => place == Place::Card,
             A::EditCall
@@ -201,6 +222,9 @@ impl Keymap {
     pub fn action(&self, place: Place, key: KeyEvent) -> Option<Action> {
         let chord = Chord::of(key);
         let own = self.bindings.get(&(place, chord));
+        let own = own.or_else(|| {
+            (place == Place::Vim).then(|| self.bindings.get(&(Place::Composer, chord))).flatten()
+        });
         own.or_else(|| self.bindings.get(&(Place::Global, chord))).copied()
     }
 

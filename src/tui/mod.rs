@@ -50,6 +50,8 @@ pub struct TuiOptions {
     pub keymap: keymap::Keymap,
     /// Whether the terminal breaks long rows anew when it gets narrower: see [`terminal::reflows`].
     pub reflow: bool,
+    /// Whether text is written with the keys of vi.
+    pub vim: bool,
     /// Whether a question rings while the terminal is not in front.
     pub rings: bool,
     /// In which form the terminal takes notifications.

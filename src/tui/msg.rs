@@ -6,10 +6,11 @@ use crossterm::event::KeyEvent;
 use serde_json::Value;
 
 use super::approval::Answer;
-use super::approval::edit::Draft;
+use super::approval::edit::Draft as CallDraft;
+use super::composer::paste::Draft;
 use super::host::{
-    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, Page, QueuedRow, Review,
-    RuleRow, SkillRow, ThreadSync, UserInput,
+    ExportFormat, GrantRow, HostInfo, KeepDraft, MentionRow, Mode, ModelRow, OpenedQuestion, OpenedThread,
+    Page, QueuedRow, Review, RuleRow, SkillRow, ThreadSync, UserInput,
 };
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
@@ -86,10 +87,14 @@ pub enum Msg {
     Skills(Vec<SkillRow>),
     /// The list of rules.
     Rules(Vec<RuleRow>),
-    /// Paths for the query of that number.
-    Files(u64, Vec<String>),
-    /// What was said before.
-    History(Vec<String>),
+    /// What can be named, for the query of that number.
+    Files(u64, Vec<MentionRow>),
+    /// What was said before, in all conversations, newest first.
+    History(Result<Vec<String>, String>),
+    /// What was written in the conversation and not sent, before this process.
+    Draft(ThreadId, Draft),
+    /// The person's editor was closed on the text that is being written.
+    Composed(Result<String, String>),
     /// What the status line says.
     Info(Box<HostInfo>),
     /// A conversation was written to a file, or not.
@@ -124,7 +129,15 @@ pub enum Cmd {
     /// Ask what the rules and the tool say of edited arguments.
     Review(SuspensionId, Value),
     /// Open a text in the person's editor.
-    Editor(SuspensionId, Draft),
+    Editor(SuspensionId, CallDraft),
+    /// Open the text that is being written in the person's editor.
+    Compose(String),
+    /// Ask for what was said before, in all conversations.
+    History,
+    /// Keep what is written and not sent; nothing is kept of an empty text.
+    KeepDraft(KeepDraft),
+    /// Ask for what was written in a conversation and not sent; whether nothing was said in it yet.
+    Draft(ThreadId, bool),
     /// Find out what a pattern would have matched.
     PreviewGrant(SuspensionId, String),
     /// Ask for the ledger of grants.

@@ -13,6 +13,8 @@ pub struct Command {
     pub argument: &'static str,
     /// What it does.
     pub help: &'static str,
+    /// Words that may stand behind it first.
+    pub words: &'static [&'static str],
     /// Whether the host answers it with a page: such a command needs nothing else here.
     pub is_page: bool,
 }
@@ -39,6 +41,7 @@ pub const COMMANDS: &[Command] = &[
     page("context", "", "what fills the model's window"),
     page("compact", "[HINT]", "summarise older messages, to make room"),
     page("mcp", "[NAME | trust NAME | restart NAME]", "tool servers: what they offer, agree to it"),
+    command("vim", "", "write with the keys of vi, or without them again"),
     command("copy", "", "put the last answer on the clipboard"),
     command("export", "[md|json]", "write this conversation to a file"),
     command("clear", "", "begin a new conversation, as /new"),
@@ -46,11 +49,24 @@ pub const COMMANDS: &[Command] = &[
 ];
 
 const fn command(name: &'static str, argument: &'static str, help: &'static str) -> Command {
-    Command { name, argument, help, is_page: false }
+    Command { name, argument, help, words: words_of(name), is_page: false }
 }
 
 const fn page(name: &'static str, argument: &'static str, help: &'static str) -> Command {
-    Command { name, argument, help, is_page: true }
+    Command { name, argument, help, words: words_of(name), is_page: true }
+}
+
+/// The words that a command knows.
+const fn words_of(name: &str) -> &'static [&'static str] {
+    match name.as_bytes() {
+        b"mode" => &["ask", "accept-edits", "plan", "yolo"],
+        b"export" => &["md", "json"],
+        b"memory" => &["add", "edit", "forget"],
+        b"stats" => &["model", "tool", "day"],
+        b"tasks" => &["stop"],
+        b"mcp" => &["trust", "restart"],
+        _ => &[],
+    }
 }
 
 /// What is offered.
@@ -58,6 +74,8 @@ const fn page(name: &'static str, argument: &'static str, help: &'static str) ->
 pub enum Offer {
     /// Commands and skills.
     Commands,
+    /// Words behind a command.
+    Words,
     /// Paths.
     Files,
 }
@@ -86,6 +104,10 @@ pub struct Palette {
     pub rows: Vec<Row>,
     /// The chosen row.
     pub selected: usize,
+    /// Whether the person chose it.
+    pub is_chosen: bool,
+    /// What is said above the rows: how the command is written, and what it does.
+    pub help: String,
 }
 
 impl Palette {
@@ -97,6 +119,7 @@ impl Palette {
     /// Moves the choice, round the ends.
     pub fn step(&mut self, by: isize) {
         if !self.rows.is_empty() {
+            self.is_chosen = true;
             self.selected = (self.selected as isize + by).rem_euclid(self.rows.len() as isize) as usize;
         }
     }
@@ -106,7 +129,8 @@ impl Palette {
         match self.offer {
             Offer::Commands => format!("/{} ", row.label),
             // A folder goes on; a blank would end the path.
-            Offer::Files if row.label.ends_with('/') => format!("@{}", row.label),
+            Offer::Words => format!("{} ", row.label),
+            Offer::Files if row.label.ends_with(['/', ':']) => format!("@{}", row.label),
             Offer::Files if row.label.contains(' ') => format!("@\"{}\" ", row.label),
             Offer::Files => format!("@{} ", row.label),
         }
@@ -122,6 +146,16 @@ pub fn wanted(text: &str, caret: usize) -> Option<(Offer, Range<usize>, &str)> {
     {
         return Some((Offer::Commands, 0..caret, query));
     }
+    if let Some((name, _)) = before.strip_prefix('/').and_then(|command| command.split_once(' '))
+        && is_command_word(name)
+        && !name.is_empty()
+        && !before.contains('\n')
+    {
+        let start = before.rfind(' ').map_or(0, |at| at + 1);
+        if !before[start..].starts_with('@') {
+            return Some((Offer::Words, start..caret, &before[start..]));
+        }
+    }
     let start = before
         .rfind(char::is_whitespace)
         .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
@@ -132,6 +166,20 @@ pub fn wanted(text: &str, caret: usize) -> Option<(Offer, Range<usize>, &str)> {
 /// Whether a word behind a slash can be a command: a path such as `/usr/bin` is not.
 pub fn is_command_word(word: &str) -> bool {
     word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | ':'))
+}
+
+/// What is known of the words behind the command that a text begins with: how it is written, and those that fit.
+pub fn words(text: &str, query: &str, skills: &[SkillRow]) -> Option<(String, Vec<Row>)> {
+    let (name, rest) = text.strip_prefix('/')?.split_once(' ')?;
+    if let Some(command) = COMMANDS.iter().find(|command| command.name == name) {
+        let help = format!("/{} {}", command.name, command.argument);
+        let is_first = rest.trim_start() == query || rest.trim().is_empty();
+        let fits = command.words.iter().filter(|word| is_first && word.starts_with(query) && **word != query);
+        let row = |word: &&str| Row { label: (*word).to_owned(), detail: String::new(), takes_words: true };
+        return Some((format!("{}  {}", help.trim_end(), command.help), fits.map(row).collect()));
+    }
+    let skill = skills.iter().find(|skill| skill.name == name)?;
+    Some((format!("/{} …  {}", skill.name, skill.description), Vec::new()))
 }
 
 /// Commands and skills for a query: those that begin with it, then those that hold it.
@@ -161,11 +209,26 @@ mod tests {
     #[test]
     fn commands_are_wanted_at_the_start_and_paths_behind_an_at() {
         assert_eq!(wanted("/mo", 3), Some((Offer::Commands, 0..3, "mo")));
-        assert_eq!(wanted("/model x", 8), None);
+        assert_eq!(wanted("/model x", 8), Some((Offer::Words, 7..8, "x")));
+        assert_eq!(wanted("/review @sr", 11), Some((Offer::Files, 8..11, "sr")));
         assert_eq!(wanted("/usr/bin", 8), None);
         assert_eq!(wanted("see @src/m", 10), Some((Offer::Files, 4..10, "src/m")));
         assert_eq!(wanted("a@b", 3), None);
         assert_eq!(wanted("漢\u{3000}@x", "漢\u{3000}@x".len()), Some((Offer::Files, 6..8, "x")));
+    }
+
+    #[test]
+    fn words_behind_a_command_are_offered_with_how_it_is_written() {
+        let labels = |text: &str, query: &str| {
+            let (help, rows) = words(text, query, &[]).expect("a command");
+            (help, rows.into_iter().map(|row| row.label).collect::<Vec<_>>())
+        };
+        let (help, rows) = labels("/mode ", "");
+        assert!(help.starts_with("/mode [NAME]  ask"), "{help}");
+        assert_eq!(rows, ["ask", "accept-edits", "plan", "yolo"]);
+        assert_eq!(labels("/mode a", "a").1, ["ask", "accept-edits"]);
+        assert!(labels("/mode ask", "ask").1.is_empty() && labels("/mode ask x", "x").1.is_empty());
+        assert_eq!(words("/nothing x", "x", &[]), None);
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub enum PickerKind {
     Grant,
     /// Chooses how much is asked.
     Modes,
+    /// Puts what was said before into the text.
+    History,
     /// Keys and commands, to look at.
     Help,
 }
@@ -39,6 +41,7 @@ impl PickerKind {
             PickerKind::Grants => "Grants: what you allowed from now on",
             PickerKind::Grant => "A grant",
             PickerKind::Modes => "How much is asked",
+            PickerKind::History => "What you said before",
             PickerKind::Help => "Keys and commands",
         }
     }
@@ -50,7 +53,7 @@ impl PickerKind {
             PickerKind::Grant => Some("choose"),
             PickerKind::Inbox => Some("answer"),
             PickerKind::Models | PickerKind::Modes => Some("use"),
-            PickerKind::Skills => Some("write"),
+            PickerKind::Skills | PickerKind::History => Some("write"),
             PickerKind::Rules | PickerKind::Help => None,
         }
     }

@@ -71,6 +71,9 @@ fn pieces(app: &App) -> Vec<Piece> {
             }
         }
     }
+    if let Some(vim) = &app.vim {
+        add(format!("{} {}", vim.mode().name(), vim.pending()).trim_end().to_owned(), Role::StatusMode, 1);
+    }
     if let Driver::Other(pid) = app.driver {
         add(format!("driven by process {pid}"), Role::Warning, 1);
     }

@@ -173,6 +173,17 @@ impl Transcript {
         self.stopped
     }
 
+    /// What the person said, oldest first.
+    pub fn said(&self) -> Vec<String> {
+        let said = |entry: &Entry| match &entry.kind {
+            EntryKind::User { text, .. } => Some(text.clone()),
+            _ => None,
+        };
+        let mut all: Vec<String> = self.entries.iter().filter_map(said).collect();
+        all.dedup();
+        all
+    }
+
     /// The last run was stopped by a limit: says so, and that it can go on.
     pub fn say_stopped(&mut self, why: &StoppedReason) {
         let detail = why.detail.as_deref().unwrap_or(&why.code);

@@ -3,6 +3,7 @@
 use super::app::{App, RunState};
 use super::approval::{CardKind, Stage};
 use super::composer::Composer;
+use super::composer::words::Case;
 use super::host::Driver;
 use super::keymap::Action;
 use super::msg::{Cmd, Msg};
@@ -12,6 +13,8 @@ use super::transcript::{Level, Moment};
 mod agent;
 mod cards;
 mod commands;
+mod compose;
+mod draft;
 mod grants;
 mod inbox;
 mod keys;
@@ -119,7 +122,9 @@ impl App {
                 self.fill_picker(PickerKind::Rules, rows);
             }
             Msg::Files(number, paths) => self.offer_files(number, paths),
-            Msg::History(history) => self.composer.set_history(history),
+            Msg::History(history) => self.fill_history(history),
+            Msg::Draft(thread, draft) => self.drafted(&thread, draft, &mut cmds),
+            Msg::Composed(text) => self.composed(text, &mut cmds),
             Msg::Info(info) => self.info = *info,
             Msg::Exported(Ok(path)) => {
                 self.transcript.note(Level::Info, format!("written to {}", path.display()));
@@ -131,6 +136,7 @@ impl App {
         }
         self.see_to_expired(&mut cmds);
         self.settle();
+        self.keep_draft(&mut cmds);
         cmds
     }
 
@@ -181,6 +187,7 @@ impl App {
         {
             cmds.push(Cmd::Cancel(thread.clone()));
         }
+        self.keep_draft_now(cmds);
         cmds.push(Cmd::Quit);
     }
 }
@@ -206,7 +213,14 @@ pub(super) fn edit(composer: &mut Composer, action: Action) -> bool {
         Action::DeleteToStart => composer.delete_to_start(),
         Action::DeleteToEnd => composer.delete_to_end(),
         Action::Yank => composer.yank(),
+        Action::YankPop => composer.yank_pop(),
         Action::Undo => composer.undo(),
+        Action::Redo => composer.redo(),
+        Action::Transpose => composer.transpose(),
+        Action::TransposeWords => composer.transpose_words(),
+        Action::UpperWord => composer.change_case(Case::Upper),
+        Action::LowerWord => composer.change_case(Case::Lower),
+        Action::CapitalWord => composer.change_case(Case::Capital),
         _ => return false,
     }
     true

@@ -125,17 +125,18 @@ pub(super) fn card_window(app: &App) -> Option<(usize, usize, usize)> {
 /// What will be said when the run is over.
 fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    let early = app.queue.iter().map(|input| (String::new(), input.written()));
+    let early = app.queue.iter().map(|input| ("queued", String::new(), input.written()));
     let kept = app.queued.iter().map(|row| {
         let own = app.own_queued.get(&row.id).map(super::host::UserInput::written);
         let note = if row.note.is_empty() { String::new() } else { format!("({}) ", row.note) };
-        (note, own.unwrap_or_else(|| row.text.clone()))
+        let kind = if row.steers && app.is_awake() { "steers" } else { "queued" };
+        (kind, note, own.unwrap_or_else(|| row.text.clone()))
     });
-    let all: Vec<(String, String)> = kept.chain(early).collect();
-    for (note, text) in all.iter().take(most) {
+    let all: Vec<(&str, String, String)> = kept.chain(early).collect();
+    for (kind, note, text) in all.iter().take(most) {
         let text = truncate(&visible_line(&format!("{note}{text}")), width.saturating_sub(11));
         lines.push(Line::from(vec![
-            Span::styled("  queued ", theme.style(Role::Warning)),
+            Span::styled(format!("  {kind} "), theme.style(Role::Warning)),
             Span::styled(text, theme.style(Role::Dim)),
         ]));
     }

@@ -6,6 +6,7 @@ mod book;
 mod children;
 mod client_tools;
 mod commands;
+mod compose;
 mod contest;
 mod context;
 #[cfg(feature = "failpoints")]

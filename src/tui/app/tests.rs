@@ -655,7 +655,7 @@ fn a_message_while_a_run_is_awake_waits_and_is_not_lost() {
     test.start("go");
     test.keys("and then this<enter>");
     assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Start(..))));
-    let input = UserInput::text("and then this");
+    let input = UserInput { steers: true, ..UserInput::text("and then this") };
     assert_eq!(test.cmds.last(), Some(&Cmd::Enqueue("t".into(), input.clone())));
     test.send(Msg::Enqueued(input.clone(), Ok(queued(7, "and then this"))));
     assert!(test.live().contains("queued and then this"), "{}", test.live());
@@ -680,7 +680,7 @@ fn a_message_while_a_run_is_awake_waits_and_is_not_lost() {
 }
 
 pub(crate) fn queued(id: u64, text: &str) -> QueuedRow {
-    QueuedRow { id, text: text.into(), images: 0, note: String::new() }
+    QueuedRow { id, text: text.into(), images: 0, note: String::new(), steers: false }
 }
 
 #[test]
@@ -747,7 +747,12 @@ fn commands_skills_and_paths_are_offered() {
     test.keys("look at @ma");
     let Some(Cmd::Files(number, query)) = test.cmds.last().cloned() else { panic!("{:?}", test.cmds) };
     assert_eq!(query, "ma");
-    test.send(Msg::Files(number, vec!["src/main.rs".into(), "Makefile".into()]));
+    test.send(Msg::Files(
+        number,
+        ["src/main.rs", "Makefile"]
+            .map(|label| crate::tui::host::MentionRow { label: label.into(), detail: String::new() })
+            .into(),
+    ));
     test.keys("<down><tab>");
     assert_eq!(test.app.composer.text(), "look at @Makefile ");
     test.keys("<ctrl-c>/nope<enter>");

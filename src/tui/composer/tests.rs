@@ -1,3 +1,6 @@
+use unicode_segmentation::UnicodeSegmentation;
+
+use super::words::Case;
 use super::*;
 use proptest::prelude::*;
 
@@ -99,6 +102,92 @@ fn backslash_and_enter_is_a_new_line() {
     assert!(!composer.newline_after_backslash());
 }
 
+#[test]
+fn redo_undoes_the_undo_until_something_is_typed() {
+    let mut composer = with("one ", 40);
+    composer.insert_text("two");
+    composer.undo();
+    assert_eq!(composer.text(), "one ");
+    composer.redo();
+    assert_eq!(composer.text(), "one two");
+    composer.undo();
+    composer.insert('x');
+    composer.redo();
+    assert_eq!(composer.text(), "one x");
+}
+
+#[test]
+fn what_was_killed_in_a_row_comes_back_as_one_and_older_pieces_in_turn() {
+    let mut composer = with("one two three", 40);
+    composer.delete_word_left();
+    composer.delete_word_left();
+    assert_eq!(composer.text(), "one ");
+    composer.left();
+    composer.delete_to_start();
+    composer.text_end();
+    composer.yank();
+    assert_eq!(composer.text(), " one");
+    composer.yank_pop();
+    assert_eq!(composer.text(), " two three");
+    composer.yank_pop();
+    assert_eq!(composer.text(), " one");
+    composer.left();
+    composer.yank_pop();
+    assert_eq!(composer.text(), " one", "only right after a yank");
+}
+
+#[test]
+fn characters_and_words_change_places_and_cases() {
+    let mut composer = with("ab", 40);
+    composer.transpose();
+    assert_eq!(composer.text(), "ba");
+    let mut composer = with("one, two", 40);
+    composer.text_start();
+    composer.word_right();
+    composer.transpose_words();
+    assert_eq!((composer.text(), composer.caret()), ("two, one", 8));
+    composer.text_start();
+    composer.change_case(Case::Upper);
+    composer.change_case(Case::Capital);
+    assert_eq!(composer.text(), "TWO, One");
+}
+
+#[test]
+fn a_mark_moves_and_goes_as_one_and_can_be_opened() {
+    let long = "line\n".repeat(30);
+    let mut composer = with("a ", 80);
+    composer.paste(&long);
+    let end = composer.caret();
+    composer.left();
+    assert_eq!(composer.caret(), 2);
+    composer.right();
+    assert_eq!(composer.caret(), end);
+    composer.word_left();
+    assert_eq!(composer.caret(), 2);
+    composer.go(5);
+    assert!(composer.caret() == 2 || composer.caret() == end);
+    assert!(composer.open_paste());
+    assert_eq!(composer.text(), format!("a {long}"));
+    composer.undo();
+    assert_eq!(composer.take(), format!("a {long}"), "the mark still stands for it");
+}
+
+#[test]
+fn a_draft_comes_back_with_its_pastes() {
+    let long = "x".repeat(3000);
+    let mut composer = with("see ", 80);
+    composer.paste(&long);
+    let kept = serde_json::to_string(&composer.draft()).unwrap();
+    let mut other = with("", 80);
+    other.restore(serde_json::from_str(&kept).unwrap());
+    assert_eq!(other.text(), composer.text());
+    assert_eq!(other.take(), format!("see {long}"));
+    let mut busy = with("", 80);
+    busy.paste(&"y".repeat(3000));
+    busy.restore(composer.draft());
+    assert_eq!(busy.take(), format!("see {long}\n\n{}", "y".repeat(3000)));
+}
+
 proptest! {
     #[test]
     fn rows_hold_the_whole_text_and_fit(text in "([a-z ]|漢|\n|\t|e\u{301}){0,60}", width in 4u16..20) {
@@ -119,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn no_edit_breaks_the_text(edits in proptest::collection::vec((0u8..18, any::<char>()), 0..60), width in 1u16..12) {
+    fn no_edit_breaks_the_text(edits in proptest::collection::vec((0u8..26, any::<char>()), 0..60), width in 1u16..12) {
         let mut composer = with("héllo 漢字 👨\u{200d}👩\u{200d}👧", width);
         for (edit, c) in edits {
             match edit {
@@ -137,6 +226,17 @@ proptest! {
                 14 => composer.yank(),
                 15 => composer.undo(),
                 16 => composer.delete_to_start(),
+                17 => composer.redo(),
+                18 => composer.yank_pop(),
+                19 => composer.transpose(),
+                20 => composer.transpose_words(),
+                21 => composer.change_case(Case::Capital),
+                22 => composer.paste(&"long ".repeat(400)),
+                23 => {
+                    composer.open_paste();
+                    composer.clear();
+                }
+                24 => composer.delete_to_end(),
                 _ => composer.paste("x\ny"),
             }
             prop_assert!(composer.text().is_char_boundary(composer.caret()));

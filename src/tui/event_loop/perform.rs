@@ -32,10 +32,8 @@ impl Performer {
     /// What the first frame does not need.
     pub(super) fn load(&mut self, app: &mut App) {
         app.skills = self.host.skills();
-        let (host, answers) = (Arc::clone(&self.host), self.answers.clone());
-        self.spawn(async move {
-            let _ = answers.send(Msg::History(host.history().await));
-        });
+        let host = Arc::clone(&self.host);
+        self.spawn(async move { host.shown().await });
     }
 
     pub(super) fn do_all(&mut self, cmds: Vec<Cmd>) {
@@ -126,6 +124,13 @@ impl Performer {
                 let preview = host.preview_grant(&id, &pattern).await;
                 send(Msg::GrantPreviewed(id, pattern, preview));
             }),
+            Cmd::History => self.spawn(async move { send(Msg::History(host.history().await)) }),
+            Cmd::KeepDraft(keep) => self.spawn(async move { host.keep_draft(keep).await }),
+            Cmd::Draft(thread, is_new) => self.spawn(async move {
+                if let Some(draft) = host.draft(&thread, is_new).await {
+                    send(Msg::Draft(thread, draft));
+                }
+            }),
             Cmd::Grants => self.spawn(async move { send(Msg::Grants(host.grants().await)) }),
             Cmd::RevokeGrant(id) => self.spawn(async move {
                 let revoked = host.revoke_grant(&id).await;
@@ -176,6 +181,7 @@ impl Performer {
             | Cmd::Redraw
             | Cmd::Suspend
             | Cmd::Editor(..)
+            | Cmd::Compose(_)
             | Cmd::Quit => {}
         }
     }

@@ -47,7 +47,7 @@ impl Host for FakeHost {
     }
     async fn enqueue(&self, _: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
         self.note(format!("enqueue {}", input.text));
-        Ok(QueuedRow { id: 1, text: input.text, images: 0, note: String::new() })
+        Ok(QueuedRow { id: 1, text: input.text, images: 0, note: String::new(), steers: false })
     }
     async fn unqueue(&self, id: QueueId) -> Result<bool, String> {
         self.note(format!("unqueue {id}"));
@@ -121,14 +121,19 @@ impl Host for FakeHost {
     fn permissions(&self) -> Vec<RuleRow> {
         Vec::new()
     }
-    async fn complete_files(&self, query: &str) -> Vec<String> {
-        vec![format!("{query}.rs")]
+    async fn complete_files(&self, query: &str) -> Vec<crate::tui::host::MentionRow> {
+        vec![crate::tui::host::MentionRow { label: format!("{query}.rs"), detail: String::new() }]
     }
     async fn export(&self, _: &ThreadId, _: ExportFormat) -> Result<PathBuf, String> {
         Ok("x.md".into())
     }
-    async fn history(&self) -> Vec<String> {
-        Vec::new()
+    async fn shown(&self) {}
+    async fn keep_draft(&self, _: crate::tui::host::KeepDraft) {}
+    async fn draft(&self, _: &ThreadId, _: bool) -> Option<crate::tui::composer::paste::Draft> {
+        None
+    }
+    async fn history(&self) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
     }
     async fn page(&self, _: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String> {
         self.note(format!("page {name} {words}"));
@@ -186,7 +191,7 @@ async fn requests_are_answered_and_a_refused_message_comes_back() {
     assert_eq!(asked, ["unqueue 1", "unqueue 2"]);
     assert!(matches!(&msgs[..], [Msg::Unqueued { back, gone }] if back == &[1] && gone == &[2]), "{msgs:?}");
     let (_, msgs) = perform(FakeHost::default(), vec![Cmd::Files(3, "ma".into())]).await;
-    assert!(matches!(&msgs[..], [Msg::Files(3, paths)] if paths == &["ma.rs"]));
+    assert!(matches!(&msgs[..], [Msg::Files(3, paths)] if paths[0].label == "ma.rs"));
 }
 
 #[test]

@@ -65,7 +65,7 @@ impl Transcript {
                     .iter()
                     .filter(|block| matches!(block, ContentBlock::Image { .. }))
                     .count();
-                self.say(message.text(), images);
+                self.say(message.written(), images);
             }
             Role::Assistant => {
                 for block in &message.content {

@@ -7,6 +7,7 @@ use super::super::approval::Card;
 use super::super::host::{Driver, OpenedThread, UserInput};
 use super::super::msg::Cmd;
 use super::super::transcript::{Level, Transcript};
+use crate::contract::activity::STEERED_ACTIVITY_TYPE;
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
@@ -42,6 +43,12 @@ impl App {
                 } else {
                     self.drop_cards_of(id, cmds);
                 }
+            }
+            AgentEvent::ActivitySnapshot { activity_type, content, .. }
+                if activity_type == STEERED_ACTIVITY_TYPE =>
+            {
+                self.steered(content);
+                return;
             }
             AgentEvent::ToolCallResumed { target_id, .. } => self.drop_cards_of(target_id, cmds),
             AgentEvent::RunFinish { run_id, termination, .. } => {
@@ -144,8 +151,10 @@ impl App {
     }
 
     /// Says something, or queues it until the run is over; `behind`: also until open questions are answered.
-    pub(super) fn submit(&mut self, input: UserInput, behind: bool, cmds: &mut Vec<Cmd>) {
+    pub(super) fn submit(&mut self, mut input: UserInput, behind: bool, cmds: &mut Vec<Cmd>) {
         self.stays = false;
+        // A command of the person's own withdraws no question.
+        let behind = behind || (input.shell.is_some() && self.run == RunState::Waiting);
         let Some(thread) = self.thread_id().cloned() else {
             self.queue.push_back(input);
             return;
@@ -159,6 +168,8 @@ impl App {
         if is_free {
             self.start(input, cmds);
         } else {
+            let is_working = matches!(self.run, RunState::Starting(_) | RunState::Running(_));
+            input.steers = is_working && !behind && input.shell.is_none();
             cmds.push(Cmd::Enqueue(thread, input));
         }
     }
@@ -185,6 +196,9 @@ impl App {
                 self.transcript.note(level, text);
             }
         }
+        let said = self.transcript.said();
+        cmds.push(Cmd::Draft(opened.thread.id.clone(), said.is_empty()));
+        self.composer.set_history(said);
         self.epoch += 1;
         self.over.clear();
         self.seen = opened.messages.last().map_or(0, |stored| stored.seq);

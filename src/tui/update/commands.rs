@@ -1,7 +1,7 @@
 //! Sending, commands that begin with `/`, and what is chosen from lists.
 
 use super::super::app::App;
-use super::super::host::{ExportFormat, Mode, UserInput};
+use super::super::host::{ExportFormat, Mode, Shell, UserInput};
 use super::super::keymap::Place;
 use super::super::msg::Cmd;
 use super::super::palette::{COMMANDS, is_command_word};
@@ -56,20 +56,28 @@ impl App {
                     let text = self.take_text(cmds);
                     let words =
                         text.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words.trim());
-                    let input = UserInput { text: words.to_owned(), images: Vec::new(), skill: Some(name) };
+                    let input = UserInput { skill: Some(name), ..UserInput::text(words) };
                     self.submit(input, behind, cmds);
                     return;
                 }
                 if self.command(&name, &words, cmds) {
-                    self.composer.take();
+                    self.begin_text();
                 } else {
                     self.say_hint(format!("there is no /{name}; a blank before it sends it as it stands"));
                 }
                 return;
             }
         }
+        if let Some((_, "")) = Shell::of(&written) {
+            self.say_hint("! runs the command behind it, !! without showing it to the model");
+            return;
+        }
         let text = self.take_text(cmds);
-        self.submit(UserInput::text(text.trim()), behind, cmds);
+        let input = match Shell::of(&text) {
+            Some((shell, command)) => UserInput { shell: Some(shell), ..UserInput::text(command) },
+            None => UserInput::text(text.trim()),
+        };
+        self.submit(input, behind, cmds);
     }
 
     /// Goes on where a limit stopped the last run: with a run of its own, whose limits begin anew.
@@ -79,7 +87,7 @@ impl App {
 
     /// The text, remembered.
     fn take_text(&mut self, cmds: &mut Vec<Cmd>) -> String {
-        let text = self.composer.take();
+        let text = self.begin_text();
         self.composer.remember(text.trim());
         cmds.push(Cmd::Remember(text.trim().to_owned()));
         text
@@ -110,6 +118,7 @@ impl App {
                 }
                 None => self.say_hint("there is no answer yet"),
             },
+            "vim" => self.toggle_vim(),
             "continue" if self.can_go_on() => self.go_on(cmds),
             "continue" => self.say_hint("nothing was stopped here by a limit"),
             "export" => self.export(words, cmds),
@@ -184,11 +193,14 @@ impl App {
             detail: command.help.to_owned(),
             ..PickRow::default()
         }));
-        rows.push(PickRow {
-            label: "@PATH".into(),
-            detail: "name a file; what fits is offered".into(),
-            ..PickRow::default()
-        });
+        for (label, detail) in [
+            ("@PATH", "name a file or folder; what fits is offered"),
+            ("@thread: @skill:", "another conversation, a skill: its text goes with the message"),
+            ("!COMMAND", "run it, by the same rules; the model sees what came of it"),
+            ("!!COMMAND", "run it; the model does not see it"),
+        ] {
+            rows.push(PickRow { label: label.into(), detail: detail.into(), ..PickRow::default() });
+        }
         for place in Place::ALL {
             rows.push(heading(place.heading()));
             rows.extend(self.keymap.help(place).into_iter().map(|(keys, help)| PickRow {
@@ -233,6 +245,7 @@ impl App {
                     self.set_mode(mode, cmds);
                 }
             }
+            PickerKind::History => self.composer.set(row.value),
             PickerKind::Grants => self.open_grant(&row.value),
             PickerKind::Grant => self.pick_grant(&row.value, cmds),
             PickerKind::Rules | PickerKind::Help => {}

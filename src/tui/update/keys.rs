@@ -3,11 +3,10 @@
 use crossterm::event::KeyEvent;
 
 use super::super::app::{App, Focus};
-use super::super::host::Driver;
+use super::super::host::{Driver, MentionRow};
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
 use super::super::palette::{self, Offer, Palette, Row};
-use super::edit;
 
 /// How many rows a page of a list has.
 const PAGE: isize = 10;
@@ -37,7 +36,7 @@ impl App {
         let place = match (self.picker.is_some(), self.focus) {
             (true, _) => Place::List,
             (false, Focus::Card) => Place::Card,
-            (false, Focus::Composer) => Place::Composer,
+            (false, Focus::Composer) => self.writing(),
         };
         match self.keymap.action(place, key) {
             Some(Action::CancelOrQuit) => self.cancel_or_quit(cmds),
@@ -89,7 +88,7 @@ impl App {
         self.quit_armed = Some(self.now);
     }
 
-    fn interrupt(&mut self, cmds: &mut Vec<Cmd>) {
+    pub(super) fn interrupt(&mut self, cmds: &mut Vec<Cmd>) {
         use super::super::app::RunState;
         if self.is_driven_elsewhere() {
             self.say_who_drives();
@@ -108,43 +107,6 @@ impl App {
         if let Driver::Other(pid) = self.driver {
             self.say_hint(format!("process {pid} drives this conversation: it is stopped there"));
         }
-    }
-
-    fn composer_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
-        match self.keymap.action(Place::Composer, key) {
-            Some(Action::Send) => {
-                if !self.composer.newline_after_backslash() {
-                    self.send(self.keeps_waiting, cmds);
-                }
-            }
-            Some(Action::SendBehind) => self.send(true, cmds),
-            Some(Action::Interrupt) if self.is_awake() => self.interrupt(cmds),
-            Some(Action::Interrupt) if !self.cards.is_empty() => {
-                let chord = self.keymap.chord_of(Place::Composer, Action::FocusCard);
-                self.say_hint(format!("{chord} goes to the question"));
-            }
-            Some(Action::Interrupt) => {}
-            Some(Action::FocusCard) if self.cards.is_empty() && self.is_awake() => {
-                if !self.composer.is_empty() {
-                    self.send(true, cmds);
-                }
-            }
-            Some(Action::FocusCard) => self.focus_card(),
-            Some(Action::DeleteOrQuit) if self.composer.is_empty() => self.quit(cmds),
-            Some(Action::Up) if self.composer.is_empty() && !self.queued.is_empty() => {
-                self.take_back_last(cmds);
-            }
-            Some(action) => {
-                edit(&mut self.composer, action);
-            }
-            None => {
-                if let Some(c) = typed(key) {
-                    self.composer.insert(c);
-                    self.stays = false;
-                }
-            }
-        }
-        self.refresh_palette(cmds);
     }
 
     pub(super) fn paste(&mut self, text: &str, cmds: &mut Vec<Cmd>) {
@@ -167,7 +129,10 @@ impl App {
     /// Keys of the offered list; others go on to the text.
     fn palette_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
         let Some(palette) = &mut self.palette else { return false };
-        if palette.rows.is_empty() || typed(key).is_some() {
+        if palette.rows.is_empty()
+            || typed(key).is_some()
+            || self.vim.as_ref().is_some_and(|vim| !vim.inserts())
+        {
             return false;
         }
         match self.keymap.action(Place::List, key) {
@@ -180,6 +145,8 @@ impl App {
             Some(Action::Complete) => {
                 self.complete(cmds);
             }
+            // What is written is enough, unless the person went to a row.
+            Some(Action::Accept) if palette.offer == Offer::Words && !palette.is_chosen => return false,
             Some(Action::Accept) => {
                 let is_command = palette.offer == Offer::Commands;
                 let takes_words = self.complete(cmds);
@@ -227,7 +194,16 @@ impl App {
             }
             return;
         }
+        let mut help = String::new();
         let rows = match offer {
+            Offer::Words => {
+                let Some((how, rows)) = palette::words(self.composer.text(), &query, &self.skills) else {
+                    self.palette = None;
+                    return;
+                };
+                help = how;
+                rows
+            }
             Offer::Commands => palette::commands(&query, &self.skills),
             Offer::Files => {
                 self.files_asked += 1;
@@ -240,15 +216,16 @@ impl App {
                     .unwrap_or_default()
             }
         };
-        self.palette = Some(Palette { offer, range, query, rows, selected: 0 });
+        self.palette = Some(Palette { offer, range, query, rows, selected: 0, is_chosen: false, help });
     }
 
-    pub(super) fn offer_files(&mut self, number: u64, paths: Vec<String>) {
+    pub(super) fn offer_files(&mut self, number: u64, mentions: Vec<MentionRow>) {
         if number != self.files_asked {
             return;
         }
         if let Some(palette) = self.palette.as_mut().filter(|palette| palette.offer == Offer::Files) {
-            let rows = paths.into_iter().map(|label| Row { label, detail: String::new(), takes_words: true });
+            let row = |MentionRow { label, detail }| Row { label, detail, takes_words: true };
+            let rows = mentions.into_iter().map(row);
             palette.rows = rows.collect();
             palette.selected = 0;
         }

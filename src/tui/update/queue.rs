@@ -1,5 +1,7 @@
 //! Messages that the store keeps until their conversation is free.
 
+use serde_json::Value;
+
 use super::super::app::{App, Early, RunState};
 use super::super::host::{QueuedRow, UserInput};
 use super::super::msg::Cmd;
@@ -29,6 +31,9 @@ impl App {
     }
 
     fn keep_row(&mut self, row: QueuedRow, input: Option<UserInput>) {
+        if self.steered.contains(&row.id) {
+            return;
+        }
         if let Some(input) = input {
             self.own_queued.insert(row.id, input);
         }
@@ -51,6 +56,17 @@ impl App {
         let written = self.own_queued.remove(&row.id).map_or(row.text, |input| input.written());
         self.transcript.say(written, row.images);
         self.run = RunState::Starting(self.now);
+    }
+
+    /// The run read what was said meanwhile.
+    pub(super) fn steered(&mut self, told: &Value) {
+        let id = told.get("queued").and_then(Value::as_u64).unwrap_or_default();
+        self.steered.insert(id);
+        self.queued.retain(|known| known.id != id);
+        let text = told.get("text").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let images = told.get("images").and_then(Value::as_u64).unwrap_or_default();
+        let written = self.own_queued.remove(&id).map_or(text, |input| input.written());
+        self.transcript.say(written, usize::try_from(images).unwrap_or_default());
     }
 
     /// What was said here could not begin: another process was quicker. It will be shown where it begins.

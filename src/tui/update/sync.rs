@@ -25,6 +25,7 @@ impl App {
             return;
         }
         self.queued.clone_from(&sync.queued);
+        self.queued.retain(|row| !self.steered.contains(&row.id));
         self.look_after_cards(&sync, cmds);
         if sync.is_part {
             // What children ask is not told by the events of this conversation's run.

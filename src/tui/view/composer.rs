@@ -1,8 +1,10 @@
 //! The text that is written, with the list of what is offered below it.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use ratatui::layout::Position;
+use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
 use super::super::app::{App, Focus};
@@ -15,7 +17,8 @@ use crate::contract::display::visible_line;
 /// The text in at most so many rows, the caret in it.
 pub(super) fn composer(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
     let has_rule = most >= 5;
-    let offered = app.palette.as_ref().map_or(0, |palette| palette.rows.len());
+    let offered =
+        app.palette.as_ref().map_or(0, |palette| palette.rows.len() + usize::from(!palette.help.is_empty()));
     let for_list = offered.min(8).min(most.saturating_sub(1 + 2 * usize::from(has_rule)));
     let for_text = (most - for_list).saturating_sub(2 * usize::from(has_rule)).max(1);
 
@@ -40,6 +43,8 @@ fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
     let first = (row + 1).saturating_sub(most).min(rows.len().saturating_sub(1));
     let has_focus = app.focus == Focus::Composer;
     let mark = theme.style(if has_focus { Role::Accent } else { Role::Dim });
+    let marks = app.composer.mark_ranges();
+    let selected = app.vim.as_ref().and_then(|vim| vim.selection(&app.composer));
     let mut lines = Vec::new();
     for (i, range) in rows.iter().enumerate().skip(first).take(most) {
         let lead = match (i, i == first) {
@@ -47,9 +52,17 @@ fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
             (_, true) => "↑ ",
             (_, false) => "  ",
         };
-        let shown = visible_line(&text[range.clone()].replace('\t', "    ")).into_owned();
-        let style = theme.style(Role::Text);
-        lines.push(Line::from(vec![Span::styled(lead, mark), Span::styled(shown, style)]));
+        let mut spans = vec![Span::styled(lead, mark)];
+        for (piece, kind) in pieces(range.clone(), &marks, selected.as_ref()) {
+            let shown = visible_line(&text[piece].replace('\t', "    ")).into_owned();
+            let style = match kind {
+                Piece::Text => theme.style(Role::Text),
+                Piece::Mark => theme.style(Role::Accent),
+                Piece::Selected => theme.style(Role::Text).add_modifier(Modifier::REVERSED),
+            };
+            spans.push(Span::styled(shown, style));
+        }
+        lines.push(Line::from(spans));
     }
     if text.is_empty()
         && let Some(line) = lines.first_mut()
@@ -63,6 +76,36 @@ fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
         Position::new(x, (row - first) as u16)
     });
     Picture { lines, caret }
+}
+
+/// What a part of the text is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Piece {
+    Text,
+    /// The mark of a long paste.
+    Mark,
+    Selected,
+}
+
+/// A row cut where what it is changes.
+fn pieces(
+    row: Range<usize>,
+    marks: &[Range<usize>],
+    selected: Option<&Range<usize>>,
+) -> Vec<(Range<usize>, Piece)> {
+    let mut cuts = vec![row.start, row.end];
+    for range in marks.iter().chain(selected) {
+        cuts.extend([range.start, range.end].into_iter().filter(|at| row.start < *at && *at < row.end));
+    }
+    cuts.sort_unstable();
+    cuts.dedup();
+    let is_in = |range: &Range<usize>, at: usize| range.start <= at && at < range.end;
+    let kind = |at: usize| match selected {
+        Some(range) if is_in(range, at) => Piece::Selected,
+        _ if marks.iter().any(|mark| is_in(mark, at)) => Piece::Mark,
+        _ => Piece::Text,
+    };
+    cuts.windows(2).map(|cut| (cut[0]..cut[1], kind(cut[0]))).collect()
 }
 
 fn placeholder(app: &App) -> Cow<'static, str> {
@@ -85,7 +128,15 @@ fn placeholder(app: &App) -> Cow<'static, str> {
         let enter = app.keymap.chord_of(Place::Composer, Action::Send);
         return Cow::Owned(format!("{enter} goes on where it stopped, or say something else"));
     } else if app.is_awake() {
-        "write on: it is sent when this is done"
+        let chord = |action| app.keymap.chord_of(Place::Composer, action);
+        if !app.queued.is_empty() {
+            return Cow::Owned(format!("{} takes the last one back, to change it", chord(Action::Up)));
+        }
+        return Cow::Owned(format!(
+            "{}: after the current calls · {}: in the next turn",
+            chord(Action::Send),
+            chord(Action::FocusCard)
+        ));
     } else if app.transcript.is_empty() {
         "Ask for something. / for commands, @ for files"
     } else {

@@ -16,12 +16,18 @@ fn window(selected: usize, rows: usize, shown: usize) -> usize {
 
 /// What is offered, in at most so many rows.
 pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Theme) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    if !palette.help.is_empty() {
+        let help = format!("    {}", visible_line(&palette.help));
+        lines.push(Line::styled(truncate(&help, columns), theme.style(Role::Dim)));
+    }
+    let most = most.saturating_sub(lines.len());
     let first = window(palette.selected, palette.rows.len(), most);
     let shown = &palette.rows[first..(first + most).min(palette.rows.len())];
     let mark = if palette.offer == Offer::Commands { "/" } else { "" };
     let widest = shown.iter().map(|row| width(&row.label)).max().unwrap_or(0).min(usize::from(columns) / 2);
     let row = |(i, row): (usize, &super::super::palette::Row)| {
-        let is_chosen = first + i == palette.selected;
+        let is_chosen = first + i == palette.selected && (palette.is_chosen || palette.offer != Offer::Words);
         let role = if is_chosen { Role::Accent } else { Role::Text };
         let label = truncate(&visible_line(&row.label), columns.saturating_sub(5));
         let gap = " ".repeat((widest + 2).saturating_sub(width(&label)));
@@ -33,7 +39,8 @@ pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Them
         ];
         Line::from(super::fit(spans, usize::from(columns)))
     };
-    shown.iter().enumerate().map(row).collect()
+    lines.extend(shown.iter().enumerate().map(row));
+    lines
 }
 
 /// A list in place of the text, in at most so many rows; `more` is said of the chosen row below it.
@@ -66,6 +73,7 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
             | PickerKind::Skills
             | PickerKind::Rules
             | PickerKind::Modes
+            | PickerKind::History
             | PickerKind::Grants
             | PickerKind::Grant
             | PickerKind::Help => "    there is nothing here",

@@ -132,7 +132,7 @@ fn an_answer_that_streams() {
       And
 
     ────────────────────────────────────────────────────────────
-    ❯ write on: it is sent when this is done
+    ❯ Enter: after the current calls · Tab: in the next turn
       ⠸ working 1.2s · Esc stops · demo · ask · ~/proj
     ");
 }
@@ -187,7 +187,7 @@ fn all_states_of_a_call() {
     · Write  7 bytes …                                              arriving
 
     ────────────────────────────────────────────────────────────────────────
-    ❯ write on: it is sent when this is done
+    ❯ Enter: after the current calls · Tab: in the next turn
       ⠋ working 3.0s · Esc stops · demo · ask · ~/proj
     ");
 }

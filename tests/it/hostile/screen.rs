@@ -421,7 +421,7 @@ fn play(sink: &str, text: &str, width: u16, height: u16) -> Result<Stage, String
             stage.send(Msg::Exported(Err(text.into())));
         }
         "history" => {
-            stage.send(Msg::History(vec![text.into()]));
+            stage.send(Msg::History(Ok(vec![text.into()])));
             stage.key(KeyCode::Up);
         }
         "paste" => stage.send(Msg::Paste(text.into())),

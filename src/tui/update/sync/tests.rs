@@ -137,7 +137,10 @@ fn who_looks_on_says_things_through_the_queue_and_stops_nothing() {
     assert!(test.live().contains("driven by process 77"), "{}", test.live());
     assert!(!test.live().contains("stops"), "{}", test.live());
     test.keys("hello<enter>");
-    assert_eq!(test.cmds.last(), Some(&Cmd::Enqueue("t".into(), UserInput::text("hello"))));
+    assert_eq!(
+        test.cmds.last(),
+        Some(&Cmd::Enqueue("t".into(), UserInput { steers: true, ..UserInput::text("hello") }))
+    );
     assert!(!test.screen().contains("❯ hello"), "{}", test.screen());
     test.send(Msg::Enqueued(UserInput::text("hello"), Ok(queued(3, "hello"))));
     test.cmds.clear();

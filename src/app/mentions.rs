@@ -1,0 +1,100 @@
+//! What `@` names besides files: skills, and other conversations, whose text goes with the message.
+
+use super::agent::App;
+use super::export;
+use crate::contract::content::ContentBlock;
+use crate::contract::display::visible_line;
+use crate::contract::message::Visibility;
+use crate::contract::record::ThreadSummary;
+use crate::plugins::skills::{invocation, list_rows};
+use crate::tui::host::MentionRow;
+
+const THREAD: &str = "thread:";
+const SKILL: &str = "skill:";
+/// So many of each are offered.
+const OFFERED: usize = 20;
+/// So many of the last characters of an id name a conversation.
+const SHORT: usize = 8;
+/// More of a conversation than this does not go with a message: its end counts most.
+const MOST: usize = 24 << 10;
+
+fn short(id: &str) -> &str {
+    id.get(id.len().saturating_sub(SHORT)..).unwrap_or(id)
+}
+
+/// Skills and conversations that fit what was typed.
+pub(super) async fn complete(app: &App, query: &str) -> Vec<MentionRow> {
+    let mut rows = Vec::new();
+    let kinds = [(SKILL, "a skill"), (THREAD, "another conversation")];
+    for (kind, detail) in kinds.into_iter().filter(|(kind, _)| !query.is_empty() && kind.starts_with(query)) {
+        if *kind != *query {
+            rows.push(MentionRow { label: kind.to_owned(), detail: detail.to_owned() });
+        }
+    }
+    if let Some(begun) = wanted(query, SKILL) {
+        let skills = list_rows(&app.skills).into_iter().filter(|row| fits(&row.name, begun));
+        let row = |name: String, detail: String| MentionRow { label: format!("{SKILL}{name}"), detail };
+        rows.extend(skills.take(OFFERED).map(|skill| row(skill.name, skill.description)));
+    }
+    if let Some(begun) = wanted(query, THREAD) {
+        let threads = app.store.threads(None).await.unwrap_or_default();
+        let fitting = threads.into_iter().filter(|row| {
+            !row.thread.title.is_empty()
+                && (fits(&row.thread.title, begun) || short(row.thread.id.as_str()).starts_with(begun))
+        });
+        rows.extend(fitting.take(OFFERED).map(|row| MentionRow {
+            label: format!("{THREAD}{}", short(row.thread.id.as_str())),
+            detail: row.thread.title,
+        }));
+    }
+    rows
+}
+
+/// What to look for among the things of a kind: all of it behind the kind's own word, else only what says something.
+fn wanted<'a>(query: &'a str, kind: &str) -> Option<&'a str> {
+    query.strip_prefix(kind).or_else(|| (query.chars().count() >= 3 && !query.contains('/')).then_some(query))
+}
+
+fn fits(text: &str, query: &str) -> bool {
+    text.to_lowercase().contains(&query.to_lowercase())
+}
+
+/// What goes with a text that names skills and conversations.
+pub(super) async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>, String> {
+    let mut blocks = Vec::new();
+    for word in text.split_whitespace() {
+        let Some(word) = word.strip_prefix('@') else { continue };
+        let word = word.trim_end_matches([',', ';', '.', ')', '"', '\'', '?', '!']);
+        if let Some(name) = word.strip_prefix(SKILL).filter(|name| !name.is_empty()) {
+            let skill = invocation(&app.skills.registry(), &format!("/{name}"));
+            blocks.push(ContentBlock::text(skill.ok_or_else(|| format!("there is no skill `{name}`"))?));
+        } else if let Some(id) = word.strip_prefix(THREAD).filter(|id| !id.is_empty()) {
+            blocks.push(ContentBlock::text(conversation(app, id).await?));
+        }
+    }
+    Ok(blocks)
+}
+
+async fn conversation(app: &App, id: &str) -> Result<String, String> {
+    let threads = app.store.threads(None).await.map_err(|error| error.to_string())?;
+    let mut named = threads.into_iter().filter(|row| row.thread.id.as_str().ends_with(id));
+    let thread = match (named.next(), named.next()) {
+        (Some(ThreadSummary { thread, .. }), None) => thread,
+        (Some(_), Some(_)) => {
+            return Err(format!("several conversations end with `{id}`: write more of the id"));
+        }
+        (None, _) => return Err(format!("there is no conversation whose id ends with `{id}`")),
+    };
+    let mut messages = app.store.messages(&thread.id).await.map_err(|error| error.to_string())?;
+    messages.retain(|stored| stored.message.visibility == Visibility::All);
+    let text = export::as_markdown(&thread, &messages);
+    let (note, end) = match text.len().checked_sub(MOST) {
+        Some(over) if over > 0 => {
+            let from = (over..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+            (" (only its end)", &text[from..])
+        }
+        _ => ("", text.as_str()),
+    };
+    let title = visible_line(&thread.title).into_owned();
+    Ok(format!("[the conversation \u{201c}{title}\u{201d}{note}, as it was]\n\n{end}"))
+}

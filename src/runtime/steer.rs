@@ -1,0 +1,59 @@
+//! What a person says while a run is awake: it is queued like any message, and the run takes it in before it asks the
+//! model again. One that no step takes in begins a run of its own, as queued messages do; either happens in one
+//! transaction with its leaving the queue.
+
+use serde_json::json;
+
+use super::driver::Driver;
+use super::request::RuntimeError;
+use crate::contract::activity::{Activity, STEERED_ACTIVITY_TYPE};
+use crate::contract::content::ContentBlock;
+use crate::contract::message::Message;
+use crate::contract::record::{QueuedMessage, Taking};
+
+impl Driver {
+    /// Takes in what was said since the last step began.
+    pub(super) async fn take_steering(&mut self) -> Result<(), RuntimeError> {
+        if self.machine.steps() == 0 {
+            return Ok(());
+        }
+        let queued = match self.shared.store.queued(&self.record.thread_id).await {
+            Ok(queued) => queued,
+            Err(error) => {
+                // It stays where it is.
+                tracing::error!(thread = %self.record.thread_id, %error, "the queue cannot be read");
+                return Ok(());
+            }
+        };
+        let now = self.shared.clock.now_ms();
+        for message in queued.into_iter().filter(|message| message.steers() && message.begins(now)) {
+            self.take_one(message).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_one(&mut self, queued: QueuedMessage) -> Result<(), RuntimeError> {
+        // What was true before must not depend on whether it is still there.
+        self.checkpoint().await?;
+        let before = self.history.len();
+        for message in &queued.messages {
+            self.say(message.clone());
+        }
+        self.unsaved.takes = Some(Taking { id: queued.id, claim: None });
+        match self.checkpoint().await {
+            Ok(()) => {}
+            Err(RuntimeError::NotQueued { .. }) => {
+                self.history.truncate(before);
+                self.history_shared = None;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+        let texts: Vec<String> = queued.messages.iter().map(Message::written).collect();
+        let blocks = queued.messages.iter().flat_map(|message| &message.content);
+        let images = blocks.filter(|block| matches!(block, ContentBlock::Image { .. })).count();
+        let content = json!({"queued": queued.id, "text": texts.join("\n\n"), "images": images});
+        self.tell(vec![Activity { activity_type: STEERED_ACTIVITY_TYPE.into(), content }]).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! What was deleted, so that it can be put back: the last piece first, older ones in turn.
+
+use super::{Change, Composer};
+
+/// So many pieces are kept.
+const KEPT: usize = 60;
+
+/// The pieces, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KillRing {
+    pieces: Vec<String>,
+    /// The piece that was put back last, counted from the newest, and the bytes where it stands.
+    yanked: Option<(usize, std::ops::Range<usize>)>,
+}
+
+impl KillRing {
+    /// Keeps a piece; one that was deleted in the same breath joins the last.
+    pub(super) fn add(&mut self, piece: String, joins: bool, is_left: bool) {
+        match self.pieces.last_mut().filter(|_| joins) {
+            Some(last) if is_left => last.insert_str(0, &piece),
+            Some(last) => last.push_str(&piece),
+            None => {
+                self.pieces.push(piece);
+                if self.pieces.len() > KEPT {
+                    self.pieces.remove(0);
+                }
+            }
+        }
+    }
+
+    fn newest(&self, nth: usize) -> Option<&String> {
+        self.pieces.iter().rev().nth(nth)
+    }
+}
+
+impl Composer {
+    /// Puts back what was deleted last.
+    pub fn yank(&mut self) {
+        let Some(piece) = self.killed.newest(0).cloned() else { return };
+        let start = self.caret();
+        self.insert_text(&piece);
+        self.last = Some(Change::Yanking);
+        self.killed.yanked = Some((0, start..start + piece.len()));
+    }
+
+    /// Right after putting something back: exchanges it for what was deleted before that.
+    pub fn yank_pop(&mut self) {
+        if self.last != Some(Change::Yanking) {
+            return;
+        }
+        let Some((nth, range)) = self.killed.yanked.take() else { return };
+        let next = if nth + 1 < self.killed.pieces.len() { nth + 1 } else { 0 };
+        let Some(piece) = self.killed.newest(next).cloned() else { return };
+        let start = range.start;
+        self.replace(range, &piece);
+        self.last = Some(Change::Yanking);
+        self.killed.yanked = Some((next, start..start + piece.len()));
+    }
+
+    /// Keeps a piece as if it had been deleted.
+    pub fn keep_piece(&mut self, piece: String) {
+        self.killed.add(piece, false, false);
+    }
+
+    /// What was deleted last.
+    pub fn last_piece(&self) -> &str {
+        self.killed.newest(0).map_or("", String::as_str)
+    }
+}

@@ -1,0 +1,293 @@
+//! Reads what was typed outside of insert mode: `[count] command`, `[count] operator [count] target`.
+
+use super::motion::Find;
+use super::object::Object;
+
+/// A count beyond this is a slip of the hand.
+const MOST: usize = 9999;
+
+/// What is done to a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operator {
+    Delete,
+    Change,
+    Yank,
+    Upper,
+    Lower,
+    Toggle,
+}
+
+/// Where the caret goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Motion {
+    Left,
+    Right,
+    Up,
+    Down,
+    WordForward { big: bool },
+    WordBack { big: bool },
+    WordEnd { big: bool },
+    WordEndBack { big: bool },
+    LineStart,
+    FirstNonBlank,
+    LineEnd,
+    TextStart,
+    TextEnd,
+    Find(Find),
+    FindAgain { reverse: bool },
+    Pair,
+    ParagraphBack,
+    ParagraphForward,
+}
+
+impl Motion {
+    /// Whether an operator over it takes whole lines.
+    pub(super) fn is_by_line(self) -> bool {
+        matches!(self, Motion::Up | Motion::Down | Motion::TextStart | Motion::TextEnd)
+    }
+
+    /// Whether an operator over it takes the character at its end.
+    pub(super) fn is_inclusive(self) -> bool {
+        match self {
+            Motion::WordEnd { .. } | Motion::WordEndBack { .. } | Motion::LineEnd | Motion::Pair => true,
+            Motion::Find(find) => !find.back,
+            _ => false,
+        }
+    }
+}
+
+/// What an operator is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Motion(Motion),
+    Object {
+        object: Object,
+        around: bool,
+    },
+    /// The operator twice: whole lines.
+    Lines,
+}
+
+/// Where insert mode begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Before,
+    Behind,
+    LineStart,
+    LineEnd,
+    LineBelow,
+    LineAbove,
+}
+
+/// A whole command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    Move(Motion),
+    Operate {
+        operator: Operator,
+        target: Target,
+    },
+    Insert(Entry),
+    DeleteChar {
+        left: bool,
+    },
+    Replace(char),
+    ToggleCase,
+    Put {
+        before: bool,
+    },
+    Join,
+    Undo,
+    Repeat,
+    Visual {
+        lines: bool,
+    },
+    /// In visual mode: selects a text object.
+    Select {
+        object: Object,
+        around: bool,
+    },
+    /// In visual mode: to the other end of the selection.
+    OtherEnd,
+}
+
+/// A command with its count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Parsed {
+    pub(super) count: Option<usize>,
+    pub(super) command: Command,
+}
+
+impl Parsed {
+    pub(super) fn times(&self) -> usize {
+        self.count.unwrap_or(1)
+    }
+}
+
+/// What the keys so far are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The beginning of a command.
+    More,
+    /// No command.
+    No,
+    /// A command.
+    Done(Parsed),
+}
+
+/// Reads a count: `0` alone is a motion.
+fn count(keys: &[char]) -> (Option<usize>, &[char]) {
+    let digits = keys.iter().take_while(|c| c.is_ascii_digit()).count();
+    if digits == 0 || keys[0] == '0' {
+        return (None, keys);
+    }
+    let number = keys[..digits]
+        .iter()
+        .fold(0usize, |n, c| n.saturating_mul(10).saturating_add(c.to_digit(10).unwrap_or(0) as usize));
+    (Some(number.min(MOST)), &keys[digits..])
+}
+
+pub(super) fn parse(keys: &[char], is_visual: bool) -> Step {
+    let (count, rest) = count(keys);
+    let Some((first, more)) = rest.split_first() else { return Step::More };
+    let done = |command| Step::Done(Parsed { count, command });
+    if is_visual && let Some(step) = visual(*first, more) {
+        return match step {
+            Some(command) => done(command),
+            None => Step::More,
+        };
+    }
+    if let Some((operator, used)) = operator(rest) {
+        let more = &rest[used..];
+        if is_visual {
+            return done(Command::Operate { operator, target: Target::Lines });
+        }
+        return operated(count, operator, &rest[..used], more);
+    }
+    let line_end = Target::Motion(Motion::LineEnd);
+    let right = Target::Motion(Motion::Right);
+    let operate = |operator, target| done(Command::Operate { operator, target });
+    match (first, more) {
+        ('i', []) => done(Command::Insert(Entry::Before)),
+        ('a', []) => done(Command::Insert(Entry::Behind)),
+        ('I', []) => done(Command::Insert(Entry::LineStart)),
+        ('A', []) => done(Command::Insert(Entry::LineEnd)),
+        ('o', []) => done(Command::Insert(Entry::LineBelow)),
+        ('O', []) => done(Command::Insert(Entry::LineAbove)),
+        ('x', []) => done(Command::DeleteChar { left: false }),
+        ('X', []) => done(Command::DeleteChar { left: true }),
+        ('D', []) => operate(Operator::Delete, line_end),
+        ('C', []) => operate(Operator::Change, line_end),
+        ('Y', []) => operate(Operator::Yank, Target::Lines),
+        ('s', []) => operate(Operator::Change, right),
+        ('S', []) => operate(Operator::Change, Target::Lines),
+        ('r', []) => Step::More,
+        ('r', [c]) => done(Command::Replace(*c)),
+        ('~', []) => done(Command::ToggleCase),
+        ('p', []) => done(Command::Put { before: false }),
+        ('P', []) => done(Command::Put { before: true }),
+        ('J', []) => done(Command::Join),
+        ('u', []) => done(Command::Undo),
+        ('.', []) => done(Command::Repeat),
+        ('v', []) => done(Command::Visual { lines: false }),
+        ('V', []) => done(Command::Visual { lines: true }),
+        _ => match motion(rest) {
+            Some(Some(motion)) => done(Command::Move(motion)),
+            Some(None) => Step::More,
+            None => Step::No,
+        },
+    }
+}
+
+/// Keys with a meaning of their own in visual mode; inside `None`: more is needed.
+#[expect(clippy::option_option, reason = "no such key, more keys, or a command")]
+fn visual(first: char, more: &[char]) -> Option<Option<Command>> {
+    let operate = |operator| Some(Some(Command::Operate { operator, target: Target::Lines }));
+    match (first, more) {
+        ('i' | 'a', []) => Some(None),
+        ('i' | 'a', [c]) => {
+            Object::of(*c).map(|object| Some(Command::Select { object, around: first == 'a' }))
+        }
+        ('o', []) => Some(Some(Command::OtherEnd)),
+        ('x' | 'D' | 'X', []) => operate(Operator::Delete),
+        ('s' | 'C' | 'S', []) => operate(Operator::Change),
+        ('Y', []) => operate(Operator::Yank),
+        ('u', []) => operate(Operator::Lower),
+        ('U', []) => operate(Operator::Upper),
+        ('~', []) => operate(Operator::Toggle),
+        _ => None,
+    }
+}
+
+/// An operator at the beginning, and how many keys it has.
+fn operator(keys: &[char]) -> Option<(Operator, usize)> {
+    match keys {
+        ['d', ..] => Some((Operator::Delete, 1)),
+        ['c', ..] => Some((Operator::Change, 1)),
+        ['y', ..] => Some((Operator::Yank, 1)),
+        ['g', 'u', ..] => Some((Operator::Lower, 2)),
+        ['g', 'U', ..] => Some((Operator::Upper, 2)),
+        ['g', '~', ..] => Some((Operator::Toggle, 2)),
+        _ => None,
+    }
+}
+
+fn operated(before: Option<usize>, operator: Operator, own: &[char], keys: &[char]) -> Step {
+    let (behind, rest) = count(keys);
+    let both = match (before, behind) {
+        (None, None) => None,
+        (a, b) => Some((a.unwrap_or(1) * b.unwrap_or(1)).min(MOST)),
+    };
+    let done = |target| Step::Done(Parsed { count: both, command: Command::Operate { operator, target } });
+    match rest {
+        [] => Step::More,
+        // `dd`, `gUU`, `gUgU`.
+        [c] if own.last() == Some(c) => done(Target::Lines),
+        [_, ..] if rest == own => done(Target::Lines),
+        ['i' | 'a'] => Step::More,
+        [which @ ('i' | 'a'), c] => match Object::of(*c) {
+            Some(object) => done(Target::Object { object, around: *which == 'a' }),
+            None => Step::No,
+        },
+        _ => match motion(rest) {
+            Some(Some(motion)) => done(Target::Motion(motion)),
+            Some(None) => Step::More,
+            None => Step::No,
+        },
+    }
+}
+
+/// `None`: no motion; inside `None`: more is needed.
+#[expect(clippy::option_option, reason = "no motion, more keys, or a motion")]
+fn motion(keys: &[char]) -> Option<Option<Motion>> {
+    let motion = match keys {
+        ['h'] => Motion::Left,
+        ['l' | ' '] => Motion::Right,
+        ['k'] => Motion::Up,
+        ['j'] => Motion::Down,
+        ['w'] => Motion::WordForward { big: false },
+        ['W'] => Motion::WordForward { big: true },
+        ['b'] => Motion::WordBack { big: false },
+        ['B'] => Motion::WordBack { big: true },
+        ['e'] => Motion::WordEnd { big: false },
+        ['E'] => Motion::WordEnd { big: true },
+        ['g', 'e'] => Motion::WordEndBack { big: false },
+        ['g', 'E'] => Motion::WordEndBack { big: true },
+        ['g', 'g'] => Motion::TextStart,
+        ['G'] => Motion::TextEnd,
+        ['0'] => Motion::LineStart,
+        ['^' | '_'] => Motion::FirstNonBlank,
+        ['$'] => Motion::LineEnd,
+        ['%'] => Motion::Pair,
+        ['{'] => Motion::ParagraphBack,
+        ['}'] => Motion::ParagraphForward,
+        [';'] => Motion::FindAgain { reverse: false },
+        [','] => Motion::FindAgain { reverse: true },
+        ['f' | 'F' | 't' | 'T' | 'g'] => return Some(None),
+        [how @ ('f' | 'F' | 't' | 'T'), c] => {
+            Motion::Find(Find { c: *c, till: matches!(how, 't' | 'T'), back: matches!(how, 'F' | 'T') })
+        }
+        _ => return None,
+    };
+    Some(Some(motion))
+}

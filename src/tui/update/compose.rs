@@ -1,0 +1,151 @@
+//! Keys of the text that is written, and what else happens to it.
+
+use crossterm::event::KeyEvent;
+
+use super::super::app::App;
+use super::super::composer::paste::clean;
+use super::super::composer::vim::Vim;
+use super::super::keymap::{Action, Place, typed};
+use super::super::msg::Cmd;
+use super::super::picker::{PickRow, PickerKind};
+use super::super::transcript::Level;
+use super::edit;
+
+impl App {
+    /// The table of the keymap that the text is written with.
+    pub(super) fn writing(&self) -> Place {
+        match &self.vim {
+            Some(vim) if !vim.inserts() => Place::Vim,
+            Some(_) | None => Place::Composer,
+        }
+    }
+
+    pub(super) fn composer_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
+        let place = self.writing();
+        let action = self.keymap.action(place, key);
+        match action {
+            Some(Action::Send) => {
+                if !self.composer.newline_after_backslash() {
+                    let behind = self.keeps_waiting && !self.is_awake();
+                    self.send(behind, cmds);
+                }
+            }
+            Some(Action::SendBehind) => self.send(true, cmds),
+            Some(Action::Interrupt) if self.leave_vim_mode() => {}
+            Some(Action::Interrupt) if self.is_awake() => self.interrupt(cmds),
+            Some(Action::Interrupt) if !self.cards.is_empty() => {
+                let chord = self.keymap.chord_of(Place::Composer, Action::FocusCard);
+                self.say_hint(format!("{chord} goes to the question"));
+            }
+            Some(Action::Interrupt) => {}
+            Some(Action::FocusCard) if self.cards.is_empty() && self.is_awake() => {
+                if !self.composer.is_empty() {
+                    self.send(true, cmds);
+                }
+            }
+            Some(Action::FocusCard) => self.focus_card(),
+            Some(Action::DeleteOrQuit) if self.composer.is_empty() => self.quit(cmds),
+            Some(Action::Up) if self.composer.is_empty() && !self.queued.is_empty() => {
+                self.take_back_last(cmds);
+            }
+            Some(Action::OpenPaste) => {
+                if !self.composer.open_paste() {
+                    self.say_hint("there is no long paste in the text");
+                }
+            }
+            Some(Action::Editor) => cmds.push(Cmd::Compose(self.composer.whole())),
+            Some(Action::History) => self.fetch(PickerKind::History, Cmd::History, cmds),
+            Some(action) => {
+                edit(&mut self.composer, action);
+                if let Some(vim) = &mut self.vim {
+                    vim.note_edit(action == Action::DeleteLeft);
+                    vim.settle(&mut self.composer);
+                }
+            }
+            None => {
+                if let Some(c) = typed(key) {
+                    self.type_char(c);
+                }
+            }
+        }
+        self.refresh_palette(cmds);
+    }
+
+    fn type_char(&mut self, c: char) {
+        match &mut self.vim {
+            Some(vim) if !vim.inserts() => vim.key(&mut self.composer, c),
+            Some(vim) => {
+                self.composer.insert(c);
+                vim.note_typed(c);
+            }
+            None => self.composer.insert(c),
+        }
+        self.stays = false;
+    }
+
+    /// Takes the whole text out and is ready for the next one.
+    pub(super) fn begin_text(&mut self) -> String {
+        if let Some(vim) = &mut self.vim {
+            vim.begin();
+        }
+        self.composer.take()
+    }
+
+    fn leave_vim_mode(&mut self) -> bool {
+        match &mut self.vim {
+            Some(vim) => vim.escape(&mut self.composer),
+            None => false,
+        }
+    }
+
+    /// Uses the keys of vi from now on, or not.
+    pub fn set_vim(&mut self, is_used: bool) {
+        self.vim = is_used.then(Vim::default);
+        self.composer.end_group();
+    }
+
+    pub(super) fn toggle_vim(&mut self) {
+        self.set_vim(self.vim.is_none());
+        self.say_hint(if self.vim.is_some() {
+            "the keys of vi: Esc leaves insert mode; tui.editing = \"vim\" in the settings keeps them"
+        } else {
+            "without the keys of vi; tui.editing in the settings decides it for the next start"
+        });
+    }
+
+    /// What was said before has come.
+    pub(super) fn fill_history(&mut self, history: Result<Vec<String>, String>) {
+        match history {
+            Ok(history) => {
+                let rows = history.into_iter().map(|text| PickRow {
+                    label: text.split_whitespace().collect::<Vec<_>>().join(" "),
+                    value: text,
+                    ..PickRow::default()
+                });
+                let rows = rows.collect();
+                self.fill_picker(PickerKind::History, rows);
+            }
+            Err(error) => {
+                self.picker = None;
+                self.transcript.note(Level::Error, error);
+            }
+        }
+    }
+
+    /// The person's editor was closed.
+    pub(super) fn composed(&mut self, text: Result<String, String>, cmds: &mut Vec<Cmd>) {
+        match text {
+            Ok(text) => {
+                // Editors end the last line; the person did not write that.
+                let whole = self.composer.whole();
+                let written = text.strip_suffix('\n').unwrap_or(&text);
+                if text != whole && written != whole {
+                    self.composer.set(clean(written));
+                }
+            }
+            Err(why) => self.say_hint(why),
+        }
+        self.typed_at = Some(self.now);
+        self.refresh_palette(cmds);
+    }
+}

@@ -1,0 +1,155 @@
+//! What is written in the terminal: said into a run that works, run as a command, kept over the end of the program.
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, Chat, MockLlm, until};
+use crate::support::pty::Pty;
+
+fn open(llm: &MockLlm, env: &[(&str, &str)]) -> (Home, Pty) {
+    let home = Home::with(llm);
+    let tty = Pty::start_with(&home, &[], 100, 30, env);
+    tty.ready();
+    (home, tty)
+}
+
+/// All that a request says, as one text.
+fn all(chat: &Chat) -> String {
+    Value::from(chat.messages().to_vec()).to_string()
+}
+
+#[test]
+fn what_is_said_while_a_command_runs_is_read_after_it() {
+    let llm = MockLlm::answers([
+        Answer::say("I will.").bash("c1", "echo begun >> log.txt; until [ -e go ]; do sleep 0.1; done"),
+        Answer::say("So be it."),
+        Answer::say("The next turn."),
+    ]);
+    let (home, mut tty) = open(&llm, &[]);
+    tty.say("do it");
+    tty.card("until");
+    tty.send("y");
+    until("the command", || home.read("log.txt") == "begun\n");
+    tty.say("be quick about it");
+    tty.shows("steers be quick about it");
+    tty.send("and later that\t");
+    tty.shows("queued and later that");
+    home.write("go", "");
+    tty.shows("The next turn.");
+    let asked = llm.asked();
+    assert_eq!(asked.len(), 3);
+    assert_eq!(asked[1].user(), "be quick about it");
+    assert!(asked[1].result("c1").len() < 1000 && !all(&asked[1]).contains("later"), "{}", all(&asked[1]));
+    assert_eq!(asked[2].user(), "and later that");
+    tty.quit();
+    // It is all there again.
+    let mut tty = Pty::start(&home, &["-c"], 100, 40);
+    tty.shows("be quick about it");
+    tty.quit();
+}
+
+#[test]
+fn what_is_said_while_a_command_runs_outlives_a_kill() {
+    let llm = MockLlm::answers([
+        Answer::new().bash("c1", "echo begun >> log.txt; sleep 1000"),
+        Answer::say("Over."),
+        Answer::say("So be it."),
+    ]);
+    let (home, tty) = open(&llm, &[]);
+    tty.say("do it");
+    tty.card("sleep 1000");
+    tty.send("y");
+    until("the command", || home.read("log.txt") == "begun\n");
+    tty.say("be quick about it");
+    tty.shows("steers be quick about it");
+    tty.kill();
+    let mut tty = Pty::start(&home, &["-c"], 100, 30);
+    tty.shows("queued be quick about it");
+    tty.card("sleep 1000");
+    tty.send("s");
+    until("that it was read", || llm.asked().iter().any(|chat| chat.user() == "be quick about it"));
+    tty.quit();
+}
+
+#[test]
+fn a_command_of_the_person_goes_by_the_rules_and_its_output_to_the_model() {
+    let llm = MockLlm::answers([Answer::say("I see.")]);
+    let (home, mut tty) = open(&llm, &[]);
+    tty.say("!echo made-by-me > made.txt; cat made.txt");
+    tty.card("made-by-me");
+    assert_eq!(home.read("made.txt"), "");
+    tty.send("y");
+    tty.wait("the output", |view| view.all().contains("done") && view.all().contains("  made-by-me"));
+    tty.say("!!echo between-us >> made.txt; echo nobody-else");
+    tty.card("between-us");
+    tty.send("y");
+    until("the command", || home.read("made.txt").contains("between-us"));
+    tty.shows("  nobody-else");
+    assert!(llm.asked().is_empty(), "no model was asked");
+    tty.say("what do you see?");
+    tty.shows("I see.");
+    let said = all(&llm.last());
+    assert!(said.contains("!echo made-by-me") && said.contains("cat made.txt"), "{said}");
+    assert!(!said.contains("between-us") && !said.contains("nobody-else"), "{said}");
+    tty.quit();
+    let mut tty = Pty::start(&home, &["-c"], 100, 40);
+    tty.shows("nobody-else");
+    tty.quit();
+}
+
+#[test]
+fn what_was_not_sent_comes_back_after_a_kill_and_after_an_exit() {
+    let llm = MockLlm::answers([Answer::say("Hello.")]);
+    let (home, tty) = open(&llm, &[]);
+    tty.send("half a thought");
+    until("that it is kept", || kept(&home).contains("half a thought"));
+    tty.kill();
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.shows("half a thought");
+    tty.send(", and more");
+    tty.shows("half a thought, and more");
+    tty.signal(Signal::TERM);
+    tty.end();
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.shows("half a thought, and more");
+    tty.send("\r");
+    tty.shows("Hello.");
+    assert_eq!(llm.last().user(), "half a thought, and more");
+    tty.quit();
+    assert_eq!(kept(&home), "", "what was sent is no draft");
+}
+
+/// All drafts that are kept.
+fn kept(home: &Home) -> String {
+    fn walk(dir: &std::path::Path, out: &mut String) {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                walk(&path, out);
+            } else if path.parent().is_some_and(|dir| dir.ends_with("drafts")) {
+                out.push_str(&std::fs::read_to_string(&path).unwrap_or_default());
+            }
+        }
+    }
+    let mut out = String::new();
+    walk(home.root(), &mut out);
+    out
+}
+
+#[test]
+fn the_editor_has_the_terminal_and_gives_it_back() {
+    let llm = MockLlm::answers([Answer::say("Hello.")]);
+    let editor = "echo IN-THE-EDITOR; sed -i s/two/2/";
+    let (_home, mut tty) = open(&llm, &[("EDITOR", editor)]);
+    tty.send("one two");
+    tty.shows("one two");
+    tty.send("\x07");
+    tty.shows("IN-THE-EDITOR");
+    tty.shows("one 2");
+    tty.send(" three\r");
+    tty.shows("Hello.");
+    assert_eq!(llm.last().user(), "one 2 three");
+    tty.quit();
+    tty.is_restored();
+}
