@@ -3,6 +3,8 @@
 mod attach;
 mod commands;
 mod edit;
+mod login;
+mod logins;
 mod plugin;
 mod show;
 
@@ -103,6 +105,7 @@ impl Mcp {
                 path: foundation.paths.agreed_tools_file(),
                 is_kept: !foundation.is_ephemeral,
             }),
+            logins: Arc::new(login::logins(foundation)),
             agrees_to_all: cli.global.trust,
             prompts_changed: {
                 let changed = Arc::clone(&changed);

@@ -58,6 +58,8 @@ pub(super) struct Shared {
     refused: AtomicU64,
     /// Its standard error was read to the end.
     pub(super) quiet: tokio_util::sync::CancellationToken,
+    /// It takes nothing before a person logs in.
+    pub(super) wants_login: tokio_util::sync::CancellationToken,
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -77,6 +79,7 @@ impl Shared {
             told: Mutex::default(),
             refused: AtomicU64::new(0),
             quiet: tokio_util::sync::CancellationToken::new(),
+            wants_login: tokio_util::sync::CancellationToken::new(),
         }
     }
 

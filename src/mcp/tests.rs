@@ -115,6 +115,7 @@ impl World {
             }),
             tell: Arc::new(move |text| told.lock().expect("held").push(text)),
             pins: Arc::clone(&self.pins) as Arc<dyn PinStore>,
+            logins: Arc::new(NoLogins),
             agrees_to_all: self.agrees_to_all,
             prompts_changed: Arc::new(|| {}),
             root: self.dir.path().to_owned(),
