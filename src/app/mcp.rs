@@ -2,6 +2,7 @@
 
 mod attach;
 mod commands;
+mod doctor;
 mod edit;
 mod login;
 mod logins;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use attach::{commands, complete, message, prompt};
 pub(super) use commands::run;
+pub(super) use doctor::{ServerRow, lines, rows};
 pub(super) use plugin::{MCP_PLUGIN, McpPlugin};
 pub(super) use show::page;
 

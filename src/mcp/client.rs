@@ -247,6 +247,11 @@ impl Client {
         let never = CancellationToken::new();
         loop {
             match open.next(&never).await {
+                Step::Done(Ok(ServerResult::InputRequiredResult(_))) => {
+                    return Err(CallError::Refused(
+                        "it wants to ask something first; here only tools may".to_owned(),
+                    ));
+                }
                 Step::Done(result) => return result,
                 Step::Progress(_) | Step::Asked(_) => {}
             }
@@ -260,12 +265,14 @@ impl Client {
         limit: Duration,
         takes_questions: bool,
     ) -> Result<OpenCall, CallError> {
+        let opening = takes_questions.then(|| self.shared.opens());
         let sending = self.peer.send_request_with_option(request, PeerRequestOptions::no_options());
         let handle = match tokio::time::timeout(limit, sending).await {
             Ok(handle) => handle.map_err(call_error)?,
             Err(_) => return Err(CallError::Timeout(limit)),
         };
         let (progress, asked) = self.shared.listen(handle.progress_token.clone(), takes_questions);
+        drop(opening);
         let guard = CancelGuard {
             peer: self.peer.clone(),
             shared: Arc::clone(&self.shared),

@@ -513,6 +513,7 @@ async fn trust_for_once_offers_all_and_keeps_nothing() {
 }
 
 mod asking;
+mod rounds;
 
 mod modern {
     //! A server of the protocol's library, which speaks the revision without a handshake.

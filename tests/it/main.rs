@@ -23,6 +23,7 @@ mod layers;
 mod lease;
 mod mailbox;
 mod mcp;
+mod mcp_asks;
 mod mcp_login;
 mod memory;
 mod notify;

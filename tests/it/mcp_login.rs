@@ -315,3 +315,51 @@ fn what_costs_more_than_was_granted_says_how_to_grant_it() {
     let result = llm.last().result("c1");
     assert!(result.contains("aye mcp login far --scope 'tools write'"), "{result}");
 }
+
+#[test]
+fn doctor_says_where_each_server_stands_and_starts_none() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    let servers = json!({"mcpServers": {"shed": {"command": "touch", "args": ["started"]}}});
+    home.write(".mcp.json", &servers.to_string());
+    let rows = |home: &Home| {
+        let checks = home.ok(&["doctor", "--json"]).json();
+        let all = checks.as_array().expect("checks");
+        let check = all.iter().find(|check| check["name"] == "mcp servers").expect("servers").clone();
+        (check["state"].clone(), check["servers"][0].clone(), check["servers"][1].clone())
+    };
+    let (state, own, project) = rows(&home);
+    assert_eq!(state, "warning", "the project's waits for trust");
+    assert_eq!(
+        (&own["name"], &own["transport"], &own["login"]),
+        (&json!("far"), &json!("streamable http"), &json!("none"))
+    );
+    assert!(own["place"].as_str().is_some_and(|place| place.contains("config.toml:")), "{own:#}");
+    assert_eq!(
+        (&project["name"], &project["trusted"], &project["login"]),
+        (&json!("shed"), &json!(false), &json!(null))
+    );
+    assert_eq!(project["agreed_tools"], json!(null));
+    assert_eq!(far.state().asked, [] as [String; 0], "nobody is asked");
+    home.aye(&["mcp", "test", "far"]).run().exits(1);
+    let text = home.ok(&["doctor"]).stdout;
+    for words in [
+        "2 written down, 2 of them not used before you act",
+        "far  user, streamable http, from ",
+        "trusted; not used yet; needs login: aye mcp login far",
+        "shed  project, stdio, from ",
+        ".mcp.json:1:",
+        "touch started",
+        "not trusted: not started; no tool agreed to yet",
+    ] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    logged_in(&home);
+    home.ok(&["-p", "go"]);
+    let (_, own, _) = rows(&home);
+    assert_eq!(
+        (&own["login"], &own["agreed_tools"], &own["needs_login"]),
+        (&json!("logged_in"), &json!(1), &json!(false))
+    );
+    assert!(!home.work().join("started").exists());
+}

@@ -31,7 +31,7 @@ pub(in crate::app) async fn run(command: McpCommand, foundation: &Foundation) ->
     }
 }
 
-fn agreed(foundation: &Foundation) -> AgreedTools {
+pub(super) fn agreed(foundation: &Foundation) -> AgreedTools {
     AgreedTools { path: foundation.paths.agreed_tools_file(), is_kept: true }
 }
 
