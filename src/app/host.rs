@@ -174,9 +174,10 @@ pub(super) fn with_open_results(
 /// Why an answer was not taken, where the card says already which question it is about.
 fn on_card(error: DecideError) -> String {
     match error {
-        DecideError::Schema { message, .. }
-        | DecideError::Unfit { message, .. }
-        | DecideError::Arguments { message, .. } => format!("not taken: {message}"),
+        DecideError::Schema { message, .. } | DecideError::Unfit { message, .. } => {
+            format!("not taken: {message}")
+        }
+        DecideError::Arguments { message, .. } => format!("the edited arguments cannot be used: {message}"),
         error @ DecideError::Store(_) => error.to_string(),
     }
 }
