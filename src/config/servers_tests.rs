@@ -205,7 +205,7 @@ fn what_is_written_of_a_login_is_read_shown_and_part_of_what_is_agreed_to() {
     let [server] = &one.usable[..] else { panic!("{one:?}") };
     let ServerTransport::Http { login, .. } = &server.transport else { panic!("{server:?}") };
     assert_eq!((login.client_id.as_deref(), login.port), (Some("me"), Some(8123)));
-    assert_eq!(login.client_secret.as_ref().map(|word| word.expose_secret()), Some("s3cret"));
+    assert_eq!(login.client_secret.as_ref().map(secrecy::ExposeSecret::expose_secret), Some("s3cret"));
     assert_eq!(login.scopes, ["a", "b"]);
     // Whoever is asked to trust it sees which variable goes there.
     assert_eq!(server.shown, "https://example.test/mcp (reads $TOKEN)");

@@ -240,12 +240,11 @@ impl Field {
             let gap = if about.is_empty() { "" } else { " " };
             about = format!("{about}{gap}One of: {names}");
         }
-        match (needed, beside) {
-            ("", "") => {}
-            (needed, "") => label.push_str(&format!(" ({needed})")),
-            ("", beside) => label.push_str(&format!(" ({beside})")),
-            (needed, beside) => label.push_str(&format!(" ({needed}: {beside})")),
-        }
+        label = match (needed, beside) {
+            ("", "") => label,
+            (one, "") | ("", one) => format!("{label} ({one})"),
+            (needed, beside) => format!("{label} ({needed}: {beside})"),
+        };
         Ok(Self {
             name: name.to_owned(),
             label,

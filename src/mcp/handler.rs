@@ -131,9 +131,9 @@ impl Shared {
             // Looked at first: what is listened to by the time that nothing is on its way is found.
             let is_any_opening = *opening.borrow_and_update() > 0;
             match self.put(asked) {
-                Ok(()) => return true,
-                Err(_) if !is_any_opening => return false,
-                Err(back) => asked = back,
+                None => return true,
+                Some(_) if !is_any_opening => return false,
+                Some(back) => asked = back,
             }
             if opening.changed().await.is_err() {
                 return false;
@@ -141,19 +141,20 @@ impl Shared {
         }
     }
 
-    fn put(&self, mut asked: Asked) -> Result<(), Asked> {
+    /// Gives a question back that nobody has time for.
+    fn put(&self, mut asked: Asked) -> Option<Asked> {
         let mut takers: Vec<(u64, mpsc::Sender<Asked>)> =
             held(&self.calls).values().filter_map(|call| Some((call.number, call.asked.clone()?))).collect();
         takers.sort_by_key(|(number, _)| *number);
         for (_, taker) in takers {
             match taker.try_send(asked) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return None,
                 Err(mpsc::error::TrySendError::Full(back) | mpsc::error::TrySendError::Closed(back)) => {
                     asked = back;
                 }
             }
         }
-        Err(asked)
+        Some(asked)
     }
 
     pub(super) fn stop_listening(&self, token: &ProgressToken) {

@@ -94,6 +94,6 @@ pub fn login_state(config: &ServerConfig, store: &dyn LoginStore) -> Result<Opti
 /// The command that logs in, as it is typed.
 pub fn login_command(name: &str) -> String {
     let shown = crate::contract::display::visible_line(name);
-    let word = shlex::try_quote(&shown).map_or_else(|_| shown.to_string(), |word| word.into_owned());
+    let word = shlex::try_quote(&shown).map_or_else(|_| shown.to_string(), std::borrow::Cow::into_owned);
     format!("aye mcp login {word}")
 }

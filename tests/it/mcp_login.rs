@@ -135,7 +135,7 @@ fn another_login_than_the_one_that_was_begun_is_turned_away() {
     let back = location(&get(&address).1);
     let stranger = back.replace("state=", "state=x");
     assert_eq!(get(&stranger).0, 400);
-    assert_eq!(get(&back.split('?').next().expect("an address").to_owned()).0, 400);
+    assert_eq!(get(back.split('?').next().expect("an address")).0, 400);
     assert_eq!(get(&back.replace("/callback", "/favicon.ico")).0, 404);
     login.until_told("its `state` is another one; still waiting");
     assert_eq!(far.count("POST /token"), 0);

@@ -16,7 +16,7 @@ use crate::contract::server::{LoginConfig, ServerConfig, ServerTransport};
 use crate::mcp::client::{plainly, words_of};
 
 /// All that is looked up before a person can go anywhere.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Why an address that the browser came back to is no login.
 #[derive(Debug, PartialEq, Eq)]

@@ -30,9 +30,9 @@ fn asks(params: Value) -> InputRequest {
     InputRequest::Elicitation(ElicitRequest::new(serde_json::from_value(params).expect("a question")))
 }
 
-fn wants(state: &str, asked: Vec<(&str, InputRequest)>) -> Result<CallToolResponse, ErrorData> {
+fn wants(state: &str, asked: Vec<(&str, InputRequest)>) -> CallToolResponse {
     let requests: InputRequests = asked.into_iter().map(|(key, asked)| (key.to_owned(), asked)).collect();
-    Ok(InputRequiredResult::new(Some(requests), Some(state.to_owned())).into())
+    InputRequiredResult::new(Some(requests), Some(state.to_owned())).into()
 }
 
 const STATE: &str = "st.ate/with+special=chars \"quotes\"\n";
@@ -72,7 +72,7 @@ impl ServerHandler for Asker {
         let answers = json!(call.input_responses);
         let mut seen = self.0.lock().expect("held");
         seen.push((state.clone(), answers));
-        match (&*call.name, state.as_deref()) {
+        Ok(match (&*call.name, state.as_deref()) {
             ("two", None) => wants(STATE, vec![("first", form("First?"))]),
             ("two", Some(STATE)) => wants("second", vec![("second", form("Second?"))]),
             ("together", None) => wants("t", vec![("a", form("A?")), ("b", form("B?"))]),
@@ -85,8 +85,8 @@ impl ServerHandler for Asker {
                 let to = json!({"mode": "url", "message": "Go", "url": "https://evil.test/pay?x=1", "elicitationId": "e"});
                 wants("w", vec![("w", asks(to))])
             }
-            _ => Ok(CallToolResult::success(vec![ContentBlock::text("done")]).into()),
-        }
+            _ => CallToolResult::success(vec![ContentBlock::text("done")]).into(),
+        })
     }
 }
 
