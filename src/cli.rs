@@ -23,7 +23,7 @@ use crate::config::{Flags, PermissionMode};
 pub use memory::{MemoryCommand, MemoryForm};
 pub use stats::{StatsArgs, StatsBy};
 
-pub use mcp::{McpAddArgs, McpCommand, McpScope};
+pub use mcp::{McpAddArgs, McpCommand, McpLoginArgs, McpScope};
 pub use queue::{QueueAddArgs, QueueCommand, QueueListArgs, WorkArgs};
 
 const EXAMPLES: &str = "\

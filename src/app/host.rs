@@ -27,7 +27,7 @@ use crate::contract::record::{
 };
 use crate::contract::suspension::ToolCallResume;
 use crate::plugins::skills::{invocation, list_rows};
-use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
+use crate::runtime::{DecideError, RunDocument, RunRequest, RuntimeError, UnknownPolicy};
 use crate::store::{ChangeKind, Glance, InboxFilter};
 use crate::tui::composer::paste::Draft;
 use crate::tui::host::{
@@ -208,6 +208,17 @@ pub(super) fn with_open_results(
     messages
 }
 
+/// Why an answer was not taken, where the card says already which question it is about.
+fn on_card(error: DecideError) -> String {
+    match error {
+        DecideError::Schema { message, .. } | DecideError::Unfit { message, .. } => {
+            format!("not taken: {message}")
+        }
+        DecideError::Arguments { message, .. } => format!("the edited arguments cannot be used: {message}"),
+        error @ DecideError::Store(_) => error.to_string(),
+    }
+}
+
 #[async_trait]
 impl Host for TerminalHost {
     async fn open_thread(&self, id: Option<ThreadId>) -> Result<OpenedThread, String> {
@@ -303,8 +314,7 @@ impl Host for TerminalHost {
     }
 
     async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String> {
-        let outcome =
-            self.app.runtime.decide(id, answer, self.app.actor("tui")).await.map_err(|e| e.to_string())?;
+        let outcome = self.app.runtime.decide(id, answer, self.app.actor("tui")).await.map_err(on_card)?;
         match &outcome {
             DecideOutcome::Accepted(record)
             | DecideOutcome::Repeated(record)

@@ -122,6 +122,11 @@ impl Paths {
         self.state_dir.join("mcp-tools.json")
     }
 
+    /// The logins at tool servers.
+    pub fn logins_dir(&self) -> PathBuf {
+        self.state_dir.join("mcp-logins")
+    }
+
     /// The composer's history.
     pub fn history_file(&self) -> PathBuf {
         self.state_dir.join("history.jsonl")

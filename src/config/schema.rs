@@ -284,6 +284,13 @@ pub(crate) const ROOT: Fields = &[
             ("cwd", leaf(Text, Set, "folder that it runs in")),
             ("url", leaf(Text, Set, "address of a server that is there already")),
             ("headers", leaf(TextTable, Set, "headers of each request; ${NAME} takes one of your variables")),
+            ("oauth_client_id", leaf(Text, Set, "client id for its login; without one aye registers itself")),
+            (
+                "oauth_client_secret",
+                leaf(Text, Set, "secret of that client; ${NAME} takes one of your variables"),
+            ),
+            ("oauth_port", leaf(Count { min: 1 }, Set, "port of 127.0.0.1 that the browser comes back to")),
+            ("oauth_scopes", leaf(TextList, Set, "what is asked for, instead of what it proposes")),
             ("timeout", leaf(Duration, Set, "time a call may take without a word from the server")),
             ("start_timeout", leaf(Duration, Set, "time it may take until it can be used")),
             ("enabled", leaf(Flag, Set, "whether it is used at all")),

@@ -247,6 +247,14 @@ pub struct ServerSettings {
     pub url: Option<String>,
     /// Headers of each request.
     pub headers: BTreeMap<String, String>,
+    /// The name under which aye is known to who gives out the tokens of this server.
+    pub oauth_client_id: Option<String>,
+    /// The word that goes with it.
+    pub oauth_client_secret: Option<String>,
+    /// The port of this machine that the browser comes back to.
+    pub oauth_port: Option<u64>,
+    /// What is asked for.
+    pub oauth_scopes: Vec<String>,
     /// See [`McpSettings::timeout`].
     pub timeout: Option<Duration>,
     /// See [`McpSettings::start_timeout`].
@@ -525,6 +533,10 @@ impl Getter<'_> {
             cwd: text("cwd"),
             url: text("url"),
             headers: table("headers"),
+            oauth_client_id: text("oauth_client_id"),
+            oauth_client_secret: text("oauth_client_secret"),
+            oauth_port: value("oauth_port").and_then(count_of),
+            oauth_scopes: list("oauth_scopes"),
             timeout: time("timeout"),
             start_timeout: time("start_timeout"),
             enabled: value("enabled") != Some(&Value::Flag(false)),

@@ -24,6 +24,8 @@ mod layers;
 mod lease;
 mod mailbox;
 mod mcp;
+mod mcp_asks;
+mod mcp_login;
 mod memory;
 mod notify;
 mod reminders;

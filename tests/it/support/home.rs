@@ -194,15 +194,15 @@ pub struct Running {
 }
 
 impl Running {
-    /// Reads lines of stdout until one of them holds the text.
-    pub fn until_line(&mut self, text: &str) {
+    /// Reads lines of stdout until one of them holds the text, and gives that.
+    pub fn until_line(&mut self, text: &str) -> String {
         loop {
             let mut line = String::new();
             let read = self.stdout.read_line(&mut line).expect("stdout");
             self.seen.push_str(&line);
             assert!(read > 0, "{}: {text:?} did not come: {}", self.what, self.seen);
             if line.contains(text) {
-                return;
+                return line;
             }
         }
     }
