@@ -13,8 +13,8 @@ use super::elsewhere::{Elsewhere, folder_of, tell};
 use super::files::Files;
 use super::grants::Pasts;
 use super::viewer::{Viewer, row_of};
-use super::{edited, editor, export, ledger};
-use crate::config::{list_models, repository_root, write_private};
+use super::{edited, editor, ledger};
+use crate::config::{list_models, repository_root};
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
@@ -28,10 +28,13 @@ use crate::contract::suspension::ToolCallResume;
 use crate::plugins::skills::{invocation, list_rows};
 use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
 use crate::store::{ChangeKind, Glance, InboxFilter};
+use crate::tui::back::{BackCmd, BackMsg};
 use crate::tui::host::{
     Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread,
     Page, Price, QueuedRow, Review, RuleRow, SkillRow, UserInput,
 };
+
+mod back;
 
 /// After a change by another process, so long is waited for the ones that come with it.
 const GATHER: Duration = Duration::from_millis(100);
@@ -47,6 +50,7 @@ pub(super) struct TerminalHost {
     pasts: Pasts,
     events: Events,
     elsewhere: Elsewhere,
+    searching: back::Searching,
 }
 
 impl TerminalHost {
@@ -54,7 +58,19 @@ impl TerminalHost {
     pub(super) fn new(app: Arc<App>, events: Events, elsewhere: Elsewhere) -> Self {
         let viewer = Viewer::new(Arc::clone(&app), events.clone());
         tokio::spawn(viewer.clone().watch());
-        let host = Self { app, viewer, files: Arc::default(), pasts: Pasts::default(), events, elsewhere };
+        let host = Self {
+            app,
+            viewer,
+            files: Arc::default(),
+            pasts: Pasts::default(),
+            events,
+            elsewhere,
+            searching: back::Searching::default(),
+        };
+        if let Some(snapshots) = &host.app.snapshots {
+            let events = host.events.clone();
+            snapshots.on_trouble(move |text| drop(events.send(HostEvent::Warned(text))));
+        }
         host.watch_inbox();
         host
     }
@@ -232,6 +248,7 @@ impl Host for TerminalHost {
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String> {
         let message = self.message_of(&input).await?;
         let request = RunRequest::new(thread.clone(), vec![message.clone()]);
+        let events = self.events.clone();
         let (app, viewer, own, sink) =
             (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
         self.viewer.drive(thread, async move {
@@ -240,6 +257,9 @@ impl Host for TerminalHost {
             if let Err(RuntimeError::ThreadAlreadyRunning { .. }) = &result {
                 // Another process became awake in the same moment. Nothing that was said is lost.
                 viewer.defer(&own, message, input).await?;
+            }
+            if result.is_ok() {
+                super::titles::begin(&app, &own, move |event| drop(events.send(event)));
             }
             result.map(Some)
         });
@@ -423,16 +443,11 @@ impl Host for TerminalHost {
     }
 
     async fn export(&self, thread: &ThreadId, format: ExportFormat) -> Result<PathBuf, String> {
-        let opened = self.app.store.thread(thread).await.map_err(|e| e.to_string())?;
-        let record = opened.ok_or("there is nothing to export yet")?;
-        let messages = self.app.store.messages(thread).await.map_err(|e| e.to_string())?;
-        let (text, ending) = match format {
-            ExportFormat::Markdown => (export::as_markdown(&record, &messages), "md"),
-            ExportFormat::Json => (export::as_json(&record, &messages).to_string(), "json"),
-        };
-        let path = self.app.foundation.workspace.cwd.join(format!("aye-{thread}.{ending}"));
-        write_private(&path, text.as_bytes()).map_err(|e| e.to_string())?;
-        Ok(path)
+        self.write_export(thread, format).await
+    }
+
+    async fn back(&self, cmd: BackCmd) -> BackMsg {
+        self.do_back(cmd).await
     }
 
     async fn history(&self) -> Vec<String> {

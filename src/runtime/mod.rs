@@ -32,9 +32,11 @@ mod recover;
 mod report;
 mod request;
 mod resolve;
+mod snapshot;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod titles;
 mod window;
 mod words;
 mod world;
@@ -54,6 +56,7 @@ use crate::contract::profile::ProfileStore;
 use crate::contract::record::{
     DecideOutcome, Decision, LeaseRecord, Owner, RunRecord, SuspensionRecord, ThreadRecord,
 };
+use crate::contract::snapshot::Snapshots;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::{Actor, ToolCallResume};
 use crate::contract::terms::Terms;
@@ -74,6 +77,7 @@ pub use delegate::{
 pub use document::{CallResult, DocumentError, RunDocument, tool_message};
 pub use edited::{change_words, shown_payload};
 pub use frontend::FrontendTool;
+pub use git::head_of;
 pub use recover::{Left, UnknownPolicy, is_alive};
 pub use report::ContextReport;
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
@@ -105,6 +109,7 @@ pub(crate) struct Parts {
     pub(crate) artifacts: Option<Artifacts>,
     pub(crate) phases: Option<PhaseRuntime>,
     pub(crate) profiles: Arc<dyn ProfileStore>,
+    pub(crate) snapshots: Option<Arc<dyn Snapshots>>,
 }
 
 struct Inner {
@@ -132,6 +137,8 @@ pub(crate) struct Shared {
     /// The engine that runs work on, for callers that look at its state; without it each run has its own.
     pub(crate) phases: Option<PhaseRuntime>,
     pub(crate) profiles: Arc<dyn ProfileStore>,
+    /// Keeps the files before a step changes them.
+    pub(crate) snapshots: Option<Arc<dyn Snapshots>>,
     tasks: tasks::Tasks,
 }
 
@@ -177,6 +184,7 @@ impl AgentRuntime {
             artifacts,
             phases,
             profiles,
+            snapshots,
         } = parts;
         let shared = Arc::new(Shared {
             catalog: RwLock::new(catalog),
@@ -194,6 +202,7 @@ impl AgentRuntime {
             windows: window::Windows::default(),
             phases,
             profiles,
+            snapshots,
             tasks: tasks::Tasks::default(),
         });
         Self { inner: Arc::new(Inner { shared, live: Arc::default() }) }

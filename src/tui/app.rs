@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::approval::{Batch, Card, QUIET_MS};
+use super::back::Back;
 use super::composer::Composer;
 use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UserInput};
 use super::keymap::Keymap;
@@ -152,6 +153,8 @@ pub struct App {
     pub elsewhere: u64,
     /// Skills that can be called.
     pub skills: Vec<SkillRow>,
+    /// Going back, and the list of conversations.
+    pub back: Back,
     /// The ledger of grants, while it is looked at.
     pub grants: Vec<GrantRow>,
     /// Whether running tools show more of their output.
@@ -221,6 +224,7 @@ impl App {
             inbox: Vec::new(),
             elsewhere: 0,
             skills: Vec::new(),
+            back: Back::default(),
             grants: Vec::new(),
             expanded: false,
             hint: None,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use serde_json::Value;
 
+use super::back::{BackCmd, BackMsg};
 use crate::contract::child::TaskRecord;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
@@ -263,6 +264,8 @@ pub enum ExportFormat {
     Markdown,
     /// For programs: everything that is stored.
     Json,
+    /// For people: one file for a browser, without scripts.
+    Html,
 }
 
 impl ExportFormat {
@@ -271,6 +274,7 @@ impl ExportFormat {
         match name {
             "md" | "markdown" => Some(ExportFormat::Markdown),
             "json" => Some(ExportFormat::Json),
+            "html" => Some(ExportFormat::Html),
             _ => None,
         }
     }
@@ -389,6 +393,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Carries out a command of [`COMMANDS`](super::palette::COMMANDS) that gives a page, with the words behind it.
     async fn page(&self, thread: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String>;
+
+    /// Does something with whole conversations.
+    async fn back(&self, cmd: BackCmd) -> BackMsg;
 
     /// Adds to the history.
     async fn remember(&self, prompt: &str);

@@ -7,6 +7,7 @@ use super::super::host::Driver;
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
 use super::super::palette::{self, Offer, Palette, Row};
+use super::super::picker::PickerKind;
 use super::edit;
 
 /// How many rows a page of a list has.
@@ -123,7 +124,7 @@ impl App {
                 let chord = self.keymap.chord_of(Place::Composer, Action::FocusCard);
                 self.say_hint(format!("{chord} goes to the question"));
             }
-            Some(Action::Interrupt) => {}
+            Some(Action::Interrupt) => self.arm_rewind(cmds),
             Some(Action::FocusCard) if self.cards.is_empty() && self.is_awake() => {
                 if !self.composer.is_empty() {
                     self.send(true, cmds);
@@ -258,6 +259,7 @@ impl App {
         let Some(picker) = &mut self.picker else { return };
         if let Some(c) = typed(key) {
             picker.type_in(c);
+            self.search_threads(cmds);
             return;
         }
         match self.keymap.action(Place::List, key) {
@@ -269,12 +271,15 @@ impl App {
             Some(Action::Last) => picker.end(true),
             Some(Action::DeleteLeft) => {
                 picker.delete();
+                self.search_threads(cmds);
             }
             Some(Action::Close) => {
                 self.picker = None;
+                self.back.found.clear();
                 self.resumes_by_list(cmds);
             }
             Some(Action::Accept | Action::Complete) => self.pick(cmds),
+            Some(Action::Jump) if picker.kind == PickerKind::Threads => self.open_thread_menu(),
             Some(Action::Jump) => self.jump(cmds),
             _ => {}
         }
