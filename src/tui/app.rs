@@ -15,6 +15,8 @@ use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::record::{InboxRow, QueueId, ThreadRecord};
 
 #[cfg(test)]
+mod back_tests;
+#[cfg(test)]
 mod edited_tests;
 #[cfg(test)]
 pub(super) mod tests;
