@@ -35,6 +35,8 @@ const MAX_TEXT: usize = 256 << 10;
 const COUNTED: usize = 300;
 /// So many files that were left out are named.
 const NAMED: usize = 3;
+/// The index is written down after so many files were read.
+const UNWRITTEN: usize = 200;
 /// A folder that is too large is not looked at again for so long.
 const AGAIN: Duration = Duration::from_mins(10);
 
@@ -60,7 +62,7 @@ impl Default for Limits {
             max_files: 100_000,
             max_total: 1 << 30,
             max_kept: 2 << 30,
-            max_wait: Duration::from_secs(10),
+            max_wait: Duration::from_secs(5),
         }
     }
 }
@@ -115,6 +117,9 @@ struct State {
     index: Index,
     folders: std::collections::HashSet<Hash>,
     sweeps: u64,
+    is_loaded: bool,
+    /// Files that were read since the index was last written down.
+    unwritten: usize,
     /// Why the folder cannot be kept, and since when that is known.
     refused: Option<(String, Instant)>,
 }
@@ -273,14 +278,32 @@ impl Inner {
                 state.folders.clear();
                 state.sweeps = sweeps;
             }
-            let look =
-                walk::look(&self.root, &self.without, also, &self.limits, &mut state.index, &self.objects)?;
+            if !std::mem::replace(&mut state.is_loaded, true) {
+                let seen = self.objects.seen(&self.root).map_err(|e| e.to_string())?;
+                state.index = seen.and_then(|bytes| walk::read_back(&bytes)).unwrap_or_default();
+            }
+            let look = walk::look(
+                &self.root,
+                &self.without,
+                also,
+                &self.limits,
+                &mut state.index,
+                &self.objects,
+                |index| drop(self.objects.set_seen(&self.root, sweeps, &walk::written(index))),
+            )?;
             let (hash, mut folders) = tree::build(&look.items);
             folders.retain(|(hash, _)| !state.folders.contains(hash));
             self.objects.put(&folders).map_err(|e| e.to_string())?;
             let now = self.clock.now_ms();
             if self.objects.keep(&hex(&hash), &self.root, now, sweeps).map_err(|e| e.to_string())? {
                 state.folders.extend(folders.iter().map(|(hash, _)| *hash));
+                state.unwritten += look.read;
+                // The next start reads these again otherwise.
+                if state.unwritten >= UNWRITTEN.max(state.index.len() / 20) {
+                    let written = walk::written(&state.index);
+                    self.objects.set_seen(&self.root, sweeps, &written).map_err(|e| e.to_string())?;
+                    state.unwritten = 0;
+                }
                 return Ok((hash, note_of(&look.left_out)));
             }
         }

@@ -211,3 +211,26 @@ fn old_ones_make_room_and_the_rest_can_still_be_read() {
     assert_eq!(folder.back(&again).1.failed, []);
     assert_eq!(folder.read("b").as_deref(), Some("0"));
 }
+
+#[test]
+#[ignore = "measures"]
+fn how_long_it_takes() {
+    let folder = Folder::new();
+    for n in 0..20_000 {
+        folder.write(&format!("d{}/e{}/f{n}.rs", n % 50, n % 400), format!("// {n}\n").repeat(400));
+    }
+    let timed = |what: &str| {
+        let start = Instant::now();
+        folder.take();
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(60), "{what}: {took:?}");
+        format!("{what}: {took:?}")
+    };
+    let first = timed("first");
+    std::thread::sleep(Duration::from_millis(1100));
+    let again = [timed("second"), timed("nothing changed")];
+    folder.write("d1/e1/f1.rs", "changed");
+    let changed = timed("one changed");
+    let report = std::env::temp_dir().join("aye-snapshots.txt");
+    fs::write(report, format!("{first}; {again:?}; {changed}\n")).unwrap();
+}

@@ -19,9 +19,12 @@ use crate::store::objects::{Hash, Objects, Piece, hash_of};
 /// A file that changed less than this before it was read may change again without its time telling.
 const RACY_NS: i128 = 1_000_000_000;
 /// So many bytes are read before they are written.
-const BATCH: usize = 32 << 20;
+const BATCH: usize = 16 << 20;
 /// Threads that look at folders.
 const THREADS: usize = 4;
+
+/// The form of a written index.
+const FORMAT: u8 = 1;
 
 /// What tells that a file is still the same one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,57 @@ pub(super) struct Look {
     pub(super) items: Items,
     /// Files that were left out, with why.
     pub(super) left_out: Vec<(Vec<u8>, String)>,
+    /// How many files were read.
+    pub(super) read: usize,
+}
+
+impl Look {
+    fn leave_out(&mut self, path: Vec<u8>, why: String) {
+        self.items.insert(path.clone(), Item { kind: Kind::LeftOut, hash: [0; 32] });
+        self.left_out.push((path, why));
+    }
+}
+
+/// The index as bytes, for the next start of the program.
+pub(super) fn written(index: &Index) -> Vec<u8> {
+    let mut bytes = vec![FORMAT];
+    for (path, (stamp, hash)) in index {
+        bytes.extend_from_slice(&(path.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(path);
+        bytes.extend_from_slice(&stamp.size.to_le_bytes());
+        bytes.extend_from_slice(&stamp.modified.to_le_bytes());
+        bytes.extend_from_slice(&stamp.changed.to_le_bytes());
+        bytes.extend_from_slice(&stamp.inode.to_le_bytes());
+        bytes.extend_from_slice(&stamp.mode.to_le_bytes());
+        bytes.extend_from_slice(hash);
+    }
+    bytes
+}
+
+/// The index from its bytes; `None` when they are of another version or damaged: then all files are read.
+pub(super) fn read_back(bytes: &[u8]) -> Option<Index> {
+    let (FORMAT, mut rest) = bytes.split_first().map(|(format, rest)| (*format, rest))? else { return None };
+    let mut index = Index::new();
+    while !rest.is_empty() {
+        let length = u32::from_le_bytes(take(&mut rest)?);
+        let (path, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+        rest = after;
+        let stamp = Stamp {
+            size: u64::from_le_bytes(take(&mut rest)?),
+            modified: i128::from_le_bytes(take(&mut rest)?),
+            changed: i128::from_le_bytes(take(&mut rest)?),
+            inode: u64::from_le_bytes(take(&mut rest)?),
+            mode: u32::from_le_bytes(take(&mut rest)?),
+        };
+        index.insert(path.to_vec(), (stamp, take(&mut rest)?));
+    }
+    Some(index)
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, after) = rest.split_first_chunk::<N>()?;
+    *rest = after;
+    Some(*first)
 }
 
 /// The path below the folder, as the system has it.
@@ -57,6 +111,7 @@ pub(super) fn look(
     limits: &Limits,
     index: &mut Index,
     objects: &Objects,
+    progress: impl Fn(&Index),
 ) -> Result<Look, String> {
     let mut found = walk(root, without, limits)?;
     for path in also {
@@ -81,10 +136,6 @@ pub(super) fn look(
     let mut held = 0;
     for (path, about) in found {
         let kind = about.file_type();
-        let mut left_out = |why: String| {
-            look.items.insert(path.clone(), Item { kind: Kind::LeftOut, hash: [0; 32] });
-            look.left_out.push((path.clone(), why));
-        };
         if kind.is_symlink() {
             let Ok(target) = std::fs::read_link(root.join(path_of(&path))) else { continue };
             let bytes = target.as_os_str().as_bytes().to_vec();
@@ -100,7 +151,7 @@ pub(super) fn look(
         let stamp = stamp_of(&about);
         let kind = if about.mode() & 0o111 == 0 { Kind::File } else { Kind::Program };
         if stamp.size > limits.max_file {
-            left_out(format!("{} MiB", stamp.size >> 20));
+            look.leave_out(path, format!("{} MiB", stamp.size >> 20));
             continue;
         }
         if let Some((known, hash)) = index.get(&path).filter(|(known, _)| *known == stamp) {
@@ -109,6 +160,7 @@ pub(super) fn look(
             continue;
         }
         let now = now_ns();
+        look.read += 1;
         match read(&root.join(path_of(&path)), limits.max_file) {
             Ok(Some(bytes)) => {
                 let hash = hash_of(Piece::Bytes, &bytes);
@@ -119,12 +171,16 @@ pub(super) fn look(
                 }
                 look.items.insert(path, Item { kind, hash });
             }
-            Ok(None) => left_out("it grew while it was read".to_owned()),
+            Ok(None) => look.leave_out(path, "it grew while it was read".to_owned()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => left_out(error.to_string()),
+            Err(error) => look.leave_out(path, error.to_string()),
         }
         if held > BATCH {
             objects.put(&batch).map_err(|e| e.to_string())?;
+            // A program that ends in the midst of it need not begin anew.
+            let mut known = index.clone();
+            known.extend(next.iter().map(|(path, seen)| (path.clone(), *seen)));
+            progress(&known);
             batch.clear();
             held = 0;
         }

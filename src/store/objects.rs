@@ -38,6 +38,11 @@ const SCHEMA: &str = "
         at   INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS kept_at ON kept (at);
+    CREATE TABLE IF NOT EXISTS seen (
+        root   BLOB    NOT NULL PRIMARY KEY,
+        sweeps INTEGER NOT NULL,
+        body   BLOB    NOT NULL
+    ) STRICT, WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS sweep (one INTEGER PRIMARY KEY CHECK (one = 1), n INTEGER NOT NULL) STRICT;
     INSERT OR IGNORE INTO sweep (one, n) VALUES (1, 0);
 ";
@@ -177,6 +182,30 @@ impl Objects {
             .execute((tree, path_bytes(root), int(at)))?;
             tx.commit()?;
             Ok(true)
+        })
+    }
+
+    /// What was known of a folder's files, as somebody wrote it down, unless pieces were dropped since.
+    ///
+    /// # Errors
+    /// [`ObjectError`].
+    pub fn seen(&self, root: &Path) -> Result<Option<Vec<u8>>, ObjectError> {
+        self.with(|conn| {
+            let sql = "SELECT body FROM seen WHERE root = ?1 AND sweeps = (SELECT n FROM sweep)";
+            Ok(conn.prepare_cached(sql)?.query_row((path_bytes(root),), |row| row.get(0)).optional()?)
+        })
+    }
+
+    /// Writes down what is known of a folder's files.
+    ///
+    /// # Errors
+    /// [`ObjectError`].
+    pub fn set_seen(&self, root: &Path, sweeps: u64, body: &[u8]) -> Result<(), ObjectError> {
+        self.with(|conn| {
+            let sql = "INSERT INTO seen (root, sweeps, body) VALUES (?1, ?2, ?3) \
+                       ON CONFLICT (root) DO UPDATE SET sweeps = excluded.sweeps, body = excluded.body";
+            conn.prepare_cached(sql)?.execute((path_bytes(root), int(sweeps), body))?;
+            Ok(())
         })
     }
 

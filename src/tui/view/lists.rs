@@ -80,7 +80,12 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
         lines.push(Line::styled(why, theme.style(Role::Dim)));
     }
     let first = window(picker.selected(), picker.count(), room);
-    let widest = picker.widest().min(usize::from(columns) * 2 / 5);
+    let share = match picker.kind {
+        // Nothing stands beside what was said.
+        PickerKind::Back | PickerKind::Fork => 3,
+        _ => 2,
+    };
+    let widest = picker.widest().min(usize::from(columns) * share / 5);
     for (place, row) in picker.window(first, room) {
         lines.push(row_line(row, place == picker.selected(), widest, columns, theme));
     }
