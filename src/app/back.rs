@@ -164,7 +164,7 @@ impl App {
         went.ok_or_else(|| "nothing was taken back here".to_owned())
     }
 
-    async fn files_before(&self, went: &WentBackRecord) -> Files {
+    fn files_before(&self, went: &WentBackRecord) -> Files {
         match (&went.root, &went.tree) {
             (Some(root), Some(tree)) => self.files_of(Some(SnapshotRecord {
                 thread_id: went.thread_id.clone(),
@@ -194,7 +194,7 @@ impl App {
             Some(keep) => (self.files_behind(thread, keep).await?, true),
             None => {
                 let went = self.last_back(thread).await?;
-                (self.files_before(&went).await, went.from_thread.is_some())
+                (self.files_before(&went), went.from_thread.is_some())
             }
         };
         let mut preview = BackPreview { moves, ..BackPreview::default() };
@@ -294,7 +294,7 @@ impl App {
         sink: Arc<dyn EventSink>,
     ) -> Result<WentBack, String> {
         let went = self.last_back(thread).await?;
-        let plan = match self.files_before(&went).await {
+        let plan = match self.files_before(&went) {
             _ if !what.takes_files() => None,
             Files::To(tree, _) => Some(self.plan(tree).await?),
             Files::Same => None,

@@ -1,5 +1,7 @@
 //! A name for a conversation, made by a model.
 
+use std::fmt::Write as _;
+
 use super::{AgentRuntime, RuntimeError};
 use crate::contract::content::ContentBlock;
 use crate::contract::executor::InferenceRequest;
@@ -36,7 +38,8 @@ impl AgentRuntime {
         for message in said.take(MESSAGES) {
             let who = if message.role == Role::User { "Person" } else { "Agent" };
             let text: String = message.text().chars().take(READ).collect();
-            asked.push_str(&format!("{who}: {text}\n\n"));
+            // Writing into a string cannot fail.
+            let _ = write!(asked, "{who}: {text}\n\n");
         }
         if asked.is_empty() {
             return Ok(None);

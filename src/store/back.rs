@@ -222,8 +222,10 @@ impl Store {
         let id = thread.clone();
         self.read(move |conn| {
             let sql = "SELECT named_by FROM thread WHERE id = ?1";
-            let word: Option<Option<String>> =
-                conn.prepare_cached(sql)?.query_row((id.as_str(),), |row| row.get(0)).optional()?;
+            let word = conn
+                .prepare_cached(sql)?
+                .query_row((id.as_str(),), |row| row.get::<_, Option<String>>(0))
+                .optional()?;
             Ok(match word.flatten().as_deref() {
                 Some("person") => NamedBy::Person,
                 Some("model") => NamedBy::Model,

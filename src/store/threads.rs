@@ -404,7 +404,8 @@ pub(super) fn append(
         statistics::message(conn, at, message)?;
     }
     let total = written + messages.len() as i64;
-    conn.prepare_cached("UPDATE thread SET messages = ?2 WHERE id = ?1")?
+    // Whoever says something in it goes on with it.
+    conn.prepare_cached("UPDATE thread SET messages = ?2, left_for = NULL WHERE id = ?1")?
         .execute((thread.as_str(), total))?;
     Ok(())
 }

@@ -122,6 +122,7 @@ pub enum BackMsg {
 #[derive(Clone, Debug, Default)]
 pub struct Back {
     /// The place that was chosen; `Some(None)` is the last going back.
+    #[expect(clippy::option_option, reason = "nothing is chosen, or the last going back, or a place")]
     pub(super) chosen: Option<Option<u64>>,
     /// What going back to it would do.
     pub(super) preview: Option<BackPreview>,

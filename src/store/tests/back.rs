@@ -64,6 +64,8 @@ async fn a_copy_has_the_beginning_and_the_thread_stays_whole() {
     let store = home.open();
     talked(&store).await;
     let number = store.go_back(Some(fork(2, "t2", true)), Some(went("t2", Some("t1")))).await.unwrap();
+    let left = |rows: Vec<ThreadSummary>| rows.iter().any(|row| row.marks.left_for.is_some());
+    assert!(left(store.threads(None).await.unwrap()));
     // What was acknowledged survives a crash.
     let store = home.copy().open();
     let copied = store.messages(&"t2".into()).await.unwrap();
