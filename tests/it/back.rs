@@ -60,7 +60,7 @@ fn what_a_command_changed_goes_back_and_comes_again() {
     pty.shows("A file.txt  +2");
     pty.shows("D sub/made.txt");
     pty.send("\r");
-    pty.shows("/rewind can take that back");
+    pty.shows("can take that back");
     assert_eq!(home.read("file.txt"), "one\ntwo\n");
     assert!(!home.work().join("sub").exists());
     assert_eq!(home.read("ignored"), "x\n", "what is ignored is left alone");
@@ -141,5 +141,6 @@ fn a_folder_that_is_too_large_is_said_and_the_step_runs() {
     pty.send("\r");
     pty.shows("files stay as they are: the files of");
     pty.send("\x1b");
+    pty.wait("the list closed", |view| !view.has("What goes back"));
     pty.quit();
 }
