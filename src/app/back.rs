@@ -165,19 +165,17 @@ impl App {
     }
 
     fn files_before(&self, went: &WentBackRecord) -> Files {
-        match (&went.root, &went.tree) {
-            (Some(root), Some(tree)) => self.files_of(Some(SnapshotRecord {
-                thread_id: went.thread_id.clone(),
-                run_id: crate::contract::ids::RunId::from(""),
-                seq: 0,
-                root: root.clone(),
-                tree: Some(tree.clone()),
-                note: String::new(),
-                head: crate::runtime::head_of(root),
-                created_at: went.created_at,
-            })),
-            _ => Files::Same,
-        }
+        let (Some(root), Some(tree)) = (&went.root, &went.tree) else { return Files::Same };
+        self.files_of(Some(SnapshotRecord {
+            thread_id: went.thread_id.clone(),
+            run_id: crate::contract::ids::RunId::from(""),
+            seq: 0,
+            root: root.clone(),
+            tree: Some(tree.clone()),
+            note: String::new(),
+            head: crate::runtime::head_of(root),
+            created_at: went.created_at,
+        }))
     }
 
     async fn plan(&self, tree: TreeId) -> Result<Plan, String> {
