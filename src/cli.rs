@@ -307,6 +307,37 @@ pub enum ThreadsCommand {
         #[arg(required = true)]
         ids: Vec<String>,
     },
+    /// Name a conversation
+    Rename {
+        /// Its id, or the beginning of it
+        id: String,
+        /// What it is called from now on
+        title: String,
+    },
+    /// Put a conversation before all others in lists
+    Pin {
+        /// Its id, or the beginning of it
+        id: String,
+        /// Put it back among the others
+        #[arg(long)]
+        off: bool,
+    },
+    /// Make a new conversation of the beginning of one, and write its id
+    Fork {
+        /// Its id, or the beginning of it
+        id: String,
+        /// How many of its messages the new one has; all without this
+        #[arg(long, value_name = "N")]
+        messages: Option<u64>,
+    },
+    /// Find what was said, in all conversations
+    Search {
+        /// What was said, whatever the case of its letters
+        words: String,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Write one conversation to stdout
     Export {
         /// Its id, or the beginning of it
@@ -325,6 +356,8 @@ pub enum ExportFormat {
     Md,
     /// One JSON object
     Json,
+    /// One file for a browser, without scripts
+    Html,
 }
 
 const ANSWER_EXAMPLE: &str = "Example:\n  aye answer ask_0198c '{\"answer\": \"the second one\"}'";
@@ -973,6 +1006,11 @@ mod tests {
             "threads show a",
             "threads delete a b",
             "threads export a --format json",
+            "threads export a --format html",
+            "threads rename a b",
+            "threads pin a --off",
+            "threads fork a --messages 2",
+            "threads search words --json",
             "approvals list --json",
             "approvals show a --json",
             "approvals list --thread a --tool Bash --older-than 2h",

@@ -14,8 +14,8 @@ use super::elsewhere::{Elsewhere, folder_of, tell};
 use super::files::Files;
 use super::grants::Pasts;
 use super::viewer::{Viewer, row_of};
-use super::{edited, editor, export, ledger, mentions};
-use crate::config::{list_models, repository_root, write_private};
+use super::{edited, editor, ledger, mentions};
+use crate::config::{list_models, repository_root};
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{CallId, SuspensionId, ThreadId};
@@ -29,11 +29,14 @@ use crate::contract::suspension::ToolCallResume;
 use crate::plugins::skills::{invocation, list_rows};
 use crate::runtime::{DecideError, RunDocument, RunRequest, RuntimeError, UnknownPolicy};
 use crate::store::{ChangeKind, Glance, InboxFilter};
+use crate::tui::back::{BackCmd, BackMsg};
 use crate::tui::composer::paste::Draft;
 use crate::tui::host::{
     Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft, MentionRow, Mode, ModelRow,
     OpenedQuestion, OpenedThread, Page, Price, QueuedRow, Review, RuleRow, Shell, SkillRow, UserInput,
 };
+
+mod back;
 
 /// After a change by another process, so long is waited for the ones that come with it.
 const GATHER: Duration = Duration::from_millis(100);
@@ -55,6 +58,7 @@ pub(super) struct TerminalHost {
     pasts: Pasts,
     events: Events,
     elsewhere: Elsewhere,
+    searching: back::Searching,
 }
 
 impl TerminalHost {
@@ -65,8 +69,20 @@ impl TerminalHost {
         let foundation = &app.foundation;
         let kept = (!foundation.is_ephemeral).then(|| foundation.paths.drafts_dir());
         let drafts = Drafts::new(kept, foundation.workspace.cwd.clone());
-        let host =
-            Self { app, viewer, files: Arc::default(), drafts, pasts: Pasts::default(), events, elsewhere };
+        let host = Self {
+            app,
+            viewer,
+            files: Arc::default(),
+            drafts,
+            pasts: Pasts::default(),
+            events,
+            elsewhere,
+            searching: back::Searching::default(),
+        };
+        if let Some(snapshots) = &host.app.snapshots {
+            let events = host.events.clone();
+            snapshots.on_trouble(move |text| drop(events.send(HostEvent::Warned(text))));
+        }
         host.watch_inbox();
         host
     }
@@ -280,6 +296,7 @@ impl Host for TerminalHost {
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String> {
         let messages = self.messages_of(&input).await?;
         let request = RunRequest::new(thread.clone(), messages.clone());
+        let events = self.events.clone();
         let (app, viewer, own, sink) =
             (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
         self.viewer.drive(thread, async move {
@@ -288,6 +305,9 @@ impl Host for TerminalHost {
             if let Err(RuntimeError::ThreadAlreadyRunning { .. }) = &result {
                 // Another process became awake in the same moment. Nothing that was said is lost.
                 viewer.defer(&own, messages, input).await?;
+            }
+            if result.is_ok() {
+                super::titles::begin(&app, &own, move |event| drop(events.send(event)));
             }
             result.map(Some)
         });
@@ -475,16 +495,11 @@ impl Host for TerminalHost {
     }
 
     async fn export(&self, thread: &ThreadId, format: ExportFormat) -> Result<PathBuf, String> {
-        let opened = self.app.store.thread(thread).await.map_err(|e| e.to_string())?;
-        let record = opened.ok_or("there is nothing to export yet")?;
-        let messages = self.app.store.messages(thread).await.map_err(|e| e.to_string())?;
-        let (text, ending) = match format {
-            ExportFormat::Markdown => (export::as_markdown(&record, &messages), "md"),
-            ExportFormat::Json => (export::as_json(&record, &messages).to_string(), "json"),
-        };
-        let path = self.app.foundation.workspace.cwd.join(format!("aye-{thread}.{ending}"));
-        write_private(&path, text.as_bytes()).map_err(|e| e.to_string())?;
-        Ok(path)
+        self.write_export(thread, format).await
+    }
+
+    async fn back(&self, cmd: BackCmd) -> BackMsg {
+        self.do_back(cmd).await
     }
 
     async fn shown(&self) {

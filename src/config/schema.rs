@@ -297,6 +297,22 @@ pub(crate) const ROOT: Fields = &[
         ]),
     ),
     (
+        "snapshots",
+        Node::Table(&[
+            ("enabled", leaf(Flag, Never, "keep the files of the folder before a step changes them")),
+            ("max_file_mib", leaf(Count { min: 1 }, Never, "larger files are not kept")),
+            ("max_folder_mib", leaf(Count { min: 1 }, Never, "a folder with more than that is not kept")),
+            ("max_kept_mib", leaf(Count { min: 1 }, Never, "above that the oldest snapshots go")),
+        ]),
+    ),
+    (
+        "threads",
+        Node::Table(&[
+            ("titles", leaf(Flag, Never, "have a model name conversations, once, in the background")),
+            ("title_model", leaf(Text, Never, "the model that names them; the one that answers by default")),
+        ]),
+    ),
+    (
         "tui",
         Node::Table(&[
             ("mouse", leaf(Flag, Set, "take the mouse from the terminal")),
@@ -341,6 +357,13 @@ compact_at = 80
 timeout = "2m"
 start_timeout = "30s"
 wait = "5s"
+[snapshots]
+enabled = true
+max_file_mib = 10
+max_folder_mib = 1024
+max_kept_mib = 2048
+[threads]
+titles = true
 [tui]
 mouse = false
 bell = true

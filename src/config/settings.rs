@@ -263,6 +263,28 @@ pub struct ServerSettings {
     pub enabled: bool,
 }
 
+/// `[snapshots]`. Sizes are in MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotSettings {
+    /// Whether files are kept before a step changes them.
+    pub enabled: bool,
+    /// Larger files are left out.
+    pub max_file: u64,
+    /// A folder with more is not kept.
+    pub max_folder: u64,
+    /// Above that the oldest ones go.
+    pub max_kept: u64,
+}
+
+/// `[threads]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadSettings {
+    /// Whether a model names conversations.
+    pub titles: bool,
+    /// Which one; the one that answers when `None`.
+    pub title_model: Option<String>,
+}
+
 /// `[tui]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TuiSettings {
@@ -319,6 +341,10 @@ pub struct Settings {
     pub mcp: McpSettings,
     /// Tool servers by name.
     pub mcp_servers: BTreeMap<String, ServerSettings>,
+    /// How files are kept, to go back to.
+    pub snapshots: SnapshotSettings,
+    /// Conversations.
+    pub threads: ThreadSettings,
     /// The terminal.
     pub tui: TuiSettings,
     /// Agents by name; who reads them checks them.
@@ -414,6 +440,16 @@ impl Settings {
                 .into_iter()
                 .map(|name| (name.clone(), get.server(&name)))
                 .collect(),
+            snapshots: SnapshotSettings {
+                enabled: get.flag("snapshots.enabled"),
+                max_file: get.count("snapshots.max_file_mib").unwrap_or(10),
+                max_folder: get.count("snapshots.max_folder_mib").unwrap_or(1024),
+                max_kept: get.count("snapshots.max_kept_mib").unwrap_or(2048),
+            },
+            threads: ThreadSettings {
+                titles: get.flag("threads.titles"),
+                title_model: get.text("threads.title_model"),
+            },
             tui: TuiSettings {
                 mouse: get.flag("tui.mouse"),
                 bell: get.flag("tui.bell"),

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::approval::{Batch, Card, QUIET_MS};
+use super::back::Back;
 use super::composer::Composer;
 use super::composer::vim::Vim;
 use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UserInput};
@@ -14,6 +15,8 @@ use crate::contract::event::AgentEvent;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::record::{InboxRow, QueueId, ThreadRecord};
 
+#[cfg(test)]
+mod back_tests;
 #[cfg(test)]
 mod compose_tests;
 #[cfg(test)]
@@ -157,6 +160,8 @@ pub struct App {
     pub elsewhere: u64,
     /// Skills that can be called.
     pub skills: Vec<SkillRow>,
+    /// Going back, and the list of conversations.
+    pub back: Back,
     /// The ledger of grants, while it is looked at.
     pub grants: Vec<GrantRow>,
     /// Whether running tools show more of their output.
@@ -244,6 +249,7 @@ impl App {
             inbox: Vec::new(),
             elsewhere: 0,
             skills: Vec::new(),
+            back: Back::default(),
             grants: Vec::new(),
             expanded: false,
             hint: None,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use serde_json::Value;
 
+use super::back::{BackCmd, BackMsg};
 use super::composer::paste::Draft;
 use crate::contract::child::TaskRecord;
 use crate::contract::content::ContentBlock;
@@ -321,6 +322,8 @@ pub enum ExportFormat {
     Markdown,
     /// For programs: everything that is stored.
     Json,
+    /// For people: one file for a browser, without scripts.
+    Html,
 }
 
 impl ExportFormat {
@@ -329,6 +332,7 @@ impl ExportFormat {
         match name {
             "md" | "markdown" => Some(ExportFormat::Markdown),
             "json" => Some(ExportFormat::Json),
+            "html" => Some(ExportFormat::Html),
             _ => None,
         }
     }
@@ -457,6 +461,9 @@ pub trait Host: Send + Sync + 'static {
     /// What was written in a conversation by a process that is gone, and not sent. For one in which nothing was said yet
     /// also what was written in another such one of the folder.
     async fn draft(&self, thread: &ThreadId, is_new: bool) -> Option<Draft>;
+
+    /// Does something with whole conversations.
+    async fn back(&self, cmd: BackCmd) -> BackMsg;
 
     /// Adds to the history.
     async fn remember(&self, prompt: &str);

@@ -88,7 +88,7 @@ actions! {
     Send = "send", "send the message; while the agent works it reads it after the current calls";
     SendBehind = "queue", "queue it for the next turn: open questions stay";
     Newline = "newline", "begin a new line (also \\ and Enter)";
-    Interrupt = "interrupt", "stop what runs";
+    Interrupt = "interrupt", "stop what runs; twice with nothing written: go back";
     FocusCard = "focus-card", "go to the open question; while the agent works: queue the message for the next turn";
     DeleteOrQuit = "delete-or-quit", "delete to the right; quit when nothing is written";
     CancelOrQuit = "cancel-or-quit", "clear, else stop what runs; twice: quit";
@@ -120,7 +120,7 @@ actions! {
     Accept = "accept", "take the chosen one";
     Complete = "complete", "put the chosen one into the text";
     Close = "close", "close";
-    Jump = "jump", "what waits: go to its conversation";
+    Jump = "jump", "what waits: go to its conversation; conversations: what else can be done with one";
     ScrollUp = "scroll-up", "up";
     ScrollDown = "scroll-down", "down";
     PageUp = "page-up", "a page up";

@@ -14,6 +14,7 @@ use host::HostEvent;
 
 pub mod app;
 pub mod approval;
+pub mod back;
 pub mod composer;
 pub mod diff;
 mod event_loop;

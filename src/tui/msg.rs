@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::approval::Answer;
 use super::approval::edit::Draft as CallDraft;
+use super::back::{BackCmd, BackMsg};
 use super::composer::paste::Draft;
 use super::host::{
     ExportFormat, GrantRow, HostInfo, KeepDraft, MentionRow, Mode, ModelRow, OpenedQuestion, OpenedThread,
@@ -101,6 +102,8 @@ pub enum Msg {
     Exported(Result<PathBuf, String>),
     /// A page, or why there is none.
     Page(Result<Page, String>),
+    /// What became of something with whole conversations.
+    Back(Box<BackMsg>),
     /// Something that was asked for went wrong.
     Failed(String),
     /// The terminal is gone: stop without a question.
@@ -170,6 +173,8 @@ pub enum Cmd {
     Export(ThreadId, ExportFormat),
     /// Ask for the page of a command, with the words behind it.
     Page(Option<ThreadId>, String, String),
+    /// Do something with whole conversations.
+    Back(BackCmd),
     /// Add to the history.
     Remember(String),
     /// Tell the person that a question waits: ring, and show a notification of the desktop with this text.

@@ -3,6 +3,7 @@
 
 use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::StoppedReason;
+use crate::contract::snapshot::Changes;
 
 mod fold;
 mod stored;
@@ -74,6 +75,8 @@ pub enum EntryKind {
         /// What.
         text: String,
     },
+    /// What was changed in files.
+    Changes(Box<Changes>),
     /// Something the person asked to read.
     Page {
         /// What it is.
@@ -255,6 +258,11 @@ impl Transcript {
     /// Adds something to read.
     pub fn page(&mut self, title: impl Into<String>, text: impl Into<String>) {
         self.push(EntryKind::Page { title: title.into(), text: text.into() }, true);
+    }
+
+    /// Adds what was changed in files.
+    pub fn changes(&mut self, changes: Changes) {
+        self.push(EntryKind::Changes(Box::new(changes)), true);
     }
 
     /// The call of that id, the newest when an id was used again.

@@ -11,6 +11,7 @@ use super::picker::{PickRow, PickerKind};
 use super::transcript::{Level, Moment};
 
 mod agent;
+mod back;
 mod cards;
 mod commands;
 mod compose;
@@ -45,7 +46,10 @@ impl App {
             Msg::Opened(opened) => {
                 self.opening = self.opening.saturating_sub(1);
                 match opened {
-                    Ok(opened) => self.opened(&opened, &mut cmds),
+                    Ok(opened) => {
+                        self.opened(&opened, &mut cmds);
+                        self.say_where_it_came_from(&mut cmds);
+                    }
                     Err(error) => self.transcript.note(Level::Error, error),
                 }
                 if self.opening == 0 {
@@ -81,9 +85,10 @@ impl App {
                 self.transcript.note(Level::Error, error);
             }
             Msg::Threads(Ok(threads)) => {
-                let rows = self.thread_rows(&threads);
-                self.fill_picker(PickerKind::Threads, rows);
+                self.back.threads = threads;
+                self.fill_threads();
             }
+            Msg::Back(told) => self.back_told(*told, &mut cmds),
             Msg::Threads(Err(error)) | Msg::Inbox(Err(error)) | Msg::Failed(error) => {
                 self.transcript.note(Level::Error, error);
             }

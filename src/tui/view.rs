@@ -15,6 +15,7 @@ use super::wrap::{truncate, width};
 use crate::contract::display::visible_line;
 
 mod card;
+mod changes;
 pub(super) use card::CARD_TEXT;
 mod composer;
 pub mod entry;
@@ -71,7 +72,7 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     let mut left = rows - status.lines.len();
 
     let bottom = if let Some(picker) = &app.picker {
-        lists::picker(picker, &app.inbox_details(), width, left.min((rows * 2 / 3).max(3)), theme)
+        lists::picker(picker, &app.picker_details(), width, left.min((rows * 2 / 3).max(3)), theme)
     } else {
         written(app, left, theme)
     };

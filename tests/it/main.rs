@@ -2,6 +2,7 @@
 
 mod agents;
 mod audit;
+mod back;
 mod book;
 mod children;
 mod client_tools;

@@ -173,6 +173,7 @@ impl Performer {
                 send(Msg::Page(host.page(thread.as_ref(), &name, &words).await));
                 send(Msg::Info(Box::new(host.info())));
             }),
+            Cmd::Back(cmd) => self.spawn(async move { send(Msg::Back(Box::new(host.back(cmd).await))) }),
             Cmd::Remember(prompt) => self.spawn(async move { host.remember(&prompt).await }),
             // The loop does these itself.
             Cmd::Copy(_)

@@ -16,6 +16,7 @@ use crate::contract::record::{
 use crate::contract::suspension::ToolCallResume;
 use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
+use crate::tui::back::{BackCmd, BackMsg};
 use crate::tui::host::{
     ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, Page, QueuedRow, Review,
     RuleRow, SkillRow, UserInput,
@@ -138,6 +139,10 @@ impl Host for FakeHost {
     async fn page(&self, _: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String> {
         self.note(format!("page {name} {words}"));
         Ok(Page { title: name.to_owned(), text: words.to_owned() })
+    }
+    async fn back(&self, cmd: BackCmd) -> BackMsg {
+        self.note(format!("back {cmd:?}"));
+        BackMsg::Marked(Ok("done".to_owned()))
     }
     async fn remember(&self, prompt: &str) {
         self.note(format!("remember {prompt}"));

@@ -7,6 +7,7 @@ use super::super::host::{Driver, MentionRow};
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
 use super::super::palette::{self, Offer, Palette, Row};
+use super::super::picker::PickerKind;
 
 /// How many rows a page of a list has.
 const PAGE: isize = 10;
@@ -235,6 +236,7 @@ impl App {
         let Some(picker) = &mut self.picker else { return };
         if let Some(c) = typed(key) {
             picker.type_in(c);
+            self.search_threads(cmds);
             return;
         }
         match self.keymap.action(Place::List, key) {
@@ -246,12 +248,15 @@ impl App {
             Some(Action::Last) => picker.end(true),
             Some(Action::DeleteLeft) => {
                 picker.delete();
+                self.search_threads(cmds);
             }
             Some(Action::Close) => {
                 self.picker = None;
+                self.back.found.clear();
                 self.resumes_by_list(cmds);
             }
             Some(Action::Accept | Action::Complete) => self.pick(cmds),
+            Some(Action::Jump) if picker.kind == PickerKind::Threads => self.open_thread_menu(),
             Some(Action::Jump) => self.jump(cmds),
             _ => {}
         }

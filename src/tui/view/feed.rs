@@ -217,6 +217,7 @@ fn draw(entry: &Entry, page: Page<'_>) -> Vec<Line<'static>> {
         }
         // Answers go through their stream.
         EntryKind::Page { title, text } => entry::page(title, text, page),
+        EntryKind::Changes(changes) => super::changes::changes(changes, page),
         EntryKind::Assistant { text, .. } => vec![Line::from(Span::raw(text.clone()))],
     }
 }

@@ -39,7 +39,10 @@ impl Home {
     }
 
     pub fn config(&self, text: &str) {
-        std::fs::write(self.dir.path().join("aye/config/config.toml"), text).expect("written");
+        // What a model would be asked besides disturbs scripts of answers.
+        let titles = if text.contains("[threads]") { "" } else { "\n[threads]\ntitles = false\n" };
+        std::fs::write(self.dir.path().join("aye/config/config.toml"), format!("{text}{titles}"))
+            .expect("written");
     }
 
     pub fn rules(&self, text: &str) {
