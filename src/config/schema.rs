@@ -292,7 +292,7 @@ pub(crate) const ROOT: Fields = &[
     (
         "tui",
         Node::Table(&[
-            ("mouse", leaf(Flag, Set, "take the mouse from the terminal")),
+            ("mouse", leaf(Flag, Set, "take the mouse on a screen of its own")),
             ("bell", leaf(Flag, Set, "ring when a question waits")),
             ("show_reasoning", leaf(Flag, Set, "show what the model thinks")),
         ]),
@@ -334,7 +334,7 @@ timeout = "2m"
 start_timeout = "30s"
 wait = "5s"
 [tui]
-mouse = false
+mouse = true
 bell = true
 show_reasoning = false
 "#;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyEvent, MouseEvent};
 use serde_json::Value;
 
 use super::approval::Answer;
@@ -14,7 +14,9 @@ use super::host::{
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::record::{DecideOutcome, InboxRow, QueueId, SuspensionRecord, ThreadSummary};
+use crate::contract::record::{
+    DecideOutcome, InboxRow, QueueId, StoredMessage, SuspensionRecord, ThreadSummary,
+};
 
 /// Something happened.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub enum Msg {
     Key(KeyEvent),
     /// A paste, whole.
     Paste(String),
+    /// The mouse, on a screen of ours.
+    Mouse(MouseEvent),
     /// The terminal has another size.
     Resize(u16, u16),
     /// The terminal came to the front, or went behind another.
@@ -43,6 +47,8 @@ pub enum Msg {
     Tick,
     /// A conversation was opened, or could not be.
     Opened(Result<Box<OpenedThread>, String>),
+    /// Older messages of the conversation, as they were asked for.
+    Earlier(ThreadId, Result<Vec<StoredMessage>, String>),
     /// A message was accepted, or not: then it is handed back.
     Started(Result<(), (String, UserInput)>),
     /// A message was queued, or not.
@@ -109,6 +115,8 @@ pub enum Msg {
 pub enum Cmd {
     /// Open a conversation, or begin a new one.
     Open(Option<ThreadId>),
+    /// Ask for older messages of the conversation, before that place.
+    Earlier(ThreadId, u64),
     /// Say something.
     Start(ThreadId, UserInput),
     /// Put a message behind what the conversation does.
@@ -125,6 +133,8 @@ pub enum Cmd {
     Review(SuspensionId, Value),
     /// Open a text in the person's editor.
     Editor(SuspensionId, Draft),
+    /// Open a text of that name in the person's editor, only to look at it.
+    View(String, String),
     /// Find out what a pattern would have matched.
     PreviewGrant(SuspensionId, String),
     /// Ask for the ledger of grants.

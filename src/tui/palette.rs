@@ -41,6 +41,7 @@ pub const COMMANDS: &[Command] = &[
     page("mcp", "[NAME | trust NAME | restart NAME]", "tool servers: what they offer, agree to it"),
     command("copy", "", "put the last answer on the clipboard"),
     command("export", "[md|json]", "write this conversation to a file"),
+    command("screen", "", "to a screen of its own with its own scrolling, and back"),
     command("clear", "", "begin a new conversation, as /new"),
     command("quit", "", "leave; open questions keep waiting"),
 ];
@@ -173,6 +174,6 @@ mod tests {
         let skill =
             SkillRow { name: "review".into(), description: "look at it".into(), origin: "bundled".into() };
         let labels: Vec<String> = commands("re", &[skill]).into_iter().map(|row| row.label).collect();
-        assert_eq!(labels, ["resume", "review", "threads"]);
+        assert_eq!(labels, ["resume", "review", "threads", "screen"]);
     }
 }

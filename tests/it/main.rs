@@ -26,6 +26,7 @@ mod mcp;
 mod memory;
 mod notify;
 mod reminders;
+mod screen;
 mod stale;
 mod stats;
 mod stops;

@@ -50,8 +50,10 @@ impl Keymap {
         let mut seen: HashMap<(Place, Chord), String> = HashMap::new();
         for (table, entries) in parsed.get_ref() {
             let Some(place) = Place::from_name(table.get_ref()) else {
-                let what =
-                    format!("unknown table '{}'; there are global, composer, card and list", table.get_ref());
+                let what = format!(
+                    "unknown table '{}'; there are global, composer, card, list and viewer",
+                    table.get_ref()
+                );
                 return Err(error(table.span(), what));
             };
             let Some(entries) = entries.get_ref().as_table() else {

@@ -113,6 +113,7 @@ impl App {
             "continue" if self.can_go_on() => self.go_on(cmds),
             "continue" => self.say_hint("nothing was stopped here by a limit"),
             "export" => self.export(words, cmds),
+            "screen" => self.toggle_screen(),
             "quit" | "exit" => self.quit(cmds),
             _ => {
                 if !COMMANDS.iter().any(|command| command.is_page && command.name == name) {
