@@ -243,6 +243,7 @@ impl<W: Write> LiveTerminal<W> {
         self.at = (0, 0);
         self.cursor_shown = true;
         self.dirty = false;
+        self.missed = false;
         self.shown.resize(Rect::ZERO);
         self.below.store(0, Ordering::Relaxed);
         self.out.write_all(self.painter.bytes())?;

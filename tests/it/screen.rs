@@ -122,7 +122,7 @@ fn play(seed: u64) -> (Vec<String>, usize) {
     let mut tty = Pty::start_with(&home, &[], 80, 24, &[("VTE_VERSION", "7600")]);
     tty.ready();
 
-    let (mut said, mut turn) = (0, 0);
+    let (mut said, mut turn, mut stopped) = (0, 0, 0);
     for ((pieces, gates), asks) in plan.answers.iter().zip(&gates).zip(&plan.asks) {
         tty.send(&word(said));
         said += 1;
@@ -148,6 +148,10 @@ fn play(seed: u64) -> (Vec<String>, usize) {
             // A key that is pressed sooner than a person can read is no answer.
             std::thread::sleep(Duration::from_millis(700));
             tty.send("\x1b");
+            stopped += 1;
+            tty.wait(&format!("that it stopped, seed {seed}"), |view| {
+                view.reflowing().lines().concat().matches("interrupted").count() == stopped
+            });
         }
         turn += 1;
         // Only a picture that was made for this size counts.

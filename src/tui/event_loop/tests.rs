@@ -259,7 +259,7 @@ fn written(deltas: usize, per_frame: usize) -> usize {
     let mut screen = Screen::new(terminal, look, &TuiOptions::default(), Arc::default());
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
     app.update(Moment(0), Msg::Opened(Ok(Box::new(opened(Vec::new())))));
-    let mut tell = |app: &mut App, at: u64, event: AgentEvent| {
+    let tell = |app: &mut App, at: u64, event: AgentEvent| {
         app.update(Moment(at), Msg::Agent(ThreadId::from("t"), Box::new(event)));
     };
     tell(&mut app, 0, AgentEvent::StepStart { message_id: "m".into() });

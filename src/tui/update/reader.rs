@@ -126,17 +126,18 @@ impl App {
 
     /// Has the store give what stands above, when that is near.
     pub(super) fn see_to_earlier(&mut self, cmds: &mut Vec<Cmd>) {
+        let Some(reader) = self.viewer.as_ref().or(self.pane.as_ref()) else {
+            self.forget_earlier();
+            return;
+        };
         let Some(seq) = self.transcript.starts_at() else { return };
-        let Some(thread) = self.thread_id().cloned() else { return };
-        let reader = self.viewer.as_ref().or(self.pane.as_ref());
-        match reader {
-            Some(reader) if !self.fetching && reader.is_within(&self.transcript, NEAR) => {
-                self.fetching = true;
-                self.fetched_from.get_or_insert(seq);
-                cmds.push(Cmd::Earlier(thread, seq));
-            }
-            Some(_) => {}
-            None => self.forget_earlier(),
+        if self.fetching || !reader.is_within(&self.transcript, NEAR) {
+            return;
+        }
+        if let Some(thread) = self.thread_id().cloned() {
+            self.fetching = true;
+            self.fetched_from.get_or_insert(seq);
+            cmds.push(Cmd::Earlier(thread, seq));
         }
     }
 
