@@ -86,6 +86,9 @@ pub struct Cli {
     /// whoever goes on with the conversation begins it, and `aye -r ID -p` does.
     #[arg(long)]
     pub keep_waiting: bool,
+    /// Draw below the prompt and leave the scrollback to the terminal (inline), or on a screen of its own (full)
+    #[arg(long, value_name = "inline|full")]
+    pub screen: Option<String>,
 
     /// Form of what -p writes to stdout
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Text)]
@@ -753,6 +756,9 @@ impl Cli {
         let mut flags = self.global.flags();
         if let Some(on_ask) = &self.on_ask {
             flags.set("--on-ask", "on_ask", on_ask);
+        }
+        if let Some(screen) = &self.screen {
+            flags.set("--screen", "screen", screen);
         }
         flags
     }

@@ -28,15 +28,19 @@ use crate::contract::record::{
 use crate::contract::suspension::ToolCallResume;
 use crate::plugins::skills::{invocation, list_rows};
 use crate::runtime::{DecideError, RunDocument, RunRequest, RuntimeError, UnknownPolicy};
-use crate::store::{ChangeKind, Glance, InboxFilter};
+use crate::store::{ChangeKind, Glance, InboxFilter, Part};
 use crate::tui::back::{BackCmd, BackMsg};
 use crate::tui::composer::paste::Draft;
 use crate::tui::host::{
-    Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft, MentionRow, Mode, ModelRow,
-    OpenedQuestion, OpenedThread, Page, Price, QueuedRow, Review, RuleRow, Shell, SkillRow, UserInput,
+    Driver, Earlier, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft, MentionRow, Mode,
+    ModelRow, OpenedQuestion, OpenedThread, Page, Price, QueuedRow, Review, RuleRow, Shell, SkillRow,
+    UserInput,
 };
 
 mod back;
+
+/// So many messages of a conversation are in memory, and fetched when older ones are looked at.
+const OPENED: usize = 2000;
 
 /// After a change by another process, so long is waited for the ones that come with it.
 const GATHER: Duration = Duration::from_millis(100);
@@ -251,6 +255,7 @@ impl Host for TerminalHost {
             return Ok(OpenedThread {
                 thread,
                 messages: Vec::new(),
+                earlier: None,
                 run: None,
                 waiting: Vec::new(),
                 interrupted: Vec::new(),
@@ -264,12 +269,20 @@ impl Host for TerminalHost {
         let glance = self
             .app
             .store
-            .glance(&id, None)
+            .glance_at(&id, Part::Last(OPENED))
             .await
             .map_err(text)?
             .ok_or_else(|| format!("there is no thread {id}"))?;
         let driver = self.viewer.driver_of(&glance);
         self.viewer.show(&id, glance.messages.last().map_or(0, |stored| stored.seq));
+        let before = glance.total.saturating_sub(glance.messages.len() as u64);
+        let earlier = match before {
+            0 => None,
+            messages => {
+                let usage = self.app.store.usage_of_thread(&id).await.map_err(text)?;
+                Some(Earlier { messages, usage })
+            }
+        };
         let Glance {
             thread,
             messages,
@@ -280,6 +293,7 @@ impl Host for TerminalHost {
             summaries,
             lease: _,
             decided: _,
+            total: _,
             children,
         } = glance;
         let messages = with_open_results(messages, run.as_ref());
@@ -290,7 +304,22 @@ impl Host for TerminalHost {
         }
         let queued = queued.iter().map(row_of).collect();
         self.viewer.mind(&id);
-        Ok(OpenedThread { thread, messages, run, waiting, interrupted, driver, queued, children, summaries })
+        Ok(OpenedThread {
+            thread,
+            messages,
+            earlier,
+            run,
+            waiting,
+            interrupted,
+            driver,
+            queued,
+            children,
+            summaries,
+        })
+    }
+
+    async fn earlier(&self, thread: &ThreadId, seq: u64) -> Result<Vec<StoredMessage>, String> {
+        self.app.store.messages_before(thread, seq, OPENED).await.map_err(|e| e.to_string())
     }
 
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String> {

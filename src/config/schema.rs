@@ -315,7 +315,7 @@ pub(crate) const ROOT: Fields = &[
     (
         "tui",
         Node::Table(&[
-            ("mouse", leaf(Flag, Set, "take the mouse from the terminal")),
+            ("mouse", leaf(Flag, Set, "take the mouse on a screen of its own")),
             ("bell", leaf(Flag, Set, "ring when a question waits")),
             ("show_reasoning", leaf(Flag, Set, "show what the model thinks")),
             ("editing", leaf(OneOf(&["emacs", "vim"]), Set, "the keys that text is written with")),
@@ -365,7 +365,7 @@ max_kept_mib = 2048
 [threads]
 titles = true
 [tui]
-mouse = false
+mouse = true
 bell = true
 show_reasoning = false
 editing = "emacs"

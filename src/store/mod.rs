@@ -52,7 +52,7 @@ pub use audit::AuditFilter;
 pub use back::ForkAt;
 pub use bell::{Change, ChangeKind, Watch};
 pub use error::{AcquireError, OpenError, OpenErrorKind, StoreError};
-pub use glance::Glance;
+pub use glance::{Glance, Part};
 pub use history::RecentCall;
 pub use inbox::InboxFilter;
 pub use leases::Term;

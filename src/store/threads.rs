@@ -11,6 +11,7 @@ use super::rows::{body, decode, encode, int, path_bytes, path_from, run_status_f
 use super::{Store, StoreError, back, children, leases, statistics};
 use crate::contract::audit::AuditKind;
 use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::inference::TokenUsage;
 use crate::contract::message::Message;
 use crate::contract::record::{Owner, StoredMessage, ThreadRecord, ThreadSummary};
 use crate::contract::suspension::{ACTION_CHILD_RUN, Actor};
@@ -222,6 +223,55 @@ impl Store {
     ) -> Result<(u64, Vec<StoredMessage>), StoreError> {
         let id = id.clone();
         self.read(move |conn| tail(conn, &id, Some(n))).await
+    }
+
+    /// Tokens of all runs of a thread.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    pub async fn usage_of_thread(&self, id: &ThreadId) -> Result<TokenUsage, StoreError> {
+        let id = id.clone();
+        self.read(move |conn| {
+            let sql = "SELECT json_extract(body, '$.usage') FROM run WHERE thread_id = ?1";
+            let mut statement = conn.prepare_cached(sql)?;
+            let mut rows = statement.query((id.as_str(),))?;
+            let mut all = TokenUsage::default();
+            while let Some(row) = rows.next()? {
+                let text: Option<String> = row.get(0)?;
+                if let Some(usage) = text.and_then(|text| serde_json::from_str(&text).ok()) {
+                    all.add(&usage);
+                }
+            }
+            Ok(all)
+        })
+        .await
+    }
+
+    /// So many messages before a place, in order.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when one of them is unreadable.
+    pub async fn messages_before(
+        &self,
+        id: &ThreadId,
+        seq: u64,
+        count: usize,
+    ) -> Result<Vec<StoredMessage>, StoreError> {
+        let id = id.clone();
+        let first = seq.saturating_sub(u64::try_from(count).unwrap_or(u64::MAX));
+        self.read(move |conn| {
+            let sql = "SELECT seq, run_id, created_at, body FROM message \
+                       WHERE thread_id = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq";
+            let mut statement = conn.prepare_cached(sql)?;
+            let places = [first, seq].map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
+            let mut rows = statement.query((id.as_str(), places[0], places[1]))?;
+            let mut messages = Vec::new();
+            while let Some(row) = rows.next()? {
+                messages.push(message_of(&id, row)?);
+            }
+            Ok(messages)
+        })
+        .await
     }
 
     /// How many messages a thread has.

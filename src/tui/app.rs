@@ -10,6 +10,7 @@ use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, U
 use super::keymap::Keymap;
 use super::palette::Palette;
 use super::picker::Picker;
+use super::reader::Reader;
 use super::transcript::{Moment, Transcript};
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
@@ -154,6 +155,10 @@ pub struct App {
     pub palette: Option<Palette>,
     /// A list in place of the text.
     pub picker: Option<Picker>,
+    /// Everything that was said and done on a screen of its own, while it is looked at.
+    pub viewer: Option<Reader>,
+    /// The conversation on the whole screen, while that is the terminal's other one.
+    pub pane: Option<Reader>,
     /// What waits over all conversations, while the list of it is open.
     pub inbox: Vec<InboxRow>,
     /// How many questions wait in other conversations.
@@ -203,6 +208,9 @@ pub struct App {
     /// How many conversations are being opened, and what was told that may belong to them.
     pub(super) opening: usize,
     pub(super) early: Vec<(ThreadId, Early)>,
+    /// Where the conversation began when it was opened, once more of it was fetched; whether some is on its way.
+    pub(super) fetched_from: Option<u64>,
+    pub(super) fetching: bool,
     /// What is kept of the text that is written.
     pub(super) kept: KeptDraft,
 }
@@ -246,6 +254,8 @@ impl App {
             vim: None,
             palette: None,
             picker: None,
+            viewer: None,
+            pane: None,
             inbox: Vec::new(),
             elsewhere: 0,
             skills: Vec::new(),
@@ -273,6 +283,8 @@ impl App {
             opening: 0,
             early: Vec::new(),
             kept: KeptDraft::default(),
+            fetched_from: None,
+            fetching: false,
         };
         app.resize(size.0, size.1);
         app
@@ -297,6 +309,11 @@ impl App {
     /// How many open questions of this conversation there are.
     pub fn own_cards(&self) -> usize {
         self.cards.iter().filter(|card| card.elsewhere.is_none()).count()
+    }
+
+    /// Whether the terminal's other screen is wanted.
+    pub fn wants_other_screen(&self) -> bool {
+        self.viewer.is_some() || self.pane.is_some()
     }
 
     /// How many questions wait in other conversations and are not shown here.
@@ -355,6 +372,7 @@ impl App {
             && !self.cards.is_empty()
             && self.composer.is_empty()
             && self.picker.is_none()
+            && self.viewer.is_none()
             && !self.stays
     }
 

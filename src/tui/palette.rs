@@ -49,6 +49,7 @@ pub const COMMANDS: &[Command] = &[
     command("rename", "[TITLE]", "name this conversation"),
     command("compare", "[ID]", "put another conversation beside this one"),
     command("export", "[md|json|html]", "write this conversation to a file"),
+    command("screen", "", "to a screen of its own with its own scrolling, and back"),
     command("clear", "", "begin a new conversation, as /new"),
     command("quit", "", "leave; open questions keep waiting"),
 ];
@@ -241,6 +242,6 @@ mod tests {
         let skill =
             SkillRow { name: "review".into(), description: "look at it".into(), origin: "bundled".into() };
         let labels: Vec<String> = commands("re", &[skill]).into_iter().map(|row| row.label).collect();
-        assert_eq!(labels, ["resume", "rewind", "rename", "review", "threads", "compare"]);
+        assert_eq!(labels, ["resume", "rewind", "rename", "review", "threads", "compare", "screen"]);
     }
 }

@@ -133,12 +133,26 @@ pub struct Transcript {
     handed_to: Option<(String, String)>,
     /// How far the summary reaches that was told last.
     summarised: u64,
+    /// Messages before this place are in the store only.
+    before: u64,
+    /// How many entries were fetched from there, to be looked at for a while.
+    fetched: usize,
 }
 
 impl Transcript {
     /// All entries.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// The place of the first message that is here, when there are older ones in the store.
+    pub fn starts_at(&self) -> Option<u64> {
+        Some(self.before).filter(|before| *before > 1)
+    }
+
+    /// How many of the first entries were fetched from the store only to be looked at.
+    pub fn fetched(&self) -> usize {
+        self.fetched
     }
 
     /// How many entries from the start are done; those behind may still change or go away.

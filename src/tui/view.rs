@@ -21,6 +21,8 @@ mod composer;
 pub mod entry;
 pub mod feed;
 mod lists;
+pub mod reader;
+pub mod sheet;
 mod surface;
 #[cfg(test)]
 mod tests;
@@ -66,7 +68,28 @@ impl From<Vec<Line<'static>>> for Picture {
 pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     let (width, height) = app.size;
     let rows = usize::from(height.max(1));
-    let theme = &look.theme;
+    let below = below(app, rows, &look.theme);
+    let left = rows.saturating_sub(below.lines.len());
+    let mut top = feed.growing(app, look);
+    if top.len() > left {
+        top.drain(..top.len() - left);
+    } else if top.len() < left && !top.is_empty() && !app.cards.is_empty() {
+        top.push(Line::default());
+    }
+    let mut picture: Picture = top.into();
+    picture.stack(below);
+    for line in &mut picture.lines {
+        if line.width() > usize::from(width) {
+            line.spans = fit(std::mem::take(&mut line.spans), usize::from(width));
+        }
+    }
+    picture.caret = picture.caret.map(|at| Position::new(at.x.min(width.saturating_sub(1)), at.y));
+    picture
+}
+
+/// What stands below the conversation, in at most so many rows.
+fn below(app: &App, rows: usize, theme: &Theme) -> Picture {
+    let width = app.size.0;
     let status: Picture = vec![status::line(app, width, theme)].into();
     let status = if rows >= 2 { status } else { Picture::default() };
     let mut left = rows - status.lines.len();
@@ -84,25 +107,11 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
         left -= middle.lines.len().min(left);
     }
     let queue = queued(app, width, left.min(4), theme);
-    left -= queue.len().min(left);
 
-    let mut top = feed.growing(app, look);
-    if top.len() > left {
-        top.drain(..top.len() - left);
-    } else if top.len() < left && !top.is_empty() && !app.cards.is_empty() {
-        top.push(Line::default());
-    }
-    let mut picture: Picture = top.into();
-    picture.stack(queue.into());
+    let mut picture: Picture = queue.into();
     picture.stack(middle);
     picture.stack(bottom);
     picture.stack(status);
-    for line in &mut picture.lines {
-        if line.width() > usize::from(width) {
-            line.spans = fit(std::mem::take(&mut line.spans), usize::from(width));
-        }
-    }
-    picture.caret = picture.caret.map(|at| Position::new(at.x.min(width.saturating_sub(1)), at.y));
     picture
 }
 

@@ -30,6 +30,7 @@ mod mcp_login;
 mod memory;
 mod notify;
 mod reminders;
+mod screen;
 mod stale;
 mod stats;
 mod stops;

@@ -75,6 +75,10 @@ impl Performer {
                 send(Msg::Info(Box::new(host.info())));
                 send(Msg::Opened(opened));
             }),
+            Cmd::Earlier(thread, seq) => self.spawn(async move {
+                let messages = host.earlier(&thread, seq).await;
+                send(Msg::Earlier(thread, messages));
+            }),
             Cmd::Start(thread, input) => self.spawn(async move {
                 let started = host.start(&thread, input.clone()).await;
                 send(Msg::Started(started.map_err(|error| (error, input))));
@@ -183,6 +187,7 @@ impl Performer {
             | Cmd::Suspend
             | Cmd::Editor(..)
             | Cmd::Compose(_)
+            | Cmd::View(..)
             | Cmd::Quit => {}
         }
     }

@@ -123,6 +123,7 @@ impl App {
             "continue" => self.say_hint("nothing was stopped here by a limit"),
             "export" => self.export(words, cmds),
             "rewind" | "fork" | "diff" | "rename" | "compare" => self.back_command(name, words, cmds),
+            "screen" => self.toggle_screen(),
             "quit" | "exit" => self.quit(cmds),
             _ => {
                 if !COMMANDS.iter().any(|command| command.is_page && command.name == name) {

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use ratatui::text::{Line, Span};
 
 use super::super::app::App;
+use super::super::keymap::{Action, Place};
 use super::super::markdown::MarkdownStream;
 use super::super::theme::Role;
 use super::super::transcript::{Entry, EntryKind, Level, Transcript};
@@ -19,7 +20,7 @@ const SHOWN_AT_OPEN: usize = 200;
 /// Text wider than this is hard to read.
 const TEXT_WIDTH: u16 = 120;
 /// Where the words of the model begin.
-const INDENT: u16 = 2;
+pub(super) const INDENT: u16 = 2;
 
 /// The words of an answer on their way into lines.
 #[derive(Debug)]
@@ -56,11 +57,13 @@ impl Feed {
         if self.epoch != app.epoch {
             self.begin(app, look, &mut lines);
         }
-        while let Some(entry) = transcript.entries().get(self.next) {
+        // What was fetched to be looked at elsewhere is not printed.
+        let fetched = transcript.fetched();
+        while let Some(entry) = transcript.entries().get(self.next + fetched) {
             let is_over = match &entry.kind {
                 EntryKind::Assistant { .. } => self.drain_words(entry, app, look, &mut lines),
                 _ if entry.is_done => {
-                    if has_gap(transcript, self.next) {
+                    if has_gap(transcript, self.next + fetched) {
                         lines.push(Line::default());
                     }
                     lines.extend(draw(entry, page(app, look)));
@@ -94,7 +97,9 @@ impl Feed {
         }
         self.next = entries.saturating_sub(SHOWN_AT_OPEN).min(app.transcript.settled());
         if self.next > 0 {
-            let text = format!("  … {} earlier entries", self.next);
+            let stored = app.transcript.starts_at().map_or(0, |seq| seq as usize - 1);
+            let keys = app.keymap.chord_of(Place::Global, Action::Viewer);
+            let text = format!("  … {} earlier entries ({keys})", self.next + stored);
             lines.push(Line::styled(super::truncate(&text, app.size.0), look.theme.style(Role::Dim)));
         }
     }
@@ -103,14 +108,15 @@ impl Feed {
     pub fn growing(&mut self, app: &App, look: &Look) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         let transcript = &app.transcript;
-        for (index, entry) in transcript.entries().iter().enumerate().skip(self.next) {
+        let first = self.next + transcript.fetched();
+        for (index, entry) in transcript.entries().iter().enumerate().skip(first) {
             let begun = self.words.get(&entry.id).is_some_and(|words| words.begun);
             if has_gap(transcript, index) && !begun {
                 lines.push(Line::default());
             }
             if matches!(entry.kind, EntryKind::Assistant { .. }) {
                 let words = self.words_of(entry, look);
-                let width = text_width(app);
+                let width = text_width(app.size.0);
                 lines.extend(
                     words.stream.lines(width, &look.theme).into_iter().map(|line| indented(line, INDENT)),
                 );
@@ -166,9 +172,9 @@ impl Feed {
 
     /// Hands out what no later text can change. Whether that was all.
     fn drain_words(&mut self, entry: &Entry, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) -> bool {
-        let gap = has_gap(&app.transcript, self.next);
+        let gap = has_gap(&app.transcript, self.next + app.transcript.fetched());
         let words = self.words_of(entry, look);
-        let drained = words.stream.drain_stable(text_width(app), &look.theme);
+        let drained = words.stream.drain_stable(text_width(app.size.0), &look.theme);
         if !drained.is_empty() {
             if gap && !words.begun {
                 lines.push(Line::default());
@@ -187,8 +193,8 @@ impl Feed {
     }
 }
 
-fn text_width(app: &App) -> u16 {
-    app.size.0.saturating_sub(INDENT).clamp(1, TEXT_WIDTH)
+pub(super) fn text_width(columns: u16) -> u16 {
+    columns.saturating_sub(INDENT).clamp(1, TEXT_WIDTH)
 }
 
 fn page<'a>(app: &'a App, look: &'a Look) -> Page<'a> {
@@ -196,7 +202,7 @@ fn page<'a>(app: &'a App, look: &'a Look) -> Page<'a> {
 }
 
 /// Whether an empty line stands before an entry: calls stand close together, and so do notices.
-fn has_gap(transcript: &Transcript, index: usize) -> bool {
+pub(super) fn has_gap(transcript: &Transcript, index: usize) -> bool {
     let kind = |index: usize| transcript.entries().get(index).map(|entry| &entry.kind);
     let before = index.checked_sub(1).and_then(kind);
     !matches!(

@@ -226,6 +226,7 @@ fn opened() -> OpenedThread {
         thread: thread(""),
         messages: Vec::new(),
         run: None,
+        earlier: None,
         waiting: Vec::new(),
         interrupted: Vec::new(),
         driver: aye::tui::host::Driver::Nobody,
