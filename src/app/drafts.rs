@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -126,6 +126,7 @@ fn write(path: &Path, kept: &Kept) -> io::Result<()> {
     let temporary = path.with_extension("tmp");
     let mut file =
         fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.set_permissions(fs::Permissions::from_mode(0o600))?;
     file.write_all(&serde_json::to_vec(kept)?)?;
     fs::rename(&temporary, path)
 }

@@ -258,14 +258,17 @@ impl Objects {
 
 fn connect(path: &Path) -> Result<Connection, ObjectError> {
     if path != Path::new(":memory:") {
-        use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+        use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
         if let Some(folder) = path.parent() {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
-        // It is private from its first moment.
+        // It is private from its first moment, and ours to write to whatever the umask.
         match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+            Ok(file) => file.set_permissions(std::fs::Permissions::from_mode(0o600))?,
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.into()),
-            _ => {}
+            // A link could lead anywhere.
+            Err(error) if !path.symlink_metadata()?.is_file() => return Err(error.into()),
+            Err(_) => {}
         }
     }
     let conn = Connection::open(path)?;

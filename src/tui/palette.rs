@@ -66,7 +66,7 @@ const fn page(name: &'static str, argument: &'static str, help: &'static str) ->
 const fn words_of(name: &str) -> &'static [&'static str] {
     match name.as_bytes() {
         b"mode" => &["ask", "accept-edits", "plan", "yolo"],
-        b"export" => &["md", "json"],
+        b"export" => &["md", "json", "html"],
         b"memory" => &["add", "edit", "forget"],
         b"stats" => &["model", "tool", "day"],
         b"tasks" => &["stop"],

@@ -42,7 +42,7 @@ fn database(home: &Home) -> rusqlite::Connection {
             let path = entry.path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|ending| ending == "db") {
+            } else if path.ends_with("aye.db") {
                 return rusqlite::Connection::open(path).expect("a store");
             }
         }

@@ -276,11 +276,11 @@ fn a_message_from_who_looks_on_is_said_once() {
     until("the command", || home.works("cat pipe"));
     let mut two = terminal(&home, &["-c"]);
     two.wait("who drives", |view| view.has("driven by process"));
-    two.say("from the second");
+    two.queue("from the second");
     for tty in [&one, &two] {
         tty.wait("the queue", |view| view.has("queued from the second"));
     }
-    one.say("from the first");
+    one.queue("from the first");
     for tty in [&one, &two] {
         tty.wait("the queue", |view| view.has("queued from the second") && view.has("queued from the first"));
     }
@@ -310,9 +310,9 @@ fn what_is_queued_outlives_its_terminal() {
     tty.card("cat pipe");
     tty.send("y");
     until("the command", || home.works("cat pipe"));
-    tty.say("and then this");
+    tty.queue("and then this");
     tty.wait("the queue", |view| view.has("queued and then this"));
-    tty.say("never mind");
+    tty.queue("never mind");
     tty.wait("the queue", |view| view.has("queued never mind"));
     // The last one is taken back, and thrown away.
     tty.send("\x1b[A");

@@ -1,7 +1,7 @@
 //! Where logins at servers are kept: a folder that only the person opens, with one private file for each server.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{OpenOptions, Permissions};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret as _, SecretString};
@@ -87,6 +87,8 @@ impl LoginStore for FileLogins {
             .custom_flags(nofollow)
             .open(&path)
             .map_err(fail)?;
+        // The umask may have taken our own right away, which the next one to lock it needs.
+        file.set_permissions(Permissions::from_mode(0o600)).map_err(fail)?;
         file.lock().map_err(fail)?;
         Ok(Box::new(file))
     }
@@ -94,7 +96,6 @@ impl LoginStore for FileLogins {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 

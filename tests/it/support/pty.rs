@@ -153,6 +153,13 @@ impl Pty {
         self.send("\r");
     }
 
+    /// Queues something for the next turn.
+    pub fn queue(&self, text: &str) {
+        self.send(text);
+        self.wait("what was typed", |view| view.has(text));
+        self.send("\t");
+    }
+
     pub fn resize(&self, columns: u16, rows: u16) {
         {
             let mut view = self.view.0.lock().expect("no panic");
