@@ -11,14 +11,13 @@ use super::elsewhere::Elsewhere;
 use super::foundation::Foundation;
 use super::host::TerminalHost;
 use super::remote::{Counter, Place};
-use super::{Failure, commands, say};
+use super::{Failure, commands, say, themes};
 use crate::cli::{Cli, ThreadChoice};
 use crate::config::Env;
 use crate::contract::display::{visible, visible_line};
 use crate::tui::host::{Host as _, HostEvent};
 use crate::tui::keymap::Keymap;
-use crate::tui::terminal::{Desktop, reflows};
-use crate::tui::theme::Theme;
+use crate::tui::terminal::{Abilities, Desktop, reflows};
 use crate::tui::{self, Cause, TuiOptions};
 
 /// How long programs that were told of a question may go on when the terminal is left.
@@ -35,7 +34,8 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         foundation.trust(cli)?;
     }
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
-    let theme = theme_of(&foundation)?;
+    let theme = themes::chosen(&foundation)?;
+    let background = themes::background(&foundation);
     let keymap = keymap_of(&foundation)?;
     let env = foundation.env.clone();
     let app = App::build(foundation, cli).await?;
@@ -53,6 +53,8 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         initial_prompt: cli.prompt.clone(),
         keep_waiting: cli.keep_waiting,
         theme,
+        background,
+        abilities: Abilities::of(|name| env.var(name).map(str::to_owned)),
         keymap,
         utc_offset: super::zone().to_offset(jiff::Timestamp::now()).seconds(),
         reflow: reflows(|name| env.var(name).map(str::to_owned)),
@@ -131,34 +133,6 @@ fn served(
         }
     });
     (seen, counter)
-}
-
-/// The theme of the settings: built in, or a file of the user's `themes/`. Without colours under `NO_COLOR`.
-fn theme_of(foundation: &Foundation) -> Result<Theme, Failure> {
-    let name = &foundation.loaded.settings.theme;
-    let dir = foundation.paths.config_dir.join("themes");
-    let read = |name: &str| {
-        // A name is a name, not a path.
-        let plain = !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
-        let file = dir.join(format!("{name}.toml"));
-        (plain && file.is_file()).then(|| std::fs::read_to_string(file).ok()).flatten()
-    };
-    let theme = match read(name) {
-        Some(text) => {
-            let file = dir.join(format!("{name}.toml"));
-            Theme::parse(name, &file.to_string_lossy(), &text, read).map_err(Failure::usage)?
-        }
-        None if name.is_empty() => Theme::default(),
-        None => Theme::builtin(name).ok_or_else(|| {
-            let known: Vec<_> = Theme::builtin_names().collect();
-            Failure::usage(format!(
-                "there is no theme `{name}`: it is neither {} nor a file in {}",
-                known.join(", "),
-                dir.display()
-            ))
-        })?,
-    };
-    Ok(if foundation.env.has("NO_COLOR") { theme.without_colours() } else { theme })
 }
 
 /// The keys: the built-in table, the user's `keymap.toml` over it.

@@ -14,7 +14,7 @@ use super::elsewhere::{Elsewhere, folder_of, tell};
 use super::files::Files;
 use super::grants::Pasts;
 use super::viewer::{Viewer, row_of};
-use super::{edited, editor, export, ledger, mentions};
+use super::{edited, editor, export, ledger, mentions, themes};
 use crate::config::{list_models, repository_root, write_private};
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::{GrantPreview, GrantRequest};
@@ -34,6 +34,7 @@ use crate::tui::host::{
     Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft, MentionRow, Mode, ModelRow,
     OpenedQuestion, OpenedThread, Page, Price, QueuedRow, Review, RuleRow, Shell, SkillRow, UserInput,
 };
+use crate::tui::theme::ThemeRow;
 
 /// After a change by another process, so long is waited for the ones that come with it.
 const GATHER: Duration = Duration::from_millis(100);
@@ -440,6 +441,16 @@ impl Host for TerminalHost {
 
     async fn set_model(&self, name: &str) -> Result<(), String> {
         self.app.set_model(name).await
+    }
+
+    fn themes(&self) -> Vec<ThemeRow> {
+        themes::list(&self.app.foundation)
+    }
+
+    async fn keep_theme(&self, name: &str) -> Result<PathBuf, String> {
+        let (app, name) = (Arc::clone(&self.app), name.to_owned());
+        let kept = tokio::task::spawn_blocking(move || themes::keep(&app.foundation, "theme", &name)).await;
+        kept.map_err(|error| error.to_string())?
     }
 
     fn skills(&self) -> Vec<SkillRow> {

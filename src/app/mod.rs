@@ -43,6 +43,7 @@ mod since;
 mod stats;
 mod tasks;
 mod telemetry;
+mod themes;
 mod viewer;
 mod work;
 

@@ -1,5 +1,6 @@
 //! Settings, paths, trust and the choice of a model, all as values: what reads the environment is above.
 
+mod edit;
 mod endpoints;
 mod env;
 mod instructions;
@@ -15,6 +16,7 @@ mod tree;
 mod trust;
 mod zone;
 
+pub use edit::set_text;
 pub use endpoints::{
     ProbeCandidate, ProbeHit, ResolvedProvider, normalise_base_url, probe_candidates, resolve_providers,
 };

@@ -8,7 +8,8 @@ use super::composer::vim::Vim;
 use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UserInput};
 use super::keymap::Keymap;
 use super::palette::Palette;
-use super::picker::Picker;
+use super::picker::{Picker, PickerKind};
+use super::theme::{Background, Theme, ThemeChoice, ThemeRow};
 use super::transcript::{Moment, Transcript};
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
@@ -155,6 +156,12 @@ pub struct App {
     pub inbox: Vec<InboxRow>,
     /// How many questions wait in other conversations.
     pub elsewhere: u64,
+    /// The colours in use.
+    pub theme: ThemeChoice,
+    /// Themes that can be chosen, while the list of them is open.
+    pub themes: Vec<ThemeRow>,
+    /// What is behind the text, as far as it is known.
+    pub background: Option<Background>,
     /// Skills that can be called.
     pub skills: Vec<SkillRow>,
     /// The ledger of grants, while it is looked at.
@@ -195,6 +202,8 @@ pub struct App {
     pub(super) rings: bool,
     /// When the host was told that a question has ended.
     pub(super) expiry_told: Option<Moment>,
+    /// When the terminal was asked for its background.
+    pub(super) asked_background: Option<Moment>,
     /// How many conversations are being opened, and what was told that may belong to them.
     pub(super) opening: usize,
     pub(super) early: Vec<(ThreadId, Early)>,
@@ -243,6 +252,9 @@ impl App {
             picker: None,
             inbox: Vec::new(),
             elsewhere: 0,
+            theme: ThemeChoice::default(),
+            themes: Vec::new(),
+            background: None,
             skills: Vec::new(),
             grants: Vec::new(),
             expanded: false,
@@ -264,6 +276,7 @@ impl App {
             has_focus: true,
             rings: false,
             expiry_told: None,
+            asked_background: None,
             opening: 0,
             early: Vec::new(),
             kept: KeptDraft::default(),
@@ -286,6 +299,15 @@ impl App {
     /// The card that is shown whole.
     pub fn current_card(&self) -> Option<&Card> {
         self.cards.get(self.card)
+    }
+
+    /// The colours to draw with: those of the row that is chosen in the list of themes, else those in use.
+    pub fn theme(&self) -> &Theme {
+        let looked_at = self.picker.as_ref().filter(|picker| picker.kind == PickerKind::Themes);
+        let row = looked_at.and_then(Picker::chosen);
+        let found = row.and_then(|row| self.themes.iter().find(|theme| theme.name == row.value));
+        let choice = found.and_then(|row| row.theme.as_ref().ok()).unwrap_or(&self.theme);
+        choice.on(self.background)
     }
 
     /// How many open questions of this conversation there are.

@@ -15,7 +15,7 @@ use super::highlight::Highlighter;
 use super::host::{Host, HostEvent};
 use super::input::{Input, TerminalEvent};
 use super::msg::{Cmd, Msg};
-use super::terminal::{self, Desktop, LiveTerminal, TerminalGuard, TtyOut};
+use super::terminal::{self, Abilities, Desktop, LiveTerminal, TerminalGuard, TtyOut};
 use super::transcript::Moment;
 use super::view::feed::Feed;
 use super::view::{self, Look};
@@ -40,11 +40,15 @@ struct Screen<W: io::Write> {
     feed: Feed,
     look: Look,
     desktop: Desktop,
+    abilities: Abilities,
 }
 
 impl<W: io::Write> Screen<W> {
     /// Shows the model as it is now: finished lines go out for good, the rest is drawn below them.
     fn draw(&mut self, app: &App) -> io::Result<()> {
+        if !self.look.theme.is_same(app.theme()) {
+            self.look.theme = app.theme().clone();
+        }
         let (width, height) = app.size;
         self.terminal.resize(width, height);
         let finished = self.feed.finished(app, &self.look);
@@ -97,12 +101,20 @@ pub(super) async fn run(
     let colours = Arc::new(tokio::sync::Notify::new());
     let notify = Arc::clone(&colours);
     let look = Look {
-        theme: options.theme.clone(),
+        theme: options.theme.on(options.background).clone(),
         highlighter: Highlighter::in_thread(move || notify.notify_one()),
     };
     let live = LiveTerminal::new(TtyOut, size.0, size.1, options.reflow).with_restore(&restore);
-    let mut screen = Screen { terminal: live, feed: Feed::default(), look, desktop: options.desktop };
+    let mut screen = Screen {
+        terminal: live,
+        feed: Feed::default(),
+        look,
+        desktop: options.desktop,
+        abilities: options.abilities,
+    };
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
+    app.theme = options.theme;
+    app.background = options.background;
     app.keeps_waiting = options.keep_waiting;
     app.rings = options.rings;
     app.set_vim(options.vim);
@@ -121,6 +133,9 @@ pub(super) async fn run(
     }
     screen.draw(&app).map_err(TuiError::Write)?;
     app.update(waits.now(), Msg::Drawn);
+    if app.ask_first().contains(&Cmd::AskBackground) {
+        ask_background(&mut screen);
+    }
 
     let cause = turn(&mut app, &mut screen, &mut waits, &mut performer, &guard, &input).await;
     drop(input);
@@ -205,6 +220,7 @@ async fn turn(
                             screen.append(lines);
                         }
                     }
+                    Cmd::AskBackground => ask_background(screen),
                     Cmd::Copy(text) => copy(screen, &text),
                     Cmd::Notify { bell, desktop } => tell(screen, bell, desktop.as_deref()),
                     other => performer.perform(other),
@@ -268,6 +284,7 @@ fn of_terminal(event: TerminalEvent) -> Msg {
         TerminalEvent::Paste(text) => Msg::Paste(text),
         TerminalEvent::Resize(width, height) => Msg::Resize(width, height),
         TerminalEvent::Focus(is_in_front) => Msg::Focus(is_in_front),
+        TerminalEvent::Background(background) => Msg::Background(background),
         TerminalEvent::Hangup => Msg::Hangup,
     }
 }
@@ -355,6 +372,14 @@ fn copy(screen: &mut Screen<TtyOut>, text: &str) {
     use std::io::Write as _;
     let encoded = base64::engine::general_purpose::STANDARD.encode(text);
     let _ = screen.terminal.out_mut().write_all(format!("\x1b]52;c;{encoded}\x07").as_bytes());
+}
+
+/// Asks for the colour behind the text, where the answer is understood. Nobody waits for it.
+fn ask_background(screen: &mut Screen<TtyOut>) {
+    use std::io::Write as _;
+    if screen.abilities.background {
+        let _ = screen.terminal.out_mut().write_all(b"\x1b]11;?\x1b\\");
+    }
 }
 
 /// Rings, and has the terminal show a notification. Neither moves the cursor or changes the picture.

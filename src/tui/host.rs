@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::composer::paste::Draft;
+use super::theme::ThemeRow;
 use crate::contract::child::TaskRecord;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
@@ -429,6 +430,12 @@ pub trait Host: Send + Sync + 'static {
 
     /// Chooses the model for messages from now on.
     async fn set_model(&self, name: &str) -> Result<(), String>;
+
+    /// Themes that can be chosen, as this terminal shows them.
+    fn themes(&self) -> Vec<ThemeRow>;
+
+    /// Writes the name of a theme into the person's settings, and says which file that is.
+    async fn keep_theme(&self, name: &str) -> Result<PathBuf, String>;
 
     /// Skills that can be called.
     fn skills(&self) -> Vec<SkillRow>;

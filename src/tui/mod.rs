@@ -45,7 +45,11 @@ pub struct TuiOptions {
     /// Messages do not close open questions: they begin behind them.
     pub keep_waiting: bool,
     /// Colours.
-    pub theme: theme::Theme,
+    pub theme: theme::ThemeChoice,
+    /// What is behind the text, when something told it before the terminal was asked.
+    pub background: Option<theme::Background>,
+    /// What the terminal can do beside showing text.
+    pub abilities: terminal::Abilities,
     /// Keys.
     pub keymap: keymap::Keymap,
     /// Whether the terminal breaks long rows anew when it gets narrower: see [`terminal::reflows`].

@@ -12,6 +12,7 @@ use super::host::{
     ExportFormat, GrantRow, HostInfo, KeepDraft, MentionRow, Mode, ModelRow, OpenedQuestion, OpenedThread,
     Page, QueuedRow, Review, RuleRow, SkillRow, ThreadSync, UserInput,
 };
+use super::theme::{Background, ThemeRow};
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
@@ -83,6 +84,10 @@ pub enum Msg {
     Note(String),
     /// The list of models.
     Models(Vec<ModelRow>),
+    /// The themes that can be chosen, and the name of one that is to be used at once.
+    Themes(Vec<ThemeRow>, Option<String>),
+    /// The terminal said what is behind the text.
+    Background(Background),
     /// The list of skills.
     Skills(Vec<SkillRow>),
     /// The list of rules.
@@ -156,6 +161,12 @@ pub enum Cmd {
     Question(SuspensionId),
     /// Ask for the list of models.
     Models,
+    /// Ask for the themes, to choose from or to use the one of that name.
+    Themes(Option<String>),
+    /// Write the name of the theme into the settings.
+    KeepTheme(String),
+    /// Ask the terminal what is behind the text.
+    AskBackground,
     /// Ask for the list of skills.
     Skills,
     /// Ask for the list of rules.

@@ -29,6 +29,7 @@ pub const COMMANDS: &[Command] = &[
     command("model", "[NAME]", "choose the model"),
     page("agent", "[NAME]", "who reads what you say: the agents there are, or choose one"),
     command("mode", "[NAME]", "ask, accept-edits, plan or yolo"),
+    command("theme", "[NAME]", "choose the colours"),
     command("skills", "", "skills that can be called by name"),
     command("permissions", "", "rules in force"),
     command("grants", "", "what you allowed from now on, and take it back"),

@@ -21,6 +21,8 @@ pub enum PickerKind {
     Grants,
     /// One grant.
     Grant,
+    /// Chooses the colours; what is chosen is shown at once.
+    Themes,
     /// Chooses how much is asked.
     Modes,
     /// Puts what was said before into the text.
@@ -40,6 +42,7 @@ impl PickerKind {
             PickerKind::Rules => "Permission rules in force",
             PickerKind::Grants => "Grants: what you allowed from now on",
             PickerKind::Grant => "A grant",
+            PickerKind::Themes => "Themes",
             PickerKind::Modes => "How much is asked",
             PickerKind::History => "What you said before",
             PickerKind::Help => "Keys and commands",
@@ -52,7 +55,7 @@ impl PickerKind {
             PickerKind::Threads | PickerKind::Grants => Some("open"),
             PickerKind::Grant => Some("choose"),
             PickerKind::Inbox => Some("answer"),
-            PickerKind::Models | PickerKind::Modes => Some("use"),
+            PickerKind::Models | PickerKind::Modes | PickerKind::Themes => Some("use"),
             PickerKind::Skills | PickerKind::History => Some("write"),
             PickerKind::Rules | PickerKind::Help => None,
         }

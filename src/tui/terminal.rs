@@ -17,12 +17,14 @@ use ratatui::text::{Line, Span};
 
 use super::wrap::{Wrap, clean};
 
+mod abilities;
 mod guard;
 mod notify;
 mod paint;
 #[cfg(test)]
 mod tests;
 
+pub use abilities::{Abilities, Multiplexer};
 pub use guard::{Restore, TerminalGuard, TtyOut, reflows, size, stop_process};
 pub use notify::Desktop;
 use paint::Painter;

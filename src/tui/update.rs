@@ -21,6 +21,7 @@ mod keys;
 mod notify;
 mod queue;
 mod sync;
+mod theme;
 
 impl App {
     /// Takes in what happened at that time, and says what is to be done.
@@ -99,6 +100,8 @@ impl App {
                 let rows = rows.collect();
                 self.fill_picker(PickerKind::Models, rows);
             }
+            Msg::Themes(themes, wanted) => self.list_themes(themes, wanted, &mut cmds),
+            Msg::Background(background) => self.background_is(background),
             Msg::Skills(skills) => {
                 let rows = skills.iter().map(|skill| PickRow {
                     value: skill.name.clone(),

@@ -151,6 +151,12 @@ impl Performer {
                 send(Msg::Question(id, found));
             }),
             Cmd::Models => send(Msg::Models(host.models())),
+            Cmd::Themes(wanted) => send(Msg::Themes(host.themes(), wanted)),
+            Cmd::KeepTheme(name) => self.spawn(async move {
+                if let Err(error) = host.keep_theme(&name).await {
+                    send(Msg::Failed(format!("the theme is used, and not kept: {error}")));
+                }
+            }),
             Cmd::Skills => send(Msg::Skills(host.skills())),
             Cmd::Rules => send(Msg::Rules(host.permissions())),
             Cmd::SetMode(mode) => {
@@ -175,7 +181,8 @@ impl Performer {
             }),
             Cmd::Remember(prompt) => self.spawn(async move { host.remember(&prompt).await }),
             // The loop does these itself.
-            Cmd::Copy(_)
+            Cmd::AskBackground
+            | Cmd::Copy(_)
             | Cmd::Notify { .. }
             | Cmd::ShowWhole(_)
             | Cmd::Redraw

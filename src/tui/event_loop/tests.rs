@@ -21,7 +21,7 @@ use crate::tui::host::{
     RuleRow, SkillRow, UserInput,
 };
 use crate::tui::keymap::Keymap;
-use crate::tui::theme::Theme;
+use crate::tui::theme::{Theme, ThemeRow};
 
 /// Writes down what it is asked.
 #[derive(Default)]
@@ -63,6 +63,13 @@ impl Host for FakeHost {
     }
     async fn preview_grant(&self, _: &SuspensionId, _: &str) -> Result<GrantPreview, String> {
         Ok(GrantPreview::default())
+    }
+    fn themes(&self) -> Vec<ThemeRow> {
+        Vec::new()
+    }
+    async fn keep_theme(&self, name: &str) -> Result<PathBuf, String> {
+        self.note(format!("theme {name}"));
+        Ok(PathBuf::from("config.toml"))
     }
     async fn grants(&self) -> Result<Vec<GrantRow>, String> {
         Ok(Vec::new())
@@ -199,7 +206,13 @@ fn a_long_answer_is_in_the_scrollback_once_and_whole() {
     let (width, height) = (50, 12);
     let look = Look { theme: Theme::plain(), highlighter: Highlighter::waiting() };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
-    let mut screen = Screen { terminal, feed: Feed::default(), look, desktop: Desktop::default() };
+    let mut screen = Screen {
+        terminal,
+        feed: Feed::default(),
+        look,
+        desktop: Desktop::default(),
+        abilities: Abilities::default(),
+    };
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
     let mut at = 0;
     let mut step = |app: &mut App, screen: &mut Screen<Vec<u8>>, msg: Msg| {

@@ -103,6 +103,8 @@ impl App {
             "inbox" => self.fetch(PickerKind::Inbox, Cmd::Inbox, cmds),
             "model" if !words.is_empty() => cmds.push(Cmd::SetModel(words.to_owned())),
             "model" => self.fetch(PickerKind::Models, Cmd::Models, cmds),
+            "theme" if !words.is_empty() => cmds.push(Cmd::Themes(Some(words.to_owned()))),
+            "theme" => self.fetch_themes(cmds),
             "skills" => self.fetch(PickerKind::Skills, Cmd::Skills, cmds),
             "grants" => self.fetch(PickerKind::Grants, Cmd::Grants, cmds),
             "permissions" => self.fetch(PickerKind::Rules, Cmd::Rules, cmds),
@@ -237,6 +239,7 @@ impl App {
                 cmds.push(Cmd::Question(id));
             }
             PickerKind::Models => cmds.push(Cmd::SetModel(row.value)),
+            PickerKind::Themes => self.use_theme(&row.value, cmds),
             PickerKind::Skills => {
                 self.composer.set(format!("/{} ", row.value));
             }
