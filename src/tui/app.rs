@@ -6,7 +6,7 @@ use super::approval::{Batch, Card, QUIET_MS};
 use super::composer::Composer;
 use super::composer::vim::Vim;
 use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UserInput};
-use super::keymap::Keymap;
+use super::keymap::{Chord, Keymap};
 use super::palette::Palette;
 use super::picker::{Picker, PickerKind};
 use super::theme::{Background, Theme, ThemeChoice, ThemeRow};
@@ -15,6 +15,8 @@ use crate::contract::event::AgentEvent;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::record::{InboxRow, QueueId, ThreadRecord};
 
+#[cfg(test)]
+mod comfort_tests;
 #[cfg(test)]
 mod compose_tests;
 #[cfg(test)]
@@ -168,6 +170,8 @@ pub struct App {
     pub grants: Vec<GrantRow>,
     /// Whether running tools show more of their output.
     pub expanded: bool,
+    /// The keys of a sequence that was begun.
+    pub begun: Vec<Chord>,
     /// A line for the person that goes away by itself.
     pub hint: Option<(String, Moment)>,
     pub(super) quit_armed: Option<Moment>,
@@ -258,6 +262,7 @@ impl App {
             skills: Vec::new(),
             grants: Vec::new(),
             expanded: false,
+            begun: Vec::new(),
             hint: None,
             quit_armed: None,
             typed_at: None,
@@ -370,6 +375,7 @@ impl App {
         self.focus == Focus::Composer
             && !self.cards.is_empty()
             && self.composer.is_empty()
+            && self.begun.is_empty()
             && self.picker.is_none()
             && !self.stays
     }

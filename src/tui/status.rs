@@ -23,6 +23,10 @@ struct Piece {
 
 /// The status line, no wider than asked. A hint takes its place while it is there.
 pub fn line(app: &App, columns: u16, theme: &Theme) -> Line<'static> {
+    if !app.begun.is_empty() {
+        let text = truncate(&begun(app), columns.saturating_sub(2));
+        return Line::from(vec![Span::raw("  "), Span::styled(text, theme.style(Role::Key))]);
+    }
     if let Some((hint, _)) = &app.hint {
         let text = truncate(&visible_line(hint), columns.saturating_sub(2));
         return Line::from(vec![Span::raw("  "), Span::styled(text, theme.style(Role::Info))]);
@@ -45,6 +49,15 @@ pub fn line(app: &App, columns: u16, theme: &Theme) -> Line<'static> {
         spans.push(Span::styled(truncate(&piece.text, room as u16), theme.style(piece.role)));
     }
     Line::from(spans)
+}
+
+/// A sequence of keys that was begun, and how it can go on.
+fn begun(app: &App) -> String {
+    let keys: Vec<String> = app.begun.iter().map(ToString::to_string).collect();
+    let more = app.keymap.goes_on(&app.key_layers(), &app.begun);
+    let more: Vec<String> = more.iter().map(|(keys, help)| format!("{keys}: {help}")).collect();
+    let cancel = app.keymap.chord_of(Place::Composer, Action::Interrupt);
+    format!("{} …  {} · {cancel}: cancel", keys.join(" "), more.join(" · "))
 }
 
 fn pieces(app: &App) -> Vec<Piece> {

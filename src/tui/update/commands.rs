@@ -189,7 +189,23 @@ impl App {
 
     pub(super) fn open_help(&mut self) {
         let heading = |text: &str| PickRow { label: text.to_owned(), is_heading: true, ..PickRow::default() };
-        let mut rows = vec![heading("Commands")];
+        let mut rows = Vec::new();
+        // What works now first, then the rest of the same table.
+        let now = self.key_layers();
+        for place in now.iter().copied().chain(Place::ALL.into_iter().filter(|place| !now.contains(place))) {
+            let help = self.keymap.help(place);
+            if help.is_empty() {
+                continue;
+            }
+            let note = if now.contains(&place) { " (now)" } else { "" };
+            rows.push(heading(&format!("{}{note}", place.heading())));
+            rows.extend(help.into_iter().map(|(keys, help)| PickRow {
+                label: keys,
+                detail: help.to_owned(),
+                ..PickRow::default()
+            }));
+        }
+        rows.push(heading("Commands"));
         rows.extend(COMMANDS.iter().map(|command| PickRow {
             label: format!("/{} {}", command.name, command.argument).trim_end().to_owned(),
             detail: command.help.to_owned(),
@@ -202,14 +218,6 @@ impl App {
             ("!!COMMAND", "run it; the model does not see it"),
         ] {
             rows.push(PickRow { label: label.into(), detail: detail.into(), ..PickRow::default() });
-        }
-        for place in Place::ALL {
-            rows.push(heading(place.heading()));
-            rows.extend(self.keymap.help(place).into_iter().map(|(keys, help)| PickRow {
-                label: keys,
-                detail: help.to_owned(),
-                ..PickRow::default()
-            }));
         }
         self.picker = Some(Picker::new(PickerKind::Help, rows));
     }
