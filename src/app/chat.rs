@@ -11,7 +11,7 @@ use super::elsewhere::Elsewhere;
 use super::foundation::Foundation;
 use super::host::TerminalHost;
 use super::remote::{Counter, Place};
-use super::{Failure, commands, say, themes};
+use super::{Failure, commands, say, statusline, themes};
 use crate::cli::{Cli, ThreadChoice};
 use crate::config::Env;
 use crate::contract::display::{visible, visible_line};
@@ -56,6 +56,12 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         background,
         abilities: Abilities::of(|name| env.var(name).map(str::to_owned)),
         keymap,
+        segments: statusline::segments(&app.foundation),
+        status_command: !app.foundation.loaded.settings.tui.status_command.is_empty(),
+        title: app.foundation.loaded.settings.tui.title,
+        progress: app.foundation.loaded.settings.tui.progress,
+        reduced_motion: app.foundation.loaded.settings.tui.reduced_motion,
+        screen_reader: app.foundation.loaded.settings.tui.screen_reader,
         utc_offset: super::zone().to_offset(jiff::Timestamp::now()).seconds(),
         reflow: reflows(|name| env.var(name).map(str::to_owned)),
         vim: app.foundation.loaded.settings.tui.vim,

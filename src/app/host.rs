@@ -14,7 +14,7 @@ use super::elsewhere::{Elsewhere, folder_of, tell};
 use super::files::Files;
 use super::grants::Pasts;
 use super::viewer::{Viewer, row_of};
-use super::{edited, editor, export, ledger, mentions, themes};
+use super::{edited, editor, export, ledger, mentions, statusline, themes};
 use crate::config::{list_models, repository_root, write_private};
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::{GrantPreview, GrantRequest};
@@ -417,6 +417,7 @@ impl Host for TerminalHost {
             cwd: self.app.foundation.workspace.cwd.clone(),
             project: self.app.foundation.workspace.root.clone(),
             home: self.app.foundation.env.home().map(PathBuf::from),
+            branch: statusline::branch(&self.app.foundation.workspace.root),
             instructions: self.app.instructions.status(),
             warnings: self.app.warnings.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -441,6 +442,10 @@ impl Host for TerminalHost {
 
     async fn set_model(&self, name: &str) -> Result<(), String> {
         self.app.set_model(name).await
+    }
+
+    async fn status_line(&self, json: String) -> Result<String, String> {
+        statusline::run(&self.app.foundation, json).await
     }
 
     fn themes(&self) -> Vec<ThemeRow> {

@@ -41,6 +41,7 @@ mod remote;
 mod sections;
 mod since;
 mod stats;
+mod statusline;
 mod tasks;
 mod telemetry;
 mod themes;

@@ -29,6 +29,7 @@ pub use layers::{
 pub use models::{DEMO, ModelRow, SelectError, Selection, list_models, needs_probe, select_model};
 pub use paths::{Paths, PathsError, PrivateFileError, create_private_dir, read_private, write_private};
 pub use providers::{BuiltInProvider, KNOWN_MODELS, KnownModel, PROVIDERS, known_price};
+pub use schema::STATUS_SEGMENTS;
 pub use servers::{SERVERS_FILE, Servers, load_servers, server_files};
 pub use settings::{
     Adapter, BashSettings, ContextSettings, McpSettings, ModelSettings, OnAsk, PermissionMode,

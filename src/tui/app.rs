@@ -9,6 +9,7 @@ use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, U
 use super::keymap::{Chord, Keymap};
 use super::palette::Palette;
 use super::picker::{Picker, PickerKind};
+use super::status::{Segment, StatusFeed};
 use super::theme::{Background, Theme, ThemeChoice, ThemeRow};
 use super::transcript::{Moment, Transcript};
 use crate::contract::event::AgentEvent;
@@ -152,6 +153,16 @@ pub struct App {
     pub vim: Option<Vim>,
     /// What is offered while it is written.
     pub palette: Option<Palette>,
+    /// What the status line shows, when the person chose it.
+    pub segments: Option<Vec<Segment>>,
+    /// A command that writes the status line.
+    pub feed: StatusFeed,
+    /// Nothing moves by itself but the seconds.
+    pub is_calm: bool,
+    /// Agents at work in the background.
+    pub tasks: usize,
+    /// How long the last run took.
+    pub last_run_ms: Option<u64>,
     /// A list in place of the text.
     pub picker: Option<Picker>,
     /// What waits over all conversations, while the list of it is open.
@@ -253,6 +264,11 @@ impl App {
             composer: Composer::default(),
             vim: None,
             palette: None,
+            segments: None,
+            feed: StatusFeed::default(),
+            is_calm: false,
+            tasks: 0,
+            last_run_ms: None,
             picker: None,
             inbox: Vec::new(),
             elsewhere: 0,
@@ -362,12 +378,16 @@ impl App {
                 return self.now.plus(if rest == 0 { 1000 } else { rest });
             }
             let passed = self.now.since(since);
-            since.plus((passed / TICK_MS + 1) * TICK_MS)
+            let tick = if self.is_calm { 1000 } else { TICK_MS };
+            since.plus((passed / tick + 1) * tick)
         });
         let focus = self.wants_focus().then(|| self.typed_at.map(|typed| typed.plus(QUIET_MS))).flatten();
         let hint = self.hint.as_ref().map(|(_, until)| *until);
         let quit = self.quit_armed.map(|armed| armed.plus(QUIT_MS));
-        [tick, focus, hint, quit, self.expiry_deadline(), self.kept.due].into_iter().flatten().min()
+        [tick, focus, hint, quit, self.expiry_deadline(), self.kept.due, self.feed.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Whether a card would take the focus, were the person quiet.

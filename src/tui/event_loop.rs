@@ -15,6 +15,7 @@ use super::highlight::Highlighter;
 use super::host::{Host, HostEvent};
 use super::input::{Input, TerminalEvent};
 use super::msg::{Cmd, Msg};
+use super::status::{Chrome, Progress, StatusFeed, chrome};
 use super::terminal::{self, Abilities, Desktop, LiveTerminal, TerminalGuard, TtyOut};
 use super::transcript::Moment;
 use super::view::feed::Feed;
@@ -41,6 +42,8 @@ struct Screen<W: io::Write> {
     look: Look,
     desktop: Desktop,
     abilities: Abilities,
+    /// What the terminal was told to show outside of its text.
+    chrome: Option<Chrome>,
 }
 
 impl<W: io::Write> Screen<W> {
@@ -61,7 +64,31 @@ impl<W: io::Write> Screen<W> {
             }
             picture.caret
         })?;
-        Ok(())
+        self.show_outside(app)
+    }
+
+    /// Shows outside of the text what goes on, where the terminal can, when it is something else than before.
+    fn show_outside(&mut self, app: &App) -> io::Result<()> {
+        if !self.abilities.title && !self.abilities.progress {
+            return Ok(());
+        }
+        let now = chrome(app);
+        if self.chrome.as_ref() == Some(&now) {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        if self.abilities.title && self.chrome.as_ref().is_none_or(|old| old.title != now.title) {
+            if self.chrome.is_none() {
+                bytes.extend_from_slice(b"\x1b[22;2t");
+            }
+            bytes.extend_from_slice(format!("\x1b]2;{}\x1b\\", now.title).as_bytes());
+        }
+        let before = self.chrome.as_ref().map_or(Progress::None, |old| old.progress);
+        if self.abilities.progress && before != now.progress {
+            bytes.extend_from_slice(now.progress.bytes());
+        }
+        self.chrome = Some(now);
+        self.terminal.out_mut().write_all(&bytes)
     }
 
     fn append(&mut self, lines: Vec<ratatui::text::Line<'static>>) {
@@ -104,15 +131,31 @@ pub(super) async fn run(
         theme: options.theme.on(options.background).clone(),
         highlighter: Highlighter::in_thread(move || notify.notify_one()),
     };
+    let mut abilities = options.abilities;
+    abilities.title &= options.title;
+    abilities.progress &= options.progress;
+    // The title that was there comes back, and nothing is in progress any more.
+    if abilities.title {
+        restore.also(b"\x1b[23;2t");
+    }
+    if abilities.progress {
+        restore.also(Progress::None.bytes());
+    }
     let live = LiveTerminal::new(TtyOut, size.0, size.1, options.reflow).with_restore(&restore);
     let mut screen = Screen {
         terminal: live,
         feed: Feed::default(),
         look,
         desktop: options.desktop,
-        abilities: options.abilities,
+        abilities,
+        chrome: None,
     };
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
+    app.segments = options.segments;
+    if options.status_command {
+        app.feed = StatusFeed::on();
+    }
+    app.is_calm = options.reduced_motion || options.screen_reader;
     app.theme = options.theme;
     app.background = options.background;
     app.keeps_waiting = options.keep_waiting;
@@ -320,6 +363,7 @@ fn suspend(
     guard.resume().map_err(TuiError::NoTerminal)?;
     input.resume();
     screen.terminal.redraw();
+    screen.chrome = None;
     if stopped.is_err() {
         app.say_hint("this process cannot be stopped here");
     }
@@ -360,6 +404,7 @@ async fn lend(
     guard.resume().map_err(TuiError::NoTerminal)?;
     input.resume();
     screen.terminal.redraw();
+    screen.chrome = None;
     for msg in later {
         performer.tell(msg);
     }

@@ -242,6 +242,8 @@ pub struct HostInfo {
     pub project: PathBuf,
     /// The person's home, written as `~`.
     pub home: Option<PathBuf>,
+    /// The branch of git that is checked out.
+    pub branch: Option<String>,
     /// Which instruction files are in use, in few words, such as `AGENTS.md`.
     pub instructions: Option<String>,
     /// What went wrong at the start and does not stop it.
@@ -430,6 +432,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Chooses the model for messages from now on.
     async fn set_model(&self, name: &str) -> Result<(), String>;
+
+    /// Runs the command of the status line with that JSON on its standard input, and gives the line that it wrote.
+    async fn status_line(&self, json: String) -> Result<String, String>;
 
     /// Themes that can be chosen, as this terminal shows them.
     fn themes(&self) -> Vec<ThemeRow>;

@@ -60,6 +60,18 @@ pub struct TuiOptions {
     pub rings: bool,
     /// In which form the terminal takes notifications.
     pub desktop: terminal::Desktop,
+    /// What the status line shows, when the person chose it.
+    pub segments: Option<Vec<status::Segment>>,
+    /// Whether a command writes the status line.
+    pub status_command: bool,
+    /// Whether the window's title says what goes on.
+    pub title: bool,
+    /// Whether progress is shown beside the name of the window.
+    pub progress: bool,
+    /// Nothing moves by itself but the seconds.
+    pub reduced_motion: bool,
+    /// Lines one after another, nothing drawn again.
+    pub screen_reader: bool,
     /// Seconds that the clock on the wall is ahead of UTC.
     pub utc_offset: i32,
 }

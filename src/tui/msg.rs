@@ -84,6 +84,8 @@ pub enum Msg {
     Note(String),
     /// The list of models.
     Models(Vec<ModelRow>),
+    /// What the command of the status line wrote, or why it did not.
+    StatusLine(Result<String, String>),
     /// The themes that can be chosen, and the name of one that is to be used at once.
     Themes(Vec<ThemeRow>, Option<String>),
     /// The terminal said what is behind the text.
@@ -161,6 +163,10 @@ pub enum Cmd {
     Question(SuspensionId),
     /// Ask for the list of models.
     Models,
+    /// Ask for what the status line says.
+    Info,
+    /// Tell the command of the status line this JSON, and ask what it writes.
+    StatusLine(String),
     /// Ask for the themes, to choose from or to use the one of that name.
     Themes(Option<String>),
     /// Write the name of the theme into the settings.

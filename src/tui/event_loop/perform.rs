@@ -151,6 +151,10 @@ impl Performer {
                 send(Msg::Question(id, found));
             }),
             Cmd::Models => send(Msg::Models(host.models())),
+            Cmd::Info => self.spawn(async move { send(Msg::Info(Box::new(host.info()))) }),
+            Cmd::StatusLine(json) => {
+                self.spawn(async move { send(Msg::StatusLine(host.status_line(json).await)) });
+            }
             Cmd::Themes(wanted) => send(Msg::Themes(host.themes(), wanted)),
             Cmd::KeepTheme(name) => self.spawn(async move {
                 if let Err(error) = host.keep_theme(&name).await {

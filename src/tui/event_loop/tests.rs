@@ -64,6 +64,9 @@ impl Host for FakeHost {
     async fn preview_grant(&self, _: &SuspensionId, _: &str) -> Result<GrantPreview, String> {
         Ok(GrantPreview::default())
     }
+    async fn status_line(&self, json: String) -> Result<String, String> {
+        Ok(json)
+    }
     fn themes(&self) -> Vec<ThemeRow> {
         Vec::new()
     }
@@ -212,6 +215,7 @@ fn a_long_answer_is_in_the_scrollback_once_and_whole() {
         look,
         desktop: Desktop::default(),
         abilities: Abilities::default(),
+        chrome: None,
     };
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
     let mut at = 0;

@@ -23,6 +23,8 @@ struct Shared {
     active: AtomicBool,
     below: Arc<AtomicU16>,
     owner: ThreadId,
+    /// What else is written when it is given back.
+    also: Mutex<Vec<u8>>,
     /// Entering and leaving are several steps; two threads must not mix them.
     turn: Mutex<()>,
 }
@@ -51,6 +53,7 @@ impl TerminalGuard {
                 active: AtomicBool::new(false),
                 below: Arc::default(),
                 owner: thread::current().id(),
+                also: Mutex::default(),
                 turn: Mutex::new(()),
             })),
         };
@@ -99,11 +102,17 @@ impl Restore {
             return;
         }
         let mut bytes = LEAVE.to_vec();
+        bytes.extend_from_slice(&shared.also.lock().unwrap_or_else(PoisonError::into_inner));
         for _ in 0..shared.below.swap(0, Ordering::Relaxed) {
             bytes.extend_from_slice(b"\r\n");
         }
         let _ = TtyOut.write_all(&bytes);
         let _ = termios::tcsetattr(stdio::stdin(), OptionalActions::Now, &shared.original);
+    }
+
+    /// Has this written too when the terminal is given back.
+    pub fn also(&self, bytes: &[u8]) {
+        self.0.also.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
     }
 
     pub(super) fn below(&self) -> Arc<AtomicU16> {

@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 
 use super::super::app::App;
 use super::super::markdown::MarkdownStream;
-use super::super::theme::Role;
+use super::super::theme::{Role, Theme};
 use super::super::transcript::{Entry, EntryKind, Level, Transcript};
 use super::Look;
 use super::entry::{self, Page, indented};
@@ -46,6 +46,8 @@ pub struct Feed {
     next: usize,
     words: HashMap<u64, Words>,
     kept: HashMap<u64, Kept>,
+    /// The colours that the kept lines have.
+    theme: Option<Theme>,
 }
 
 impl Feed {
@@ -101,6 +103,10 @@ impl Feed {
 
     /// Lines of what is not finished, drawn anew with each frame.
     pub fn growing(&mut self, app: &App, look: &Look) -> Vec<Line<'static>> {
+        if self.theme.as_ref().is_none_or(|theme| !theme.is_same(&look.theme)) {
+            self.kept.clear();
+            self.theme = Some(look.theme.clone());
+        }
         let mut lines = Vec::new();
         let transcript = &app.transcript;
         for (index, entry) in transcript.entries().iter().enumerate().skip(self.next) {
