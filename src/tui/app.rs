@@ -159,6 +159,8 @@ pub struct App {
     pub feed: StatusFeed,
     /// Nothing moves by itself but the seconds.
     pub is_calm: bool,
+    /// It is written for a screen reader: cards are answered in words and do not take the keys by themselves.
+    pub is_linear: bool,
     /// Agents at work in the background.
     pub tasks: usize,
     /// How long the last run took.
@@ -267,6 +269,7 @@ impl App {
             segments: None,
             feed: StatusFeed::default(),
             is_calm: false,
+            is_linear: false,
             tasks: 0,
             last_run_ms: None,
             picker: None,
@@ -371,7 +374,7 @@ impl App {
 
     /// The next time at which the picture changes without anybody doing anything; `None`: never.
     pub fn deadline(&self) -> Option<Moment> {
-        let tick = self.run.awake_since().map(|since| {
+        let tick = self.run.awake_since().filter(|_| !self.is_linear).map(|since| {
             // Until an inference is tried again only the seconds change.
             if let Some(again) = self.transcript.retry_at(self.now) {
                 let rest = again.since(self.now) % 1000;
@@ -398,6 +401,7 @@ impl App {
             && self.begun.is_empty()
             && self.picker.is_none()
             && !self.stays
+            && !self.is_linear
     }
 
     /// Brings focus, card number and hints in line with what happened.

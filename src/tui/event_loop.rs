@@ -16,10 +16,10 @@ use super::host::{Host, HostEvent};
 use super::input::{Input, TerminalEvent};
 use super::msg::{Cmd, Msg};
 use super::status::{Chrome, Progress, StatusFeed, chrome};
-use super::terminal::{self, Abilities, Desktop, LiveTerminal, TerminalGuard, TtyOut};
+use super::terminal::{self, Abilities, Desktop, Linear, LiveTerminal, TerminalGuard, TtyOut};
 use super::transcript::Moment;
 use super::view::feed::Feed;
-use super::view::{self, Look};
+use super::view::{self, Look, linear};
 use super::{Cause, ExitStatus, TuiError, TuiOptions};
 use crate::contract::event::AgentEvent;
 use crate::contract::lifecycle::ToolCallOutcome;
@@ -42,6 +42,8 @@ struct Screen<W: io::Write> {
     look: Look,
     desktop: Desktop,
     abilities: Abilities,
+    /// What was said to a screen reader, and the lines that it was not told yet.
+    linear: Option<(Linear, Vec<String>)>,
     /// What the terminal was told to show outside of its text.
     chrome: Option<Chrome>,
 }
@@ -55,7 +57,12 @@ impl<W: io::Write> Screen<W> {
         let (width, height) = app.size;
         self.terminal.resize(width, height);
         let finished = self.feed.finished(app, &self.look);
-        self.terminal.append(finished);
+        self.append(finished);
+        if let Some((linear, lines)) = &mut self.linear {
+            let bytes = linear.frame(&std::mem::take(lines), linear::topics(app), &linear::prompt(app));
+            self.terminal.out_mut().write_all(&bytes)?;
+            return self.show_outside(app);
+        }
         let picture = view::live(app, &mut self.feed, &self.look);
         let rows = u16::try_from(picture.lines.len()).unwrap_or(u16::MAX).min(height);
         self.terminal.draw(rows, |area, buf| {
@@ -92,7 +99,10 @@ impl<W: io::Write> Screen<W> {
     }
 
     fn append(&mut self, lines: Vec<ratatui::text::Line<'static>>) {
-        self.terminal.append(lines);
+        match &mut self.linear {
+            Some((_, texts)) => texts.extend(lines.iter().map(linear::words)),
+            None => self.terminal.append(lines),
+        }
     }
 }
 
@@ -149,11 +159,17 @@ pub(super) async fn run(
         desktop: options.desktop,
         abilities,
         chrome: None,
+        linear: options.screen_reader.then(Default::default),
     };
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
     app.segments = options.segments;
     if options.status_command {
         app.feed = StatusFeed::on();
+    }
+    app.is_linear = options.screen_reader;
+    if app.is_linear {
+        // What is longer than a row goes on in the next one.
+        let _ = io::Write::write_all(screen.terminal.out_mut(), b"\x1b[?7h");
     }
     app.is_calm = options.reduced_motion || options.screen_reader;
     app.theme = options.theme;
@@ -187,6 +203,11 @@ pub(super) async fn run(
     screen.append(finished);
     let growing = screen.feed.growing(&app, &screen.look);
     screen.append(growing);
+    if let Some((linear, lines)) = &mut screen.linear {
+        let mut bytes = linear.frame(&std::mem::take(lines), Vec::new(), "");
+        bytes.extend_from_slice(linear.end());
+        let _ = io::Write::write_all(screen.terminal.out_mut(), &bytes);
+    }
     let ended = screen.terminal.finish(false);
     drop(guard);
     let cause = cause?;

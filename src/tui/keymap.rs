@@ -259,6 +259,11 @@ impl Keymap {
         place.layers().iter().find_map(|place| self.bindings.get(&(*place, chord))).copied()
     }
 
+    /// A key that does this in a place.
+    pub fn key_of(&self, place: Place, action: Action) -> Option<KeyEvent> {
+        self.chords(place, action).next().map(Chord::key)
+    }
+
     /// What the table of this place alone says, without those that it falls back to.
     pub fn own(&self, place: Place, key: KeyEvent) -> Option<Action> {
         self.bindings.get(&(place, Chord::of(key))).copied()

@@ -42,6 +42,7 @@ pub const COMMANDS: &[Command] = &[
     page("context", "", "what fills the model's window"),
     page("compact", "[HINT]", "summarise older messages, to make room"),
     page("mcp", "[NAME | trust NAME | restart NAME]", "tool servers: what they offer, agree to it"),
+    page("doctor", "", "what the terminal can do, and what to set"),
     command("vim", "", "write with the keys of vi, or without them again"),
     command("copy", "", "put the last answer on the clipboard"),
     command("export", "[md|json]", "write this conversation to a file"),

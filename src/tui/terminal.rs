@@ -19,6 +19,7 @@ use super::wrap::{Wrap, clean};
 
 mod abilities;
 mod guard;
+mod linear;
 mod notify;
 mod paint;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod tests;
 
 pub use abilities::{Abilities, Multiplexer};
 pub use guard::{Restore, TerminalGuard, TtyOut, reflows, size, stop_process};
+pub use linear::Linear;
 pub use notify::Desktop;
 use paint::Painter;
 

@@ -19,6 +19,7 @@ pub(super) use card::CARD_TEXT;
 mod composer;
 pub mod entry;
 pub mod feed;
+pub mod linear;
 mod lists;
 mod surface;
 #[cfg(test)]

@@ -113,3 +113,27 @@ fn help_begins_with_what_works_now() {
     test.send(Msg::Key(crossterm::event::KeyEvent::from(crossterm::event::KeyCode::F(1))));
     assert!(test.live().contains("On a question (now)"), "{}", test.live());
 }
+
+#[test]
+fn a_screen_reader_hears_words_and_answers_with_them() {
+    use crate::tui::terminal::Linear;
+    use crate::tui::view::linear;
+    let mut test = TestApp::new(80, 24);
+    test.app.is_linear = true;
+    test.start("go");
+    test.ask_bash("c", "git push origin main");
+    assert_eq!(test.app.focus, super::Focus::Composer, "a question takes no keys by itself");
+    let said: Vec<String> = linear::topics(&test.app).into_iter().flat_map(|(_, lines)| lines).collect();
+    insta::assert_snapshot!("what_a_screen_reader_hears", said.join("\n"));
+    assert!(
+        !said.iter().any(|line| line.chars().any(|c| ('\u{2500}'..='\u{257f}').contains(&c))),
+        "{said:?}"
+    );
+    let mut reader = Linear::default();
+    let first = reader.frame(&[], linear::topics(&test.app), &linear::prompt(&test.app));
+    assert!(!first.contains(&0x1b), "no sequences at all");
+    test.keys("what?");
+    assert_eq!(linear::prompt(&test.app), "> what?");
+    test.keys("<ctrl-u>yes<enter>");
+    assert_eq!(test.decisions().len(), 1, "{:?}", test.cmds);
+}

@@ -215,6 +215,7 @@ fn a_long_answer_is_in_the_scrollback_once_and_whole() {
         look,
         desktop: Desktop::default(),
         abilities: Abilities::default(),
+        linear: None,
         chrome: None,
     };
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));

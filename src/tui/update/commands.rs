@@ -1,8 +1,8 @@
 //! Sending, commands that begin with `/`, and what is chosen from lists.
 
-use super::super::app::App;
+use super::super::app::{App, Focus};
 use super::super::host::{ExportFormat, Mode, Shell, UserInput};
-use super::super::keymap::Place;
+use super::super::keymap::{Action, Place};
 use super::super::msg::Cmd;
 use super::super::palette::{COMMANDS, is_command_word};
 use super::super::picker::{PickRow, Picker, PickerKind};
@@ -44,6 +44,9 @@ impl App {
             }
             return;
         }
+        if self.is_linear && self.answer_in_words(&written, cmds) {
+            return;
+        }
         self.palette = None;
         self.dismissed = None;
         if let Some(command) = written.strip_prefix('/') {
@@ -78,6 +81,32 @@ impl App {
             None => UserInput::text(text.trim()),
         };
         self.submit(input, behind, cmds);
+    }
+
+    /// A word that answers the question, for those who hear it. `false`: it is none.
+    fn answer_in_words(&mut self, written: &str, cmds: &mut Vec<Cmd>) -> bool {
+        let action = match written.to_lowercase().as_str() {
+            "yes" | "y" | "allow" => Action::Allow,
+            "no" | "n" | "deny" => Action::Deny,
+            "always" => Action::Grant,
+            "stop" => Action::Stop,
+            "skip" => Action::Skip,
+            "again" => Action::RunAgain,
+            "done" => Action::MarkDone,
+            _ => return false,
+        };
+        let Some(key) = self.keymap.key_of(Place::Card, action).filter(|_| !self.cards.is_empty()) else {
+            return false;
+        };
+        self.begin_text();
+        self.focus = Focus::Card;
+        if !self.card_key(key, cmds) {
+            self.focus = Focus::Composer;
+            self.say_hint(format!("{written} answers nothing here"));
+        } else if self.current_card().is_none_or(|card| card.line().is_none()) {
+            self.focus = Focus::Composer;
+        }
+        true
     }
 
     /// Goes on where a limit stopped the last run: with a run of its own, whose limits begin anew.
