@@ -15,6 +15,7 @@ use super::{Failure, commands, say, statusline, themes};
 use crate::cli::{Cli, ThreadChoice};
 use crate::config::Env;
 use crate::contract::display::{visible, visible_line};
+use crate::tui::app::FirstStart;
 use crate::tui::host::{Host as _, HostEvent};
 use crate::tui::keymap::Keymap;
 use crate::tui::terminal::{Abilities, Desktop, reflows};
@@ -62,6 +63,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         progress: app.foundation.loaded.settings.tui.progress,
         reduced_motion: app.foundation.loaded.settings.tui.reduced_motion,
         screen_reader: app.foundation.loaded.settings.tui.screen_reader,
+        first_start: first_start(&app.foundation, cli),
         utc_offset: super::zone().to_offset(jiff::Timestamp::now()).seconds(),
         reflow: reflows(|name| env.var(name).map(str::to_owned)),
         vim: app.foundation.loaded.settings.tui.vim,
@@ -139,6 +141,21 @@ fn served(
         }
     });
     (seen, counter)
+}
+
+/// What the first start asks: nothing of what somebody said already, nothing when there is something else to do, and
+/// nothing a second time.
+fn first_start(foundation: &Foundation, cli: &Cli) -> Option<FirstStart> {
+    let (paths, settings) = (&foundation.paths, &foundation.loaded.settings);
+    let marker = paths.started_file();
+    let is_plain = cli.prompt.is_none() && cli.thread() == ThreadChoice::New && !foundation.is_ephemeral;
+    if !is_plain || paths.config_file().exists() || marker.exists() {
+        return None;
+    }
+    // Asked once, however it ends; where that cannot be kept, nothing is asked.
+    crate::config::write_private(&marker, b"").ok()?;
+    let theme = settings.theme == "default" && !foundation.env.has("NO_COLOR");
+    Some(FirstStart { model: settings.model.is_none(), theme })
 }
 
 /// The keys: the built-in table, the user's `keymap.toml` over it.

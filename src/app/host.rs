@@ -31,7 +31,7 @@ use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
 use crate::store::{ChangeKind, Glance, InboxFilter};
 use crate::tui::composer::paste::Draft;
 use crate::tui::host::{
-    Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft, MentionRow, Mode, ModelRow,
+    Choice, Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft, MentionRow, Mode, ModelRow,
     OpenedQuestion, OpenedThread, Page, Price, QueuedRow, Review, RuleRow, Shell, SkillRow, UserInput,
 };
 use crate::tui::theme::ThemeRow;
@@ -452,9 +452,10 @@ impl Host for TerminalHost {
         themes::list(&self.app.foundation)
     }
 
-    async fn keep_theme(&self, name: &str) -> Result<PathBuf, String> {
-        let (app, name) = (Arc::clone(&self.app), name.to_owned());
-        let kept = tokio::task::spawn_blocking(move || themes::keep(&app.foundation, "theme", &name)).await;
+    async fn keep(&self, choice: Choice, value: &str) -> Result<PathBuf, String> {
+        let (app, value) = (Arc::clone(&self.app), value.to_owned());
+        let kept =
+            tokio::task::spawn_blocking(move || themes::keep(&app.foundation, choice.key(), &value)).await;
         kept.map_err(|error| error.to_string())?
     }
 

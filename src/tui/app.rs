@@ -79,6 +79,15 @@ pub enum Focus {
     Card,
 }
 
+/// What the first start asks. Trust in the folder was asked before, when there is something to trust.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FirstStart {
+    /// Which model.
+    pub model: bool,
+    /// Which colours.
+    pub theme: bool,
+}
+
 /// The wall clock at the start, so that times of records can be written for the person.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallClock {
@@ -221,6 +230,8 @@ pub struct App {
     pub(super) expiry_told: Option<Moment>,
     /// When the terminal was asked for its background.
     pub(super) asked_background: Option<Moment>,
+    /// What the first start still asks.
+    pub(super) first: Option<FirstStart>,
     /// How many conversations are being opened, and what was told that may belong to them.
     pub(super) opening: usize,
     pub(super) early: Vec<(ThreadId, Early)>,
@@ -301,6 +312,7 @@ impl App {
             rings: false,
             expiry_told: None,
             asked_background: None,
+            first: None,
             opening: 0,
             early: Vec::new(),
             kept: KeptDraft::default(),

@@ -187,6 +187,9 @@ pub(super) async fn run(
     };
     performer.load(&mut app);
     performer.do_all(first);
+    if let Some(questions) = options.first_start {
+        performer.do_all(app.begin_first_start(questions));
+    }
     if let Some(prompt) = &options.initial_prompt {
         performer.do_all(app.say(prompt));
     }

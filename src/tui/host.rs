@@ -208,6 +208,25 @@ pub enum HostEvent {
     Warned(String),
 }
 
+/// What a person chooses for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The colours.
+    Theme,
+    /// The model.
+    Model,
+}
+
+impl Choice {
+    /// Its key in the settings.
+    pub fn key(self) -> &'static str {
+        match self {
+            Choice::Theme => "theme",
+            Choice::Model => "model",
+        }
+    }
+}
+
 /// What a million tokens cost, in the currency of the settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
@@ -439,8 +458,8 @@ pub trait Host: Send + Sync + 'static {
     /// Themes that can be chosen, as this terminal shows them.
     fn themes(&self) -> Vec<ThemeRow>;
 
-    /// Writes the name of a theme into the person's settings, and says which file that is.
-    async fn keep_theme(&self, name: &str) -> Result<PathBuf, String>;
+    /// Writes a choice into the person's settings, and says which file that is.
+    async fn keep(&self, choice: Choice, value: &str) -> Result<PathBuf, String>;
 
     /// Skills that can be called.
     fn skills(&self) -> Vec<SkillRow>;

@@ -72,6 +72,8 @@ pub struct TuiOptions {
     pub reduced_motion: bool,
     /// Lines one after another, nothing drawn again.
     pub screen_reader: bool,
+    /// What is asked because it is the first start.
+    pub first_start: Option<app::FirstStart>,
     /// Seconds that the clock on the wall is ahead of UTC.
     pub utc_offset: i32,
 }

@@ -9,8 +9,8 @@ use super::approval::Answer;
 use super::approval::edit::Draft as CallDraft;
 use super::composer::paste::Draft;
 use super::host::{
-    ExportFormat, GrantRow, HostInfo, KeepDraft, MentionRow, Mode, ModelRow, OpenedQuestion, OpenedThread,
-    Page, QueuedRow, Review, RuleRow, SkillRow, ThreadSync, UserInput,
+    Choice, ExportFormat, GrantRow, HostInfo, KeepDraft, MentionRow, Mode, ModelRow, OpenedQuestion,
+    OpenedThread, Page, QueuedRow, Review, RuleRow, SkillRow, ThreadSync, UserInput,
 };
 use super::theme::{Background, ThemeRow};
 use crate::contract::event::AgentEvent;
@@ -169,8 +169,8 @@ pub enum Cmd {
     StatusLine(String),
     /// Ask for the themes, to choose from or to use the one of that name.
     Themes(Option<String>),
-    /// Write the name of the theme into the settings.
-    KeepTheme(String),
+    /// Write a choice into the settings.
+    Keep(Choice, String),
     /// Ask the terminal what is behind the text.
     AskBackground,
     /// Ask for the list of skills.

@@ -15,6 +15,7 @@ mod cards;
 mod commands;
 mod compose;
 mod draft;
+mod first;
 mod grants;
 mod inbox;
 mod keys;
@@ -150,6 +151,7 @@ impl App {
             Msg::Exported(Err(error)) => self.transcript.note(Level::Error, error),
             Msg::Hangup | Msg::Terminate => self.quit(&mut cmds),
         }
+        self.ask_next_of_first(&mut cmds);
         self.see_to_expired(&mut cmds);
         self.settle();
         self.keep_draft(&mut cmds);

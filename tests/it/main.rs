@@ -5,6 +5,7 @@ mod audit;
 mod book;
 mod children;
 mod client_tools;
+mod comfort;
 mod commands;
 mod compose;
 mod contest;

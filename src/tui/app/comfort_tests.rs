@@ -1,6 +1,7 @@
 //! Themes, sequences of keys, help, the status line, and what the terminal is told.
 
 use super::tests::TestApp;
+use crate::tui::host::{Choice, ModelRow};
 use crate::tui::keymap::Keymap;
 use crate::tui::msg::{Cmd, Msg};
 use crate::tui::theme::{Background, Depth, ThemeChoice, ThemeRow};
@@ -29,7 +30,7 @@ fn a_theme_is_shown_while_it_is_looked_at_and_kept_by_enter() {
     assert_eq!(test.app.theme().name(), "nord");
     test.keys("<esc>");
     assert_eq!(test.app.theme().name(), "default", "Esc gives the old one back");
-    assert!(!test.cmds.iter().any(|cmd| matches!(cmd, Cmd::KeepTheme(_))));
+    assert!(!test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Keep(..))));
 
     test.keys("/theme<enter>");
     test.send(Msg::Themes(themes(), None));
@@ -39,7 +40,7 @@ fn a_theme_is_shown_while_it_is_looked_at_and_kept_by_enter() {
     assert_eq!(test.app.theme().name(), "solarized-light");
     test.keys("<enter>");
     assert_eq!(test.app.theme().name(), "solarized-light");
-    assert!(test.cmds.contains(&Cmd::KeepTheme("solarized".into())));
+    assert!(test.cmds.contains(&Cmd::Keep(Choice::Theme, "solarized".into())));
 }
 
 #[test]
@@ -47,7 +48,9 @@ fn a_theme_by_name_and_a_broken_one() {
     let mut test = TestApp::new(80, 24);
     test.keys("/theme nord<enter>");
     test.send(Msg::Themes(themes(), Some("nord".into())));
-    assert!(test.cmds.contains(&Cmd::KeepTheme("nord".into())) && test.app.theme().name() == "nord");
+    assert!(
+        test.cmds.contains(&Cmd::Keep(Choice::Theme, "nord".into())) && test.app.theme().name() == "nord"
+    );
     test.send(Msg::Themes(themes(), Some("mine".into())));
     assert!(test.screen().contains("mine.toml:2: no") && test.app.theme().name() == "nord");
     test.send(Msg::Themes(themes(), Some("nix".into())));
@@ -136,4 +139,34 @@ fn a_screen_reader_hears_words_and_answers_with_them() {
     assert_eq!(linear::prompt(&test.app), "> what?");
     test.keys("<ctrl-u>yes<enter>");
     assert_eq!(test.decisions().len(), 1, "{:?}", test.cmds);
+}
+
+#[test]
+fn the_first_start_asks_twice_at_most_and_esc_skips() {
+    use crate::tui::app::FirstStart;
+    let mut test = TestApp::new(80, 24);
+    test.cmds.clear();
+    let cmds = test.app.begin_first_start(FirstStart { model: true, theme: true });
+    test.cmds.extend(cmds);
+    assert!(test.cmds.contains(&Cmd::Models));
+    let row = |name: &str| ModelRow { name: name.into(), note: "here".into(), unusable: None };
+    test.send(Msg::Models(vec![row("m1"), row("m2")]));
+    insta::assert_snapshot!("the_first_question", test.screen());
+    test.keys("<down><enter>");
+    assert!(test.cmds.contains(&Cmd::SetModel("m2".into())));
+    assert!(test.cmds.contains(&Cmd::Keep(Choice::Model, "m2".into())));
+    assert!(test.cmds.contains(&Cmd::Themes(None)), "the next question follows");
+    test.send(Msg::Themes(themes(), None));
+    test.keys("<esc>");
+    assert!(test.app.picker.is_none() && !test.cmds.iter().any(|c| matches!(c, Cmd::Keep(Choice::Theme, _))));
+    test.keys("/model<enter>");
+    test.send(Msg::Models(vec![row("m1"), row("m2")]));
+    test.cmds.clear();
+    test.keys("<enter>");
+    assert!(!test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Keep(..))), "later a model is for this start");
+    // Ctrl-C leaves all questions.
+    let mut test = TestApp::new(80, 24);
+    test.app.begin_first_start(FirstStart { model: true, theme: true });
+    test.keys("<ctrl-c>");
+    assert!(test.app.picker.is_none());
 }

@@ -156,9 +156,9 @@ impl Performer {
                 self.spawn(async move { send(Msg::StatusLine(host.status_line(json).await)) });
             }
             Cmd::Themes(wanted) => send(Msg::Themes(host.themes(), wanted)),
-            Cmd::KeepTheme(name) => self.spawn(async move {
-                if let Err(error) = host.keep_theme(&name).await {
-                    send(Msg::Failed(format!("the theme is used, and not kept: {error}")));
+            Cmd::Keep(choice, value) => self.spawn(async move {
+                if let Err(error) = host.keep(choice, &value).await {
+                    send(Msg::Failed(format!("the {} is used, and not kept: {error}", choice.key())));
                 }
             }),
             Cmd::Skills => send(Msg::Skills(host.skills())),

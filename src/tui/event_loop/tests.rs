@@ -17,8 +17,8 @@ use crate::contract::suspension::ToolCallResume;
 use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
 use crate::tui::host::{
-    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, Page, QueuedRow, Review,
-    RuleRow, SkillRow, UserInput,
+    Choice, ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, Page, QueuedRow,
+    Review, RuleRow, SkillRow, UserInput,
 };
 use crate::tui::keymap::Keymap;
 use crate::tui::theme::{Theme, ThemeRow};
@@ -70,7 +70,7 @@ impl Host for FakeHost {
     fn themes(&self) -> Vec<ThemeRow> {
         Vec::new()
     }
-    async fn keep_theme(&self, name: &str) -> Result<PathBuf, String> {
+    async fn keep(&self, _: Choice, name: &str) -> Result<PathBuf, String> {
         self.note(format!("theme {name}"));
         Ok(PathBuf::from("config.toml"))
     }

@@ -124,7 +124,7 @@ impl Default for ThemeChoice {
 /// A theme that can be chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThemeRow {
-    /// What [`super::super::host::Host::keep_theme`] takes.
+    /// What is kept in the settings.
     pub name: String,
     /// Where it comes from, or what it is for.
     pub detail: String,

@@ -275,7 +275,10 @@ impl App {
                 self.chosen_question = Some(id.clone());
                 cmds.push(Cmd::Question(id));
             }
-            PickerKind::Models => cmds.push(Cmd::SetModel(row.value)),
+            PickerKind::Models => {
+                self.keep_first_model(&row.value, cmds);
+                cmds.push(Cmd::SetModel(row.value));
+            }
             PickerKind::Themes => self.use_theme(&row.value, cmds),
             PickerKind::Skills => {
                 self.composer.set(format!("/{} ", row.value));

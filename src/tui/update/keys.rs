@@ -97,6 +97,7 @@ impl App {
             self.quit(cmds);
             return;
         }
+        self.first = None;
         let had_picker = self.picker.is_some();
         let done = if self.picker.take().is_some()
             || self.palette.take().is_some_and(|known| !known.rows.is_empty())

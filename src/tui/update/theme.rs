@@ -1,6 +1,7 @@
 //! The colours: a list whose chosen row is shown at once, and what the terminal says of its background.
 
 use super::super::app::App;
+use super::super::host::Choice;
 use super::super::msg::Cmd;
 use super::super::picker::{PickRow, PickerKind};
 use super::super::theme::{Background, ThemeRow};
@@ -67,7 +68,7 @@ impl App {
         match self.themes.iter().find(|row| row.name == name).map(|row| row.theme.clone()) {
             Some(Ok(theme)) => {
                 self.theme = theme;
-                cmds.push(Cmd::KeepTheme(name.to_owned()));
+                cmds.push(Cmd::Keep(Choice::Theme, name.to_owned()));
                 if !self.theme.is_fixed() {
                     self.ask_background(cmds);
                 }
