@@ -160,6 +160,14 @@ pub struct Global {
           value_parser = ["sequential", "parallel_batch_approval", "parallel_streaming"])]
     pub tool_execution: Option<String>,
 
+    /// Nothing moves by itself on the screen but the seconds
+    #[arg(long, global = true)]
+    pub reduced_motion: bool,
+
+    /// Write for a screen reader: lines one after another, nothing drawn again, questions answered in words
+    #[arg(long, global = true)]
+    pub screen_reader: bool,
+
     /// Set one key of the settings, for example --config retry.max_retries=2
     #[arg(long, value_name = "KEY=VALUE", global = true, action = clap::ArgAction::Append, allow_hyphen_values = true)]
     pub config: Vec<String>,
@@ -780,6 +788,8 @@ impl Global {
             ("--max-budget-usd", "stop.max_budget_usd", self.max_budget_usd.map(|most| format!("{most:?}"))),
             ("--timeout", "stop.timeout_s", self.run_timeout.map(|seconds| seconds.to_string())),
             ("--tool-execution", "tool_execution", self.tool_execution.clone()),
+            ("--reduced-motion", "tui.reduced_motion", self.reduced_motion.then(|| "true".to_owned())),
+            ("--screen-reader", "tui.screen_reader", self.screen_reader.then(|| "true".to_owned())),
         ];
         for (flag, key, value) in own {
             if let Some(value) = value {

@@ -11,14 +11,14 @@ use super::elsewhere::Elsewhere;
 use super::foundation::Foundation;
 use super::host::TerminalHost;
 use super::remote::{Counter, Place};
-use super::{Failure, commands, say};
+use super::{Failure, commands, say, statusline, themes};
 use crate::cli::{Cli, ThreadChoice};
 use crate::config::{Env, Screen};
 use crate::contract::display::{visible, visible_line};
+use crate::tui::app::FirstStart;
 use crate::tui::host::{Host as _, HostEvent};
 use crate::tui::keymap::Keymap;
-use crate::tui::terminal::{Clipboard, Desktop, reflows};
-use crate::tui::theme::Theme;
+use crate::tui::terminal::{Abilities, Clipboard, Desktop, reflows};
 use crate::tui::{self, Cause, TuiOptions};
 
 /// How long programs that were told of a question may go on when the terminal is left.
@@ -35,7 +35,8 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         foundation.trust(cli)?;
     }
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
-    let theme = theme_of(&foundation)?;
+    let theme = themes::chosen(&foundation)?;
+    let background = themes::background(&foundation);
     let keymap = keymap_of(&foundation)?;
     let env = foundation.env.clone();
     let app = App::build(foundation, cli).await?;
@@ -53,7 +54,16 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         initial_prompt: cli.prompt.clone(),
         keep_waiting: cli.keep_waiting,
         theme,
+        background,
+        abilities: Abilities::of(|name| env.var(name).map(str::to_owned)),
         keymap,
+        segments: statusline::segments(&app.foundation),
+        status_command: !app.foundation.loaded.settings.tui.status_command.is_empty(),
+        title: app.foundation.loaded.settings.tui.title,
+        progress: app.foundation.loaded.settings.tui.progress,
+        reduced_motion: app.foundation.loaded.settings.tui.reduced_motion,
+        screen_reader: app.foundation.loaded.settings.tui.screen_reader,
+        first_start: first_start(&app.foundation, cli),
         utc_offset: super::zone().to_offset(jiff::Timestamp::now()).seconds(),
         reflow: reflows(|name| env.var(name).map(str::to_owned)),
         vim: app.foundation.loaded.settings.tui.vim,
@@ -136,32 +146,19 @@ fn served(
     (seen, counter)
 }
 
-/// The theme of the settings: built in, or a file of the user's `themes/`. Without colours under `NO_COLOR`.
-fn theme_of(foundation: &Foundation) -> Result<Theme, Failure> {
-    let name = &foundation.loaded.settings.theme;
-    let dir = foundation.paths.config_dir.join("themes");
-    let read = |name: &str| {
-        // A name is a name, not a path.
-        let plain = !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
-        let file = dir.join(format!("{name}.toml"));
-        (plain && file.is_file()).then(|| std::fs::read_to_string(file).ok()).flatten()
-    };
-    let theme = match read(name) {
-        Some(text) => {
-            let file = dir.join(format!("{name}.toml"));
-            Theme::parse(name, &file.to_string_lossy(), &text, read).map_err(Failure::usage)?
-        }
-        None if name.is_empty() => Theme::default(),
-        None => Theme::builtin(name).ok_or_else(|| {
-            let known: Vec<_> = Theme::builtin_names().collect();
-            Failure::usage(format!(
-                "there is no theme `{name}`: it is neither {} nor a file in {}",
-                known.join(", "),
-                dir.display()
-            ))
-        })?,
-    };
-    Ok(if foundation.env.has("NO_COLOR") { theme.without_colours() } else { theme })
+/// What the first start asks: nothing of what somebody said already, nothing when there is something else to do, and
+/// nothing a second time.
+fn first_start(foundation: &Foundation, cli: &Cli) -> Option<FirstStart> {
+    let (paths, settings) = (&foundation.paths, &foundation.loaded.settings);
+    let marker = paths.started_file();
+    let is_plain = cli.prompt.is_none() && cli.thread() == ThreadChoice::New && !foundation.is_ephemeral;
+    if !is_plain || paths.config_file().exists() || marker.exists() {
+        return None;
+    }
+    // Asked once, however it ends; where that cannot be kept, nothing is asked.
+    crate::config::write_private(&marker, b"").ok()?;
+    let theme = settings.theme == "default" && !foundation.env.has("NO_COLOR");
+    Some(FirstStart { model: settings.model.is_none(), theme })
 }
 
 /// The keys: the built-in table, the user's `keymap.toml` over it.

@@ -11,6 +11,9 @@ use super::plugins::{self, PluginRow};
 use super::{Failure, models, put};
 use crate::cli::Cli;
 use crate::contract::display::visible_line;
+use crate::tui::host::Page;
+
+mod terminal;
 
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -100,9 +103,9 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
     }
     checks.push(servers(&foundation));
     let mut add = |name, state, text: String| checks.push(Check::new(name, state, text));
-    let term = foundation.env.var("TERM").unwrap_or("not set").to_owned();
-    let state = if matches!(term.as_str(), "dumb" | "not set") { State::Warning } else { State::Ok };
-    add("terminal", state, format!("TERM {term}"));
+    for (name, state, text) in terminal::checks(&foundation.env) {
+        add(name, state, text);
+    }
     let mut warnings = foundation.warnings.clone();
     let mut described = String::new();
     // As the terminal would start; what keeps it from starting is a check that failed.
@@ -133,11 +136,7 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
         put(&format!("{text}\n"))?;
     } else {
         let line = |check: &Check| {
-            let mark = match check.state {
-                State::Ok => "ok     ",
-                State::Warning => "warning",
-                State::Error => "error  ",
-            };
+            let mark = mark(check.state);
             let more = match (&check.plugins, &check.servers) {
                 (Some(_), _) => indented(&described),
                 (None, Some(rows)) => indented(&mcp::lines(rows)),
@@ -162,6 +161,25 @@ fn servers(foundation: &Foundation) -> Check {
         }
     };
     Check { servers: Some(rows), ..Check::new("mcp servers", state, text) }
+}
+
+/// `/doctor`: what the terminal can do, and what would make it better.
+pub(super) fn page(app: &App) -> Page {
+    let mut rows = vec![("version", State::Ok, format!("aye {}", env!("CARGO_PKG_VERSION")))];
+    rows.push(("settings", State::Ok, app.foundation.paths.config_file().display().to_string()));
+    rows.extend(terminal::checks(&app.foundation.env));
+    rows.extend(app.warnings.iter().map(|text| ("warning", State::Warning, text.clone())));
+    let text = rows.iter().map(|(name, state, text)| format!("{}  {name:<13} {text}\n", mark(*state)));
+    let more = "aye doctor, outside, also looks at the model, the store, the rules and the plugins\n";
+    Page { title: "What the terminal can do".to_owned(), text: text.collect::<String>() + more }
+}
+
+fn mark(state: State) -> &'static str {
+    match state {
+        State::Ok => "ok     ",
+        State::Warning => "warning",
+        State::Error => "error  ",
+    }
 }
 
 fn indented(text: &str) -> String {

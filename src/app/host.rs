@@ -14,7 +14,7 @@ use super::elsewhere::{Elsewhere, folder_of, tell};
 use super::files::Files;
 use super::grants::Pasts;
 use super::viewer::{Viewer, row_of};
-use super::{edited, editor, ledger, mentions};
+use super::{edited, editor, ledger, mentions, statusline, themes};
 use crate::config::{list_models, repository_root};
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::{GrantPreview, GrantRequest};
@@ -32,10 +32,11 @@ use crate::store::{ChangeKind, Glance, InboxFilter, Part};
 use crate::tui::back::{BackCmd, BackMsg};
 use crate::tui::composer::paste::Draft;
 use crate::tui::host::{
-    Driver, Earlier, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft, MentionRow, Mode,
+    Choice, Driver, Earlier, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft, MentionRow, Mode,
     ModelRow, OpenedQuestion, OpenedThread, Page, Price, QueuedRow, Review, RuleRow, Shell, SkillRow,
     UserInput,
 };
+use crate::tui::theme::ThemeRow;
 
 mod back;
 
@@ -475,6 +476,7 @@ impl Host for TerminalHost {
             cwd: self.app.foundation.workspace.cwd.clone(),
             project: self.app.foundation.workspace.root.clone(),
             home: self.app.foundation.env.home().map(PathBuf::from),
+            branch: statusline::branch(&self.app.foundation.workspace.root),
             instructions: self.app.instructions.status(),
             warnings: self.app.warnings.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -499,6 +501,21 @@ impl Host for TerminalHost {
 
     async fn set_model(&self, name: &str) -> Result<(), String> {
         self.app.set_model(name).await
+    }
+
+    async fn status_line(&self, json: String) -> Result<String, String> {
+        statusline::run(&self.app.foundation, json).await
+    }
+
+    fn themes(&self) -> Vec<ThemeRow> {
+        themes::list(&self.app.foundation)
+    }
+
+    async fn keep(&self, choice: Choice, value: &str) -> Result<PathBuf, String> {
+        let (app, value) = (Arc::clone(&self.app), value.to_owned());
+        let kept =
+            tokio::task::spawn_blocking(move || themes::keep(&app.foundation, choice.key(), &value)).await;
+        kept.map_err(|error| error.to_string())?
     }
 
     fn skills(&self) -> Vec<SkillRow> {

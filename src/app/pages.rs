@@ -13,6 +13,7 @@ pub(super) async fn page(
     words: &str,
 ) -> Result<Page, String> {
     match name {
+        "doctor" => Ok(super::doctor::page(app)),
         "memory" => super::memory::page(app, words).await,
         "stats" => super::stats::page(app, words).await,
         "queue" => super::queue::page(&app.store).await,

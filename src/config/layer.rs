@@ -428,6 +428,7 @@ fn check_at(
         | Kind::Number
         | Kind::Flag
         | Kind::TextList
+        | Kind::ListOf(_)
         | Kind::TextTable
         | Kind::OneOf(_)
         | Kind::Duration
@@ -516,6 +517,13 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
                 }
             }
             Ok(Value::List(texts))
+        }
+        Kind::ListOf(words) => {
+            let Value::List(texts) = check(value, Kind::TextList)? else { return wrong() };
+            match texts.iter().find(|text| !words.contains(&text.as_str())) {
+                Some(other) => Err(format!("a list that holds \"{}\"", other.escape_debug())),
+                None => Ok(Value::List(texts)),
+            }
         }
         Kind::TextList => {
             let Some(items) = value.as_array() else { return wrong() };

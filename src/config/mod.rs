@@ -1,5 +1,6 @@
 //! Settings, paths, trust and the choice of a model, all as values: what reads the environment is above.
 
+mod edit;
 mod endpoints;
 mod env;
 mod instructions;
@@ -15,6 +16,7 @@ mod tree;
 mod trust;
 mod zone;
 
+pub use edit::set_text;
 pub use endpoints::{
     ProbeCandidate, ProbeHit, ResolvedProvider, normalise_base_url, probe_candidates, resolve_providers,
 };
@@ -27,6 +29,7 @@ pub use layers::{
 pub use models::{DEMO, ModelRow, SelectError, Selection, list_models, needs_probe, select_model};
 pub use paths::{Paths, PathsError, PrivateFileError, create_private_dir, read_private, write_private};
 pub use providers::{BuiltInProvider, KNOWN_MODELS, KnownModel, PROVIDERS, known_price};
+pub use schema::STATUS_SEGMENTS;
 pub use servers::{SERVERS_FILE, Servers, load_servers, server_files};
 pub use settings::{
     Adapter, BashSettings, ContextSettings, McpSettings, ModelSettings, OnAsk, PermissionMode,

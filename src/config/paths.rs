@@ -117,6 +117,11 @@ impl Paths {
         self.state_dir.join("log")
     }
 
+    /// Says that the questions of the first start were asked.
+    pub fn started_file(&self) -> PathBuf {
+        self.state_dir.join("started")
+    }
+
     /// The list of trusted folders.
     pub fn trust_file(&self) -> PathBuf {
         self.state_dir.join("trust.json")

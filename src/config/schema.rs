@@ -17,6 +17,8 @@ pub(crate) enum Kind {
     Flag,
     /// A list of texts.
     TextList,
+    /// A list of some of these words.
+    ListOf(&'static [&'static str]),
     /// A table of texts, such as variables by name.
     TextTable,
     /// One of these words.
@@ -48,6 +50,7 @@ impl fmt::Display for Kind {
             Self::Number => f.write_str("a number that is not negative"),
             Self::Flag => f.write_str("true or false"),
             Self::TextList => f.write_str("a list of texts such as [\"a\", \"b\"]"),
+            Self::ListOf(words) => write!(f, "a list of some of {}", words.join(", ")),
             Self::TextTable => f.write_str("a table of texts such as {NAME = \"text\"}"),
             Self::OneOf(words) => {
                 f.write_str("one of ")?;
@@ -133,10 +136,26 @@ const fn each(kind: Kind, project: ProjectMay, doc: &'static str) -> Node {
 pub(crate) const PERMISSION_MODES: &[&str] = &["plan", "ask", "accept-edits", "yolo"];
 pub(crate) const TOOL_EXECUTIONS: &[&str] = &["sequential", "parallel_batch_approval", "parallel_streaming"];
 pub(crate) const ADAPTERS: &[&str] = &["openai", "openai_responses", "anthropic", "gemini", "ollama"];
+/// The parts of the status line.
+pub const STATUS_SEGMENTS: &[&str] = &[
+    "model",
+    "mode",
+    "agent",
+    "folder",
+    "branch",
+    "context",
+    "tokens",
+    "cost",
+    "elapsed",
+    "queued",
+    "tasks",
+    "waiting",
+    "instructions",
+];
 pub(crate) const SCREENS: &[&str] = &["inline", "full"];
 
 use Kind::{
-    Any, Count, Duration, DurationIn, EnvName, Expiry, Flag, NotifyList, Number, OnAsk, OneOf, Text,
+    Any, Count, Duration, DurationIn, EnvName, Expiry, Flag, ListOf, NotifyList, Number, OnAsk, OneOf, Text,
     TextList, TextTable, Url,
 };
 use ProjectMay::{Lower, Never, Set, Tighten};
@@ -149,7 +168,7 @@ pub(crate) const ROOT: Fields = &[
     ("max_turns", leaf(Count { min: 0 }, Lower, "inferences in one run; 0 is no limit")),
     ("tool_execution", leaf(OneOf(TOOL_EXECUTIONS), Set, "order in which the calls of one answer run")),
     ("on_ask", leaf(OnAsk, Set, "what happens to a question of a headless run")),
-    ("theme", leaf(Text, Set, "name of a theme")),
+    ("theme", leaf(Text, Set, "name of a theme; `auto` is dark or light, as the background is")),
     ("screen", leaf(OneOf(SCREENS), Set, "draw below the prompt, or on the whole screen")),
     (
         "lease",
@@ -318,6 +337,28 @@ pub(crate) const ROOT: Fields = &[
             ("mouse", leaf(Flag, Set, "take the mouse on a screen of its own")),
             ("bell", leaf(Flag, Set, "ring when a question waits")),
             ("show_reasoning", leaf(Flag, Set, "show what the model thinks")),
+            (
+                "status",
+                leaf(ListOf(STATUS_SEGMENTS), Set, "what the status line shows, the most important first"),
+            ),
+            (
+                "status_command",
+                leaf(
+                    TextList,
+                    Never,
+                    "program that writes the status line; it gets JSON on its standard input",
+                ),
+            ),
+            ("title", leaf(Flag, Set, "say in the title of the window what goes on")),
+            (
+                "progress",
+                leaf(Flag, Set, "show beside the name of the window that it works, where the terminal can"),
+            ),
+            ("reduced_motion", leaf(Flag, Set, "nothing moves by itself but the seconds")),
+            (
+                "screen_reader",
+                leaf(Flag, Set, "lines one after another, nothing drawn again, questions in words"),
+            ),
             ("editing", leaf(OneOf(&["emacs", "vim"]), Set, "the keys that text is written with")),
         ]),
     ),
@@ -368,6 +409,10 @@ titles = true
 mouse = true
 bell = true
 show_reasoning = false
+title = true
+progress = true
+reduced_motion = false
+screen_reader = false
 editing = "emacs"
 "#;
 

@@ -296,6 +296,18 @@ pub struct TuiSettings {
     pub show_reasoning: bool,
     /// Whether text is written with the keys of vi.
     pub vim: bool,
+    /// What the status line shows, when somebody chose it.
+    pub status: Option<Vec<String>>,
+    /// A program that writes the status line.
+    pub status_command: Vec<String>,
+    /// Whether the title of the window says what goes on.
+    pub title: bool,
+    /// Whether progress is shown beside the name of the window.
+    pub progress: bool,
+    /// Whether nothing moves by itself.
+    pub reduced_motion: bool,
+    /// Whether the terminal is written for a screen reader.
+    pub screen_reader: bool,
 }
 
 /// All settings after the layers were joined.
@@ -455,6 +467,12 @@ impl Settings {
                 bell: get.flag("tui.bell"),
                 show_reasoning: get.flag("tui.show_reasoning"),
                 vim: get.text("tui.editing").as_deref() == Some("vim"),
+                status: get.get("tui.status").map(|_| get.list("tui.status")),
+                status_command: get.list("tui.status_command"),
+                title: get.flag("tui.title"),
+                progress: get.flag("tui.progress"),
+                reduced_motion: get.flag("tui.reduced_motion"),
+                screen_reader: get.flag("tui.screen_reader"),
             },
             agents: get.trees("agents"),
             sections: get.trees("sections"),

@@ -7,10 +7,12 @@ use super::back::Back;
 use super::composer::Composer;
 use super::composer::vim::Vim;
 use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UserInput};
-use super::keymap::Keymap;
+use super::keymap::{Chord, Keymap};
 use super::palette::Palette;
-use super::picker::Picker;
+use super::picker::{Picker, PickerKind};
 use super::reader::Reader;
+use super::status::{Segment, StatusFeed};
+use super::theme::{Background, Theme, ThemeChoice, ThemeRow};
 use super::transcript::{Moment, Transcript};
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
@@ -18,6 +20,8 @@ use crate::contract::record::{InboxRow, QueueId, ThreadRecord};
 
 #[cfg(test)]
 mod back_tests;
+#[cfg(test)]
+mod comfort_tests;
 #[cfg(test)]
 mod compose_tests;
 #[cfg(test)]
@@ -77,6 +81,15 @@ pub enum Focus {
     Composer,
     /// To the card.
     Card,
+}
+
+/// What the first start asks. Trust in the folder was asked before, when there is something to trust.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FirstStart {
+    /// Which model.
+    pub model: bool,
+    /// Which colours.
+    pub theme: bool,
 }
 
 /// The wall clock at the start, so that times of records can be written for the person.
@@ -153,6 +166,18 @@ pub struct App {
     pub vim: Option<Vim>,
     /// What is offered while it is written.
     pub palette: Option<Palette>,
+    /// What the status line shows, when the person chose it.
+    pub segments: Option<Vec<Segment>>,
+    /// A command that writes the status line.
+    pub feed: StatusFeed,
+    /// Nothing moves by itself but the seconds.
+    pub is_calm: bool,
+    /// It is written for a screen reader: cards are answered in words and do not take the keys by themselves.
+    pub is_linear: bool,
+    /// Agents at work in the background.
+    pub tasks: usize,
+    /// How long the last run took.
+    pub last_run_ms: Option<u64>,
     /// A list in place of the text.
     pub picker: Option<Picker>,
     /// Everything that was said and done on a screen of its own, while it is looked at.
@@ -163,6 +188,12 @@ pub struct App {
     pub inbox: Vec<InboxRow>,
     /// How many questions wait in other conversations.
     pub elsewhere: u64,
+    /// The colours in use.
+    pub theme: ThemeChoice,
+    /// Themes that can be chosen, while the list of them is open.
+    pub themes: Vec<ThemeRow>,
+    /// What is behind the text, as far as it is known.
+    pub background: Option<Background>,
     /// Skills that can be called.
     pub skills: Vec<SkillRow>,
     /// Going back, and the list of conversations.
@@ -171,6 +202,8 @@ pub struct App {
     pub grants: Vec<GrantRow>,
     /// Whether running tools show more of their output.
     pub expanded: bool,
+    /// The keys of a sequence that was begun.
+    pub begun: Vec<Chord>,
     /// A line for the person that goes away by itself.
     pub hint: Option<(String, Moment)>,
     pub(super) quit_armed: Option<Moment>,
@@ -205,6 +238,10 @@ pub struct App {
     pub(super) rings: bool,
     /// When the host was told that a question has ended.
     pub(super) expiry_told: Option<Moment>,
+    /// When the terminal was asked for its background.
+    pub(super) asked_background: Option<Moment>,
+    /// What the first start still asks.
+    pub(super) first: Option<FirstStart>,
     /// How many conversations are being opened, and what was told that may belong to them.
     pub(super) opening: usize,
     pub(super) early: Vec<(ThreadId, Early)>,
@@ -253,15 +290,25 @@ impl App {
             composer: Composer::default(),
             vim: None,
             palette: None,
+            segments: None,
+            feed: StatusFeed::default(),
+            is_calm: false,
+            is_linear: false,
+            tasks: 0,
+            last_run_ms: None,
             picker: None,
             viewer: None,
             pane: None,
             inbox: Vec::new(),
             elsewhere: 0,
+            theme: ThemeChoice::default(),
+            themes: Vec::new(),
+            background: None,
             skills: Vec::new(),
             back: Back::default(),
             grants: Vec::new(),
             expanded: false,
+            begun: Vec::new(),
             hint: None,
             quit_armed: None,
             typed_at: None,
@@ -280,6 +327,8 @@ impl App {
             has_focus: true,
             rings: false,
             expiry_told: None,
+            asked_background: None,
+            first: None,
             opening: 0,
             early: Vec::new(),
             kept: KeptDraft::default(),
@@ -304,6 +353,15 @@ impl App {
     /// The card that is shown whole.
     pub fn current_card(&self) -> Option<&Card> {
         self.cards.get(self.card)
+    }
+
+    /// The colours to draw with: those of the row that is chosen in the list of themes, else those in use.
+    pub fn theme(&self) -> &Theme {
+        let looked_at = self.picker.as_ref().filter(|picker| picker.kind == PickerKind::Themes);
+        let row = looked_at.and_then(Picker::chosen);
+        let found = row.and_then(|row| self.themes.iter().find(|theme| theme.name == row.value));
+        let choice = found.and_then(|row| row.theme.as_ref().ok()).unwrap_or(&self.theme);
+        choice.on(self.background)
     }
 
     /// How many open questions of this conversation there are.
@@ -351,19 +409,23 @@ impl App {
 
     /// The next time at which the picture changes without anybody doing anything; `None`: never.
     pub fn deadline(&self) -> Option<Moment> {
-        let tick = self.run.awake_since().map(|since| {
+        let tick = self.run.awake_since().filter(|_| !self.is_linear).map(|since| {
             // Until an inference is tried again only the seconds change.
             if let Some(again) = self.transcript.retry_at(self.now) {
                 let rest = again.since(self.now) % 1000;
                 return self.now.plus(if rest == 0 { 1000 } else { rest });
             }
             let passed = self.now.since(since);
-            since.plus((passed / TICK_MS + 1) * TICK_MS)
+            let tick = if self.is_calm { 1000 } else { TICK_MS };
+            since.plus((passed / tick + 1) * tick)
         });
         let focus = self.wants_focus().then(|| self.typed_at.map(|typed| typed.plus(QUIET_MS))).flatten();
         let hint = self.hint.as_ref().map(|(_, until)| *until);
         let quit = self.quit_armed.map(|armed| armed.plus(QUIT_MS));
-        [tick, focus, hint, quit, self.expiry_deadline(), self.kept.due].into_iter().flatten().min()
+        [tick, focus, hint, quit, self.expiry_deadline(), self.kept.due, self.feed.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Whether a card would take the focus, were the person quiet.
@@ -371,9 +433,11 @@ impl App {
         self.focus == Focus::Composer
             && !self.cards.is_empty()
             && self.composer.is_empty()
+            && self.begun.is_empty()
             && self.picker.is_none()
             && self.viewer.is_none()
             && !self.stays
+            && !self.is_linear
     }
 
     /// Brings focus, card number and hints in line with what happened.

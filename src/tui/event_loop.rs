@@ -13,6 +13,7 @@ use super::highlight::Highlighter;
 use super::host::{Host, HostEvent};
 use super::input::{Input, TerminalEvent};
 use super::msg::{Cmd, Msg};
+use super::status::{Progress, StatusFeed};
 use super::terminal::{self, LiveTerminal, TerminalGuard, TtyOut};
 use super::transcript::Moment;
 use super::view::feed::Feed;
@@ -70,14 +71,34 @@ pub(super) async fn run(
     let colours = Arc::new(tokio::sync::Notify::new());
     let notify = Arc::clone(&colours);
     let look = Look {
-        theme: options.theme.clone(),
+        theme: options.theme.on(options.background).clone(),
         highlighter: Highlighter::in_thread(move || notify.notify_one()),
     };
+    let abilities = screen::abilities(&options);
+    // The title that was there comes back, and nothing is in progress any more.
+    if abilities.title {
+        restore.also(b"\x1b[23;2t");
+    }
+    if abilities.progress {
+        restore.also(Progress::None.bytes());
+    }
     let live = LiveTerminal::new(TtyOut, size.0, size.1, options.reflow)
         .with_restore(&restore)
         .with_probe(terminal::size);
     let mut screen = Screen::new(live, look, &options, restore.other_screen());
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
+    app.segments = options.segments;
+    if options.status_command {
+        app.feed = StatusFeed::on();
+    }
+    app.is_linear = options.screen_reader;
+    if app.is_linear {
+        // What is longer than a row goes on in the next one.
+        let _ = std::io::Write::write_all(screen.terminal.out_mut(), b"\x1b[?7h");
+    }
+    app.is_calm = options.reduced_motion || options.screen_reader;
+    app.theme = options.theme;
+    app.background = options.background;
     app.keeps_waiting = options.keep_waiting;
     app.rings = options.rings;
     app.set_vim(options.vim);
@@ -94,11 +115,17 @@ pub(super) async fn run(
     };
     performer.load(&mut app);
     performer.do_all(first);
+    if let Some(questions) = options.first_start {
+        performer.do_all(app.begin_first_start(questions));
+    }
     if let Some(prompt) = &options.initial_prompt {
         performer.do_all(app.say(prompt));
     }
     screen.draw(&app).map_err(TuiError::Write)?;
     app.update(waits.now(), Msg::Drawn);
+    if app.ask_first().contains(&Cmd::AskBackground) {
+        screen.ask_background();
+    }
 
     let cause = turn(&mut app, &mut screen, &mut waits, &mut performer, &guard, &input).await;
     drop(input);
@@ -108,6 +135,7 @@ pub(super) async fn run(
     screen.append(finished);
     let growing = screen.feed.growing(&app, &screen.look);
     screen.append(growing);
+    screen.end_linear();
     let ended = ended.and(screen.terminal.finish(false));
     drop(guard);
     let cause = cause?;
@@ -199,6 +227,7 @@ async fn turn(
                             screen.append(lines);
                         }
                     }
+                    Cmd::AskBackground => screen.ask_background(),
                     Cmd::Copy(text) => screen.copy(&text),
                     Cmd::Notify { bell, desktop } => screen.tell(bell, desktop.as_deref()),
                     other => performer.perform(other),
@@ -272,6 +301,7 @@ fn of_terminal(event: TerminalEvent) -> Msg {
         TerminalEvent::Mouse(event) => Msg::Mouse(event),
         TerminalEvent::Resize(width, height) => Msg::Resize(width, height),
         TerminalEvent::Focus(is_in_front) => Msg::Focus(is_in_front),
+        TerminalEvent::Background(background) => Msg::Background(background),
         TerminalEvent::Hangup => Msg::Hangup,
     }
 }

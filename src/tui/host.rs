@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::back::{BackCmd, BackMsg};
 use super::composer::paste::Draft;
+use super::theme::ThemeRow;
 use crate::contract::child::TaskRecord;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
@@ -220,6 +221,25 @@ pub enum HostEvent {
     Warned(String),
 }
 
+/// What a person chooses for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The colours.
+    Theme,
+    /// The model.
+    Model,
+}
+
+impl Choice {
+    /// Its key in the settings.
+    pub fn key(self) -> &'static str {
+        match self {
+            Choice::Theme => "theme",
+            Choice::Model => "model",
+        }
+    }
+}
+
 /// What a million tokens cost, in the currency of the settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
@@ -254,6 +274,8 @@ pub struct HostInfo {
     pub project: PathBuf,
     /// The person's home, written as `~`.
     pub home: Option<PathBuf>,
+    /// The branch of git that is checked out.
+    pub branch: Option<String>,
     /// Which instruction files are in use, in few words, such as `AGENTS.md`.
     pub instructions: Option<String>,
     /// What went wrong at the start and does not stop it.
@@ -448,6 +470,15 @@ pub trait Host: Send + Sync + 'static {
 
     /// Chooses the model for messages from now on.
     async fn set_model(&self, name: &str) -> Result<(), String>;
+
+    /// Runs the command of the status line with that JSON on its standard input, and gives the line that it wrote.
+    async fn status_line(&self, json: String) -> Result<String, String>;
+
+    /// Themes that can be chosen, as this terminal shows them.
+    fn themes(&self) -> Vec<ThemeRow>;
+
+    /// Writes a choice into the person's settings, and says which file that is.
+    async fn keep(&self, choice: Choice, value: &str) -> Result<PathBuf, String>;
 
     /// Skills that can be called.
     fn skills(&self) -> Vec<SkillRow>;

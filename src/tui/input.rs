@@ -15,6 +15,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::theme::Background;
+
 mod decode;
 #[cfg(test)]
 mod tests;
@@ -39,6 +41,8 @@ pub enum TerminalEvent {
     Resize(u16, u16),
     /// The terminal window got or lost the focus.
     Focus(bool),
+    /// The terminal says what is behind the text.
+    Background(Background),
     /// The terminal is gone; no event follows.
     Hangup,
 }

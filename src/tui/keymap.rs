@@ -21,6 +21,8 @@ pub enum Place {
     Global,
     /// In the text that is being written.
     Composer,
+    /// In the same, while nothing is written; what is not said here is as when something is.
+    Empty,
     /// In the same, while letters are commands of vi; what is not said here is as in [`Place::Composer`].
     Vim,
     /// On a question.
@@ -33,14 +35,15 @@ pub enum Place {
 
 impl Place {
     /// All of them, in the order of the help.
-    pub const ALL: [Place; 6] =
-        [Place::Composer, Place::Vim, Place::Card, Place::List, Place::Viewer, Place::Global];
+    pub const ALL: [Place; 7] =
+        [Place::Composer, Place::Empty, Place::Vim, Place::Card, Place::List, Place::Viewer, Place::Global];
 
     /// The name of its table.
     pub fn name(self) -> &'static str {
         match self {
             Place::Global => "global",
             Place::Composer => "composer",
+            Place::Empty => "empty",
             Place::Vim => "vim",
             Place::Card => "card",
             Place::List => "list",
@@ -52,11 +55,30 @@ impl Place {
         Place::ALL.into_iter().find(|place| place.name() == name)
     }
 
+    /// Whether a key of that other place is looked at while keys go here.
+    fn meets(self, other: Place) -> bool {
+        self.layers().contains(&other)
+    }
+
+    /// The tables that are looked at, the first one first.
+    pub fn layers(self) -> &'static [Place] {
+        match self {
+            Place::Global => &[Place::Global],
+            Place::Composer => &[Place::Composer, Place::Global],
+            Place::Empty => &[Place::Empty, Place::Composer, Place::Global],
+            Place::Vim => &[Place::Vim, Place::Composer, Place::Global],
+            Place::Card => &[Place::Card, Place::Global],
+            Place::List => &[Place::List, Place::Global],
+            Place::Viewer => &[Place::Viewer, Place::Global],
+        }
+    }
+
     /// The heading of its part of the help.
     pub fn heading(self) -> &'static str {
         match self {
             Place::Global => "Everywhere",
             Place::Composer => "Writing",
+            Place::Empty => "Writing, while nothing is written",
             Place::Vim => "Writing, with the keys of vi, out of insert mode",
             Place::Card => "On a question",
             Place::List => "In a list",
@@ -190,7 +212,7 @@ impl Action {
     pub fn belongs_to(self, place: Place) -> bool {
         use Action as A;
         // What is done to a text is the same with the keys of vi.
-        let place = if place == Place::Vim { Place::Composer } else { place };
+        let place = if matches!(place, Place::Vim | Place::Empty) { Place::Composer } else { place };
         match self {
             A::CancelOrQuit | A::Redraw | A::Suspend | A::Viewer | A::Expand | A::CycleMode => true,
             A::Help | A::Inbox => true,
@@ -246,26 +268,86 @@ pub struct Keymap {
     bindings: HashMap<(Place, Chord), Action>,
     /// The chords of an action in the order of the files, for the help.
     order: Vec<(Place, Chord)>,
+    /// Sequences of keys. One that was pressed whole counts as a key of its own, see [`Chord::of_sequence`].
+    sequences: Vec<Vec<Chord>>,
+}
+
+/// What a key is, after those that were pressed before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stroke {
+    /// A key, or the one that stands for the sequence that is complete with it.
+    Key(KeyEvent),
+    /// The sequence may go on.
+    Pending,
+    /// No sequence goes on like this.
+    Nothing,
 }
 
 impl Keymap {
-    /// What a key does in a place; the global table is looked at when the place's own has nothing.
+    /// What a key does in a place; see [`Place::layers`].
     pub fn action(&self, place: Place, key: KeyEvent) -> Option<Action> {
         self.action_of(place, Chord::of(key))
     }
 
     /// The same for a chord.
     pub fn action_of(&self, place: Place, chord: Chord) -> Option<Action> {
-        let own = self.bindings.get(&(place, chord));
-        let own = own.or_else(|| {
-            (place == Place::Vim).then(|| self.bindings.get(&(Place::Composer, chord))).flatten()
-        });
-        own.or_else(|| self.bindings.get(&(Place::Global, chord))).copied()
+        place.layers().iter().find_map(|place| self.bindings.get(&(*place, chord))).copied()
+    }
+
+    /// A key that does this in a place.
+    pub fn key_of(&self, place: Place, action: Action) -> Option<KeyEvent> {
+        self.chords(place, action).next().map(Chord::key)
+    }
+
+    /// What the table of this place alone says, without those that it falls back to.
+    pub fn own(&self, place: Place, key: KeyEvent) -> Option<Action> {
+        self.bindings.get(&(place, Chord::of(key))).copied()
+    }
+
+    /// What a key is in a place, behind the keys of a sequence that was begun.
+    pub fn stroke(&self, places: &[Place], begun: &[Chord], key: KeyEvent) -> Stroke {
+        let chord = Chord::of(key);
+        let mut can_go_on = false;
+        for (number, sequence) in self.sequences.iter().enumerate() {
+            let Some(rest) = sequence.strip_prefix(begun).and_then(|rest| rest.strip_prefix(&[chord])) else {
+                continue;
+            };
+            let whole = Chord::of_sequence(number);
+            if !places.iter().any(|place| self.bindings.contains_key(&(*place, whole))) {
+                continue;
+            }
+            if rest.is_empty() {
+                return Stroke::Key(whole.key());
+            }
+            can_go_on = true;
+        }
+        match (can_go_on, begun.is_empty()) {
+            (true, _) => Stroke::Pending,
+            (false, true) => Stroke::Key(key),
+            (false, false) => Stroke::Nothing,
+        }
+    }
+
+    /// How a sequence that was begun can go on: the keys, and what they do.
+    pub fn goes_on(&self, places: &[Place], begun: &[Chord]) -> Vec<(String, &'static str)> {
+        let of = |(number, sequence): (usize, &Vec<Chord>)| {
+            let rest = sequence.strip_prefix(begun).filter(|rest| !rest.is_empty())?;
+            let whole = Chord::of_sequence(number);
+            let action = places.iter().find_map(|place| self.bindings.get(&(*place, whole)))?;
+            Some((chord::written(rest), action.help()))
+        };
+        self.sequences.iter().enumerate().filter_map(of).collect()
+    }
+
+    /// A key or a sequence, as people write it.
+    fn text(&self, chord: Chord) -> String {
+        let sequence = chord.sequence().and_then(|number| self.sequences.get(number));
+        sequence.map_or_else(|| chord.to_string(), |chords| chord::written(chords))
     }
 
     /// The first chord of an action, as people write it; empty when there is none.
     pub fn chord_of(&self, place: Place, action: Action) -> String {
-        self.chords(place, action).next().map(|chord| chord.to_string()).unwrap_or_default()
+        self.chords(place, action).next().map(|chord| self.text(chord)).unwrap_or_default()
     }
 
     fn chords(&self, place: Place, action: Action) -> impl Iterator<Item = Chord> + '_ {
@@ -280,8 +362,7 @@ impl Keymap {
         Action::ALL
             .iter()
             .filter_map(|action| {
-                let chords: Vec<String> =
-                    self.chords(place, *action).map(|chord| chord.to_string()).collect();
+                let chords: Vec<String> = self.chords(place, *action).map(|chord| self.text(chord)).collect();
                 (!chords.is_empty()).then(|| (chords.join(" "), action.help()))
             })
             .collect()

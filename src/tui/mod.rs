@@ -47,7 +47,11 @@ pub struct TuiOptions {
     /// Messages do not close open questions: they begin behind them.
     pub keep_waiting: bool,
     /// Colours.
-    pub theme: theme::Theme,
+    pub theme: theme::ThemeChoice,
+    /// What is behind the text, when something told it before the terminal was asked.
+    pub background: Option<theme::Background>,
+    /// What the terminal can do beside showing text.
+    pub abilities: terminal::Abilities,
     /// Keys.
     pub keymap: keymap::Keymap,
     /// Whether the terminal breaks long rows anew when it gets narrower: see [`terminal::reflows`].
@@ -64,6 +68,20 @@ pub struct TuiOptions {
     pub rings: bool,
     /// In which form the terminal takes notifications.
     pub desktop: terminal::Desktop,
+    /// What the status line shows, when the person chose it.
+    pub segments: Option<Vec<status::Segment>>,
+    /// Whether a command writes the status line.
+    pub status_command: bool,
+    /// Whether the window's title says what goes on.
+    pub title: bool,
+    /// Whether progress is shown beside the name of the window.
+    pub progress: bool,
+    /// Nothing moves by itself but the seconds.
+    pub reduced_motion: bool,
+    /// Lines one after another, nothing drawn again.
+    pub screen_reader: bool,
+    /// What is asked because it is the first start.
+    pub first_start: Option<app::FirstStart>,
     /// Seconds that the clock on the wall is ahead of UTC.
     pub utc_offset: i32,
 }

@@ -10,9 +10,10 @@ use super::approval::edit::Draft as CallDraft;
 use super::back::{BackCmd, BackMsg};
 use super::composer::paste::Draft;
 use super::host::{
-    ExportFormat, GrantRow, HostInfo, KeepDraft, MentionRow, Mode, ModelRow, OpenedQuestion, OpenedThread,
-    Page, QueuedRow, Review, RuleRow, SkillRow, ThreadSync, UserInput,
+    Choice, ExportFormat, GrantRow, HostInfo, KeepDraft, MentionRow, Mode, ModelRow, OpenedQuestion,
+    OpenedThread, Page, QueuedRow, Review, RuleRow, SkillRow, ThreadSync, UserInput,
 };
+use super::theme::{Background, ThemeRow};
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
@@ -90,6 +91,12 @@ pub enum Msg {
     Note(String),
     /// The list of models.
     Models(Vec<ModelRow>),
+    /// What the command of the status line wrote, or why it did not.
+    StatusLine(Result<String, String>),
+    /// The themes that can be chosen, and the name of one that is to be used at once.
+    Themes(Vec<ThemeRow>, Option<String>),
+    /// The terminal said what is behind the text.
+    Background(Background),
     /// The list of skills.
     Skills(Vec<SkillRow>),
     /// The list of rules.
@@ -169,6 +176,16 @@ pub enum Cmd {
     Question(SuspensionId),
     /// Ask for the list of models.
     Models,
+    /// Ask for what the status line says.
+    Info,
+    /// Tell the command of the status line this JSON, and ask what it writes.
+    StatusLine(String),
+    /// Ask for the themes, to choose from or to use the one of that name.
+    Themes(Option<String>),
+    /// Write a choice into the settings.
+    Keep(Choice, String),
+    /// Ask the terminal what is behind the text.
+    AskBackground,
     /// Ask for the list of skills.
     Skills,
     /// Ask for the list of rules.

@@ -35,6 +35,8 @@ pub enum PickerKind {
     DeleteThread,
     /// Chooses a conversation to put beside another.
     Compare,
+    /// Chooses the colours; what is chosen is shown at once.
+    Themes,
     /// Chooses how much is asked.
     Modes,
     /// Puts what was said before into the text.
@@ -61,6 +63,7 @@ impl PickerKind {
             PickerKind::NameThread => "Call it:",
             PickerKind::DeleteThread => "Delete it, with all that was said?",
             PickerKind::Compare => "Put beside it",
+            PickerKind::Themes => "Themes",
             PickerKind::Modes => "How much is asked",
             PickerKind::History => "What you said before",
             PickerKind::Help => "Keys and commands",
@@ -80,7 +83,7 @@ impl PickerKind {
             PickerKind::BackWhat => Some("go back"),
             PickerKind::NameThread => Some("name"),
             PickerKind::Inbox => Some("answer"),
-            PickerKind::Models | PickerKind::Modes => Some("use"),
+            PickerKind::Models | PickerKind::Modes | PickerKind::Themes => Some("use"),
             PickerKind::Skills | PickerKind::History => Some("write"),
             PickerKind::Rules | PickerKind::Help => None,
         }

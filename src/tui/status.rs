@@ -14,6 +14,16 @@ use crate::contract::display::visible_line;
 /// The pictures of the spinner.
 const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠇", "⠏", "⠟"];
 
+mod chrome;
+mod feed;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+pub use chrome::{Chrome, Progress, chrome};
+pub use feed::{StatusFeed, told};
+pub use segment::Segment;
+
 /// A piece of the line. A smaller rank stays longer when it gets narrow.
 struct Piece {
     text: String,
@@ -23,6 +33,10 @@ struct Piece {
 
 /// The status line, no wider than asked. A hint takes its place while it is there.
 pub fn line(app: &App, columns: u16, theme: &Theme) -> Line<'static> {
+    if !app.begun.is_empty() {
+        let text = truncate(&begun(app), columns.saturating_sub(2));
+        return Line::from(vec![Span::raw("  "), Span::styled(text, theme.style(Role::Key))]);
+    }
     if let Some((hint, _)) = &app.hint {
         let text = truncate(&visible_line(hint), columns.saturating_sub(2));
         return Line::from(vec![Span::raw("  "), Span::styled(text, theme.style(Role::Info))]);
@@ -47,13 +61,44 @@ pub fn line(app: &App, columns: u16, theme: &Theme) -> Line<'static> {
     Line::from(spans)
 }
 
+/// A sequence of keys that was begun, and how it can go on.
+fn begun(app: &App) -> String {
+    let keys: Vec<String> = app.begun.iter().map(ToString::to_string).collect();
+    let more = app.keymap.goes_on(&app.key_layers(), &app.begun);
+    let more: Vec<String> = more.iter().map(|(keys, help)| format!("{keys}: {help}")).collect();
+    let cancel = app.keymap.chord_of(Place::Composer, Action::Interrupt);
+    format!("{} …  {} · {cancel}: cancel", keys.join(" "), more.join(" · "))
+}
+
+/// What is shown: first what nobody may miss, then what the person chose, or a bit of everything.
 fn pieces(app: &App) -> Vec<Piece> {
-    let info = &app.info;
+    let mut pieces = working(app);
+    if let Some(text) = app.feed.shown() {
+        pieces.push(Piece { text: visible_line(text).into_owned(), role: Role::Status, rank: 3 });
+        return pieces;
+    }
+    match &app.segments {
+        None => {
+            let all = Segment::STANDARD.iter().flat_map(|segment| segment.pieces(app));
+            pieces.extend(all);
+        }
+        Some(chosen) => {
+            for (at, segment) in chosen.iter().enumerate() {
+                // What comes first stays longest.
+                let rank = 2 + u8::try_from(at).unwrap_or(u8::MAX - 2);
+                pieces.extend(segment.pieces(app).into_iter().map(|piece| Piece { rank, ..piece }));
+            }
+        }
+    }
+    pieces
+}
+
+/// That it works, and who does.
+fn working(app: &App) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut add = |text: String, role: Role, rank: u8| pieces.push(Piece { text, role, rank });
     if let Some(since) = app.run.awake_since() {
         let passed = app.now.since(since);
-        let spin = SPINNER[(passed / super::app::TICK_MS) as usize % SPINNER.len()];
         let stop = app.keymap.chord_of(Place::Composer, Action::Interrupt);
         let (word, role) = match app.run {
             RunState::Stopping(_) => ("stopping", Role::Warning),
@@ -61,13 +106,18 @@ fn pieces(app: &App) -> Vec<Piece> {
                 ("working", Role::Accent)
             }
         };
-        add(format!("{spin} {word} {}", duration(passed)), role, 0);
+        if app.is_calm {
+            add(format!("{word} {}", whole_seconds(passed)), role, 0);
+        } else {
+            let spin = SPINNER[(passed / super::app::TICK_MS) as usize % SPINNER.len()];
+            add(format!("{spin} {word} {}", duration(passed)), role, 0);
+        }
         if let Some(retry) = app.transcript.retry(app.now) {
             add(visible_line(&retry).into_owned(), Role::Warning, 2);
         } else if !matches!(app.run, RunState::Stopping(_)) {
             match app.driver {
                 Driver::Other(_) => {}
-                Driver::Nobody | Driver::Own => add(format!("{stop} stops"), Role::Dim, 9),
+                Driver::Nobody | Driver::Own => add(format!("{stop} stops"), Role::Dim, u8::MAX),
             }
         }
     }
@@ -76,45 +126,6 @@ fn pieces(app: &App) -> Vec<Piece> {
     }
     if let Driver::Other(pid) = app.driver {
         add(format!("driven by process {pid}"), Role::Warning, 1);
-    }
-    if app.own_cards() > 0 {
-        add(format!("{} waiting", app.own_cards()), Role::Warning, 1);
-    }
-    let elsewhere = app.unseen_elsewhere();
-    if elsewhere > 0 {
-        let chord = app.keymap.chord_of(Place::Global, Action::Inbox);
-        add(format!("{elsewhere} elsewhere {chord}").trim_end().to_owned(), Role::Warning, 2);
-    }
-    let handed = app.transcript.handed_to();
-    if let Some(agent) = handed.map(|(agent, _)| agent).or(info.agent.as_deref()) {
-        add(visible_line(agent).into_owned(), Role::Accent, 3);
-    }
-    let model = match handed {
-        Some((_, model)) if !model.is_empty() => visible_line(model).into_owned(),
-        _ if info.is_demo => "demo".to_owned(),
-        _ => visible_line(&info.model).into_owned(),
-    };
-    let model = match app.transcript.stands_in() {
-        Some(other) => format!("{} (for {model})", visible_line(other)),
-        None => model,
-    };
-    add(if model.is_empty() { "no model".to_owned() } else { model }, Role::Status, 3);
-    let mode = if info.mode == super::host::Mode::Yolo { Role::Warning } else { Role::StatusMode };
-    add(info.mode.as_str().to_owned(), mode, 4);
-    let used = app.transcript.context_tokens();
-    if used > 0 {
-        let text = match info.context_window.filter(|window| *window > 0) {
-            Some(window) => format!("{}% context", (used * 100).div_ceil(window).min(999)),
-            None => format!("{} tokens", short_number(used)),
-        };
-        add(text, Role::Status, 5);
-    }
-    if let Some(cost) = cost(app).filter(|cost| *cost > 0.0) {
-        add(if cost < 0.01 { "<$0.01".to_owned() } else { format!("${cost:.2}") }, Role::Status, 6);
-    }
-    add(short_path(&info.cwd, info.home.as_deref()), Role::Status, 7);
-    if let Some(instructions) = &info.instructions {
-        add(visible_line(instructions).into_owned(), Role::Status, 8);
     }
     pieces
 }
@@ -152,26 +163,14 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
+fn whole_seconds(ms: u64) -> String {
+    if ms < 10_000 { format!("{}s", ms / 1000) } else { duration(ms) }
+}
+
 fn short_number(n: u64) -> String {
     match n {
         0..=9999 => n.to_string(),
         10_000..=999_999 => format!("{}k", n / 1000),
         _ => format!("{:.1}M", n as f64 / 1_000_000.0),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_and_spans_are_short() {
-        let home = Path::new("/home/me");
-        assert_eq!(short_path(Path::new("/home/me/x"), Some(home)), "~/x");
-        assert_eq!(short_path(home, Some(home)), "~");
-        assert_eq!(short_path(Path::new("/home/metoo"), Some(home)), "/home/metoo");
-        assert_eq!(short_path(Path::new("/x"), Some(Path::new("/"))), "/x");
-        let spans = [0, 420, 9_990, 61_000, 3_660_000].map(duration);
-        assert_eq!(spans, ["0.0s", "0.4s", "9.9s", "1m01s", "1h01m"]);
     }
 }

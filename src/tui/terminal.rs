@@ -18,9 +18,11 @@ use ratatui::text::{Line, Span};
 
 use super::wrap::{Wrap, clean};
 
+mod abilities;
 mod clipboard;
 mod full;
 mod guard;
+mod linear;
 mod notify;
 mod paint;
 #[cfg(test)]
@@ -28,9 +30,11 @@ mod reflow_tests;
 #[cfg(test)]
 mod tests;
 
+pub use abilities::{Abilities, Multiplexer};
 pub use clipboard::Clipboard;
 pub use full::FullScreen;
 pub use guard::{Restore, TerminalGuard, TtyOut, reflows, size, stop_process};
+pub use linear::Linear;
 pub use notify::Desktop;
 use paint::Painter;
 

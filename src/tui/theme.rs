@@ -1,17 +1,24 @@
 //! Colours by meaning: a view asks for a role, a theme file says what the role looks like.
 //!
-//! A theme file has an optional `inherits`, a `[palette]` of named colours, and `[roles]`. The four embedded
-//! themes are parsed like a user's own; `default` uses the terminal's sixteen colours only.
+//! A theme file has an optional `inherits`, a `[palette]` of named colours, and `[roles]`. Its palette counts for the
+//! roles that it inherits, too. The embedded themes are parsed like a user's own; `default` uses the terminal's sixteen
+//! colours only.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use ratatui::style::{Color, Modifier, Style};
 
+mod builtin;
+mod choice;
+mod depth;
 mod load;
 #[cfg(test)]
 mod tests;
 
+use builtin::BUILTIN;
+pub use choice::{AUTO, Background, ThemeChoice, ThemeRow};
+pub use depth::Depth;
 pub use load::ThemeError;
 
 macro_rules! roles {
@@ -138,14 +145,6 @@ pub struct Theme {
     styles: Arc<[Style]>,
 }
 
-/// The embedded themes by name.
-const BUILTIN: [(&str, &str); 4] = [
-    ("default", include_str!("../../themes/default.toml")),
-    ("dark", include_str!("../../themes/dark.toml")),
-    ("light", include_str!("../../themes/light.toml")),
-    ("plain", include_str!("../../themes/plain.toml")),
-];
-
 impl Theme {
     /// The style of a role.
     pub fn style(&self, role: Role) -> Style {
@@ -213,6 +212,25 @@ impl Theme {
             name: format!("{}, no colours", self.name).into(),
             styles: self.styles.iter().map(bare).collect(),
         }
+    }
+
+    /// The same theme with the colours that a terminal of that depth has.
+    #[must_use]
+    pub fn mapped(&self, depth: Depth) -> Theme {
+        if depth == Depth::True {
+            return self.clone();
+        }
+        if depth == Depth::None {
+            return self.without_colours();
+        }
+        let map = |colour: Option<Color>| colour.map(|colour| depth.map(colour));
+        let mapped = |style: &Style| Style {
+            fg: map(style.fg),
+            bg: map(style.bg),
+            underline_color: map(style.underline_color),
+            ..*style
+        };
+        Theme { name: Arc::clone(&self.name), styles: self.styles.iter().map(mapped).collect() }
     }
 }
 

@@ -16,6 +16,7 @@ mod cards;
 mod commands;
 mod compose;
 mod draft;
+mod first;
 mod grants;
 mod inbox;
 mod keys;
@@ -23,18 +24,27 @@ mod notify;
 mod queue;
 mod reader;
 mod sync;
+mod theme;
 
 impl App {
     /// Takes in what happened at that time, and says what is to be done.
     pub fn update(&mut self, at: Moment, msg: Msg) -> Vec<Cmd> {
         self.now = self.now.max(at);
         let mut cmds = Vec::new();
+        // Time alone changes nothing that is told.
+        let is_news = !matches!(msg, Msg::Tick | Msg::Drawn | Msg::StatusLine(_));
         match msg {
             Msg::Key(key) => self.key(key, &mut cmds),
             Msg::Paste(text) => self.paste(&text, &mut cmds),
             Msg::Mouse(event) => self.mouse(event, &mut cmds),
             Msg::Resize(width, height) => self.resize(width, height),
-            Msg::Focus(is_in_front) => self.has_focus = is_in_front,
+            Msg::Focus(is_in_front) => {
+                self.has_focus = is_in_front;
+                if is_in_front && self.info.branch.is_some() {
+                    // The branch may be another one by now.
+                    cmds.push(Cmd::Info);
+                }
+            }
             Msg::Agent(thread, event) => self.agent(&thread, &event, &mut cmds),
             Msg::Synced(sync) => self.synced(sync, &mut cmds),
             Msg::Began(thread, row) => self.began(&thread, row),
@@ -107,6 +117,13 @@ impl App {
                 let rows = rows.collect();
                 self.fill_picker(PickerKind::Models, rows);
             }
+            Msg::StatusLine(text) => {
+                if let Some(why) = self.feed.wrote(text) {
+                    self.transcript.note(Level::Warning, why);
+                }
+            }
+            Msg::Themes(themes, wanted) => self.list_themes(themes, wanted, &mut cmds),
+            Msg::Background(background) => self.background_is(background),
             Msg::Skills(skills) => {
                 let rows = skills.iter().map(|skill| PickRow {
                     value: skill.name.clone(),
@@ -143,10 +160,24 @@ impl App {
             Msg::Hangup | Msg::Terminate => self.quit(&mut cmds),
         }
         self.see_to_earlier(&mut cmds);
+        self.ask_next_of_first(&mut cmds);
         self.see_to_expired(&mut cmds);
         self.settle();
         self.keep_draft(&mut cmds);
+        self.feed_status(is_news, &mut cmds);
         cmds
+    }
+
+    /// Has the command of the status line told what changed.
+    fn feed_status(&mut self, is_news: bool, cmds: &mut Vec<Cmd>) {
+        if is_news {
+            self.feed.touch(self.now);
+        }
+        let mut feed = std::mem::take(&mut self.feed);
+        if let Some(json) = feed.take(self.now, || super::status::told(self)) {
+            cmds.push(Cmd::StatusLine(json));
+        }
+        self.feed = feed;
     }
 
     fn fill_picker(&mut self, kind: PickerKind, rows: Vec<PickRow>) {

@@ -20,6 +20,7 @@ pub(super) use card::CARD_TEXT;
 mod composer;
 pub mod entry;
 pub mod feed;
+pub mod linear;
 mod lists;
 pub mod reader;
 pub mod sheet;

@@ -6,6 +6,7 @@ mod back;
 mod book;
 mod children;
 mod client_tools;
+mod comfort;
 mod commands;
 mod compose;
 mod contest;

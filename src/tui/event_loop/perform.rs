@@ -155,6 +155,16 @@ impl Performer {
                 send(Msg::Question(id, found));
             }),
             Cmd::Models => send(Msg::Models(host.models())),
+            Cmd::Info => self.spawn(async move { send(Msg::Info(Box::new(host.info()))) }),
+            Cmd::StatusLine(json) => {
+                self.spawn(async move { send(Msg::StatusLine(host.status_line(json).await)) });
+            }
+            Cmd::Themes(wanted) => send(Msg::Themes(host.themes(), wanted)),
+            Cmd::Keep(choice, value) => self.spawn(async move {
+                if let Err(error) = host.keep(choice, &value).await {
+                    send(Msg::Failed(format!("the {} is used, and not kept: {error}", choice.key())));
+                }
+            }),
             Cmd::Skills => send(Msg::Skills(host.skills())),
             Cmd::Rules => send(Msg::Rules(host.permissions())),
             Cmd::SetMode(mode) => {
@@ -180,7 +190,8 @@ impl Performer {
             Cmd::Back(cmd) => self.spawn(async move { send(Msg::Back(Box::new(host.back(cmd).await))) }),
             Cmd::Remember(prompt) => self.spawn(async move { host.remember(&prompt).await }),
             // The loop does these itself.
-            Cmd::Copy(_)
+            Cmd::AskBackground
+            | Cmd::Copy(_)
             | Cmd::Notify { .. }
             | Cmd::ShowWhole(_)
             | Cmd::Redraw

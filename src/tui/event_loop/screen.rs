@@ -8,10 +8,11 @@ use ratatui::text::Line;
 
 use super::super::TuiOptions;
 use super::super::app::App;
-use super::super::terminal::{Clipboard, Desktop, FullScreen, LiveTerminal};
+use super::super::status::{Chrome, Progress, chrome};
+use super::super::terminal::{Abilities, Clipboard, Desktop, FullScreen, Linear, LiveTerminal};
 use super::super::view::feed::Feed;
 use super::super::view::sheet::Sheets;
-use super::super::view::{self, Look, Picture};
+use super::super::view::{self, Look, Picture, linear};
 
 /// The model with its screen.
 pub(super) struct Screen<W: io::Write> {
@@ -26,6 +27,19 @@ pub(super) struct Screen<W: io::Write> {
     mouse: bool,
     clipboard: Clipboard,
     desktop: Desktop,
+    abilities: Abilities,
+    /// What was said to a screen reader, and the lines that it was not told yet.
+    linear: Option<(Linear, Vec<String>)>,
+    /// What the terminal was told to show outside of its text.
+    chrome: Option<Chrome>,
+}
+
+/// What the terminal can do and may.
+pub(super) fn abilities(options: &TuiOptions) -> Abilities {
+    let mut abilities = options.abilities;
+    abilities.title &= options.title;
+    abilities.progress &= options.progress;
+    abilities
 }
 
 impl<W: io::Write> Screen<W> {
@@ -45,24 +59,77 @@ impl<W: io::Write> Screen<W> {
             mouse: options.mouse,
             clipboard: options.clipboard,
             desktop: options.desktop,
+            abilities: abilities(options),
+            linear: options.screen_reader.then(Default::default),
+            chrome: None,
         }
     }
 
     /// Shows the model as it is now. Inline, finished lines go out for good and the rest is drawn below them; what
     /// gets finished while another screen is up goes out when it is left.
     pub(super) fn draw(&mut self, app: &App) -> io::Result<()> {
+        if !self.look.theme.is_same(app.theme()) {
+            self.look.theme = app.theme().clone();
+            self.sheets = Sheets::new(self.look.clone());
+        }
         let (width, height) = app.size;
         self.terminal.resize(width, height);
         if app.wants_other_screen() {
-            return self.draw_other(app);
+            self.draw_other(app)?;
+            return self.show_outside(app);
         }
         self.leave_other()?;
         let finished = self.feed.finished(app, &self.look);
-        self.terminal.append(finished);
+        self.append(finished);
+        if let Some((linear, lines)) = &mut self.linear {
+            let bytes = linear.frame(&std::mem::take(lines), linear::topics(app), &linear::prompt(app));
+            self.terminal.out_mut().write_all(&bytes)?;
+            return self.show_outside(app);
+        }
         let picture = view::live(app, &mut self.feed, &self.look);
         let rows = u16::try_from(picture.lines.len()).unwrap_or(u16::MAX).min(height);
         self.terminal.draw(rows, |area, buf| paint(&picture, area, buf))?;
-        Ok(())
+        self.show_outside(app)
+    }
+
+    /// Shows outside of the text what goes on, where the terminal can, when it is something else than before.
+    fn show_outside(&mut self, app: &App) -> io::Result<()> {
+        if !self.abilities.title && !self.abilities.progress {
+            return Ok(());
+        }
+        let now = chrome(app);
+        if self.chrome.as_ref() == Some(&now) {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        if self.abilities.title && self.chrome.as_ref().is_none_or(|old| old.title != now.title) {
+            if self.chrome.is_none() {
+                bytes.extend_from_slice(b"\x1b[22;2t");
+            }
+            bytes.extend_from_slice(format!("\x1b]2;{}\x1b\\", now.title).as_bytes());
+        }
+        let before = self.chrome.as_ref().map_or(Progress::None, |old| old.progress);
+        if self.abilities.progress && before != now.progress {
+            bytes.extend_from_slice(now.progress.bytes());
+        }
+        self.chrome = Some(now);
+        self.terminal.out_mut().write_all(&bytes)
+    }
+
+    /// Tells a screen reader what it was not told yet.
+    pub(super) fn end_linear(&mut self) {
+        if let Some((linear, lines)) = &mut self.linear {
+            let mut bytes = linear.frame(&std::mem::take(lines), Vec::new(), "");
+            bytes.extend_from_slice(linear.end());
+            let _ = self.terminal.out_mut().write_all(&bytes);
+        }
+    }
+
+    /// Asks for the colour behind the text, where the answer is understood. Nobody waits for it.
+    pub(super) fn ask_background(&mut self) {
+        if self.abilities.background {
+            let _ = self.terminal.out_mut().write_all(b"\x1b]11;?\x1b\\");
+        }
     }
 
     fn draw_other(&mut self, app: &App) -> io::Result<()> {
@@ -101,6 +168,7 @@ impl<W: io::Write> Screen<W> {
 
     /// Paints everything with the next frame.
     pub(super) fn redraw(&mut self) {
+        self.chrome = None;
         self.terminal.redraw();
         if let Some((other, _)) = &mut self.other {
             other.redraw();
@@ -108,7 +176,10 @@ impl<W: io::Write> Screen<W> {
     }
 
     pub(super) fn append(&mut self, lines: Vec<Line<'static>>) {
-        self.terminal.append(lines);
+        match &mut self.linear {
+            Some((_, texts)) => texts.extend(lines.iter().map(linear::words)),
+            None => self.terminal.append(lines),
+        }
     }
 
     /// Puts text on the clipboard through the terminal, also over a remote shell.

@@ -18,11 +18,11 @@ use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
 use crate::tui::back::{BackCmd, BackMsg};
 use crate::tui::host::{
-    ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, Page, QueuedRow, Review,
-    RuleRow, SkillRow, UserInput,
+    Choice, ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, Page, QueuedRow,
+    Review, RuleRow, SkillRow, UserInput,
 };
 use crate::tui::keymap::Keymap;
-use crate::tui::theme::Theme;
+use crate::tui::theme::{Theme, ThemeRow};
 
 /// Writes down what it is asked.
 #[derive(Default)]
@@ -67,6 +67,16 @@ impl Host for FakeHost {
     }
     async fn preview_grant(&self, _: &SuspensionId, _: &str) -> Result<GrantPreview, String> {
         Ok(GrantPreview::default())
+    }
+    async fn status_line(&self, json: String) -> Result<String, String> {
+        Ok(json)
+    }
+    fn themes(&self) -> Vec<ThemeRow> {
+        Vec::new()
+    }
+    async fn keep(&self, _: Choice, name: &str) -> Result<PathBuf, String> {
+        self.note(format!("theme {name}"));
+        Ok(PathBuf::from("config.toml"))
     }
     async fn grants(&self) -> Result<Vec<GrantRow>, String> {
         Ok(Vec::new())

@@ -5,11 +5,15 @@ use crossterm::event::{
 };
 
 use super::TerminalEvent;
+use crate::tui::theme::Background;
 
 const PASTE_BEGIN: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
 /// Keys that end a paste whose end mark never comes, when they arrive alone.
 const GIVE_UP: [&[u8]; 4] = [b"\x03", b"\x1b[99;5u", b"\x1b", b"\x1b[27u"];
+/// How the answer to the question for the background begins. It is waited for: nobody types it.
+const ANSWER: &[u8] = b"\x1b]11;rgb";
+const MAX_ANSWER: usize = 64;
 /// A sequence longer than this is none of ours.
 const MAX_SEQUENCE: usize = 64 * 1024;
 
@@ -61,7 +65,8 @@ impl Decoder {
 
     /// Whether an escape sequence is begun that may as well be the Escape key. A paste is waited for as long as it takes.
     pub fn is_waiting(&self) -> bool {
-        !self.bytes.is_empty() && !self.bytes.starts_with(PASTE_BEGIN)
+        let is_answer = self.bytes.starts_with(ANSWER) && self.bytes.len() < MAX_ANSWER;
+        !self.bytes.is_empty() && !self.bytes.starts_with(PASTE_BEGIN) && !is_answer
     }
 
     /// No more bytes came: what is there is meant as it stands.
@@ -127,7 +132,7 @@ fn step(bytes: &[u8]) -> Step {
             let bell = find(rest, b"\x07").map(|i| i + 1);
             let st = find(rest, b"\x1b\\").map(|i| i + 2);
             match bell.into_iter().chain(st).min() {
-                Some(end) => Step::Took(2 + end, None),
+                Some(end) => Step::Took(2 + end, answer(&rest[..end])),
                 None if rest.len() > MAX_SEQUENCE => Step::Took(bytes.len(), None),
                 None => Step::More,
             }
@@ -142,6 +147,12 @@ fn step(bytes: &[u8]) -> Step {
         },
         _ => plain(bytes),
     }
+}
+
+/// What the terminal answers to what we asked it.
+fn answer(bytes: &[u8]) -> Option<TerminalEvent> {
+    let text = std::str::from_utf8(bytes).ok()?.trim_end_matches(['\x07', '\x1b', '\\']);
+    Background::of_answer(text).map(TerminalEvent::Background)
 }
 
 /// A character or control that is no escape sequence.

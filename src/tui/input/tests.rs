@@ -62,7 +62,7 @@ fn keys_in_legacy_and_kitty_form() {
         ("\u{1b}[<0;;5Mx\u{1b}[<0;0;5My\u{1b}[<3;1;1M", "x y"),
         ("\u{1b}[M !!x", "x"),
         ("\u{1b}[?1u\u{1b}[?62;c\u{1b}[12;40Rx", "x"),
-        ("\u{1b}]11;rgb:0/0/0\u{7}x\u{1b}P1$r\u{1b}\\y", "x y"),
+        ("\u{1b}]11;rgb:0/0/0\u{7}x\u{1b}P1$r\u{1b}\\y", "Background(Dark) x y"),
         ("\u{1b}[201~x", "x"),
         ("\u{1b}]a", "Alt-] a"),
         ("\u{1b}[", "Alt-["),

@@ -11,6 +11,16 @@ pub struct Chord {
     modifiers: KeyModifiers,
 }
 
+/// Function keys from here on are no keys: each stands for a sequence that was pressed whole.
+const SEQUENCES: u8 = 64;
+/// How many sequences there may be.
+pub(super) const MAX_SEQUENCES: usize = 128;
+
+/// Keys one after another, as people write them.
+pub(super) fn written(chords: &[Chord]) -> String {
+    chords.iter().map(Chord::to_string).collect::<Vec<_>>().join(" ")
+}
+
 /// What the mouse does has a place among the keys, where no keyboard has one.
 const WHEEL_UP: KeyCode = KeyCode::F(200);
 const WHEEL_DOWN: KeyCode = KeyCode::F(201);
@@ -60,6 +70,36 @@ impl Chord {
         };
         let known = KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SHIFT;
         Some(Chord::new(code, event.modifiers & known))
+    }
+
+    /// What stands for the sequence of that number.
+    pub(super) fn of_sequence(number: usize) -> Chord {
+        let number = u8::try_from(number.min(MAX_SEQUENCES)).unwrap_or(u8::MAX - SEQUENCES);
+        Chord { code: KeyCode::F(SEQUENCES + number), modifiers: KeyModifiers::NONE }
+    }
+
+    /// The number of the sequence that it stands for.
+    pub(super) fn sequence(self) -> Option<usize> {
+        match self.code {
+            KeyCode::F(n) => n.checked_sub(SEQUENCES).map(usize::from),
+            _ => None,
+        }
+    }
+
+    /// The event of this key.
+    pub(super) fn key(self) -> KeyEvent {
+        KeyEvent::new(self.code, self.modifiers)
+    }
+
+    /// Whether it writes something where text is written.
+    pub(super) fn writes(self) -> bool {
+        matches!(self.code, KeyCode::Char(_)) && self.modifiers.is_empty()
+    }
+
+    /// Reads keys that are pressed one after another: `ctrl-x ctrl-e`.
+    pub fn parse_all(text: &str) -> Option<Vec<Chord>> {
+        let chords: Option<Vec<Chord>> = text.split_whitespace().map(Chord::parse).collect();
+        chords.filter(|chords| (1..=4).contains(&chords.len()))
     }
 
     fn new(code: KeyCode, mut modifiers: KeyModifiers) -> Chord {

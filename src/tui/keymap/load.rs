@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use toml::de::DeTable;
 
+use super::chord::{MAX_SEQUENCES, written};
 use super::{Action, Chord, Keymap, Place};
 
 /// The keys that the program comes with.
@@ -25,7 +26,7 @@ pub struct KeymapError {
 impl Keymap {
     /// The keys that the program comes with.
     pub fn embedded() -> Keymap {
-        let mut keymap = Keymap { bindings: HashMap::new(), order: Vec::new() };
+        let mut keymap = Keymap { bindings: HashMap::new(), order: Vec::new(), sequences: Vec::new() };
         keymap.lay_over("keymap.toml", EMBEDDED).expect("the embedded keys are read by a test");
         keymap
     }
@@ -48,10 +49,12 @@ impl Keymap {
         let parsed = DeTable::parse(text)
             .map_err(|problem| error(problem.span().unwrap_or(0..0), problem.message().replace('\n', " ")))?;
         let mut seen: HashMap<(Place, Chord), String> = HashMap::new();
+        // Looked at when the whole file counts: what is in the way may be taken away further down.
+        let mut own: Vec<(Place, Chord, Range<usize>)> = Vec::new();
         for (table, entries) in parsed.get_ref() {
             let Some(place) = Place::from_name(table.get_ref()) else {
                 let what = format!(
-                    "unknown table '{}'; there are global, composer, vim, card, list and viewer",
+                    "unknown table '{}'; there are global, composer, empty, vim, card, list and viewer",
                     table.get_ref()
                 );
                 return Err(error(table.span(), what));
@@ -64,12 +67,23 @@ impl Keymap {
             entries.sort_by_key(|(key, _)| key.span().start);
             for (key, value) in entries {
                 let name = key.get_ref().as_ref();
-                let Some(chord) = Chord::parse(name) else {
+                let Some(chords) = Chord::parse_all(name) else {
                     let what = format!(
-                        "'{name}' is not a key; write for example ctrl-x, alt-enter, shift-tab or f5"
+                        "'{name}' is not a key; write for example ctrl-x, alt-enter, shift-tab, f5 or \"ctrl-x ctrl-e\""
                     );
                     return Err(error(key.span(), what));
                 };
+                let chord = match self.chord_for(&chords) {
+                    Ok(chord) => chord,
+                    Err(what) => return Err(error(key.span(), what)),
+                };
+                if chords.len() > 1 && chords[0].writes() && place != Place::Card && place != Place::Vim {
+                    let what = format!(
+                        "'{name}' begins with a character, which is written in [{}]; begin with ctrl- or alt-",
+                        place.name()
+                    );
+                    return Err(error(key.span(), what));
+                }
                 if let Some(first) = seen.insert((place, chord), name.to_owned()) {
                     let what = format!("'{name}' is the same key as '{first}' in [{}]", place.name());
                     return Err(error(key.span(), what));
@@ -91,7 +105,7 @@ impl Keymap {
                     return Err(error(value.span(), what));
                 }
                 let says_yes = matches!(action, Action::Allow | Action::Grant | Action::RunAgain);
-                if says_yes && chord.is_reflex() {
+                if says_yes && chords.last().is_some_and(|last| last.is_reflex()) {
                     let what =
                         format!("'{name}' is pressed without looking and cannot be '{wanted}'; use a letter");
                     return Err(error(key.span(), what));
@@ -99,9 +113,67 @@ impl Keymap {
                 if self.bindings.insert((place, chord), action).is_none() {
                     self.order.push((place, chord));
                 }
+                own.push((place, chord, key.span()));
+            }
+        }
+        for (place, chord, span) in own {
+            if let Some(what) = self.conflict(place, chord) {
+                return Err(error(span, what));
             }
         }
         Ok(())
+    }
+
+    /// What stands for these keys.
+    fn chord_for(&mut self, chords: &[Chord]) -> Result<Chord, String> {
+        if let [chord] = chords {
+            return Ok(*chord);
+        }
+        let known = self.sequences.iter().position(|known| known == chords);
+        let number = known.unwrap_or(self.sequences.len());
+        if number >= MAX_SEQUENCES {
+            return Err(format!("there are more than {MAX_SEQUENCES} sequences of keys"));
+        }
+        if known.is_none() {
+            self.sequences.push(chords.to_vec());
+        }
+        Ok(Chord::of_sequence(number))
+    }
+
+    /// Why a key that is bound here cannot be told from the beginning of a sequence, or a sequence never be finished.
+    fn conflict(&self, place: Place, chord: Chord) -> Option<String> {
+        let keys = |chord: Chord| match chord.sequence() {
+            Some(number) => self.sequences.get(number).cloned().unwrap_or_default(),
+            None => vec![chord],
+        };
+        let action = *self.bindings.get(&(place, chord))?;
+        let mine = keys(chord);
+        let meets = |other: Place| place.meets(other) || other.meets(place);
+        let mut others: Vec<_> = self.order.iter().filter(|(other, _)| meets(*other)).collect();
+        others.sort_by_key(|(other, _)| *other);
+        for (other, bound) in others {
+            let Some(theirs) = self.bindings.get(&(*other, *bound)) else { continue };
+            let (their_keys, away) = (keys(*bound), "take one of them away with \"none\"");
+            if their_keys.len() < mine.len() && mine.starts_with(&their_keys) {
+                return Some(format!(
+                    "'{}' begins with '{}', which is '{}' in [{}]; {away}",
+                    written(&mine),
+                    written(&their_keys),
+                    theirs.name(),
+                    other.name()
+                ));
+            }
+            if mine.len() < their_keys.len() && their_keys.starts_with(&mine) {
+                return Some(format!(
+                    "'{}' is '{}' here, and '{}' in [{}] begins with it; {away}",
+                    written(&mine),
+                    action.name(),
+                    written(&their_keys),
+                    other.name()
+                ));
+            }
+        }
+        None
     }
 }
 

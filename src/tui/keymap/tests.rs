@@ -78,3 +78,43 @@ fn no_reflex_says_yes() {
         assert!(error.contains("cannot be 'allow'"), "{error}");
     }
 }
+
+#[test]
+fn keys_one_after_another_are_one_binding() {
+    let text = "[composer]\n\"ctrl-x ctrl-s\" = \"send\"\n\"ctrl-x k k\" = \"undo\"\n";
+    let keymap = Keymap::with_file("keys.toml", text).expect("it is right");
+    let ctrl = |c| key(KeyCode::Char(c), KeyModifiers::CONTROL);
+    let layers = Place::Composer.layers();
+    assert_eq!(keymap.stroke(layers, &[], ctrl('x')), Stroke::Pending);
+    let begun = [Chord::of(ctrl('x'))];
+    let Stroke::Key(whole) = keymap.stroke(layers, &begun, ctrl('s')) else { panic!("it is whole") };
+    assert_eq!(keymap.action(Place::Composer, whole), Some(Action::Send));
+    assert_eq!(typed(whole), None);
+    assert_eq!(keymap.stroke(layers, &begun, ctrl('q')), Stroke::Nothing);
+    assert_eq!(keymap.stroke(Place::Card.layers(), &[], ctrl('x')), Stroke::Key(ctrl('x')), "not of a card");
+    let help = keymap.help(Place::Composer);
+    assert!(
+        help.iter().any(|(keys, _)| keys.ends_with("Ctrl-X K K") || keys.ends_with("Ctrl-X k k")),
+        "{help:?}"
+    );
+    assert_eq!(keymap.goes_on(layers, &begun).len(), 3, "the embedded one and two more");
+}
+
+#[test]
+fn keys_that_hide_each_other_are_refused() {
+    assert_eq!(
+        refused("[composer]\n\"ctrl-a ctrl-b\" = \"send\"\n"),
+        "keys.toml:2: 'Ctrl-A Ctrl-B' begins with 'Ctrl-A', which is 'line-start' in [composer]; take one of them away \
+         with \"none\""
+    );
+    assert_eq!(
+        refused("[global]\n\n\"ctrl-x\" = \"redraw\"\n"),
+        "keys.toml:3: 'Ctrl-X' is 'redraw' here, and 'Ctrl-X Ctrl-E' in [composer] begins with it; take one of them \
+         away with \"none\""
+    );
+    let freed = "[composer]\n\"ctrl-a ctrl-b\" = \"send\"\n\"ctrl-a\" = \"none\"\n";
+    assert!(Keymap::with_file("keys.toml", freed).is_ok());
+    assert!(refused("[composer]\n\"g g\" = \"text-start\"\n").contains("begins with a character"));
+    assert!(refused("[card]\n\"g enter\" = \"allow\"\n").contains("cannot be 'allow'"));
+    assert!(refused("[composer]\n\"ctrl-x a b c d\" = \"send\"\n").contains("is not a key"));
+}

@@ -25,6 +25,8 @@ struct Shared {
     /// The other screen is shown.
     other: Arc<AtomicBool>,
     owner: ThreadId,
+    /// What else is written when it is given back.
+    also: Mutex<Vec<u8>>,
     /// Entering and leaving are several steps; two threads must not mix them.
     turn: Mutex<()>,
 }
@@ -54,6 +56,7 @@ impl TerminalGuard {
                 below: Arc::default(),
                 other: Arc::default(),
                 owner: thread::current().id(),
+                also: Mutex::default(),
                 turn: Mutex::new(()),
             })),
         };
@@ -107,11 +110,17 @@ impl Restore {
             bytes.extend_from_slice(super::full::LEAVE);
         }
         bytes.extend_from_slice(LEAVE);
+        bytes.extend_from_slice(&shared.also.lock().unwrap_or_else(PoisonError::into_inner));
         for _ in 0..shared.below.swap(0, Ordering::Relaxed) {
             bytes.extend_from_slice(b"\r\n");
         }
         let _ = TtyOut.write_all(&bytes);
         let _ = termios::tcsetattr(stdio::stdin(), OptionalActions::Now, &shared.original);
+    }
+
+    /// Has this written too when the terminal is given back.
+    pub fn also(&self, bytes: &[u8]) {
+        self.0.also.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
     }
 
     pub(super) fn below(&self) -> Arc<AtomicU16> {

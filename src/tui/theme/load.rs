@@ -35,32 +35,25 @@ pub(super) fn collect(
     find: Find<'_>,
 ) -> Result<BTreeMap<Role, Style>, ThemeError> {
     let mut chain = vec![name.to_owned()];
-    let (styles, _) = resolve(&mut chain, file, text, find)?;
-    Ok(styles)
+    resolve(&mut chain, file, text, find, BTreeMap::new()).map(|(styles, _)| styles)
 }
 
 type Resolved = (BTreeMap<Role, Style>, BTreeMap<String, Color>);
 
-fn resolve(chain: &mut Vec<String>, file: &str, text: &str, find: Find<'_>) -> Result<Resolved, ThemeError> {
+/// `over` is the palette of the themes that inherit from this one: it counts here, too.
+fn resolve(
+    chain: &mut Vec<String>,
+    file: &str,
+    text: &str,
+    find: Find<'_>,
+    over: BTreeMap<String, Color>,
+) -> Result<Resolved, ThemeError> {
     let source = Source { file, text };
     let table = DeTable::parse(text)
         .map_err(|error| source.error(error.span().unwrap_or(0..0), error.message().replace('\n', " ")))?;
     let table = table.into_inner();
 
-    let mut styles = BTreeMap::new();
     let mut palette = BTreeMap::new();
-    if let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == "inherits") {
-        let parent = source.text_of(value, "inherits")?;
-        if chain.iter().any(|known| known == parent) || chain.len() >= MAX_CHAIN {
-            let what = format!("theme '{parent}' inherits from itself ({} -> {parent})", chain.join(" -> "));
-            return Err(source.error(key.span(), what));
-        }
-        let Some((parent_file, parent_text)) = find(parent) else {
-            return Err(source.error(value.span(), format!("there is no theme '{parent}' to inherit from")));
-        };
-        chain.push(parent.to_owned());
-        (styles, palette) = resolve(chain, &parent_file, &parent_text, find)?;
-    }
     // The palette first, wherever it stands in the file: roles name its colours.
     for (key, value) in &table {
         match key.get_ref().as_ref() {
@@ -79,6 +72,22 @@ fn resolve(chain: &mut Vec<String>, file: &str, text: &str, find: Find<'_>) -> R
                 return Err(source.error(key.span(), what));
             }
         }
+    }
+    palette.extend(over);
+    let mut styles = BTreeMap::new();
+    if let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == "inherits") {
+        let parent = source.text_of(value, "inherits")?;
+        if chain.iter().any(|known| known == parent) || chain.len() >= MAX_CHAIN {
+            let what = format!("theme '{parent}' inherits from itself ({} -> {parent})", chain.join(" -> "));
+            return Err(source.error(key.span(), what));
+        }
+        let Some((parent_file, parent_text)) = find(parent) else {
+            return Err(source.error(value.span(), format!("there is no theme '{parent}' to inherit from")));
+        };
+        chain.push(parent.to_owned());
+        let inherited;
+        (styles, inherited) = resolve(chain, &parent_file, &parent_text, find, palette.clone())?;
+        palette = inherited.into_iter().chain(palette).collect();
     }
     if let Some((_, value)) = table.iter().find(|(key, _)| key.get_ref() == "roles") {
         for (key, value) in source.table_of(value, "roles")? {

@@ -87,3 +87,107 @@ fn a_circle_of_themes_is_refused() {
     let error = Theme::parse("mine", "mine.toml", "inherits = \"a\"\n", find).expect_err("a circle");
     assert!(error.what.contains("inherits from itself"), "{error}");
 }
+
+#[test]
+fn a_palette_counts_for_what_is_inherited() {
+    let text = "inherits = \"dark\"\n[palette]\nmint = \"#010203\"\n";
+    let theme = Theme::parse("mine", "mine.toml", text, |_| None).expect("it is right");
+    assert_eq!(theme.style(Role::Success).fg, Some(Color::Rgb(1, 2, 3)));
+    assert_eq!(theme.style(Role::DiffAdd).fg, Some(Color::Rgb(1, 2, 3)));
+    let dark = Theme::builtin("dark").expect("known");
+    assert_eq!(theme.style(Role::Error), dark.style(Role::Error));
+    // Two steps: the youngest palette counts everywhere.
+    let find = |name: &str| (name == "mother").then(|| text.to_owned());
+    let child = "inherits = \"mother\"\n[palette]\nmint = \"#040506\"\n";
+    let theme = Theme::parse("child", "c.toml", child, find).expect("it is right");
+    assert_eq!(theme.style(Role::Success).fg, Some(Color::Rgb(4, 5, 6)));
+}
+
+fn rgb(theme: &Theme, role: Role) -> [f64; 3] {
+    match theme.style(role).fg {
+        Some(Color::Rgb(r, g, b)) => [r, g, b].map(f64::from),
+        other => panic!("{} of {} is {other:?}", role.name(), theme.name()),
+    }
+}
+
+/// What a colour looks like without one kind of cones (Machado and others, 2009).
+fn seen(rgb: [f64; 3], matrix: [[f64; 3]; 3]) -> [f64; 3] {
+    matrix.map(|row| row.iter().zip(rgb).map(|(m, c)| m * c).sum())
+}
+
+#[test]
+fn the_colour_blind_pair_is_told_apart_without_red_and_green() {
+    const PROTAN: [[f64; 3]; 3] =
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]];
+    const DEUTAN: [[f64; 3]; 3] =
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]];
+    for name in ["colour-blind-dark", "colour-blind-light"] {
+        let theme = Theme::builtin(name).expect("known");
+        for (one, other) in [(Role::DiffAdd, Role::DiffDel), (Role::Success, Role::Error)] {
+            for matrix in [PROTAN, DEUTAN] {
+                let (a, b) = (seen(rgb(&theme, one), matrix), seen(rgb(&theme, other), matrix));
+                let far = a.iter().zip(b).map(|(x, y)| (x - y).powi(2)).sum::<f64>().sqrt();
+                assert!(far > 100.0, "{name}: {} and {} are {far:.0} apart", one.name(), other.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn high_contrast_is_high() {
+    fn luminance(rgb: [f64; 3]) -> f64 {
+        let part = |c: f64| {
+            let c = c / 255.0;
+            if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * part(rgb[0]) + 0.7152 * part(rgb[1]) + 0.0722 * part(rgb[2])
+    }
+    for (name, back) in [("high-contrast-dark", 0.0), ("high-contrast-light", 1.0)] {
+        let theme = Theme::builtin(name).expect("known");
+        for role in Role::ALL.iter().filter(|role| theme.style(**role).bg.is_none()) {
+            if theme.style(*role).fg.is_none() {
+                assert!(!theme.style(*role).add_modifier.contains(Modifier::DIM), "{}", role.name());
+                continue;
+            }
+            let own = luminance(rgb(&theme, *role));
+            let ratio = (f64::max(own, back) + 0.05) / (f64::min(own, back) + 0.05);
+            assert!(ratio >= 7.0, "{name}: {} has only {ratio:.1}", role.name());
+        }
+    }
+}
+
+#[test]
+fn a_name_may_stand_for_a_pair() {
+    let find = |name: &str| ThemeChoice::find(name, Depth::True, |_| None).expect("no file is wrong");
+    let pair = find("solarized").expect("a pair");
+    assert_eq!(pair.on(Some(Background::Light)).name(), "solarized-light");
+    assert_eq!((pair.on(None).name(), pair.is_fixed()), ("solarized-dark", false));
+    let auto = find(AUTO).expect("a pair");
+    assert_eq!((auto.on(None).name(), auto.on(Some(Background::Dark)).name()), ("default", "dark"));
+    assert!(find("nord").expect("one").is_fixed());
+    assert_eq!(find("nope"), None);
+    let own = |name: &str| (name == "nord").then(|| ("n.toml".to_owned(), "[roles]\nerror=3".to_owned()));
+    let error = ThemeChoice::find("nord", Depth::True, own).expect_err("the own file comes first");
+    assert!(error.to_string().starts_with("n.toml:2"), "{error}");
+}
+
+#[test]
+fn the_background_is_understood() {
+    use Background::{Dark, Light};
+    for (value, want) in
+        [("15;0", Some(Dark)), ("0;default;15", Some(Light)), ("7;8", Some(Dark)), ("x", None)]
+    {
+        assert_eq!(Background::of_colorfgbg(value), want, "{value}");
+    }
+    for (answer, want) in [
+        ("11;rgb:1e1e/1e1e/2e2e", Some(Dark)),
+        ("11;rgb:ff/ff/ff", Some(Light)),
+        ("11;rgba:ffff/f000/ffff/ffff", Some(Light)),
+        ("11;rgb:f/0/0", Some(Dark)),
+        ("11;rgb:fffff/0/0", None),
+        ("11;rgb:ff/ff", None),
+        ("10;rgb:ff/ff/ff", None),
+    ] {
+        assert_eq!(Background::of_answer(answer), want, "{answer}");
+    }
+}

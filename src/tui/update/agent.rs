@@ -81,6 +81,10 @@ impl App {
     }
 
     fn run_finished(&mut self, termination: &TerminationReason, cmds: &mut Vec<Cmd>) {
+        self.last_run_ms = self.run.awake_since().map(|since| self.now.since(since));
+        if self.info.branch.is_some() {
+            cmds.push(Cmd::Info);
+        }
         if *termination == TerminationReason::Suspended {
             self.run = RunState::Waiting;
             return;
@@ -204,6 +208,7 @@ impl App {
         self.over.clear();
         self.seen = opened.messages.last().map_or(0, |stored| stored.seq);
         self.driver = opened.driver;
+        self.tasks = super::sync::at_work(&opened.children);
         self.queued.clone_from(&opened.queued);
         self.thread = Some(opened.thread.clone());
         self.run_id = opened.run.as_ref().map(|run| run.id.clone());

@@ -150,6 +150,7 @@ impl App {
             | PickerKind::Grant
             | PickerKind::Modes
             | PickerKind::History
+            | PickerKind::Themes
             | PickerKind::Help => {}
         }
     }

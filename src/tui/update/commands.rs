@@ -1,8 +1,8 @@
 //! Sending, commands that begin with `/`, and what is chosen from lists.
 
-use super::super::app::App;
+use super::super::app::{App, Focus};
 use super::super::host::{ExportFormat, Mode, Shell, UserInput};
-use super::super::keymap::Place;
+use super::super::keymap::{Action, Place};
 use super::super::msg::Cmd;
 use super::super::palette::{COMMANDS, is_command_word};
 use super::super::picker::{PickRow, Picker, PickerKind};
@@ -44,6 +44,9 @@ impl App {
             }
             return;
         }
+        if self.is_linear && self.answer_in_words(&written, cmds) {
+            return;
+        }
         self.palette = None;
         self.dismissed = None;
         if let Some(command) = written.strip_prefix('/') {
@@ -80,6 +83,32 @@ impl App {
         self.submit(input, behind, cmds);
     }
 
+    /// A word that answers the question, for those who hear it. `false`: it is none.
+    fn answer_in_words(&mut self, written: &str, cmds: &mut Vec<Cmd>) -> bool {
+        let action = match written.to_lowercase().as_str() {
+            "yes" | "y" | "allow" => Action::Allow,
+            "no" | "n" | "deny" => Action::Deny,
+            "always" => Action::Grant,
+            "stop" => Action::Stop,
+            "skip" => Action::Skip,
+            "again" => Action::RunAgain,
+            "done" => Action::MarkDone,
+            _ => return false,
+        };
+        let Some(key) = self.keymap.key_of(Place::Card, action).filter(|_| !self.cards.is_empty()) else {
+            return false;
+        };
+        self.begin_text();
+        self.focus = Focus::Card;
+        if !self.card_key(key, cmds) {
+            self.focus = Focus::Composer;
+            self.say_hint(format!("{written} answers nothing here"));
+        } else if self.current_card().is_none_or(|card| card.line().is_none()) {
+            self.focus = Focus::Composer;
+        }
+        true
+    }
+
     /// Goes on where a limit stopped the last run: with a run of its own, whose limits begin anew.
     fn go_on(&mut self, cmds: &mut Vec<Cmd>) {
         self.submit(UserInput::text(GO_ON), false, cmds);
@@ -103,6 +132,8 @@ impl App {
             "inbox" => self.fetch(PickerKind::Inbox, Cmd::Inbox, cmds),
             "model" if !words.is_empty() => cmds.push(Cmd::SetModel(words.to_owned())),
             "model" => self.fetch(PickerKind::Models, Cmd::Models, cmds),
+            "theme" if !words.is_empty() => cmds.push(Cmd::Themes(Some(words.to_owned()))),
+            "theme" => self.fetch_themes(cmds),
             "skills" => self.fetch(PickerKind::Skills, Cmd::Skills, cmds),
             "grants" => self.fetch(PickerKind::Grants, Cmd::Grants, cmds),
             "permissions" => self.fetch(PickerKind::Rules, Cmd::Rules, cmds),
@@ -189,7 +220,23 @@ impl App {
 
     pub(super) fn open_help(&mut self) {
         let heading = |text: &str| PickRow { label: text.to_owned(), is_heading: true, ..PickRow::default() };
-        let mut rows = vec![heading("Commands")];
+        let mut rows = Vec::new();
+        // What works now first, then the rest of the same table.
+        let now = self.key_layers();
+        for place in now.iter().copied().chain(Place::ALL.into_iter().filter(|place| !now.contains(place))) {
+            let help = self.keymap.help(place);
+            if help.is_empty() {
+                continue;
+            }
+            let note = if now.contains(&place) { " (now)" } else { "" };
+            rows.push(heading(&format!("{}{note}", place.heading())));
+            rows.extend(help.into_iter().map(|(keys, help)| PickRow {
+                label: keys,
+                detail: help.to_owned(),
+                ..PickRow::default()
+            }));
+        }
+        rows.push(heading("Commands"));
         rows.extend(COMMANDS.iter().map(|command| PickRow {
             label: format!("/{} {}", command.name, command.argument).trim_end().to_owned(),
             detail: command.help.to_owned(),
@@ -202,14 +249,6 @@ impl App {
             ("!!COMMAND", "run it; the model does not see it"),
         ] {
             rows.push(PickRow { label: label.into(), detail: detail.into(), ..PickRow::default() });
-        }
-        for place in Place::ALL {
-            rows.push(heading(place.heading()));
-            rows.extend(self.keymap.help(place).into_iter().map(|(keys, help)| PickRow {
-                label: keys,
-                detail: help.to_owned(),
-                ..PickRow::default()
-            }));
         }
         self.picker = Some(Picker::new(PickerKind::Help, rows));
     }
@@ -242,7 +281,11 @@ impl App {
                 self.chosen_question = Some(id.clone());
                 cmds.push(Cmd::Question(id));
             }
-            PickerKind::Models => cmds.push(Cmd::SetModel(row.value)),
+            PickerKind::Models => {
+                self.keep_first_model(&row.value, cmds);
+                cmds.push(Cmd::SetModel(row.value));
+            }
+            PickerKind::Themes => self.use_theme(&row.value, cmds),
             PickerKind::Skills => {
                 self.composer.set(format!("/{} ", row.value));
             }

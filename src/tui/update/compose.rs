@@ -20,9 +20,19 @@ impl App {
         }
     }
 
+    /// The tables that count for the text, the first one first.
+    pub(super) fn writing_layers(&self) -> Vec<Place> {
+        let empty = self.composer.is_empty().then_some(Place::Empty);
+        empty.into_iter().chain(self.writing().layers().iter().copied()).collect()
+    }
+
+    pub(super) fn writing_action(&self, key: KeyEvent) -> Option<Action> {
+        let empty = self.composer.is_empty().then(|| self.keymap.own(Place::Empty, key)).flatten();
+        empty.or_else(|| self.keymap.action(self.writing(), key))
+    }
+
     pub(super) fn composer_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
-        let place = self.writing();
-        let action = self.keymap.action(place, key);
+        let action = self.writing_action(key);
         match action {
             Some(Action::Send) => {
                 if !self.composer.newline_after_backslash() {

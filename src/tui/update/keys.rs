@@ -4,7 +4,7 @@ use crossterm::event::KeyEvent;
 
 use super::super::app::{App, Focus};
 use super::super::host::{Driver, MentionRow};
-use super::super::keymap::{Action, Place, typed};
+use super::super::keymap::{Action, Chord, Place, Stroke, typed};
 use super::super::msg::Cmd;
 use super::super::palette::{self, Offer, Palette, Row};
 use super::super::picker::PickerKind;
@@ -14,6 +14,7 @@ const PAGE: isize = 10;
 
 impl App {
     pub(super) fn key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
+        let Some(key) = self.stroke(key) else { return };
         if self.global_key(key, cmds) {
             return;
         }
@@ -35,16 +36,54 @@ impl App {
         }
     }
 
+    /// The tables that count where keys go now, the first one first.
+    pub(in super::super) fn key_layers(&self) -> Vec<Place> {
+        match (&self.viewer, self.picker.is_some(), self.focus) {
+            (Some(viewer), ..) if viewer.input.is_some() => Place::List.layers().to_vec(),
+            (Some(_), ..) => Place::Viewer.layers().to_vec(),
+            (None, true, _) => Place::List.layers().to_vec(),
+            (None, false, Focus::Card) => Place::Card.layers().to_vec(),
+            (None, false, Focus::Composer) => self.writing_layers(),
+        }
+    }
+
+    /// Puts keys that are pressed one after another together. `None`: there is nothing to do yet, or any more.
+    fn stroke(&mut self, key: KeyEvent) -> Option<KeyEvent> {
+        let begun = std::mem::take(&mut self.begun);
+        match self.keymap.stroke(&self.key_layers(), &begun, key) {
+            Stroke::Key(key) => return Some(key),
+            Stroke::Pending => {
+                self.begun = begun;
+                self.begun.push(Chord::of(key));
+                self.typed_at = Some(self.now);
+            }
+            Stroke::Nothing => {
+                let action = self.keymap.action(Place::Composer, key);
+                // Esc and Ctrl-C end it without a word; what else was pressed is not done either.
+                if !matches!(action, Some(Action::Interrupt | Action::CancelOrQuit)) {
+                    let keys: Vec<String> = begun
+                        .iter()
+                        .copied()
+                        .chain([Chord::of(key)])
+                        .map(|chord| chord.to_string())
+                        .collect();
+                    self.say_hint(format!("{} does nothing here", keys.join(" ")));
+                }
+            }
+        }
+        None
+    }
+
     /// Keys that mean the same everywhere, unless the place has its own meaning for them.
     fn global_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
-        let place = match (&self.viewer, self.picker.is_some(), self.focus) {
-            (Some(viewer), ..) if viewer.input.is_some() => Place::List,
-            (Some(_), ..) => Place::Viewer,
-            (None, true, _) => Place::List,
-            (None, false, Focus::Card) => Place::Card,
-            (None, false, Focus::Composer) => self.writing(),
+        let action = match (&self.viewer, self.picker.is_some(), self.focus) {
+            (Some(viewer), ..) if viewer.input.is_some() => self.keymap.action(Place::List, key),
+            (Some(_), ..) => self.keymap.action(Place::Viewer, key),
+            (None, true, _) => self.keymap.action(Place::List, key),
+            (None, false, Focus::Card) => self.keymap.action(Place::Card, key),
+            (None, false, Focus::Composer) => self.writing_action(key),
         };
-        match self.keymap.action(place, key) {
+        match action {
             Some(Action::CancelOrQuit) => self.cancel_or_quit(cmds),
             Some(Action::Redraw) => cmds.push(Cmd::Redraw),
             Some(Action::Suspend) => cmds.push(Cmd::Suspend),
@@ -67,6 +106,7 @@ impl App {
             self.quit(cmds);
             return;
         }
+        self.first = None;
         let had_picker = self.picker.is_some() && self.viewer.is_none();
         let done = if self.viewer.take().is_some()
             || self.picker.take().is_some()
@@ -119,6 +159,7 @@ impl App {
 
     pub(super) fn paste(&mut self, text: &str, cmds: &mut Vec<Cmd>) {
         self.quit_armed = None;
+        self.begun.clear();
         if self.viewer_paste(text) {
             return;
         }

@@ -20,6 +20,9 @@ const WHEEL: isize = 3;
 impl App {
     /// Opens or closes the viewer.
     pub(super) fn toggle_viewer(&mut self) {
+        if self.is_read_aloud() {
+            return;
+        }
         if self.viewer.take().is_none() {
             if self.transcript.is_empty() {
                 self.say_hint("nothing was said yet");
@@ -29,8 +32,19 @@ impl App {
         }
     }
 
+    /// A screen reader is told everything in order; another screen would tell it nothing.
+    fn is_read_aloud(&mut self) -> bool {
+        if self.is_linear {
+            self.say_hint("everything was already read out; there is no other screen for a screen reader");
+        }
+        self.is_linear
+    }
+
     /// To the other screen, or back to the terminal's own scrollback.
     pub fn toggle_screen(&mut self) {
+        if self.is_read_aloud() {
+            return;
+        }
         self.pane = if self.pane.is_some() { None } else { Some(Reader::new(false, &self.transcript)) };
     }
 

@@ -5,12 +5,18 @@ use super::super::approval::Card;
 use super::super::host::{Driver, ThreadSync};
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
+use crate::contract::child::TaskRecord;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::SuspensionRecord;
 
 #[cfg(test)]
 mod tests;
+
+/// How many agents work in the background.
+pub(super) fn at_work(children: &[TaskRecord]) -> usize {
+    children.iter().filter(|task| task.child.background && !task.status().is_over()).count()
+}
 
 impl App {
     /// Brings the picture in line with the store.
@@ -24,6 +30,7 @@ impl App {
         if self.thread_id() != Some(thread) {
             return;
         }
+        self.tasks = at_work(&sync.children);
         self.queued.clone_from(&sync.queued);
         self.queued.retain(|row| !self.steered.contains(&row.id));
         self.look_after_cards(&sync, cmds);

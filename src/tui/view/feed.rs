@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 use super::super::app::App;
 use super::super::keymap::{Action, Place};
 use super::super::markdown::MarkdownStream;
-use super::super::theme::Role;
+use super::super::theme::{Role, Theme};
 use super::super::transcript::{Entry, EntryKind, Level, Transcript};
 use super::Look;
 use super::entry::{self, Page, indented};
@@ -47,6 +47,8 @@ pub struct Feed {
     next: usize,
     words: HashMap<u64, Words>,
     kept: HashMap<u64, Kept>,
+    /// The colours that the kept lines have.
+    theme: Option<Theme>,
 }
 
 impl Feed {
@@ -106,6 +108,10 @@ impl Feed {
 
     /// Lines of what is not finished, drawn anew with each frame.
     pub fn growing(&mut self, app: &App, look: &Look) -> Vec<Line<'static>> {
+        if self.theme.as_ref().is_none_or(|theme| !theme.is_same(&look.theme)) {
+            self.kept.clear();
+            self.theme = Some(look.theme.clone());
+        }
         let mut lines = Vec::new();
         let transcript = &app.transcript;
         let first = self.next + transcript.fetched();

@@ -73,6 +73,7 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
             | PickerKind::Skills
             | PickerKind::Rules
             | PickerKind::Modes
+            | PickerKind::Themes
             | PickerKind::History
             | PickerKind::Grants
             | PickerKind::Grant

@@ -24,6 +24,9 @@ impl Home {
         for name in ["work", "home", "aye/config"] {
             std::fs::create_dir_all(dir.path().join(name)).expect("a folder");
         }
+        // The first start asks questions; whoever tests them takes this away.
+        std::fs::create_dir_all(dir.path().join("aye/state")).expect("a folder");
+        std::fs::write(dir.path().join("aye/state/started"), "").expect("written");
         Self { dir }
     }
 

@@ -1,0 +1,106 @@
+//! What the status line is made of: the command of the settings, the chosen parts, and the branch of git.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::foundation::Foundation;
+use crate::contract::tool::OnBehalf;
+use crate::tools::exec;
+use crate::tui::status::Segment;
+
+/// How long the command may take.
+const LIMIT: Duration = Duration::from_secs(3);
+/// What is kept of its complaints.
+const MAX_WORDS: usize = 4 << 10;
+/// Characters of the line.
+const MAX_LINE: usize = 500;
+
+/// The parts that the settings name.
+pub(super) fn segments(foundation: &Foundation) -> Option<Vec<Segment>> {
+    let names = foundation.loaded.settings.tui.status.as_ref()?;
+    Some(names.iter().filter_map(|name| Segment::from_name(name)).collect())
+}
+
+/// Runs the command as those of the Bash tool and of hooks run, and gives the first line that it wrote.
+pub(super) async fn run(foundation: &Foundation, json: String) -> Result<String, String> {
+    let words = &foundation.loaded.settings.tui.status_command;
+    let (program, args) = words.split_first().ok_or("it names no program")?;
+    let env = super::agent::tool_env(foundation);
+    let program = match (program.strip_prefix("~/"), foundation.env.home()) {
+        (Some(rest), Some(home)) => home.join(rest).into_os_string(),
+        (Some(_), None) => return Err("there is no home folder for `~/`".to_owned()),
+        (None, _) => program.into(),
+    };
+    let request = exec::ExecRequest {
+        program,
+        args: args.iter().map(Into::into).collect(),
+        cwd: foundation.workspace.cwd.clone(),
+        env: env.child_env(None::<(&str, &str)>),
+        timeout: LIMIT,
+        max_output: MAX_WORDS,
+        output_dir: None,
+        on_behalf: OnBehalf::default(),
+    };
+    let (result, said) = exec::converse(&env.exec, request, json.as_bytes(), &CancellationToken::new())
+        .await
+        .map_err(|error| error.to_string())?;
+    if result.timed_out {
+        return Err(format!("it took more than {} s and was stopped", LIMIT.as_secs()));
+    }
+    if !result.is_success() {
+        let last = result.output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let status =
+            result.exit_code.map_or_else(|| "it was ended".to_owned(), |code| format!("exit status {code}"));
+        return Err(format!("{status} {last}").trim_end().to_owned());
+    }
+    let line = said.text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    Ok(line.trim_end().chars().take(MAX_LINE).collect())
+}
+
+/// The branch that is checked out in a repository, or the beginning of the commit. Two small files are read.
+pub(super) fn branch(root: &Path) -> Option<String> {
+    let git = root.join(".git");
+    let folder = if git.is_dir() {
+        git
+    } else {
+        let text = std::fs::read_to_string(&git).ok()?;
+        root.join(text.strip_prefix("gitdir:")?.trim())
+    };
+    let head = std::fs::read_to_string(folder.join("HEAD")).ok()?;
+    let head = head.trim();
+    match head.strip_prefix("ref: refs/heads/") {
+        Some(branch) => Some(branch.chars().take(200).collect()),
+        None if head.len() >= 40 && head.bytes().all(|b| b.is_ascii_hexdigit()) => {
+            head.get(..8).map(str::to_owned)
+        }
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::STATUS_SEGMENTS;
+
+    #[test]
+    fn the_settings_and_the_terminal_know_the_same_parts() {
+        assert_eq!(Segment::ALL.map(Segment::name).to_vec(), STATUS_SEGMENTS);
+    }
+
+    #[test]
+    fn a_branch_a_commit_and_a_worktree() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(branch(dir.path()), None);
+        std::fs::create_dir(dir.path().join(".git")).unwrap();
+        let head = dir.path().join(".git/HEAD");
+        std::fs::write(&head, "ref: refs/heads/fix/a b\n").unwrap();
+        assert_eq!(branch(dir.path()).as_deref(), Some("fix/a b"));
+        std::fs::write(&head, "0123456789012345678901234567890123456789\n").unwrap();
+        assert_eq!(branch(dir.path()).as_deref(), Some("01234567"));
+        let tree = tempfile::tempdir().unwrap();
+        std::fs::write(tree.path().join(".git"), format!("gitdir: {}/.git\n", dir.path().display())).unwrap();
+        assert_eq!(branch(tree.path()).as_deref(), Some("01234567"));
+    }
+}

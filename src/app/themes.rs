@@ -1,0 +1,105 @@
+//! Themes of the program and of the person, and where the chosen one is kept.
+
+use std::path::PathBuf;
+
+use super::Failure;
+use super::foundation::Foundation;
+use crate::config::{set_text, write_private};
+use crate::tui::theme::{AUTO, Background, Depth, Theme, ThemeChoice, ThemeRow};
+
+/// How many files of the person's own are listed.
+const MAX_OWN: usize = 200;
+
+fn depth(foundation: &Foundation) -> Depth {
+    Depth::of(|name| foundation.env.var(name).map(str::to_owned))
+}
+
+fn folder(foundation: &Foundation) -> PathBuf {
+    foundation.paths.config_dir.join("themes")
+}
+
+/// The file and text of a theme of the person's own.
+fn own(foundation: &Foundation, name: &str) -> Option<(String, String)> {
+    // A name is a name, not a path.
+    let is_plain = !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
+    let file = folder(foundation).join(format!("{name}.toml"));
+    let text = (is_plain && file.is_file()).then(|| std::fs::read_to_string(&file).ok()).flatten()?;
+    Some((file.to_string_lossy().into_owned(), text))
+}
+
+/// The theme of the settings.
+pub(super) fn chosen(foundation: &Foundation) -> Result<ThemeChoice, Failure> {
+    let name = match foundation.loaded.settings.theme.as_str() {
+        "" => "default",
+        name => name,
+    };
+    let found = ThemeChoice::find(name, depth(foundation), |name| own(foundation, name));
+    found.map_err(Failure::usage)?.ok_or_else(|| {
+        let known: Vec<_> = Theme::builtin_names().collect();
+        Failure::usage(format!(
+            "there is no theme `{name}`: it is neither {AUTO}, {} nor a file in {}",
+            known.join(", "),
+            folder(foundation).display()
+        ))
+    })
+}
+
+/// What is behind the text, when a variable tells it.
+pub(super) fn background(foundation: &Foundation) -> Option<Background> {
+    foundation.env.var("COLORFGBG").and_then(Background::of_colorfgbg)
+}
+
+/// All that can be chosen: `auto`, those of the person, the embedded ones, and pairs of which the background chooses.
+pub(super) fn list(foundation: &Foundation) -> Vec<ThemeRow> {
+    let depth = depth(foundation);
+    let row = |name: &str, detail: &str| {
+        let theme = match ThemeChoice::find(name, depth, |name| own(foundation, name)) {
+            Ok(Some(theme)) => Ok(theme),
+            Ok(None) => Err("it cannot be read".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        ThemeRow { name: name.to_owned(), detail: detail.to_owned(), theme }
+    };
+    let mut rows = vec![row(AUTO, "dark or light, as the background is")];
+    let files = std::fs::read_dir(folder(foundation)).into_iter().flatten().flatten();
+    let mut names: Vec<String> = files
+        .take(MAX_OWN)
+        .filter_map(|file| Some(file.file_name().to_str()?.strip_suffix(".toml")?.to_owned()))
+        .filter(|name| !name.starts_with('.') && name != AUTO)
+        .collect();
+    names.sort();
+    rows.extend(names.iter().map(|name| row(name, "yours")));
+    for name in Theme::builtin_names().filter(|name| names.iter().all(|own| own != name)) {
+        if let Some(pair) = name.strip_suffix("-dark").filter(|pair| names.iter().all(|own| own != pair)) {
+            rows.push(row(pair, "as the background is"));
+        }
+        rows.push(row(name, about(name)));
+    }
+    rows
+}
+
+fn about(name: &str) -> &'static str {
+    match name {
+        "default" => "the terminal's own colours",
+        "monochrome" => "one colour: weight and inversion",
+        "plain" => "no colours and little weight",
+        "colour-blind-dark" | "colour-blind-light" => "without red and green",
+        _ => "",
+    }
+}
+
+/// Writes the name into the person's settings.
+pub(super) fn keep(foundation: &Foundation, key: &str, value: &str) -> Result<PathBuf, String> {
+    let file = foundation.paths.config_file();
+    let wrong = |why: &dyn std::fmt::Display| format!("cannot write {}: {why}", file.display());
+    let text = match std::fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(wrong(&error)),
+    };
+    // A link to a file that is kept elsewhere stays a link.
+    let file = file.canonicalize().unwrap_or_else(|_| file.clone());
+    let text = set_text(&text, key, value).map_err(|why| wrong(&why))?;
+    write_private(&file, text.as_bytes()).map_err(|why| wrong(&why))?;
+    Ok(file)
+}

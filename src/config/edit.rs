@@ -1,0 +1,61 @@
+//! Changes one key of a settings file and leaves every other byte of it as the person wrote it.
+
+use toml::de::DeTable;
+
+/// The text with a key at the top of the file set to a text.
+///
+/// # Errors
+/// A sentence, when the file cannot be read as TOML.
+pub fn set_text(settings: &str, key: &str, value: &str) -> Result<String, String> {
+    let table = DeTable::parse(settings).map_err(|error| error.message().replace('\n', " "))?;
+    let literal = toml::Value::String(value.to_owned()).to_string();
+    let entries = table.get_ref();
+    if let Some((_, old)) = entries.iter().find(|(name, _)| name.get_ref() == key) {
+        let mut text = settings.to_owned();
+        text.replace_range(old.span(), &literal);
+        return Ok(text);
+    }
+    // Before the first table: what stands behind its head would belong to it.
+    let line = format!("{key} = {literal}\n");
+    let mut at = 0;
+    for row in settings.split_inclusive('\n') {
+        if row.trim_start().starts_with('[') {
+            let candidate = format!("{}{line}{}", &settings[..at], &settings[at..]);
+            // A row of a list may begin like a table.
+            if is_set(&candidate, key, value) {
+                return Ok(candidate);
+            }
+        }
+        at += row.len();
+    }
+    let gap = if settings.is_empty() || settings.ends_with('\n') { "" } else { "\n" };
+    let text = format!("{settings}{gap}{line}");
+    if is_set(&text, key, value) { Ok(text) } else { Err(format!("there is no place for `{key}` in it")) }
+}
+
+fn is_set(settings: &str, key: &str, value: &str) -> bool {
+    let Ok(table) = DeTable::parse(settings) else { return false };
+    table
+        .get_ref()
+        .iter()
+        .any(|(name, found)| name.get_ref() == key && found.get_ref().as_str() == Some(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_key_changes_and_the_rest_stays() {
+        let text = "# mine\nmodel = \"m\" # good\n\n[tui]\nbell = true\n";
+        let with = set_text(text, "theme", "nord").unwrap();
+        assert_eq!(with, "# mine\nmodel = \"m\" # good\n\ntheme = \"nord\"\n[tui]\nbell = true\n");
+        let again = set_text(&with, "theme", "dark").unwrap();
+        assert!(again.contains("theme = \"dark\"\n[tui]"), "{again}");
+        assert_eq!(set_text("", "theme", "a\"b").unwrap(), "theme = 'a\"b'\n");
+        assert_eq!(set_text("model = \"m\"", "theme", "x").unwrap(), "model = \"m\"\ntheme = \"x\"\n");
+        let list = "a = [\n  [1],\n]\n[t]\nb = 1\n";
+        assert_eq!(set_text(list, "theme", "x").unwrap(), "a = [\n  [1],\n]\ntheme = \"x\"\n[t]\nb = 1\n");
+        assert!(set_text("[broken", "theme", "x").is_err());
+    }
+}

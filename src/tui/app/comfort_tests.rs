@@ -1,0 +1,172 @@
+//! Themes, sequences of keys, help, the status line, and what the terminal is told.
+
+use super::tests::TestApp;
+use crate::tui::host::{Choice, ModelRow};
+use crate::tui::keymap::Keymap;
+use crate::tui::msg::{Cmd, Msg};
+use crate::tui::theme::{Background, Depth, ThemeChoice, ThemeRow};
+
+fn themes() -> Vec<ThemeRow> {
+    let row = |name: &str| ThemeRow {
+        name: name.into(),
+        detail: String::new(),
+        theme: ThemeChoice::find(name, Depth::True, |_| None)
+            .map_err(|e| e.to_string())
+            .map(|t| t.expect("known")),
+    };
+    let broken =
+        ThemeRow { name: "mine".into(), detail: "yours".into(), theme: Err("mine.toml:2: no".into()) };
+    vec![row("auto"), row("default"), row("nord"), row("solarized"), broken]
+}
+
+#[test]
+fn a_theme_is_shown_while_it_is_looked_at_and_kept_by_enter() {
+    let mut test = TestApp::new(80, 24);
+    test.keys("/theme<enter>");
+    assert!(test.cmds.contains(&Cmd::Themes(None)) && test.cmds.contains(&Cmd::AskBackground));
+    test.send(Msg::Themes(themes(), None));
+    assert_eq!(test.app.theme().name(), "default", "the one in use is chosen");
+    test.keys("<down>");
+    assert_eq!(test.app.theme().name(), "nord");
+    test.keys("<esc>");
+    assert_eq!(test.app.theme().name(), "default", "Esc gives the old one back");
+    assert!(!test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Keep(..))));
+
+    test.keys("/theme<enter>");
+    test.send(Msg::Themes(themes(), None));
+    test.keys("sol");
+    assert_eq!(test.app.theme().name(), "solarized-dark");
+    test.send(Msg::Background(Background::Light));
+    assert_eq!(test.app.theme().name(), "solarized-light");
+    test.keys("<enter>");
+    assert_eq!(test.app.theme().name(), "solarized-light");
+    assert!(test.cmds.contains(&Cmd::Keep(Choice::Theme, "solarized".into())));
+}
+
+#[test]
+fn a_theme_by_name_and_a_broken_one() {
+    let mut test = TestApp::new(80, 24);
+    test.keys("/theme nord<enter>");
+    test.send(Msg::Themes(themes(), Some("nord".into())));
+    assert!(
+        test.cmds.contains(&Cmd::Keep(Choice::Theme, "nord".into())) && test.app.theme().name() == "nord"
+    );
+    test.send(Msg::Themes(themes(), Some("mine".into())));
+    assert!(test.screen().contains("mine.toml:2: no") && test.app.theme().name() == "nord");
+    test.send(Msg::Themes(themes(), Some("nix".into())));
+    assert!(test.screen().contains("there is no theme nix"), "{}", test.screen());
+}
+
+#[test]
+fn a_late_answer_of_the_terminal_changes_nothing() {
+    let mut test = TestApp::new(80, 24);
+    test.send(Msg::Background(Background::Light));
+    assert_eq!(test.app.background, None, "nobody asked");
+    test.app.theme = ThemeChoice::find("auto", Depth::True, |_| None).expect("right").expect("known");
+    assert_eq!(test.app.ask_first(), [Cmd::AskBackground]);
+    test.wait(5000);
+    test.send(Msg::Background(Background::Light));
+    assert_eq!(test.app.theme().name(), "default");
+}
+
+#[test]
+fn a_sequence_is_seen_and_cancelled_without_a_clock() {
+    let mut test = TestApp::new(100, 24);
+    test.keys("hi<ctrl-x>");
+    assert!(
+        test.live().contains("Ctrl-X …  Ctrl-E: write on in your editor · Esc: cancel"),
+        "{}",
+        test.live()
+    );
+    test.wait(60_000);
+    assert!(test.live().contains("Ctrl-X …"), "it waits as long as it takes");
+    test.keys("<esc>");
+    assert!(!test.live().contains("Ctrl-X") && test.live().contains("❯ hi"), "{}", test.live());
+    test.keys("<ctrl-x>q");
+    assert!(test.live().contains("Ctrl-X q does nothing here") && test.live().contains("❯ hi"));
+    test.keys("<ctrl-x><ctrl-e>");
+    assert!(test.cmds.contains(&Cmd::Compose("hi".into())));
+    // A paste ends it, and is not lost.
+    test.keys("<ctrl-x>");
+    test.send(Msg::Paste(" all".into()));
+    assert!(test.live().contains("❯ hi all") && test.app.begun.is_empty());
+}
+
+#[test]
+fn a_sequence_that_is_begun_keeps_a_question_from_the_keys() {
+    let mut test = TestApp::new(80, 24);
+    test.start("go");
+    test.app.keymap = Keymap::with_file("k", "[composer]\n\"ctrl-x y\" = \"undo\"\n").expect("right");
+    test.keys("<ctrl-x>");
+    test.ask_bash("c", "git push");
+    test.wait(10_000);
+    test.keys("y");
+    assert!(test.decisions().is_empty(), "the y belongs to the sequence");
+}
+
+#[test]
+fn help_begins_with_what_works_now() {
+    let mut test = TestApp::new(80, 30);
+    test.keys("?");
+    insta::assert_snapshot!("help_when_nothing_is_written", test.live());
+    test.keys("<esc>a?");
+    assert!(test.live().contains("❯ a?"), "in a text it is a character");
+    test.start("go");
+    test.ask_bash("c", "git push");
+    test.send(Msg::Key(crossterm::event::KeyEvent::from(crossterm::event::KeyCode::F(1))));
+    assert!(test.live().contains("On a question (now)"), "{}", test.live());
+}
+
+#[test]
+fn a_screen_reader_hears_words_and_answers_with_them() {
+    use crate::tui::terminal::Linear;
+    use crate::tui::view::linear;
+    let mut test = TestApp::new(80, 24);
+    test.app.is_linear = true;
+    test.start("go");
+    test.ask_bash("c", "git push origin main");
+    assert_eq!(test.app.focus, super::Focus::Composer, "a question takes no keys by itself");
+    let said: Vec<String> = linear::topics(&test.app).into_iter().flat_map(|(_, lines)| lines).collect();
+    insta::assert_snapshot!("what_a_screen_reader_hears", said.join("\n"));
+    assert!(
+        !said.iter().any(|line| line.chars().any(|c| ('\u{2500}'..='\u{257f}').contains(&c))),
+        "{said:?}"
+    );
+    let mut reader = Linear::default();
+    let first = reader.frame(&[], linear::topics(&test.app), &linear::prompt(&test.app));
+    assert!(!first.contains(&0x1b), "no sequences at all");
+    test.keys("what?");
+    assert_eq!(linear::prompt(&test.app), "> what?");
+    test.keys("<ctrl-u>yes<enter>");
+    assert_eq!(test.decisions().len(), 1, "{:?}", test.cmds);
+}
+
+#[test]
+fn the_first_start_asks_twice_at_most_and_esc_skips() {
+    use crate::tui::app::FirstStart;
+    let mut test = TestApp::new(80, 24);
+    test.cmds.clear();
+    let cmds = test.app.begin_first_start(FirstStart { model: true, theme: true });
+    test.cmds.extend(cmds);
+    assert!(test.cmds.contains(&Cmd::Models));
+    let row = |name: &str| ModelRow { name: name.into(), note: "here".into(), unusable: None };
+    test.send(Msg::Models(vec![row("m1"), row("m2")]));
+    insta::assert_snapshot!("the_first_question", test.screen());
+    test.keys("<down><enter>");
+    assert!(test.cmds.contains(&Cmd::SetModel("m2".into())));
+    assert!(test.cmds.contains(&Cmd::Keep(Choice::Model, "m2".into())));
+    assert!(test.cmds.contains(&Cmd::Themes(None)), "the next question follows");
+    test.send(Msg::Themes(themes(), None));
+    test.keys("<esc>");
+    assert!(test.app.picker.is_none() && !test.cmds.iter().any(|c| matches!(c, Cmd::Keep(Choice::Theme, _))));
+    test.keys("/model<enter>");
+    test.send(Msg::Models(vec![row("m1"), row("m2")]));
+    test.cmds.clear();
+    test.keys("<enter>");
+    assert!(!test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Keep(..))), "later a model is for this start");
+    // Ctrl-C leaves all questions.
+    let mut test = TestApp::new(80, 24);
+    test.app.begin_first_start(FirstStart { model: true, theme: true });
+    test.keys("<ctrl-c>");
+    assert!(test.app.picker.is_none());
+}

@@ -1,0 +1,191 @@
+//! The parts that a person can put together.
+
+use super::{Piece, cost, duration, short_number, short_path};
+use crate::contract::display::visible_line;
+use crate::tui::app::App;
+use crate::tui::host::Mode;
+use crate::tui::keymap::{Action, Place};
+use crate::tui::theme::Role;
+
+/// A part of the status line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Segment {
+    /// The model.
+    Model,
+    /// How much is asked.
+    Mode,
+    /// The agent, unless it is the built-in one.
+    Agent,
+    /// The folder.
+    Folder,
+    /// The branch of git.
+    Branch,
+    /// How much of the window is used.
+    Context,
+    /// Tokens in and out.
+    Tokens,
+    /// What the conversation cost.
+    Cost,
+    /// How long the last run took, or takes.
+    Elapsed,
+    /// Messages that are queued.
+    Queued,
+    /// Agents at work in the background.
+    Tasks,
+    /// Questions that wait, here and elsewhere.
+    Waiting,
+    /// Instruction files in use.
+    Instructions,
+}
+
+impl Segment {
+    /// All of them.
+    pub const ALL: [Segment; 13] = [
+        Segment::Model,
+        Segment::Mode,
+        Segment::Agent,
+        Segment::Folder,
+        Segment::Branch,
+        Segment::Context,
+        Segment::Tokens,
+        Segment::Cost,
+        Segment::Elapsed,
+        Segment::Queued,
+        Segment::Tasks,
+        Segment::Waiting,
+        Segment::Instructions,
+    ];
+
+    /// What is shown when the settings say nothing.
+    pub(super) const STANDARD: [Segment; 8] = [
+        Segment::Waiting,
+        Segment::Agent,
+        Segment::Model,
+        Segment::Mode,
+        Segment::Context,
+        Segment::Cost,
+        Segment::Folder,
+        Segment::Instructions,
+    ];
+
+    /// The name in the settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Segment::Model => "model",
+            Segment::Mode => "mode",
+            Segment::Agent => "agent",
+            Segment::Folder => "folder",
+            Segment::Branch => "branch",
+            Segment::Context => "context",
+            Segment::Tokens => "tokens",
+            Segment::Cost => "cost",
+            Segment::Elapsed => "elapsed",
+            Segment::Queued => "queued",
+            Segment::Tasks => "tasks",
+            Segment::Waiting => "waiting",
+            Segment::Instructions => "instructions",
+        }
+    }
+
+    /// The segment of that name.
+    pub fn from_name(name: &str) -> Option<Segment> {
+        Segment::ALL.into_iter().find(|segment| segment.name() == name)
+    }
+
+    /// What it says now; nothing when there is nothing to say.
+    pub(super) fn pieces(self, app: &App) -> Vec<Piece> {
+        let one = |text: String, role: Role, rank: u8| vec![Piece { text, role, rank }];
+        let counted = |count: usize, what: &str, role: Role, rank: u8| match count {
+            0 => Vec::new(),
+            count => one(format!("{count} {what}"), role, rank),
+        };
+        let info = &app.info;
+        match self {
+            Segment::Model => one(model(app), Role::Status, 3),
+            Segment::Mode => {
+                let role = if info.mode == Mode::Yolo { Role::Warning } else { Role::StatusMode };
+                one(info.mode.as_str().to_owned(), role, 4)
+            }
+            Segment::Agent => {
+                let handed = app.transcript.handed_to().map(|(agent, _)| agent);
+                handed
+                    .or(info.agent.as_deref())
+                    .map_or_else(Vec::new, |agent| one(visible_line(agent).into_owned(), Role::Accent, 3))
+            }
+            Segment::Folder => one(short_path(&info.cwd, info.home.as_deref()), Role::Status, 7),
+            Segment::Branch => info
+                .branch
+                .as_ref()
+                .map_or_else(Vec::new, |branch| one(visible_line(branch).into_owned(), Role::Status, 7)),
+            Segment::Context => match (app.transcript.context_tokens(), info.context_window) {
+                (0, _) => Vec::new(),
+                (used, Some(window @ 1..)) => {
+                    one(format!("{}% context", percent(used, window)), Role::Status, 5)
+                }
+                (used, _) => one(format!("{} tokens", short_number(used)), Role::Status, 5),
+            },
+            Segment::Tokens => {
+                let (input, output) = tokens(app);
+                match (input, output) {
+                    (0, 0) => Vec::new(),
+                    (input, output) => one(
+                        format!("{} in, {} out", short_number(input), short_number(output)),
+                        Role::Status,
+                        6,
+                    ),
+                }
+            }
+            Segment::Cost => cost(app).filter(|cost| *cost > 0.0).map_or_else(Vec::new, |cost| {
+                one(if cost < 0.01 { "<$0.01".to_owned() } else { format!("${cost:.2}") }, Role::Status, 6)
+            }),
+            Segment::Elapsed => match (app.run.awake_since(), app.last_run_ms) {
+                // The part that says that it works says it.
+                (Some(_), _) | (None, None) => Vec::new(),
+                (None, Some(ms)) => one(format!("took {}", duration(ms)), Role::Status, 6),
+            },
+            Segment::Queued => counted(app.queue.len() + app.queued.len(), "queued", Role::Warning, 2),
+            Segment::Tasks => {
+                let what = if app.tasks == 1 { "task" } else { "tasks" };
+                counted(app.tasks, what, Role::Accent, 2)
+            }
+            Segment::Waiting => {
+                let mut pieces = counted(app.own_cards(), "waiting", Role::Warning, 1);
+                let elsewhere = app.unseen_elsewhere();
+                if elsewhere > 0 {
+                    let chord = app.keymap.chord_of(Place::Global, Action::Inbox);
+                    let text = format!("{elsewhere} elsewhere {chord}").trim_end().to_owned();
+                    pieces.extend(one(text, Role::Warning, 2));
+                }
+                pieces
+            }
+            Segment::Instructions => info.instructions.as_ref().map_or_else(Vec::new, |instructions| {
+                one(visible_line(instructions).into_owned(), Role::Status, 8)
+            }),
+        }
+    }
+}
+
+/// The model that answers, as it is shown.
+pub(super) fn model(app: &App) -> String {
+    let model = match app.transcript.handed_to() {
+        Some((_, model)) if !model.is_empty() => visible_line(model).into_owned(),
+        _ if app.info.is_demo => "demo".to_owned(),
+        _ => visible_line(&app.info.model).into_owned(),
+    };
+    let model = match app.transcript.stands_in() {
+        Some(other) => format!("{} (for {model})", visible_line(other)),
+        None => model,
+    };
+    if model.is_empty() { "no model".to_owned() } else { model }
+}
+
+pub(super) fn percent(used: u64, window: u64) -> u64 {
+    (used * 100).div_ceil(window.max(1)).min(999)
+}
+
+/// Tokens in and out.
+pub(super) fn tokens(app: &App) -> (u64, u64) {
+    let usage = app.transcript.usage();
+    let count = |tokens: Option<i32>| u64::try_from(tokens.unwrap_or(0)).unwrap_or(0);
+    (count(usage.prompt_tokens), count(usage.completion_tokens))
+}

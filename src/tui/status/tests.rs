@@ -1,0 +1,14 @@
+use super::*;
+
+#[test]
+fn paths_and_spans_are_short() {
+    let home = Path::new("/home/me");
+    assert_eq!(short_path(Path::new("/home/me/x"), Some(home)), "~/x");
+    assert_eq!(short_path(home, Some(home)), "~");
+    assert_eq!(short_path(Path::new("/home/metoo"), Some(home)), "/home/metoo");
+    assert_eq!(short_path(Path::new("/x"), Some(Path::new("/"))), "/x");
+    let spans = [0, 420, 9_990, 61_000, 3_660_000].map(duration);
+    assert_eq!(spans, ["0.0s", "0.4s", "9.9s", "1m01s", "1h01m"]);
+}
+
+mod line;

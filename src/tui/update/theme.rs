@@ -1,0 +1,80 @@
+//! The colours: a list whose chosen row is shown at once, and what the terminal says of its background.
+
+use super::super::app::App;
+use super::super::host::Choice;
+use super::super::msg::Cmd;
+use super::super::picker::{PickRow, PickerKind};
+use super::super::theme::{Background, ThemeRow};
+use super::super::transcript::Level;
+
+/// An answer of the terminal that comes later than this changes no colours any more.
+const ANSWER_MS: u64 = 2000;
+
+impl App {
+    /// Opens the list of themes; the terminal is asked for its background, on which pairs depend.
+    pub(super) fn fetch_themes(&mut self, cmds: &mut Vec<Cmd>) {
+        self.fetch(PickerKind::Themes, Cmd::Themes(None), cmds);
+        self.ask_background(cmds);
+    }
+
+    /// What is asked of the terminal when the first frame is there: nothing, unless the colours depend on it.
+    pub fn ask_first(&mut self) -> Vec<Cmd> {
+        let mut cmds = Vec::new();
+        if !self.theme.is_fixed() {
+            self.ask_background(&mut cmds);
+        }
+        cmds
+    }
+
+    fn ask_background(&mut self, cmds: &mut Vec<Cmd>) {
+        self.asked_background = Some(self.now);
+        cmds.push(Cmd::AskBackground);
+    }
+
+    pub(super) fn background_is(&mut self, background: Background) {
+        if self.asked_background.take().is_some_and(|asked| self.now.since(asked) <= ANSWER_MS) {
+            self.background = Some(background);
+        }
+    }
+
+    /// The themes have come: for the list, or to use one of them.
+    pub(super) fn list_themes(&mut self, themes: Vec<ThemeRow>, wanted: Option<String>, cmds: &mut Vec<Cmd>) {
+        self.themes = themes;
+        if let Some(name) = wanted {
+            self.use_theme(&name, cmds);
+            return;
+        }
+        let row = |theme: &ThemeRow| PickRow {
+            value: theme.name.clone(),
+            label: theme.name.clone(),
+            detail: theme.detail.clone(),
+            note: if theme.name == self.theme.name { "in use".into() } else { String::new() },
+            unusable: theme.theme.as_ref().err().cloned(),
+            is_heading: false,
+        };
+        let rows: Vec<PickRow> = self.themes.iter().map(row).collect();
+        let used = rows.iter().position(|row| row.value == self.theme.name).unwrap_or(0);
+        if let Some(picker) = self.picker.as_mut().filter(|picker| picker.kind == PickerKind::Themes) {
+            let is_first = picker.is_loading();
+            picker.fill(rows);
+            if is_first && picker.filter().is_empty() {
+                picker.step(isize::try_from(used).unwrap_or(0));
+            }
+        }
+    }
+
+    /// Uses a theme from now on, and has it kept.
+    pub(super) fn use_theme(&mut self, name: &str, cmds: &mut Vec<Cmd>) {
+        match self.themes.iter().find(|row| row.name == name).map(|row| row.theme.clone()) {
+            Some(Ok(theme)) => {
+                self.theme = theme;
+                cmds.push(Cmd::Keep(Choice::Theme, name.to_owned()));
+                if !self.theme.is_fixed() {
+                    self.ask_background(cmds);
+                }
+            }
+            Some(Err(why)) => self.transcript.note(Level::Error, why),
+            None => self.say_hint(format!("there is no theme {name}: /theme shows them")),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Themes, keys, the status line, the first start and the mode for screen readers, in a terminal.
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, MockLlm, until};
+use crate::support::pty::Pty;
+
+fn answers() -> MockLlm {
+    MockLlm::answers([Answer::say("Hello there.")])
+}
+
+#[test]
+fn a_theme_is_looked_at_and_kept() {
+    let llm = answers();
+    let home = Home::with(&llm);
+    home.write("../aye/config/themes/mine.toml", "inherits = \"nord\"\n[roles]\nstatus = \"#010203\"\n");
+    let mut tty = Pty::start_with(&home, &[], 100, 30, &[("COLORTERM", "truecolor")]);
+    tty.ready();
+    assert!(!tty.raw().windows(5).any(|w| w == b"]11;?"), "the default theme asks nothing");
+    tty.say("/theme");
+    tty.shows("the terminal's own colours");
+    assert!(tty.raw().windows(5).any(|w| w == b"]11;?"));
+    tty.send("mine");
+    until("its colours", || tty.raw().windows(10).any(|w| w == b"38;2;1;2;3"));
+    tty.send("\x1b");
+    tty.wait("the list is closed", |view| !view.has("Themes"));
+    assert!(!home.read("../aye/config/config.toml").contains("theme"));
+    // By name; what stood in the settings stays.
+    tty.say("/theme solarized");
+    until("it is kept", || {
+        home.read("../aye/config/config.toml").contains("theme = \"solarized\"\n[providers.mock]")
+    });
+    tty.send("\x1b]11;rgb:ffff/ffff/ffff\x1b\\");
+    tty.say("hello");
+    tty.shows("Hello there.");
+    assert!(!tty.look(|view| view.all().contains("rgb:")), "an answer of the terminal is not typed");
+    tty.quit();
+    tty.is_restored();
+    let out = home.aye(&["--config", "theme=nope", "config", "show"]).run();
+    assert!(out.stdout.contains("nope"));
+}
+
+#[test]
+fn sixteen_colours_are_enough() {
+    let llm = answers();
+    let home = Home::with(&llm);
+    let mut tty = Pty::start_with(&home, &["--config", "theme=nord"], 80, 24, &[("TERM", "xterm")]);
+    tty.ready();
+    tty.say("hello");
+    tty.shows("Hello there.");
+    let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
+    assert!(!raw.contains("38;2;") && !raw.contains("38;5;2"), "{raw:?}");
+    tty.quit();
+}
+
+#[test]
+fn keys_one_after_another_and_a_key_file_that_is_wrong() {
+    let llm = answers();
+    let home = Home::with(&llm);
+    home.write("../aye/config/keymap.toml", "[global]\n\"ctrl-x k\" = \"help\"\n");
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.send("?");
+    tty.shows("Writing (now)");
+    tty.send("\x1b");
+    tty.wait("the help is closed", |view| !view.has("Writing (now)"));
+    tty.send("hi\x18");
+    tty.shows("Ctrl-X …");
+    tty.send("k");
+    tty.shows("Keys and commands");
+    tty.send("\x1b");
+    tty.wait("the help is closed", |view| !view.has("Keys and commands"));
+    tty.shows("❯ hi");
+    tty.send("\x15");
+    tty.quit();
+
+    home.write("../aye/config/keymap.toml", "[global]\n\n\"ctrl-x\" = \"redraw\"\n");
+    let tty = Pty::start(&home, &[], 100, 30);
+    tty.shows("keymap.toml:3: 'Ctrl-X' is 'redraw' here");
+    tty.kill();
+}
+
+#[test]
+fn a_command_writes_the_status_line_and_titles_come_and_go() {
+    let llm = answers();
+    let home = Home::with(&llm);
+    home.write("line.sh", "#!/bin/sh\necho x >> times\nsed 's/.*\"state\":\"\\([a-z]*\\)\".*/it is \\1/'\n");
+    let script = home.work().join("line.sh");
+    let mut config = home.read("../aye/config/config.toml");
+    config.push_str(&format!("[tui]\nstatus_command = [\"sh\", \"{}\"]\n", script.display()));
+    home.config(&config);
+    let mut tty = Pty::start_with(&home, &[], 100, 30, &[("TERM_PROGRAM", "ghostty")]);
+    tty.ready();
+    tty.shows("it is idle");
+    tty.say("hello");
+    tty.shows("Hello there.");
+    tty.shows("it is idle");
+    let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
+    assert!(raw.contains("\x1b[22;2t\x1b]2;work · aye\x1b\\"), "{raw:?}");
+    assert!(raw.contains("\x1b]9;4;3;0\x1b\\") && raw.contains("\x1b]9;4;0;0\x1b\\"), "{raw:?}");
+    tty.quit();
+    let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
+    assert!(raw.contains("\x1b[23;2t"), "the title that was there comes back");
+    let times = home.read("times").lines().count();
+    assert!((1..=4).contains(&times), "{times} starts");
+    // A project cannot name a command.
+    home.write(".aye/config.toml", "[tui]\nstatus_command = [\"touch\", \"pwned\"]\n");
+    let out = home.aye(&["--trust", "config", "show"]).run();
+    let all = format!("{}{}", out.stdout, out.stderr);
+    assert!(all.contains("status_command"), "{all}");
+    assert!(!home.work().join("pwned").exists());
+}
+
+#[test]
+fn the_first_start_asks_and_never_again() {
+    let home = Home::new();
+    std::fs::remove_file(home.work().join("../aye/state/started")).expect("it was there");
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.shows("Welcome.");
+    tty.shows("Models");
+    tty.send("\x1b");
+    tty.shows("Themes");
+    tty.send("nord\r");
+    until("it is kept", || home.read("../aye/config/config.toml").contains("theme = \"nord\""));
+    tty.ready();
+    tty.quit();
+    std::fs::remove_file(home.work().join("../aye/config/config.toml")).expect("it was there");
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    assert!(!tty.look(|view| view.has("Welcome.")));
+    tty.quit();
+}
+
+#[test]
+fn a_screen_reader_gets_lines_and_answers_in_words() {
+    let llm = MockLlm::answers([
+        Answer::say("I will.").bash("c1", "echo ran >> log.txt"),
+        Answer::say("| a | b |\n|---|---|\n| 1 | 2 |\n\nIt is done."),
+    ]);
+    let home = Home::with(&llm);
+    let mut tty = Pty::start(&home, &["--screen-reader"], 80, 30);
+    tty.shows("> ");
+    tty.send("do it\r");
+    tty.shows("Question 1 of 1.");
+    tty.shows("echo ran >> log.txt");
+    tty.shows("Answer with yes, no");
+    // The question can be read for a while.
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    tty.send("yes\r");
+    tty.shows("It is done.");
+    assert_eq!(home.read("log.txt"), "ran\n");
+    let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
+    let drawn = |c: char| ('\u{2500}'..='\u{257f}').contains(&c) || ('\u{2800}'..='\u{28ff}').contains(&c);
+    assert!(!raw.contains(drawn), "{raw:?}");
+    for moves in ["\x1b[J", "\x1b[A", "\x1b[K", "\x1b[2K"] {
+        assert!(!raw.contains(moves), "{moves:?} in {raw:?}");
+    }
+    assert_eq!(raw.matches("Question 1 of 1.").count(), 1);
+    tty.quit();
+    tty.is_restored();
+}
+
+#[test]
+fn doctor_says_what_the_terminal_can_do() {
+    let home = Home::new();
+    let out = home.aye(&["doctor"]).env("TERM", "tmux-256color").env("TMUX", "/tmp/t,1,0").run();
+    for text in ["256 colours", "in tmux", "extended-keys", "set-clipboard on", "focus-events on"] {
+        assert!(out.stdout.contains(text), "{text} in {}", out.stdout);
+    }
+}
