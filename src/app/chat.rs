@@ -17,6 +17,7 @@ use crate::config::Env;
 use crate::contract::display::{visible, visible_line};
 use crate::tui::host::{Host as _, HostEvent};
 use crate::tui::keymap::Keymap;
+use crate::tui::links::Links;
 use crate::tui::terminal::{Desktop, reflows};
 use crate::tui::theme::Theme;
 use crate::tui::{self, Cause, TuiOptions};
@@ -59,6 +60,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         vim: app.foundation.loaded.settings.tui.vim,
         rings: app.foundation.loaded.settings.tui.bell,
         desktop: Desktop::of(|name| env.var(name).map(str::to_owned)),
+        links: Links::of(|name| env.var(name).map(str::to_owned)),
     };
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();
     let app = Arc::new(app);

@@ -97,10 +97,12 @@ pub(super) async fn run(
     let colours = Arc::new(tokio::sync::Notify::new());
     let notify = Arc::clone(&colours);
     let look = Look {
-        theme: options.theme.clone(),
+        theme: options.theme.clone().with_links(options.links.clone()),
         highlighter: Highlighter::in_thread(move || notify.notify_one()),
     };
-    let live = LiveTerminal::new(TtyOut, size.0, size.1, options.reflow).with_restore(&restore);
+    let live = LiveTerminal::new(TtyOut, size.0, size.1, options.reflow)
+        .with_restore(&restore)
+        .with_links(options.links.clone());
     let mut screen = Screen { terminal: live, feed: Feed::default(), look, desktop: options.desktop };
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
     app.keeps_waiting = options.keep_waiting;

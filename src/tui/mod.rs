@@ -21,6 +21,7 @@ pub mod highlight;
 pub mod host;
 pub mod input;
 pub mod keymap;
+pub mod links;
 pub mod markdown;
 pub mod msg;
 pub mod palette;
@@ -56,6 +57,8 @@ pub struct TuiOptions {
     pub rings: bool,
     /// In which form the terminal takes notifications.
     pub desktop: terminal::Desktop,
+    /// Addresses behind text, where the terminal shows them.
+    pub links: links::Links,
     /// Seconds that the clock on the wall is ahead of UTC.
     pub utc_offset: i32,
 }

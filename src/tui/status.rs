@@ -8,6 +8,7 @@ use super::app::{App, RunState};
 use super::host::Driver;
 use super::keymap::{Action, Place};
 use super::theme::{Role, Theme};
+use super::transcript::Doing;
 use super::wrap::{truncate, width};
 use crate::contract::display::visible_line;
 
@@ -53,12 +54,14 @@ fn pieces(app: &App) -> Vec<Piece> {
     let mut add = |text: String, role: Role, rank: u8| pieces.push(Piece { text, role, rank });
     if let Some(since) = app.run.awake_since() {
         let passed = app.now.since(since);
-        let spin = SPINNER[(passed / super::app::TICK_MS) as usize % SPINNER.len()];
+        // It turns while something moves and stands still when nothing does.
+        let turned = app.now.min(app.moved.max(since).plus(super::app::STILL_MS)).since(since);
+        let spin = SPINNER[(turned / super::app::TICK_MS) as usize % SPINNER.len()];
         let stop = app.keymap.chord_of(Place::Composer, Action::Interrupt);
         let (word, role) = match app.run {
-            RunState::Stopping(_) => ("stopping", Role::Warning),
+            RunState::Stopping(_) => ("stopping".to_owned(), Role::Warning),
             RunState::Idle | RunState::Starting(_) | RunState::Running(_) | RunState::Waiting => {
-                ("working", Role::Accent)
+                (doing(app), Role::Accent)
             }
         };
         add(format!("{spin} {word} {}", duration(passed)), role, 0);
@@ -109,6 +112,12 @@ fn pieces(app: &App) -> Vec<Piece> {
         };
         add(text, Role::Status, 5);
     }
+    let usage = app.transcript.usage();
+    let tokens = |count: Option<i32>| u64::try_from(count.unwrap_or(0)).unwrap_or(0);
+    let (read, written) = (tokens(usage.prompt_tokens), tokens(usage.completion_tokens));
+    if read + written > 0 {
+        add(format!("↑{} ↓{}", short_number(read), short_number(written)), Role::Status, 7);
+    }
     if let Some(cost) = cost(app).filter(|cost| *cost > 0.0) {
         add(if cost < 0.01 { "<$0.01".to_owned() } else { format!("${cost:.2}") }, Role::Status, 6);
     }
@@ -117,6 +126,20 @@ fn pieces(app: &App) -> Vec<Piece> {
         add(visible_line(instructions).into_owned(), Role::Status, 8);
     }
     pieces
+}
+
+/// What is being waited for, in a few words.
+fn doing(app: &App) -> String {
+    let tool = |name: &str| truncate(&visible_line(name), 24);
+    match app.transcript.doing() {
+        Doing::Asking if app.size.0 < 50 => "waiting".to_owned(),
+        Doing::Asking => "waiting for the model".to_owned(),
+        Doing::Thinking => "thinking".to_owned(),
+        Doing::Answering => "answering".to_owned(),
+        Doing::Calling(name) => format!("calling {}", tool(&name)),
+        Doing::Running(name) => format!("running {}", tool(&name)),
+        Doing::Several(count) => format!("running {count} calls"),
+    }
 }
 
 /// What the conversation cost so far, when prices are known.

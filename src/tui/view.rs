@@ -20,6 +20,8 @@ mod composer;
 pub mod entry;
 pub mod feed;
 mod lists;
+#[cfg(test)]
+mod render_tests;
 mod surface;
 #[cfg(test)]
 mod tests;
@@ -61,6 +63,9 @@ impl From<Vec<Line<'static>>> for Picture {
     }
 }
 
+/// How many rows of the model's plan are shown.
+const PLAN_ROWS: usize = 8;
+
 /// The live region of the model.
 pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     let (width, height) = app.size;
@@ -85,6 +90,11 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     let queue = queued(app, width, left.min(4), theme);
     left -= queue.len().min(left);
 
+    // A question needs the room more than the plan.
+    let most = if app.cards.is_empty() { (rows / 4).min(PLAN_ROWS) } else { usize::from(rows >= 20) };
+    let plan = feed::plan(app, look, most.min(left / 2));
+    left -= plan.len();
+
     let mut top = feed.growing(app, look);
     if top.len() > left {
         top.drain(..top.len() - left);
@@ -92,6 +102,7 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
         top.push(Line::default());
     }
     let mut picture: Picture = top.into();
+    picture.stack(plan.into());
     picture.stack(queue.into());
     picture.stack(middle);
     picture.stack(bottom);

@@ -27,6 +27,7 @@ mod mcp;
 mod memory;
 mod notify;
 mod reminders;
+mod rendering;
 mod stale;
 mod stats;
 mod stops;

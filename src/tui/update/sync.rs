@@ -24,6 +24,7 @@ impl App {
         if self.thread_id() != Some(thread) {
             return;
         }
+        self.moved = self.now;
         self.queued.clone_from(&sync.queued);
         self.queued.retain(|row| !self.steered.contains(&row.id));
         self.look_after_cards(&sync, cmds);

@@ -12,10 +12,12 @@ use super::super::markdown::MarkdownStream;
 use super::super::theme::Role;
 use super::super::transcript::{Entry, EntryKind, Level, Transcript};
 use super::Look;
-use super::entry::{self, Page, indented};
+use super::entry::{self, Colours, Page, indented};
 
 /// How many entries of a stored conversation are printed when it is opened.
 const SHOWN_AT_OPEN: usize = 200;
+/// A change waits for its colours while fewer entries than this stand behind it.
+const MOST_BEHIND: usize = 4;
 /// Text wider than this is hard to read.
 const TEXT_WIDTH: u16 = 120;
 /// Where the words of the model begin.
@@ -35,6 +37,7 @@ struct Words {
 struct Kept {
     version: u32,
     width: u16,
+    is_coloured: bool,
     lines: Vec<Line<'static>>,
 }
 
@@ -46,6 +49,8 @@ pub struct Feed {
     next: usize,
     words: HashMap<u64, Words>,
     kept: HashMap<u64, Kept>,
+    /// Of changes whose entries are not handed out yet.
+    colours: HashMap<u64, Colours>,
 }
 
 impl Feed {
@@ -57,13 +62,33 @@ impl Feed {
             self.begin(app, look, &mut lines);
         }
         while let Some(entry) = transcript.entries().get(self.next) {
+            let quiet = quiet_run(transcript, self.next);
+            if quiet > 0 && waits_for_more(app, self.next + quiet) {
+                break;
+            }
+            if quiet > 1 {
+                if has_gap(transcript, self.next) {
+                    lines.push(Line::default());
+                }
+                lines.extend(entry::group(
+                    &transcript.entries()[self.next..self.next + quiet],
+                    page(app, look),
+                ));
+                for entry in &transcript.entries()[self.next..self.next + quiet] {
+                    self.kept.remove(&entry.id);
+                }
+                self.next += quiet;
+                continue;
+            }
             let is_over = match &entry.kind {
                 EntryKind::Assistant { .. } => self.drain_words(entry, app, look, &mut lines),
+                _ if entry.is_done && self.waits_for_colours(entry, app, look) => false,
                 _ if entry.is_done => {
                     if has_gap(transcript, self.next) {
                         lines.push(Line::default());
                     }
-                    lines.extend(draw(entry, page(app, look)));
+                    let colours = self.colours.get(&entry.id);
+                    lines.extend(draw(entry, Page { colours, ..page(app, look) }));
                     true
                 }
                 _ => false,
@@ -72,6 +97,7 @@ impl Feed {
                 break;
             }
             self.kept.remove(&entry.id);
+            self.colours.remove(&entry.id);
             self.next += 1;
         }
         lines
@@ -103,10 +129,20 @@ impl Feed {
     pub fn growing(&mut self, app: &App, look: &Look) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         let transcript = &app.transcript;
+        let mut grouped = 0;
         for (index, entry) in transcript.entries().iter().enumerate().skip(self.next) {
+            if index < grouped {
+                continue;
+            }
             let begun = self.words.get(&entry.id).is_some_and(|words| words.begun);
             if has_gap(transcript, index) && !begun {
                 lines.push(Line::default());
+            }
+            let quiet = quiet_run(transcript, index);
+            if quiet > 1 {
+                grouped = index + quiet;
+                lines.extend(entry::group(&transcript.entries()[index..grouped], page(app, look)));
+                continue;
             }
             if matches!(entry.kind, EntryKind::Assistant { .. }) {
                 let words = self.words_of(entry, look);
@@ -118,16 +154,19 @@ impl Feed {
             }
             let is_timed =
                 matches!(&entry.kind, EntryKind::Tool(tool) if tool.started.is_some() && !entry.is_done);
+            let colours = self.colours.get(&entry.id);
+            let is_coloured = colours.is_some_and(Colours::are_ready);
             let kept = self.kept.get(&entry.id);
             if let Some(kept) = kept.filter(|kept| kept.version == entry.version && kept.width == app.size.0)
+                && kept.is_coloured == is_coloured
                 && !is_timed
             {
                 lines.extend_from_slice(&kept.lines);
                 continue;
             }
-            let drawn = draw(entry, page(app, look));
+            let drawn = draw(entry, Page { colours, ..page(app, look) });
             lines.extend_from_slice(&drawn);
-            let kept = Kept { version: entry.version, width: app.size.0, lines: drawn };
+            let kept = Kept { version: entry.version, width: app.size.0, is_coloured, lines: drawn };
             self.kept.insert(entry.id, kept);
         }
         lines
@@ -144,6 +183,17 @@ impl Feed {
         };
         lines.insert(0, Line::default());
         lines
+    }
+
+    /// Whether the colours of what a call changed are still looked for.
+    fn waits_for_colours(&mut self, entry: &Entry, app: &App, look: &Look) -> bool {
+        let EntryKind::Tool(tool) = &entry.kind else { return false };
+        if !self.colours.contains_key(&entry.id) {
+            let Some(colours) = entry::colours(tool, &look.highlighter) else { return false };
+            self.colours.insert(entry.id, colours);
+        }
+        let behind = app.transcript.entries().len().saturating_sub(self.next + 1);
+        behind < MOST_BEHIND && self.colours.get(&entry.id).is_some_and(|colours| !colours.are_ready())
     }
 
     fn words_of(&mut self, entry: &Entry, look: &Look) -> &mut Words {
@@ -187,12 +237,44 @@ impl Feed {
     }
 }
 
+/// What the model plans to do, in at most so many rows, with an empty one above it.
+pub(super) fn plan(app: &App, look: &Look, most: usize) -> Vec<Line<'static>> {
+    let mut lines = entry::pinned(app.transcript.plan(), most.saturating_sub(1), page(app, look));
+    if !lines.is_empty() {
+        lines.insert(0, Line::default());
+    }
+    lines
+}
+
+/// How many calls that only looked stand behind each other from an entry on.
+fn quiet_run(transcript: &Transcript, from: usize) -> usize {
+    transcript.entries()[from.min(transcript.entries().len())..]
+        .iter()
+        .take_while(|entry| entry::is_quiet(entry))
+        .count()
+}
+
+/// Whether more of them may follow, so that one line can stand for all.
+fn waits_for_more(app: &App, behind: usize) -> bool {
+    match app.transcript.entries().get(behind) {
+        Some(next) => entry::may_be_quiet(next),
+        None => app.run.awake_since().is_some(),
+    }
+}
+
 fn text_width(app: &App) -> u16 {
     app.size.0.saturating_sub(INDENT).clamp(1, TEXT_WIDTH)
 }
 
 fn page<'a>(app: &'a App, look: &'a Look) -> Page<'a> {
-    Page { width: app.size.0, theme: &look.theme, info: &app.info, now: app.now, expanded: app.expanded }
+    Page {
+        width: app.size.0,
+        theme: &look.theme,
+        info: &app.info,
+        now: app.now,
+        expanded: app.expanded,
+        colours: None,
+    }
 }
 
 /// Whether an empty line stands before an entry: calls stand close together, and so do notices.
@@ -209,7 +291,8 @@ fn has_gap(transcript: &Transcript, index: usize) -> bool {
 fn draw(entry: &Entry, page: Page<'_>) -> Vec<Line<'static>> {
     match &entry.kind {
         EntryKind::User { text, images } => entry::user(text, *images, page),
-        EntryKind::Thinking { text } => entry::thinking(text, entry.is_done, false, page),
+        EntryKind::Thinking { text } if entry.is_done => entry::thought(text, entry, page),
+        EntryKind::Thinking { text } => entry::thinking(text, false, false, page),
         EntryKind::Tool(tool) => entry::tool(tool, page),
         EntryKind::Notice { level, text } => {
             let level: Level = *level;
