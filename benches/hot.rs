@@ -34,6 +34,7 @@ use aye::tui::terminal::LiveTerminal;
 use aye::tui::theme::Theme;
 use aye::tui::transcript::{Moment, Transcript};
 use aye::tui::view::feed::Feed;
+use aye::tui::view::sheet::Sheets;
 use aye::tui::view::{self, Look};
 use aye::{
     AgentSpec, ExecutionEnv, Phase, PhaseContext, PhaseHook, PhaseRuntime, Plugin, PluginDescriptor,
@@ -150,6 +151,59 @@ fn open(c: &mut Criterion) {
             screen.open(OpenedThread { messages, ..sample::opened(0) });
             screen.draw();
             screen
+        });
+    });
+    group.finish();
+}
+
+/// 100,000 entries: a frame inline and in the viewer, a step of scrolling, and another size.
+fn long(c: &mut Criterion) {
+    let key = |code, modifiers| Msg::Key(KeyEvent::new(code, modifiers));
+    let mut group = c.benchmark_group("100000 entries");
+    group.sample_size(20);
+    let mut screen = Screen::new();
+    screen.open(sample::opened(133_333));
+    screen.draw();
+    let mut n = 0u16;
+    group.bench_function("a key and its frame", |b| {
+        b.iter(|| {
+            screen.app.update(Moment(1), key(KeyCode::Char('x'), KeyModifiers::NONE));
+            screen.app.update(Moment(1), key(KeyCode::Backspace, KeyModifiers::NONE));
+            screen.draw();
+        });
+    });
+    group.bench_function("another size, inline", |b| {
+        b.iter(|| {
+            n += 1;
+            screen.app.update(Moment(1), Msg::Resize(80 + n % 40, 40));
+            screen.draw();
+        });
+    });
+    let mut sheets = Sheets::new(look());
+    screen.app.update(Moment(1), key(KeyCode::Char('o'), KeyModifiers::CONTROL));
+    let picture = |app: &App, sheets: &mut Sheets| {
+        let viewer = app.viewer.as_ref().expect("it is open");
+        view::reader::viewer(app, viewer, sheets)
+    };
+    group.bench_function("a page up in the viewer and its frame", |b| {
+        b.iter(|| {
+            screen.app.update(Moment(1), key(KeyCode::PageUp, KeyModifiers::NONE));
+            picture(&screen.app, &mut sheets)
+        });
+    });
+    group.bench_function("another size, in the viewer", |b| {
+        b.iter(|| {
+            n += 1;
+            screen.app.update(Moment(1), Msg::Resize(80 + n % 40, 40));
+            picture(&screen.app, &mut sheets)
+        });
+    });
+    group.bench_function("a search through all", |b| {
+        b.iter(|| {
+            for c in "/not to be found\n".chars() {
+                let code = if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) };
+                screen.app.update(Moment(1), key(code, KeyModifiers::NONE));
+            }
         });
     });
     group.finish();
@@ -494,5 +548,7 @@ fn window(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, window, markdown, open, inbox, rules, machine, store, mailbox, phase, deferred);
+criterion_group!(
+    benches, window, markdown, open, long, inbox, rules, machine, store, mailbox, phase, deferred
+);
 criterion_main!(benches);

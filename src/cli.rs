@@ -23,7 +23,7 @@ use crate::config::{Flags, PermissionMode};
 pub use memory::{MemoryCommand, MemoryForm};
 pub use stats::{StatsArgs, StatsBy};
 
-pub use mcp::{McpAddArgs, McpCommand, McpScope};
+pub use mcp::{McpAddArgs, McpCommand, McpLoginArgs, McpScope};
 pub use queue::{QueueAddArgs, QueueCommand, QueueListArgs, WorkArgs};
 
 const EXAMPLES: &str = "\
@@ -86,6 +86,9 @@ pub struct Cli {
     /// whoever goes on with the conversation begins it, and `aye -r ID -p` does.
     #[arg(long)]
     pub keep_waiting: bool,
+    /// Draw below the prompt and leave the scrollback to the terminal (inline), or on a screen of its own (full)
+    #[arg(long, value_name = "inline|full")]
+    pub screen: Option<String>,
 
     /// Form of what -p writes to stdout
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Text)]
@@ -307,6 +310,37 @@ pub enum ThreadsCommand {
         #[arg(required = true)]
         ids: Vec<String>,
     },
+    /// Name a conversation
+    Rename {
+        /// Its id, or the beginning of it
+        id: String,
+        /// What it is called from now on
+        title: String,
+    },
+    /// Put a conversation before all others in lists
+    Pin {
+        /// Its id, or the beginning of it
+        id: String,
+        /// Put it back among the others
+        #[arg(long)]
+        off: bool,
+    },
+    /// Make a new conversation of the beginning of one, and write its id
+    Fork {
+        /// Its id, or the beginning of it
+        id: String,
+        /// How many of its messages the new one has; all without this
+        #[arg(long, value_name = "N")]
+        messages: Option<u64>,
+    },
+    /// Find what was said, in all conversations
+    Search {
+        /// What was said, whatever the case of its letters
+        words: String,
+        /// Write JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Write one conversation to stdout
     Export {
         /// Its id, or the beginning of it
@@ -325,6 +359,8 @@ pub enum ExportFormat {
     Md,
     /// One JSON object
     Json,
+    /// One file for a browser, without scripts
+    Html,
 }
 
 const ANSWER_EXAMPLE: &str = "Example:\n  aye answer ask_0198c '{\"answer\": \"the second one\"}'";
@@ -721,6 +757,9 @@ impl Cli {
         if let Some(on_ask) = &self.on_ask {
             flags.set("--on-ask", "on_ask", on_ask);
         }
+        if let Some(screen) = &self.screen {
+            flags.set("--screen", "screen", screen);
+        }
         flags
     }
 }
@@ -973,6 +1012,11 @@ mod tests {
             "threads show a",
             "threads delete a b",
             "threads export a --format json",
+            "threads export a --format html",
+            "threads rename a b",
+            "threads pin a --off",
+            "threads fork a --messages 2",
+            "threads search words --json",
             "approvals list --json",
             "approvals show a --json",
             "approvals list --thread a --tool Bash --older-than 2h",

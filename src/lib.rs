@@ -20,6 +20,8 @@ pub mod store;
 
 pub mod runtime;
 
+pub mod snapshots;
+
 pub mod plugins;
 
 pub mod agents;

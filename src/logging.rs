@@ -23,6 +23,8 @@ pub fn to_file(dir: &Path) -> Option<WorkerGuard> {
         .buffered_lines_limit(MAX_WAITING)
         .finish(appender);
     let filter = EnvFilter::try_from_env("AYE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    // At its most talkative it writes down what a login is got with.
+    let filter = filter.add_directive("rmcp::transport::auth=warn".parse().ok()?);
     tracing_subscriber::fmt().with_writer(writer).with_ansi(false).with_env_filter(filter).try_init().ok()?;
     Some(guard)
 }

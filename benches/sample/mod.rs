@@ -134,6 +134,7 @@ pub fn opened(count: usize) -> OpenedThread {
         thread: thread(),
         messages: stored.collect(),
         run: None,
+        earlier: None,
         waiting: Vec::new(),
         interrupted: Vec::new(),
         driver: aye::tui::host::Driver::Nobody,

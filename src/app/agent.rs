@@ -35,6 +35,7 @@ use crate::plugins::skills::{
 };
 use crate::plugins::stop::{StopConditionSpec, StopPlugin};
 use crate::runtime::{AgentRuntime, AgentRuntimeBuilder};
+use crate::snapshots::FolderSnapshots;
 use crate::store::Store;
 use crate::tools::{self, ToolEnv};
 
@@ -54,6 +55,8 @@ pub struct App {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Notifier,
     pub(super) telemetry: Telemetry,
+    /// The files of the folder as they were; `None` when they are not kept.
+    pub(super) snapshots: Option<FolderSnapshots>,
     purse: Purse,
     pub(super) mcp: super::mcp::Mcp,
     /// What went wrong at the start and does not stop it.
@@ -78,6 +81,7 @@ impl App {
         let telemetry = Telemetry::start(&mut foundation);
         let purse = Purse::new(&foundation);
         let questions = Questions::default();
+        let snapshots = super::back::snapshots_of(&foundation, &clock);
         let parts = Parts {
             store: &store,
             permission: &permission,
@@ -86,6 +90,7 @@ impl App {
             telemetry: &telemetry,
             purse: &purse,
             questions: &questions,
+            snapshots: snapshots.as_ref(),
             // Where nobody sits, nothing is drawn and nothing filled in.
             draws: cli.command.is_none() && !cli.is_print(),
         };
@@ -119,6 +124,7 @@ impl App {
             clock,
             notifier,
             mcp,
+            snapshots,
             purse,
             telemetry,
             warnings,
@@ -204,13 +210,14 @@ struct Parts<'a> {
     purse: &'a Purse,
     /// What servers ask the person.
     questions: &'a Questions,
+    snapshots: Option<&'a FolderSnapshots>,
     /// Whether a person is shown surfaces.
     draws: bool,
 }
 
 fn runtime(
     foundation: &Foundation,
-    Parts { store, permission, clock, notifier, telemetry, purse, questions, draws }: Parts<'_>,
+    Parts { store, permission, clock, notifier, telemetry, purse, questions, snapshots, draws }: Parts<'_>,
     skills: &Discovery,
     reminders: Vec<ReminderRule>,
     (common, known): (&prompt::Common, &agents::Known),
@@ -251,6 +258,9 @@ fn runtime(
         .with_agent_spec(spec)
         .with_model(selection.full_name(), entry_of(selection))
         .with_provider(selection.full_name(), models::executor(selection, &foundation.env));
+    if let Some(snapshots) = snapshots {
+        builder = builder.with_snapshots(Arc::new(snapshots.clone()));
+    }
     purse.admit(&selection.full_name(), selection).map_err(Failure::usage)?;
     for id in &settings.retry.fallback_models {
         let mut named = settings.clone();

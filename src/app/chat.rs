@@ -13,12 +13,12 @@ use super::host::TerminalHost;
 use super::remote::{Counter, Place};
 use super::{Failure, commands, say};
 use crate::cli::{Cli, ThreadChoice};
-use crate::config::Env;
+use crate::config::{Env, Screen};
 use crate::contract::display::{visible, visible_line};
 use crate::tui::host::{Host as _, HostEvent};
 use crate::tui::keymap::Keymap;
 use crate::tui::links::Links;
-use crate::tui::terminal::{Desktop, reflows};
+use crate::tui::terminal::{Clipboard, Desktop, reflows};
 use crate::tui::theme::Theme;
 use crate::tui::{self, Cause, TuiOptions};
 
@@ -58,6 +58,9 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         utc_offset: super::zone().to_offset(jiff::Timestamp::now()).seconds(),
         reflow: reflows(|name| env.var(name).map(str::to_owned)),
         vim: app.foundation.loaded.settings.tui.vim,
+        full: app.foundation.loaded.settings.screen == Screen::Full,
+        mouse: app.foundation.loaded.settings.tui.mouse,
+        clipboard: Clipboard::of(|name| env.var(name).map(str::to_owned)),
         rings: app.foundation.loaded.settings.tui.bell,
         desktop: Desktop::of(|name| env.var(name).map(str::to_owned)),
         links: Links::of(|name| env.var(name).map(str::to_owned)),

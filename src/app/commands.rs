@@ -18,7 +18,7 @@ use crate::cli::{
 use crate::config::{Env, list_models};
 use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{escape_json, visible_line};
-use crate::contract::record::ThreadRecord;
+use crate::contract::record::{NamedBy, ThreadRecord};
 use crate::plugins::permission::{CheckContext, Layer, RuleSet, check_line};
 use crate::plugins::skills::{SkillRow, check_dir, check_discovery, list_rows};
 use crate::store::{Store, ThreadLookup};
@@ -136,8 +136,24 @@ async fn threads(command: ThreadsCommand, foundation: &Foundation) -> Result<u8,
             match format {
                 ExportFormat::Md => put(&export::as_markdown(&thread, &messages))?,
                 ExportFormat::Json => put_json(&export::as_json(&thread, &messages))?,
+                ExportFormat::Html => put(&export::as_html(&thread, &messages))?,
             }
         }
+        ThreadsCommand::Rename { id, title } => {
+            let thread = thread_by_prefix(&store, &id).await?;
+            store.rename_thread(&thread.id, &title, NamedBy::Person).await.map_err(Failure::failed)?;
+        }
+        ThreadsCommand::Pin { id, off } => {
+            let thread = thread_by_prefix(&store, &id).await?;
+            let pin = (!off).then(|| SystemClock.now_ms());
+            store.pin_thread(&thread.id, pin).await.map_err(Failure::failed)?;
+        }
+        ThreadsCommand::Fork { id, messages } => {
+            let thread = thread_by_prefix(&store, &id).await?;
+            let copy = super::back::fork_stored(&store, &thread.id, messages, SystemClock.now_ms()).await?;
+            put(&format!("{copy}\n"))?;
+        }
+        ThreadsCommand::Search { words, json } => search(&store, &words, json).await?,
         ThreadsCommand::Delete { ids } => {
             let own = super::agent::owner();
             // All are looked up first, so that a typing error deletes nothing.
@@ -163,6 +179,32 @@ async fn threads(command: ThreadsCommand, foundation: &Foundation) -> Result<u8,
     }
     store.close().await;
     Ok(0)
+}
+
+async fn search(store: &Store, words: &str, json: bool) -> Result<(), Failure> {
+    let mut found = Vec::new();
+    for row in store.threads(None).await.map_err(Failure::failed)? {
+        let mut from = Some(0);
+        while let Some(place) = from {
+            let (around, next) =
+                store.search_thread(&row.thread.id, words, place).await.map_err(Failure::failed)?;
+            from = next;
+            if let Some(around) = around {
+                found.push((row.thread, around));
+                break;
+            }
+        }
+    }
+    if json {
+        let row = |(thread, around): &(ThreadRecord, String)| json!({"thread": thread, "around": around});
+        return put_json(&json!(found.iter().map(row).collect::<Vec<_>>()));
+    }
+    let mut out = String::new();
+    for (thread, around) in found {
+        let (title, around) = (visible_line(&thread.title), visible_line(&around));
+        let _ = writeln!(out, "{}  {}  {title}\n    {around}", thread.id, when(thread.updated_at));
+    }
+    put(&out)
 }
 
 /// Each on a line of its own.

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::agent::App;
 use super::foundation::Foundation;
+use super::mcp::{self, ServerRow};
 use super::plugins::{self, PluginRow};
 use super::{Failure, models, put};
 use crate::cli::Cli;
@@ -28,11 +29,20 @@ struct Check {
     /// What programs read beside the words.
     #[serde(skip_serializing_if = "Option::is_none")]
     plugins: Option<Vec<PluginRow>>,
+    /// The same of tool servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    servers: Option<Vec<ServerRow>>,
+}
+
+impl Check {
+    fn new(name: &'static str, state: State, text: String) -> Self {
+        Self { name, state, text, plugins: None, servers: None }
+    }
 }
 
 pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Result<u8, Failure> {
     let mut checks = Vec::new();
-    let mut add = |name, state, text: String| checks.push(Check { name, state, text, plugins: None });
+    let mut add = |name, state, text: String| checks.push(Check::new(name, state, text));
     add("version", State::Ok, format!("aye {}", env!("CARGO_PKG_VERSION")));
     add("folder", State::Ok, foundation.workspace.cwd.display().to_string());
     let settings = foundation.paths.config_file();
@@ -88,6 +98,8 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
             None => add(program, State::Warning, format!("{program} is not in PATH")),
         }
     }
+    checks.push(servers(&foundation));
+    let mut add = |name, state, text: String| checks.push(Check::new(name, state, text));
     let term = foundation.env.var("TERM").unwrap_or("not set").to_owned();
     let state = if matches!(term.as_str(), "dumb" | "not set") { State::Warning } else { State::Ok };
     add("terminal", state, format!("TERM {term}"));
@@ -98,7 +110,7 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
         Err(failure) => {
             if !checks.iter().any(|check| failure.message.contains(&check.text)) {
                 let text = failure.message;
-                checks.push(Check { name: "start", state: State::Error, text, plugins: None });
+                checks.push(Check::new("start", State::Error, text));
             }
         }
         Ok(app) => {
@@ -108,18 +120,13 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
                 let rows = plugins::rows(&app, &resolved);
                 described = plugins::lines(&rows);
                 let text = format!("{} of the agent {agent}", rows.len());
-                checks.push(Check { name: "plugins", state: State::Ok, text, plugins: Some(rows) });
+                checks.push(Check { plugins: Some(rows), ..Check::new("plugins", State::Ok, text) });
             }
             app.store.leave().await;
         }
     }
     warnings.dedup();
-    checks.extend(warnings.into_iter().map(|text| Check {
-        name: "warning",
-        state: State::Warning,
-        text,
-        plugins: None,
-    }));
+    checks.extend(warnings.into_iter().map(|text| Check::new("warning", State::Warning, text)));
     let failed = checks.iter().any(|check| check.state == State::Error);
     if json {
         let text = serde_json::to_string_pretty(&checks).unwrap_or_default();
@@ -131,12 +138,30 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
                 State::Warning => "warning",
                 State::Error => "error  ",
             };
-            let more = if check.plugins.is_some() { indented(&described) } else { String::new() };
+            let more = match (&check.plugins, &check.servers) {
+                (Some(_), _) => indented(&described),
+                (None, Some(rows)) => indented(&mcp::lines(rows)),
+                (None, None) => String::new(),
+            };
             format!("{mark}  {:<13} {}\n{more}", check.name, visible_line(&check.text))
         };
         put(&checks.iter().map(line).collect::<String>())?;
     }
     Ok(u8::from(failed))
+}
+
+/// The tool servers that are written down; none of them is started or asked.
+fn servers(foundation: &Foundation) -> Check {
+    let rows = mcp::rows(foundation);
+    let needs = rows.iter().filter(|row| row.needs_somebody()).count();
+    let (state, text) = match (rows.len(), needs) {
+        (0, _) => (State::Ok, "none".to_owned()),
+        (all, 0) => (State::Ok, format!("{all} written down")),
+        (all, needs) => {
+            (State::Warning, format!("{all} written down, {needs} of them not used before you act"))
+        }
+    };
+    Check { servers: Some(rows), ..Check::new("mcp servers", state, text) }
 }
 
 fn indented(text: &str) -> String {

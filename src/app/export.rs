@@ -45,6 +45,81 @@ pub(super) fn as_markdown(thread: &ThreadRecord, messages: &[StoredMessage]) -> 
     out
 }
 
+/// For a browser: one file, without scripts and without anything that is fetched.
+pub(super) fn as_html(thread: &ThreadRecord, messages: &[StoredMessage]) -> String {
+    let title = if thread.title.is_empty() { "Conversation" } else { &thread.title };
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>{STYLE}</style></head>\n<body><h1>{title}</h1>\n<p class=\"place\">{} · {}</p>\n",
+        escaped(thread.id.as_str()),
+        escaped(&thread.cwd.to_string_lossy()),
+        title = escaped(title),
+    );
+    for stored in messages {
+        let message = &stored.message;
+        match message.role {
+            Role::System => {}
+            Role::User => block(&mut out, "user", "You", &message.text()),
+            Role::Assistant => {
+                if !message.text().trim().is_empty() {
+                    block(&mut out, "model", "aye", &message.text());
+                }
+                for call in &message.tool_calls {
+                    let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
+                    folded(&mut out, &format!("→ {}", call.name), &arguments);
+                }
+            }
+            Role::Tool => {
+                folded(&mut out, &format!("{}: {}", outcome(message), tool(message)), &message.text());
+            }
+        }
+    }
+    out.push_str("</body></html>\n");
+    out
+}
+
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem;\
+    color-scheme:light dark}h1{font-size:1.4rem}.place{opacity:.6}section{margin:1rem 0;padding:.6rem 1rem;\
+    border-left:3px solid #8884}.user{border-color:#48f}h2{font-size:.8rem;margin:0;opacity:.6}\
+    pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.3rem 0;font:inherit}\
+    details pre{font:13px/1.4 ui-monospace,monospace}details{margin:.4rem 1rem;opacity:.85}";
+
+fn block(out: &mut String, class: &str, who: &str, text: &str) {
+    let _ = writeln!(
+        out,
+        "<section class=\"{class}\"><h2>{who}</h2><pre>{}</pre></section>",
+        escaped(text.trim_end())
+    );
+}
+
+fn folded(out: &mut String, head: &str, text: &str) {
+    let _ = writeln!(
+        out,
+        "<details><summary>{}</summary><pre>{}</pre></details>",
+        escaped(head),
+        escaped(text.trim_end())
+    );
+}
+
+/// Text that means nothing but itself, in an element or in quotes.
+fn escaped(text: &str) -> String {
+    let text = visible(text);
+    let mut out = String::with_capacity(text.len() + text.len() / 8);
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 fn section(out: &mut String, who: &str, text: &str) {
     let _ = write!(out, "\n## {who}\n\n{}\n", visible(text.trim_end()));
 }

@@ -14,8 +14,8 @@ use super::elsewhere::{Elsewhere, folder_of, tell};
 use super::files::Files;
 use super::grants::Pasts;
 use super::viewer::{Viewer, row_of};
-use super::{edited, editor, export, ledger, mentions};
-use crate::config::{list_models, repository_root, write_private};
+use super::{edited, editor, ledger, mentions};
+use crate::config::{list_models, repository_root};
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{CallId, SuspensionId, ThreadId};
@@ -27,13 +27,20 @@ use crate::contract::record::{
 };
 use crate::contract::suspension::ToolCallResume;
 use crate::plugins::skills::{invocation, list_rows};
-use crate::runtime::{RunDocument, RunRequest, RuntimeError, UnknownPolicy};
-use crate::store::{ChangeKind, Glance, InboxFilter};
+use crate::runtime::{DecideError, RunDocument, RunRequest, RuntimeError, UnknownPolicy};
+use crate::store::{ChangeKind, Glance, InboxFilter, Part};
+use crate::tui::back::{BackCmd, BackMsg};
 use crate::tui::composer::paste::Draft;
 use crate::tui::host::{
-    Driver, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft, MentionRow, Mode, ModelRow,
-    OpenedQuestion, OpenedThread, Page, Price, QueuedRow, Review, RuleRow, Shell, SkillRow, UserInput,
+    Driver, Earlier, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft, MentionRow, Mode,
+    ModelRow, OpenedQuestion, OpenedThread, Page, Price, QueuedRow, Review, RuleRow, Shell, SkillRow,
+    UserInput,
 };
+
+mod back;
+
+/// So many messages of a conversation are in memory, and fetched when older ones are looked at.
+const OPENED: usize = 2000;
 
 /// After a change by another process, so long is waited for the ones that come with it.
 const GATHER: Duration = Duration::from_millis(100);
@@ -55,6 +62,7 @@ pub(super) struct TerminalHost {
     pasts: Pasts,
     events: Events,
     elsewhere: Elsewhere,
+    searching: back::Searching,
 }
 
 impl TerminalHost {
@@ -65,8 +73,20 @@ impl TerminalHost {
         let foundation = &app.foundation;
         let kept = (!foundation.is_ephemeral).then(|| foundation.paths.drafts_dir());
         let drafts = Drafts::new(kept, foundation.workspace.cwd.clone());
-        let host =
-            Self { app, viewer, files: Arc::default(), drafts, pasts: Pasts::default(), events, elsewhere };
+        let host = Self {
+            app,
+            viewer,
+            files: Arc::default(),
+            drafts,
+            pasts: Pasts::default(),
+            events,
+            elsewhere,
+            searching: back::Searching::default(),
+        };
+        if let Some(snapshots) = &host.app.snapshots {
+            let events = host.events.clone();
+            snapshots.on_trouble(move |text| drop(events.send(HostEvent::Warned(text))));
+        }
         host.watch_inbox();
         host
     }
@@ -208,6 +228,17 @@ pub(super) fn with_open_results(
     messages
 }
 
+/// Why an answer was not taken, where the card says already which question it is about.
+fn on_card(error: DecideError) -> String {
+    match error {
+        DecideError::Schema { message, .. } | DecideError::Unfit { message, .. } => {
+            format!("not taken: {message}")
+        }
+        DecideError::Arguments { message, .. } => format!("the edited arguments cannot be used: {message}"),
+        error @ DecideError::Store(_) => error.to_string(),
+    }
+}
+
 #[async_trait]
 impl Host for TerminalHost {
     async fn open_thread(&self, id: Option<ThreadId>) -> Result<OpenedThread, String> {
@@ -224,6 +255,7 @@ impl Host for TerminalHost {
             return Ok(OpenedThread {
                 thread,
                 messages: Vec::new(),
+                earlier: None,
                 run: None,
                 waiting: Vec::new(),
                 interrupted: Vec::new(),
@@ -237,12 +269,20 @@ impl Host for TerminalHost {
         let glance = self
             .app
             .store
-            .glance(&id, None)
+            .glance_at(&id, Part::Last(OPENED))
             .await
             .map_err(text)?
             .ok_or_else(|| format!("there is no thread {id}"))?;
         let driver = self.viewer.driver_of(&glance);
         self.viewer.show(&id, glance.messages.last().map_or(0, |stored| stored.seq));
+        let before = glance.total.saturating_sub(glance.messages.len() as u64);
+        let earlier = match before {
+            0 => None,
+            messages => {
+                let usage = self.app.store.usage_of_thread(&id).await.map_err(text)?;
+                Some(Earlier { messages, usage })
+            }
+        };
         let Glance {
             thread,
             messages,
@@ -253,6 +293,7 @@ impl Host for TerminalHost {
             summaries,
             lease: _,
             decided: _,
+            total: _,
             children,
         } = glance;
         let messages = with_open_results(messages, run.as_ref());
@@ -263,12 +304,28 @@ impl Host for TerminalHost {
         }
         let queued = queued.iter().map(row_of).collect();
         self.viewer.mind(&id);
-        Ok(OpenedThread { thread, messages, run, waiting, interrupted, driver, queued, children, summaries })
+        Ok(OpenedThread {
+            thread,
+            messages,
+            earlier,
+            run,
+            waiting,
+            interrupted,
+            driver,
+            queued,
+            children,
+            summaries,
+        })
+    }
+
+    async fn earlier(&self, thread: &ThreadId, seq: u64) -> Result<Vec<StoredMessage>, String> {
+        self.app.store.messages_before(thread, seq, OPENED).await.map_err(|e| e.to_string())
     }
 
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String> {
         let messages = self.messages_of(&input).await?;
         let request = RunRequest::new(thread.clone(), messages.clone());
+        let events = self.events.clone();
         let (app, viewer, own, sink) =
             (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));
         self.viewer.drive(thread, async move {
@@ -277,6 +334,9 @@ impl Host for TerminalHost {
             if let Err(RuntimeError::ThreadAlreadyRunning { .. }) = &result {
                 // Another process became awake in the same moment. Nothing that was said is lost.
                 viewer.defer(&own, messages, input).await?;
+            }
+            if result.is_ok() {
+                super::titles::begin(&app, &own, move |event| drop(events.send(event)));
             }
             result.map(Some)
         });
@@ -303,8 +363,7 @@ impl Host for TerminalHost {
     }
 
     async fn decide(&self, id: &SuspensionId, answer: ToolCallResume) -> Result<DecideOutcome, String> {
-        let outcome =
-            self.app.runtime.decide(id, answer, self.app.actor("tui")).await.map_err(|e| e.to_string())?;
+        let outcome = self.app.runtime.decide(id, answer, self.app.actor("tui")).await.map_err(on_card)?;
         match &outcome {
             DecideOutcome::Accepted(record)
             | DecideOutcome::Repeated(record)
@@ -465,16 +524,11 @@ impl Host for TerminalHost {
     }
 
     async fn export(&self, thread: &ThreadId, format: ExportFormat) -> Result<PathBuf, String> {
-        let opened = self.app.store.thread(thread).await.map_err(|e| e.to_string())?;
-        let record = opened.ok_or("there is nothing to export yet")?;
-        let messages = self.app.store.messages(thread).await.map_err(|e| e.to_string())?;
-        let (text, ending) = match format {
-            ExportFormat::Markdown => (export::as_markdown(&record, &messages), "md"),
-            ExportFormat::Json => (export::as_json(&record, &messages).to_string(), "json"),
-        };
-        let path = self.app.foundation.workspace.cwd.join(format!("aye-{thread}.{ending}"));
-        write_private(&path, text.as_bytes()).map_err(|e| e.to_string())?;
-        Ok(path)
+        self.write_export(thread, format).await
+    }
+
+    async fn back(&self, cmd: BackCmd) -> BackMsg {
+        self.do_back(cmd).await
     }
 
     async fn shown(&self) {

@@ -2,7 +2,10 @@
 
 mod attach;
 mod commands;
+mod doctor;
 mod edit;
+mod login;
+mod logins;
 mod plugin;
 mod show;
 
@@ -15,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use attach::{commands, complete, message, prompt};
 pub(super) use commands::run;
+pub(super) use doctor::{ServerRow, lines, rows};
 pub(super) use plugin::{MCP_PLUGIN, McpPlugin};
 pub(super) use show::page;
 
@@ -103,6 +107,7 @@ impl Mcp {
                 path: foundation.paths.agreed_tools_file(),
                 is_kept: !foundation.is_ephemeral,
             }),
+            logins: Arc::new(login::logins(foundation)),
             agrees_to_all: cli.global.trust,
             prompts_changed: {
                 let changed = Arc::clone(&changed);

@@ -7,7 +7,7 @@ use super::JsonFlag;
 /// `aye mcp ...`
 #[derive(Clone, Debug, Subcommand)]
 #[command(
-    after_help = "Examples:\n  aye mcp add files -- npx -y @modelcontextprotocol/server-filesystem .\n  aye mcp add remote --url https://example.org/mcp --header 'Authorization=Bearer ${TOKEN}'\n  aye mcp test files"
+    after_help = "Examples:\n  aye mcp add files -- npx -y @modelcontextprotocol/server-filesystem .\n  aye mcp add remote --url https://example.org/mcp --header 'Authorization=Bearer ${TOKEN}'\n  aye mcp test files\n  aye mcp login remote"
 )]
 pub enum McpCommand {
     /// List the servers that are known; nothing is started
@@ -29,6 +29,13 @@ pub enum McpCommand {
         /// Write JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Log in to a server (OAuth): shows where to go in a browser and waits for it to come back
+    Login(McpLoginArgs),
+    /// Forget the login at a server
+    Logout {
+        /// Its name
+        name: String,
     },
     /// Start one server, show its tools with all that they say, and agree to them
     Trust {
@@ -60,6 +67,22 @@ pub struct McpAddArgs {
     /// The program and its arguments
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
     pub command: Vec<String>,
+}
+
+/// `aye mcp login ...`
+#[derive(Args, Clone, Debug)]
+pub struct McpLoginArgs {
+    /// Its name
+    pub name: String,
+    /// Ask for this instead of what the server proposes; may be given several times
+    #[arg(long = "scope", value_name = "SCOPE")]
+    pub scopes: Vec<String>,
+    /// Only show the address
+    #[arg(long)]
+    pub no_browser: bool,
+    /// Give up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub wait: u64,
 }
 
 /// Whose file a server stands in.

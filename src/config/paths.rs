@@ -97,6 +97,11 @@ impl Paths {
         self.data_dir.join("aye.db")
     }
 
+    /// The database of what snapshots are made of.
+    pub fn snapshots(&self) -> PathBuf {
+        self.data_dir.join("snapshots.db")
+    }
+
     /// Where long tool output is kept for the model to read.
     pub fn output_dir(&self) -> PathBuf {
         self.data_dir.join("output")
@@ -120,6 +125,11 @@ impl Paths {
     /// What tools of servers were agreed to.
     pub fn agreed_tools_file(&self) -> PathBuf {
         self.state_dir.join("mcp-tools.json")
+    }
+
+    /// The logins at tool servers.
+    pub fn logins_dir(&self) -> PathBuf {
+        self.state_dir.join("mcp-logins")
     }
 
     /// The composer's history.

@@ -284,15 +284,38 @@ pub(crate) const ROOT: Fields = &[
             ("cwd", leaf(Text, Set, "folder that it runs in")),
             ("url", leaf(Text, Set, "address of a server that is there already")),
             ("headers", leaf(TextTable, Set, "headers of each request; ${NAME} takes one of your variables")),
+            ("oauth_client_id", leaf(Text, Set, "client id for its login; without one aye registers itself")),
+            (
+                "oauth_client_secret",
+                leaf(Text, Set, "secret of that client; ${NAME} takes one of your variables"),
+            ),
+            ("oauth_port", leaf(Count { min: 1 }, Set, "port of 127.0.0.1 that the browser comes back to")),
+            ("oauth_scopes", leaf(TextList, Set, "what is asked for, instead of what it proposes")),
             ("timeout", leaf(Duration, Set, "time a call may take without a word from the server")),
             ("start_timeout", leaf(Duration, Set, "time it may take until it can be used")),
             ("enabled", leaf(Flag, Set, "whether it is used at all")),
         ]),
     ),
     (
+        "snapshots",
+        Node::Table(&[
+            ("enabled", leaf(Flag, Never, "keep the files of the folder before a step changes them")),
+            ("max_file_mib", leaf(Count { min: 1 }, Never, "larger files are not kept")),
+            ("max_folder_mib", leaf(Count { min: 1 }, Never, "a folder with more than that is not kept")),
+            ("max_kept_mib", leaf(Count { min: 1 }, Never, "above that the oldest snapshots go")),
+        ]),
+    ),
+    (
+        "threads",
+        Node::Table(&[
+            ("titles", leaf(Flag, Never, "have a model name conversations, once, in the background")),
+            ("title_model", leaf(Text, Never, "the model that names them; the one that answers by default")),
+        ]),
+    ),
+    (
         "tui",
         Node::Table(&[
-            ("mouse", leaf(Flag, Set, "take the mouse from the terminal")),
+            ("mouse", leaf(Flag, Set, "take the mouse on a screen of its own")),
             ("bell", leaf(Flag, Set, "ring when a question waits")),
             ("show_reasoning", leaf(Flag, Set, "show what the model thinks")),
             ("editing", leaf(OneOf(&["emacs", "vim"]), Set, "the keys that text is written with")),
@@ -334,8 +357,15 @@ compact_at = 80
 timeout = "2m"
 start_timeout = "30s"
 wait = "5s"
+[snapshots]
+enabled = true
+max_file_mib = 10
+max_folder_mib = 1024
+max_kept_mib = 2048
+[threads]
+titles = true
 [tui]
-mouse = false
+mouse = true
 bell = true
 show_reasoning = false
 editing = "emacs"

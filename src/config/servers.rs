@@ -18,7 +18,7 @@ use super::layers::{Provenance, read_text};
 use super::settings::{McpSettings, ServerSettings};
 use crate::contract::digest::sha256_hex;
 use crate::contract::display::visible_line;
-use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
+use crate::contract::server::{LoginConfig, ServerConfig, ServerScope, ServerTransport};
 
 /// The file of a project that names servers.
 pub const SERVERS_FILE: &str = ".mcp.json";
@@ -45,9 +45,19 @@ pub(super) struct Written {
     pub cwd: Option<String>,
     pub url: Option<String>,
     pub headers: BTreeMap<String, String>,
+    pub login: WrittenLogin,
     pub timeout: Option<Duration>,
     pub start_timeout: Option<Duration>,
     pub disabled: bool,
+}
+
+/// What one file says about the login at a server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WrittenLogin {
+    pub client_id: Option<String>,
+    pub client_secret: Option<String>,
+    pub port: Option<u64>,
+    pub scopes: Vec<String>,
 }
 
 /// The pairs of a JSON object in their order, the same key twice included.
@@ -220,6 +230,7 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
             "cwd" => found.cwd = Some(text_value(value).map_err(wrong)?),
             "url" | "httpUrl" | "serverUrl" => found.url = Some(text_value(value).map_err(wrong)?),
             "headers" => found.headers = table(value).map_err(wrong)?,
+            "oauth" => found.login = login(value, here)?,
             "timeout" => found.timeout = Some(millis()?),
             "startTimeout" | "startup_timeout_ms" => found.start_timeout = Some(millis()?),
             "disabled" => found.disabled = value.get() == "true",
@@ -228,6 +239,30 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
         }
     }
     one_way(&found).map_err(|why| format!("{place}: {why}"))?;
+    Ok(found)
+}
+
+fn login(value: &RawValue, here: &Text<'_>) -> Result<WrittenLogin, String> {
+    let mut found = WrittenLogin::default();
+    let fields = object(value).map_err(|why| format!("{}: `oauth` {why}", here.at(value)))?;
+    for (key, value) in &fields.0 {
+        let wrong = |why: String| format!("{}: `oauth.{}` {why}", here.at(value), visible_line(key));
+        match key.as_ref() {
+            "clientId" | "client_id" => found.client_id = Some(text_value(value).map_err(wrong)?),
+            "clientSecret" | "client_secret" => found.client_secret = Some(text_value(value).map_err(wrong)?),
+            "callbackPort" | "port" => {
+                let port = serde_json::from_str(value.get());
+                found.port = Some(port.map_err(|_| wrong("must be the number of a port".to_owned()))?);
+            }
+            "scopes" | "scope" => {
+                found.scopes = match text_value(value) {
+                    Ok(text) => text.split_whitespace().map(str::to_owned).collect(),
+                    Err(_) => texts(value).map_err(wrong)?,
+                }
+            }
+            _ => {}
+        }
+    }
     Ok(found)
 }
 
@@ -306,6 +341,8 @@ impl Written {
             .env
             .values()
             .chain(self.headers.values())
+            .chain(&self.login.client_id)
+            .chain(&self.login.client_secret)
             .flat_map(|text| variables(text))
             .map(|(name, _)| name)
             .collect();
@@ -318,7 +355,15 @@ impl Written {
     }
 
     fn digest(&self) -> String {
-        let parts = serde_json::json!([self.command, self.args, self.env, self.cwd, self.url, self.headers]);
+        let mut parts =
+            serde_json::json!([self.command, self.args, self.env, self.cwd, self.url, self.headers]);
+        let WrittenLogin { client_id, client_secret, port, scopes } = &self.login;
+        // Where nothing is said of a login, what was agreed to before there was one stays as it is.
+        if let Some(parts) = parts.as_array_mut()
+            && (client_id.is_some() || client_secret.is_some() || port.is_some() || !scopes.is_empty())
+        {
+            parts.push(serde_json::json!([client_id, client_secret, port, scopes]));
+        }
         sha256_hex(parts.to_string())
     }
 
@@ -369,7 +414,20 @@ impl Written {
                     self.place
                 ));
             }
-            ServerTransport::Http { url: url.into(), headers: secrets(&self.headers)? }
+            let port = self.login.port.map(|port| match u16::try_from(port) {
+                Ok(port @ 1..) => Ok(port),
+                Ok(0) | Err(_) => Err(format!(
+                    "{}: the server `{name}` is not started: {port} is no port for its login; 1 to 65535",
+                    self.place
+                )),
+            });
+            let login = LoginConfig {
+                client_id: self.login.client_id.as_deref().map(filled).transpose()?,
+                client_secret: self.login.client_secret.as_deref().map(secret).transpose()?,
+                port: port.transpose()?,
+                scopes: self.login.scopes.clone(),
+            };
+            ServerTransport::Http { url: url.into(), headers: secrets(&self.headers)?, login }
         };
         Ok(ServerConfig {
             shown: self.shown(),
@@ -435,6 +493,12 @@ pub fn load_servers(
             cwd: entry.cwd.clone(),
             url: entry.url.clone(),
             headers: entry.headers.clone(),
+            login: WrittenLogin {
+                client_id: entry.oauth_client_id.clone(),
+                client_secret: entry.oauth_client_secret.clone(),
+                port: entry.oauth_port,
+                scopes: entry.oauth_scopes.clone(),
+            },
             timeout: entry.timeout,
             start_timeout: entry.start_timeout,
             disabled: !entry.enabled,

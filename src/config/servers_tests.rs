@@ -54,7 +54,7 @@ fn the_form_that_others_use_is_read() {
     assert_eq!(env["TOKEN"].expose_secret(), "s3cret");
     assert_eq!(env["N"].expose_secret(), "1");
     assert_eq!(files.shown, "npx -y server '${DIR:-/tmp}' (env: N, TOKEN) (reads $TOKEN)");
-    let ServerTransport::Http { url, headers } = &remote.transport else { panic!("{remote:?}") };
+    let ServerTransport::Http { url, headers, .. } = &remote.transport else { panic!("{remote:?}") };
     assert_eq!(url.expose_secret(), "https://example.test/mcp?k=s3cret");
     assert_eq!(headers["Authorization"].expose_secret(), "Bearer s3cret");
     assert_eq!(remote.timeout, Duration::from_millis(1500));
@@ -190,4 +190,29 @@ fn only_names_are_filled_in() {
     });
     assert_eq!(text.as_deref(), Ok("1-x-${not a name}-$C-${D"));
     assert_eq!(asked, ["A", "B"]);
+}
+
+#[test]
+fn what_is_written_of_a_login_is_read_shown_and_part_of_what_is_agreed_to() {
+    let with = |more: &str| {
+        let text = format!(r#"{{"mcpServers": {{"a": {{"url": "https://example.test/mcp"{more}}}}}}}"#);
+        all(&text, &env())
+    };
+    let plain = with("");
+    let one = with(
+        r#", "oauth": {"clientId": "me", "clientSecret": "${TOKEN}", "callbackPort": 8123, "scopes": "a b", "x": 1}"#,
+    );
+    let [server] = &one.usable[..] else { panic!("{one:?}") };
+    let ServerTransport::Http { login, .. } = &server.transport else { panic!("{server:?}") };
+    assert_eq!((login.client_id.as_deref(), login.port), (Some("me"), Some(8123)));
+    assert_eq!(login.client_secret.as_ref().map(secrecy::ExposeSecret::expose_secret), Some("s3cret"));
+    assert_eq!(login.scopes, ["a", "b"]);
+    // Whoever is asked to trust it sees which variable goes there.
+    assert_eq!(server.shown, "https://example.test/mcp (reads $TOKEN)");
+    assert_ne!(server.digest, plain.usable[0].digest);
+    assert_eq!(with(r#", "oauth": {}"#).usable[0].digest, plain.usable[0].digest);
+    for wrong in [r#""oauth": 1"#, r#""oauth": {"callbackPort": 70000}"#, r#""oauth": {"clientId": 3}"#] {
+        let found = with(&format!(", {wrong}"));
+        assert_eq!((found.usable.len(), found.problems.len()), (0, 1), "{found:?}");
+    }
 }

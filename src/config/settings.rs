@@ -247,12 +247,42 @@ pub struct ServerSettings {
     pub url: Option<String>,
     /// Headers of each request.
     pub headers: BTreeMap<String, String>,
+    /// The name under which aye is known to who gives out the tokens of this server.
+    pub oauth_client_id: Option<String>,
+    /// The word that goes with it.
+    pub oauth_client_secret: Option<String>,
+    /// The port of this machine that the browser comes back to.
+    pub oauth_port: Option<u64>,
+    /// What is asked for.
+    pub oauth_scopes: Vec<String>,
     /// See [`McpSettings::timeout`].
     pub timeout: Option<Duration>,
     /// See [`McpSettings::start_timeout`].
     pub start_timeout: Option<Duration>,
     /// Whether it is used at all.
     pub enabled: bool,
+}
+
+/// `[snapshots]`. Sizes are in MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotSettings {
+    /// Whether files are kept before a step changes them.
+    pub enabled: bool,
+    /// Larger files are left out.
+    pub max_file: u64,
+    /// A folder with more is not kept.
+    pub max_folder: u64,
+    /// Above that the oldest ones go.
+    pub max_kept: u64,
+}
+
+/// `[threads]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadSettings {
+    /// Whether a model names conversations.
+    pub titles: bool,
+    /// Which one; the one that answers when `None`.
+    pub title_model: Option<String>,
 }
 
 /// `[tui]`.
@@ -311,6 +341,10 @@ pub struct Settings {
     pub mcp: McpSettings,
     /// Tool servers by name.
     pub mcp_servers: BTreeMap<String, ServerSettings>,
+    /// How files are kept, to go back to.
+    pub snapshots: SnapshotSettings,
+    /// Conversations.
+    pub threads: ThreadSettings,
     /// The terminal.
     pub tui: TuiSettings,
     /// Agents by name; who reads them checks them.
@@ -406,6 +440,16 @@ impl Settings {
                 .into_iter()
                 .map(|name| (name.clone(), get.server(&name)))
                 .collect(),
+            snapshots: SnapshotSettings {
+                enabled: get.flag("snapshots.enabled"),
+                max_file: get.count("snapshots.max_file_mib").unwrap_or(10),
+                max_folder: get.count("snapshots.max_folder_mib").unwrap_or(1024),
+                max_kept: get.count("snapshots.max_kept_mib").unwrap_or(2048),
+            },
+            threads: ThreadSettings {
+                titles: get.flag("threads.titles"),
+                title_model: get.text("threads.title_model"),
+            },
             tui: TuiSettings {
                 mouse: get.flag("tui.mouse"),
                 bell: get.flag("tui.bell"),
@@ -525,6 +569,10 @@ impl Getter<'_> {
             cwd: text("cwd"),
             url: text("url"),
             headers: table("headers"),
+            oauth_client_id: text("oauth_client_id"),
+            oauth_client_secret: text("oauth_client_secret"),
+            oauth_port: value("oauth_port").and_then(count_of),
+            oauth_scopes: list("oauth_scopes"),
             timeout: time("timeout"),
             start_timeout: time("start_timeout"),
             enabled: value("enabled") != Some(&Value::Flag(false)),

@@ -28,6 +28,7 @@ pub mod profile;
 pub mod progress;
 pub mod record;
 pub mod server;
+pub mod snapshot;
 pub mod spec;
 pub mod statistics;
 pub mod storage;

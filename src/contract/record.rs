@@ -12,6 +12,7 @@ use super::inference::TokenUsage;
 use super::judgement::{JudgedCall, Risk};
 use super::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use super::message::Message;
+use super::snapshot::{ForkRecord, SnapshotRecord};
 use super::suspension::{Actor, SuspendTicket, ToolCallResume};
 use super::tool::{FilePreview, ToolClass, ToolResult};
 
@@ -45,6 +46,38 @@ pub struct ThreadSummary {
     /// Set when rows of it are missing or doubled; it cannot be opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
+    /// What else a list shows.
+    #[serde(flatten)]
+    pub marks: ThreadMarks,
+}
+
+/// What a list shows of a conversation beside its title.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadMarks {
+    /// It stands before all others.
+    #[serde(default)]
+    pub pinned: bool,
+    /// The branch that was checked out in its folder when it last changed files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// It began as a copy of another one's beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork: Option<ForkRecord>,
+    /// By going back it was left for this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_for: Option<ThreadId>,
+}
+
+/// Who named a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NamedBy {
+    /// It is called as it began.
+    FirstLine,
+    /// A model.
+    Model,
+    /// A person: nobody else changes it.
+    Person,
 }
 
 /// A message with its place in the thread; places count up from 1 without a gap.
@@ -306,6 +339,8 @@ pub struct Begin {
     pub judged: Vec<JudgedCall>,
     /// Commands that hooks ran, for the audit.
     pub commands: Vec<HookRan>,
+    /// The files as they are before the call, when it is the first of its step that may change some.
+    pub snapshot: Option<SnapshotRecord>,
 }
 
 /// The number of a job of the mailbox, unique in the store.

@@ -55,7 +55,22 @@ pub enum ServerTransport {
         url: SecretString,
         /// Headers of every request.
         headers: BTreeMap<String, SecretString>,
+        /// What a login takes beside what the server says of itself.
+        login: LoginConfig,
     },
+}
+
+/// What is written down for the login (OAuth) at a server. Without it aye registers itself there.
+#[derive(Clone, Debug, Default)]
+pub struct LoginConfig {
+    /// The name under which aye is known to who gives out the tokens.
+    pub client_id: Option<String>,
+    /// The word that goes with that name, where there is one.
+    pub client_secret: Option<SecretString>,
+    /// The port of this machine that the browser comes back to; any free one without it.
+    pub port: Option<u16>,
+    /// What is asked for, instead of what the server proposes.
+    pub scopes: Vec<String>,
 }
 
 /// One server.

@@ -13,9 +13,9 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::task::AbortHandle;
 
 use crate::contract::digest::sha256_hex;
-use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
+use crate::contract::server::{LoginConfig, ServerConfig, ServerScope, ServerTransport};
 use crate::contract::tool::Tool;
-use crate::mcp::{Launch, Manager, Phase, PinStore, Pinned, Surroundings};
+use crate::mcp::{Launch, Manager, NoLogins, Phase, PinStore, Pinned, Surroundings};
 use crate::phase::{Plugin, PluginDescriptor, PluginRegistrar};
 use crate::state::StateError;
 
@@ -79,7 +79,14 @@ impl McpServerConnectionConfig {
 
     /// A server that answers over streamable HTTP.
     pub fn http(name: impl Into<String>, url: impl Into<String>) -> Self {
-        Self::new(name, ServerTransport::Http { url: url.into().into(), headers: BTreeMap::new() })
+        Self::new(
+            name,
+            ServerTransport::Http {
+                url: url.into().into(),
+                headers: BTreeMap::new(),
+                login: LoginConfig::default(),
+            },
+        )
     }
 
     /// Sets a variable of the program, or a header of each request.
@@ -189,6 +196,7 @@ impl McpToolRegistryManager {
         let failed = manager.views().into_iter().find_map(|view| match view.phase {
             Phase::Connected => None,
             Phase::Failed { why, again: _ } => Some(format!("the MCP server {}: {why}", view.typed)),
+            Phase::NeedsLogin => Some(format!("the MCP server {} needs a login (OAuth)", view.typed)),
             Phase::Idle | Phase::Connecting | Phase::Stopped => {
                 Some(format!("the MCP server {} is not connected", view.typed))
             }
@@ -265,6 +273,7 @@ fn surroundings(registry: &McpToolRegistry) -> Surroundings {
         }),
         tell: Arc::new(|text| tracing::warn!("{text}")),
         pins: Arc::new(NoPins),
+        logins: Arc::new(NoLogins),
         agrees_to_all: true,
         prompts_changed: Arc::new(|| {}),
         root: std::path::absolute(Path::new(".")).unwrap_or_else(|_| PathBuf::from("/")),

@@ -19,6 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::handler::{Handler, Shared};
+use super::login::{Bearer, Session};
 use super::open::{CancelGuard, MAX_CALL, OpenCall, Step};
 use super::transport::Guarded;
 use super::{Launch, Surroundings};
@@ -26,7 +27,7 @@ use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerTransport};
 
 /// One message of a server.
-const MAX_MESSAGE: usize = 16 << 20;
+pub(super) const MAX_MESSAGE: usize = 16 << 20;
 /// Characters of an error of the other side.
 const MAX_ERROR: usize = 400;
 /// What a program said before it ended may take a moment to arrive.
@@ -98,13 +99,16 @@ pub(super) fn call_error(error: ServiceError) -> CallError {
             CallError::Refused(words_of(&format!("{} (code {})", error.message, error.code.0)))
         }
         ServiceError::TransportClosed => CallError::Gone,
-        ServiceError::TransportSend(error) => {
-            CallError::Refused(words_of(&with_causes(error.error.as_ref())))
-        }
+        ServiceError::TransportSend(error) => CallError::Refused(plainly(error.error.as_ref())),
         ServiceError::Timeout { timeout } => CallError::Timeout(timeout),
         ServiceError::Cancelled { .. } => CallError::Cancelled,
         other => CallError::Nonsense(words_of(&other.to_string())),
     }
+}
+
+/// An error with its causes in one line, without addresses.
+pub(super) fn plainly(error: &dyn std::error::Error) -> String {
+    words_of(&with_causes(error))
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {
@@ -158,15 +162,23 @@ impl Client {
                     Err(error) => Err(why_not(&error, Some(&mut child), &shared).await),
                 }
             }
-            ServerTransport::Http { url, headers } => {
+            ServerTransport::Http { url, headers, .. } => {
                 let url = url.expose_secret();
                 let settings = StreamableHttpClientTransportConfig::with_uri(url)
                     .custom_headers(header_map(headers)?)
                     .max_sse_event_size(MAX_MESSAGE);
                 let client = http_client(url).map_err(|e| format!("no HTTP client can be made: {e}"))?;
-                let transport = StreamableHttpClientTransport::with_client(client, settings);
                 let handler = Handler { shared: Arc::clone(&shared), root: None };
-                match Self::agree(handler, transport).await {
+                let session = Session::of(config, &around.logins, &around.clock, &shared.wants_login);
+                let agreed = if let Some(session) = session.map(Arc::new) {
+                    let bearer = Bearer { inner: client, session: Arc::clone(&session) };
+                    let transport = StreamableHttpClientTransport::with_client(bearer, settings);
+                    Self::agree(handler, transport).await.inspect(|_| session.works())
+                } else {
+                    let transport = StreamableHttpClientTransport::with_client(client, settings);
+                    Self::agree(handler, transport).await
+                };
+                match agreed {
                     Ok(client) => Ok(client),
                     Err(error) => Err(why_not(&error, None, &shared).await),
                 }
@@ -235,6 +247,11 @@ impl Client {
         let never = CancellationToken::new();
         loop {
             match open.next(&never).await {
+                Step::Done(Ok(ServerResult::InputRequiredResult(_))) => {
+                    return Err(CallError::Refused(
+                        "it wants to ask something first; here only tools may".to_owned(),
+                    ));
+                }
                 Step::Done(result) => return result,
                 Step::Progress(_) | Step::Asked(_) => {}
             }
@@ -248,12 +265,14 @@ impl Client {
         limit: Duration,
         takes_questions: bool,
     ) -> Result<OpenCall, CallError> {
+        let opening = takes_questions.then(|| self.shared.opens());
         let sending = self.peer.send_request_with_option(request, PeerRequestOptions::no_options());
         let handle = match tokio::time::timeout(limit, sending).await {
             Ok(handle) => handle.map_err(call_error)?,
             Err(_) => return Err(CallError::Timeout(limit)),
         };
         let (progress, asked) = self.shared.listen(handle.progress_token.clone(), takes_questions);
+        drop(opening);
         let guard = CancelGuard {
             peer: self.peer.clone(),
             shared: Arc::clone(&self.shared),
@@ -357,18 +376,14 @@ async fn why_not(
 ) -> String {
     let mut text = match error {
         error if error.is_authorization_required() => {
-            "it wants you to log in, which is not possible here yet; a token \
-             may do: headers = { Authorization = \"Bearer ${TOKEN}\" }"
-                .to_owned()
+            "it does not take the `Authorization` that is written in its `headers`".to_owned()
         }
         ClientInitializeError::ConnectionClosed(_) => {
             "it ended the connection before it could be used".to_owned()
         }
-        ClientInitializeError::TransportError { error, .. } => words_of(&with_causes(error.error.as_ref())),
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
-            words_of(&with_causes(fallback.as_ref()))
-        }
-        other => words_of(&with_causes(other)),
+        ClientInitializeError::TransportError { error, .. } => plainly(error.error.as_ref()),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => plainly(fallback.as_ref()),
+        other => plainly(other),
     };
     if let Some(child) = child
         && let Ok(Ok(status)) = tokio::time::timeout(Duration::from_millis(500), child.wait()).await
@@ -452,7 +467,7 @@ fn header_map(
 
 /// A client of our own: the certificates that come with the program are added to the machine's, nothing is unpacked,
 /// and no header goes to another host than the one it was written for.
-fn http_client(url: &str) -> reqwest::Result<reqwest::Client> {
+pub(super) fn http_client(url: &str) -> reqwest::Result<reqwest::Client> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // Another thread may have been faster, with the same result.
         let _ = rustls::crypto::ring::default_provider().install_default();

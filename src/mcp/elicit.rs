@@ -14,6 +14,8 @@ const DECLINE: &str = "decline";
 /// A form with more is refused.
 const MAX_FIELDS: usize = 20;
 const MAX_CHOICES: usize = 50;
+/// Characters of choices that stand beside the name of their field.
+const MAX_BESIDE: usize = 40;
 const MAX_MESSAGE: usize = 4000;
 const MAX_NAME: usize = 64;
 const MAX_FORM: usize = 32 * 1024;
@@ -224,13 +226,29 @@ impl Field {
         let text = |key: &str| words_of(property[key].as_str().unwrap_or_default());
         let title = text("title");
         let mut label = if title.is_empty() { words_of(name) } else { title };
-        if is_required && kind != Kind::Flag {
-            label.push_str(" (needed)");
+        let needed = if is_required && kind != Kind::Flag { "needed" } else { "" };
+        let names = match &kind {
+            Kind::One(choices) => {
+                choices.iter().map(|(_, title)| words_of(title)).collect::<Vec<_>>().join(", ")
+            }
+            Kind::Text | Kind::Number | Kind::Flag | Kind::Several(_) => String::new(),
+        };
+        let mut about = text("description");
+        // Where they are short they are still there while one of them is written.
+        let beside = if names.chars().count() <= MAX_BESIDE { names.as_str() } else { "" };
+        if beside.is_empty() && !names.is_empty() {
+            let gap = if about.is_empty() { "" } else { " " };
+            about = format!("{about}{gap}One of: {names}");
         }
+        label = match (needed, beside) {
+            ("", "") => label,
+            (one, "") | ("", one) => format!("{label} ({one})"),
+            (needed, beside) => format!("{label} ({needed}: {beside})"),
+        };
         Ok(Self {
             name: name.to_owned(),
             label,
-            about: text("description"),
+            about,
             kind,
             is_required,
             default: property["default"].clone(),
@@ -239,12 +257,7 @@ impl Field {
 
     fn add(&self, at: usize, add: &mut impl FnMut(String, &str, Value), data: &mut Value) {
         let path = format!("/{}", self.name.replace('~', "~0").replace('/', "~1"));
-        let mut about = self.about.clone();
-        if let Kind::One(choices) = &self.kind {
-            let names: Vec<String> = choices.iter().map(|(_, title)| words_of(title)).collect();
-            let gap = if about.is_empty() { "" } else { " " };
-            about = format!("{about}{gap}One of: {}", names.join(", "));
-        }
+        let about = self.about.clone();
         if !about.is_empty() || matches!(self.kind, Kind::Several(_)) {
             let words = if about.is_empty() { self.label.clone() } else { about };
             add(format!("a{at}"), "Text", json!({"text": {"literalString": words}, "usageHint": "caption"}));

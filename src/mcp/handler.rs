@@ -14,7 +14,7 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, RoleClient};
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::Tell;
 use super::elicit::{Asked, Question, declined};
@@ -50,6 +50,8 @@ pub(super) struct Shared {
     pub(super) changed: Notify,
     is_changed: AtomicBool,
     calls: Mutex<HashMap<ProgressToken, Listener>>,
+    /// How many calls are on their way out and not listened to yet: a server may ask before its call is known here.
+    opening: watch::Sender<usize>,
     /// How many calls were listened to.
     count: AtomicU64,
     lines: Mutex<VecDeque<String>>,
@@ -58,6 +60,8 @@ pub(super) struct Shared {
     refused: AtomicU64,
     /// Its standard error was read to the end.
     pub(super) quiet: tokio_util::sync::CancellationToken,
+    /// It takes nothing before a person logs in.
+    pub(super) wants_login: tokio_util::sync::CancellationToken,
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -72,11 +76,13 @@ impl Shared {
             changed: Notify::new(),
             is_changed: AtomicBool::new(false),
             calls: Mutex::default(),
+            opening: watch::channel(0).0,
             count: AtomicU64::new(0),
             lines: Mutex::default(),
             told: Mutex::default(),
             refused: AtomicU64::new(0),
             quiet: tokio_util::sync::CancellationToken::new(),
+            wants_login: tokio_util::sync::CancellationToken::new(),
         }
     }
 
@@ -111,21 +117,44 @@ impl Shared {
         (reports, questions)
     }
 
+    /// Says that a call is about to be sent, until the value is dropped: it is to be listened to before that.
+    pub(super) fn opens(&self) -> Opening<'_> {
+        self.opening.send_modify(|count| *count += 1);
+        Opening(self)
+    }
+
     /// Puts a question to the call that it must be from: the protocol does not say which, so it is the oldest one that
     /// has time for it. `false` when there is none.
-    fn ask(&self, mut asked: Asked) -> bool {
+    async fn ask(&self, mut asked: Asked) -> bool {
+        let mut opening = self.opening.subscribe();
+        loop {
+            // Looked at first: what is listened to by the time that nothing is on its way is found.
+            let is_any_opening = *opening.borrow_and_update() > 0;
+            match self.put(asked) {
+                None => return true,
+                Some(_) if !is_any_opening => return false,
+                Some(back) => asked = back,
+            }
+            if opening.changed().await.is_err() {
+                return false;
+            }
+        }
+    }
+
+    /// Gives a question back that nobody has time for.
+    fn put(&self, mut asked: Asked) -> Option<Asked> {
         let mut takers: Vec<(u64, mpsc::Sender<Asked>)> =
             held(&self.calls).values().filter_map(|call| Some((call.number, call.asked.clone()?))).collect();
         takers.sort_by_key(|(number, _)| *number);
         for (_, taker) in takers {
             match taker.try_send(asked) {
-                Ok(()) => return true,
+                Ok(()) => return None,
                 Err(mpsc::error::TrySendError::Full(back) | mpsc::error::TrySendError::Closed(back)) => {
                     asked = back;
                 }
             }
         }
-        false
+        Some(asked)
     }
 
     pub(super) fn stop_listening(&self, token: &ProgressToken) {
@@ -143,6 +172,22 @@ impl Shared {
         self.is_changed.swap(false, Ordering::AcqRel)
     }
 
+    /// Tells the person that nobody is sent to the address that a server would have them open: what is done there is done
+    /// with whoever is logged in there, for a stranger.
+    pub(super) fn note_refused(&self, asked: &ElicitRequestParams) {
+        if let ElicitRequestParams::UrlElicitationParams { url, .. } = asked {
+            let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
+            let host = host.unwrap_or_else(|| "somewhere".to_owned());
+            self.tell_now_and_then(|| {
+                format!(
+                    "MCP server {} wanted to send you to {}; that is refused",
+                    self.server,
+                    visible_line(&host)
+                )
+            });
+        }
+    }
+
     fn tell_now_and_then(&self, text: impl FnOnce() -> String) {
         let mut told = held(&self.told);
         if told.is_none_or(|at| at.elapsed() > TOLD_EVERY) {
@@ -150,6 +195,15 @@ impl Shared {
             drop(told);
             (self.tell)(text());
         }
+    }
+}
+
+/// A call that is about to be sent.
+pub(super) struct Opening<'a>(&'a Shared);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.0.opening.send_modify(|count| *count -= 1);
     }
 }
 
@@ -191,10 +245,11 @@ impl ClientHandler for Handler {
         asked: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
+        self.shared.note_refused(&asked);
         let question = Question::read(asked).map_err(|why| ErrorData::invalid_params(why, None))?;
         let (reply, answer) = oneshot::channel();
         // A question that belongs to no call, or one of a flood, is nobody's.
-        if !self.shared.ask(Asked { question, reply }) {
+        if !self.shared.ask(Asked { question, reply }).await {
             return Ok(declined());
         }
         let cancelled = ElicitResult::new(ElicitationAction::Cancel);
@@ -244,5 +299,39 @@ impl ClientHandler for Handler {
 
     async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.shared.note_change();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_question_that_is_faster_than_its_call_waits_for_it() {
+        let shared = Arc::new(Shared::new("s", Arc::new(|_| {})));
+        let question = || {
+            let asked = serde_json::json!({"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}});
+            let (reply, _) = oneshot::channel();
+            Asked {
+                question: Question::read(serde_json::from_value(asked).expect("a form")).expect("a question"),
+                reply,
+            }
+        };
+        assert!(!shared.ask(question()).await, "there is no call");
+        let opening = shared.opens();
+        let asking = {
+            let shared = Arc::clone(&shared);
+            let question = question();
+            tokio::spawn(async move { shared.ask(question).await })
+        };
+        tokio::task::yield_now().await;
+        assert!(!asking.is_finished());
+        let token = ProgressToken(rmcp::model::NumberOrString::Number(1));
+        let (_progress, mut asked) = shared.listen(token, true);
+        drop(opening);
+        assert!(asking.await.expect("no panic"));
+        assert!(asked.recv().await.is_some());
     }
 }

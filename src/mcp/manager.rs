@@ -11,7 +11,7 @@ use super::client::Client;
 use super::content::Content;
 use super::handler::Shared;
 use super::resource_tools;
-use super::server::{Known, Phase, PromptView, Server, ServerView};
+use super::server::{self, Known, Phase, PromptView, Server, ServerView};
 use super::{Surroundings, list};
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
@@ -131,7 +131,7 @@ impl Manager {
     /// Waits until each server can be used or cannot, and no longer than `limit`. Gives those that are not there yet.
     pub async fn ready(&self, limit: Duration) -> Vec<String> {
         let is_settled = |server: &Server| match server.phase() {
-            Phase::Connected | Phase::Failed { .. } | Phase::Stopped => true,
+            Phase::Connected | Phase::Failed { .. } | Phase::NeedsLogin | Phase::Stopped => true,
             Phase::Idle | Phase::Connecting => false,
         };
         let all = futures::future::join_all(self.servers.all.iter().map(|server| async move {
@@ -291,6 +291,7 @@ enum End {
     Stop,
     Again,
     Gone(String),
+    NeedsLogin,
 }
 
 /// Keeps one server connected until it is told to stop.
@@ -307,6 +308,22 @@ async fn keep(server: &Arc<Server>, all: &Arc<Known>, around: &Surroundings, sto
                 continue;
             }
             End::Gone(why) => why,
+            End::NeedsLogin => {
+                server.withdraw(around);
+                (around.tell)(format!(
+                    "MCP server {}: {}",
+                    server.name(),
+                    server::needs_login(&server.config.name)
+                ));
+                server.set_phase(Phase::NeedsLogin);
+                // Only a person changes that.
+                tokio::select! {
+                    () = stop.cancelled() => break,
+                    () = server.again.notified() => {}
+                }
+                failures = 0;
+                continue;
+            }
         };
         failures = if was_connected && began.elapsed() > STABLE { 1 } else { failures + 1 };
         // A program that never worked is not started over and over; a server elsewhere may not be up yet.
@@ -354,6 +371,7 @@ async fn once(
     };
     let client = match started {
         Ok(Ok(client)) => client,
+        Ok(Err(_)) if shared.wants_login.is_cancelled() => return End::NeedsLogin,
         Ok(Err(why)) => return End::Gone(why),
         Err(_) => return End::Gone(format!("it could not be used after {} s", limit.as_secs_f64())),
     };
@@ -406,11 +424,17 @@ async fn serve(server: &Arc<Server>, around: &Surroundings, client: &Client) -> 
             };
         }
     };
+    let refused = async {
+        client.shared.wants_login.cancelled().await;
+        // The call that found out hears it from its own answer.
+        tokio::time::sleep(GATHER).await;
+    };
     tokio::select! {
         // The last branch but one ends with the connection too, and knows less about it.
         biased;
         () = client.ended.cancelled() => End::Gone(client.how_it_ended().await),
         () = server.again.notified() => End::Again,
+        () = refused => End::NeedsLogin,
         () = client.hear_changes() => End::Gone("the connection ended".to_owned()),
         never = changes => never,
     }

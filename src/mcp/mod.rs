@@ -10,6 +10,7 @@ mod content;
 mod elicit;
 mod handler;
 mod list;
+mod login;
 mod manager;
 mod names;
 mod open;
@@ -29,6 +30,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
+pub use login::{Landing, Login, LoginState, LoginStore, NoLogins, NotLoggedIn, login_command, login_state};
 pub use manager::Manager;
 pub use names::{PREFIX, server_part};
 pub use pins::{PinStore, Pinned, Standing};
@@ -72,6 +74,8 @@ pub struct Surroundings {
     pub tell: Tell,
     /// What was agreed to.
     pub pins: Arc<dyn PinStore>,
+    /// Where logins are kept.
+    pub logins: Arc<dyn LoginStore>,
     /// Whether everything that servers offer is agreed to, for this start only.
     pub agrees_to_all: bool,
     /// Who is to know that the prompts are others.

@@ -34,6 +34,8 @@ pub enum Phase {
         /// Whether it is tried again by itself.
         again: bool,
     },
+    /// It takes nothing before a person logs in.
+    NeedsLogin,
     /// It was stopped.
     Stopped,
 }
@@ -195,6 +197,11 @@ impl Known {
     }
 }
 
+/// That a login is needed, and how.
+pub(super) fn needs_login(name: &str) -> String {
+    format!("needs login: {}", super::login_command(name))
+}
+
 fn typed(name: &str, part: &str) -> String {
     if visible_line(name) == name { name.to_owned() } else { part.to_owned() }
 }
@@ -284,6 +291,9 @@ impl Server {
                         (Phase::Failed { why, again: false }, _) => {
                             return Err(format!("the server {} cannot be used: {why}", self.name()));
                         }
+                        (Phase::NeedsLogin, _) => {
+                            return Err(format!("the server {} {}", self.name(), self.state_words()));
+                        }
                         (Phase::Stopped, _) => return Err(format!("the server {} was stopped", self.name())),
                     }
                 }
@@ -311,6 +321,7 @@ impl Server {
             Phase::Connecting => "it is still being started".to_owned(),
             Phase::Connected => "connected".to_owned(),
             Phase::Failed { why, .. } => why,
+            Phase::NeedsLogin => needs_login(&self.config.name),
             Phase::Stopped => "it was stopped".to_owned(),
         }
     }

@@ -128,6 +128,7 @@ impl Talk {
             let InputRequest::Elicitation(request) = request else {
                 return Err(CallError::Refused("it wants something that it is not given here".to_owned()));
             };
+            self.client.shared.note_refused(&request.params);
             match Question::read(request.params) {
                 Ok(question) if self.asked < MAX_QUESTIONS => {
                     self.asked += 1;

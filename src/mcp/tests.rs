@@ -115,6 +115,7 @@ impl World {
             }),
             tell: Arc::new(move |text| told.lock().expect("held").push(text)),
             pins: Arc::clone(&self.pins) as Arc<dyn PinStore>,
+            logins: Arc::new(NoLogins),
             agrees_to_all: self.agrees_to_all,
             prompts_changed: Arc::new(|| {}),
             root: self.dir.path().to_owned(),
@@ -512,6 +513,7 @@ async fn trust_for_once_offers_all_and_keeps_nothing() {
 }
 
 mod asking;
+mod rounds;
 
 mod modern {
     //! A server of the protocol's library, which speaks the revision without a handshake.

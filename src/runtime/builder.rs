@@ -10,6 +10,7 @@ use crate::contract::clock::{Clock, SystemClock};
 use crate::contract::executor::LlmExecutor;
 use crate::contract::profile::ProfileStore;
 use crate::contract::record::Owner;
+use crate::contract::snapshot::Snapshots;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::terms::Terms;
 use crate::contract::tool::Tool;
@@ -63,6 +64,7 @@ pub struct AgentRuntimeBuilder {
     artifacts: Option<super::Artifacts>,
     phases: Option<PhaseRuntime>,
     profiles: Option<Arc<dyn ProfileStore>>,
+    snapshots: Option<Arc<dyn Snapshots>>,
 }
 
 impl AgentRuntimeBuilder {
@@ -98,6 +100,13 @@ impl AgentRuntimeBuilder {
     #[must_use]
     pub fn with_question_terms(mut self, terms: Terms) -> Self {
         self.question_terms = terms;
+        self
+    }
+
+    /// What keeps the files of the folder before a step changes them.
+    #[must_use]
+    pub fn with_snapshots(mut self, snapshots: Arc<dyn Snapshots>) -> Self {
+        self.snapshots = Some(snapshots);
         self
     }
 
@@ -303,6 +312,7 @@ impl AgentRuntimeBuilder {
             question_terms: self.question_terms,
             artifacts: self.artifacts,
             phases: self.phases,
+            snapshots: self.snapshots,
         }))
     }
 }

@@ -39,6 +39,7 @@ impl Driver {
 
     async fn judge(&mut self, id: &CallId, resume: Option<ToolCallResume>) -> Result<Gate, RuntimeError> {
         let call = self.effective_call(id)?;
+        self.prepare_snapshot();
         if let Some(why) = &call.invalid {
             return Ok(self
                 .refuse(id, ToolResult::error(&call.name, format!("the arguments cannot be used: {why}"))));
@@ -296,6 +297,7 @@ impl Driver {
             None => (1, None),
         };
         self.record_step();
+        let snapshot = self.snapshot_before(id, class).await;
         let intent = IntentRecord {
             id: self.attempt(id, attempt),
             thread_id: self.record.thread_id.clone(),
@@ -317,10 +319,11 @@ impl Driver {
         let written = if self.has_unsaved_rows() {
             let checkpoint = self.take_checkpoint()?;
             opened.clone_from(&checkpoint.opened);
-            let begin = Begin { fence, run: checkpoint.run.clone(), intent, spends, judged, commands };
+            let begin =
+                Begin { fence, run: checkpoint.run.clone(), intent, spends, judged, commands, snapshot };
             store.checkpoint_and_begin(checkpoint, begin).await
         } else {
-            store.begin(Begin { fence, run: self.row()?, intent, spends, judged, commands }).await
+            store.begin(Begin { fence, run: self.row()?, intent, spends, judged, commands, snapshot }).await
         };
         written.map_err(|e| self.store_error(&e))?;
         self.tell_asked(&opened);

@@ -147,6 +147,8 @@ pub(super) struct Driver {
     pub(super) saved_thread_state: BTreeMap<String, Value>,
     /// What its thread serves, when it is a child's.
     pub(super) lineage: Option<ChildRecord>,
+    /// The step whose files were kept last.
+    pub(super) snapped: Option<u32>,
     pub(super) children: Children,
 }
 
@@ -234,6 +236,7 @@ impl Driver {
             awake_since,
             saved_thread_state,
             lineage,
+            snapped: None,
             children: Children::default(),
             agent,
             catalog_revision,

@@ -44,6 +44,11 @@ impl GitHead {
     }
 }
 
+/// The head of the repository that a folder is in, in words.
+pub fn head_of(folder: &Path) -> Option<String> {
+    GitHead::of(folder).map(|head| head.to_string())
+}
+
 impl std::fmt::Display for GitHead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.branch {

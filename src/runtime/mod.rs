@@ -32,10 +32,12 @@ mod recover;
 mod report;
 mod request;
 mod resolve;
+mod snapshot;
 mod steer;
 mod tasks;
 #[cfg(test)]
 mod tests;
+mod titles;
 mod window;
 mod words;
 mod world;
@@ -55,6 +57,7 @@ use crate::contract::profile::ProfileStore;
 use crate::contract::record::{
     DecideOutcome, Decision, LeaseRecord, Owner, RunRecord, SuspensionRecord, ThreadRecord,
 };
+use crate::contract::snapshot::Snapshots;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::{Actor, ToolCallResume};
 use crate::contract::terms::Terms;
@@ -75,6 +78,7 @@ pub use delegate::{
 pub use document::{CallResult, DocumentError, RunDocument, tool_message};
 pub use edited::{change_words, shown_payload};
 pub use frontend::FrontendTool;
+pub use git::head_of;
 pub use recover::{Left, UnknownPolicy, is_alive};
 pub use report::ContextReport;
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
@@ -106,6 +110,7 @@ pub(crate) struct Parts {
     pub(crate) artifacts: Option<Artifacts>,
     pub(crate) phases: Option<PhaseRuntime>,
     pub(crate) profiles: Arc<dyn ProfileStore>,
+    pub(crate) snapshots: Option<Arc<dyn Snapshots>>,
 }
 
 struct Inner {
@@ -133,6 +138,8 @@ pub(crate) struct Shared {
     /// The engine that runs work on, for callers that look at its state; without it each run has its own.
     pub(crate) phases: Option<PhaseRuntime>,
     pub(crate) profiles: Arc<dyn ProfileStore>,
+    /// Keeps the files before a step changes them.
+    pub(crate) snapshots: Option<Arc<dyn Snapshots>>,
     tasks: tasks::Tasks,
 }
 
@@ -178,6 +185,7 @@ impl AgentRuntime {
             artifacts,
             phases,
             profiles,
+            snapshots,
         } = parts;
         let shared = Arc::new(Shared {
             catalog: RwLock::new(catalog),
@@ -195,6 +203,7 @@ impl AgentRuntime {
             windows: window::Windows::default(),
             phases,
             profiles,
+            snapshots,
             tasks: tasks::Tasks::default(),
         });
         Self { inner: Arc::new(Inner { shared, live: Arc::default() }) }

@@ -19,6 +19,8 @@ pub struct Glance {
     pub lease: Option<LeaseRecord>,
     /// Messages behind the place that was asked for.
     pub messages: Vec<StoredMessage>,
+    /// How many messages there are in all.
+    pub total: u64,
     /// The latest run.
     pub run: Option<RunRecord>,
     /// Questions that wait for a person, oldest first, those of the children below too.
@@ -35,12 +37,32 @@ pub struct Glance {
     pub summaries: Vec<SummaryRecord>,
 }
 
+/// Which messages of a thread are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All.
+    All,
+    /// Those behind a place.
+    Behind(u64),
+    /// So many at the end.
+    Last(usize),
+}
+
 impl Store {
     /// Looks at a thread: everything, or only the messages behind a place. `None`: there is no such thread.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when something is unreadable; with all messages, also when one is missing.
     pub async fn glance(&self, thread: &ThreadId, after: Option<u64>) -> Result<Option<Glance>, StoreError> {
+        self.glance_at(thread, after.map_or(Part::All, Part::Behind)).await
+    }
+
+    /// The same with any part of the messages.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when something is unreadable, or a message is missing unless only those behind a place
+    /// are wanted.
+    pub async fn glance_at(&self, thread: &ThreadId, part: Part) -> Result<Option<Glance>, StoreError> {
         let id = thread.clone();
         self.read(move |conn| {
             let Some(thread) = threads::one(conn, &id)? else { return Ok(None) };
@@ -53,12 +75,18 @@ impl Store {
                     decided += children::answers_of(conn, &thread)?;
                 }
             }
+            let (total, messages) = match part {
+                Part::All => threads::tail(conn, &id, None)?,
+                Part::Last(count) => threads::tail(conn, &id, Some(count))?,
+                Part::Behind(seq) => {
+                    let messages = threads::after(conn, &id, seq)?;
+                    (messages.last().map_or(seq, |message| message.seq), messages)
+                }
+            };
             Ok(Some(Glance {
+                total,
                 lease: leases::lease_of(conn, &id)?,
-                messages: match after {
-                    None => threads::tail(conn, &id, None)?.1,
-                    Some(seq) => threads::after(conn, &id, seq)?,
-                },
+                messages,
                 waiting: children::questions_below(conn, &id, SuspensionStatus::Open, false)?,
                 decided,
                 children: children::tasks_below(conn, &id, true)?,

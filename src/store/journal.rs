@@ -4,8 +4,8 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 
 use super::rows::{body, body_or_null, decode, encode, outcome_kind, text, uint};
 use super::{
-    Change, ChangeKind, Store, StoreError, audit, leases, mailbox, output, runs, statistics, suspensions,
-    threads,
+    Change, ChangeKind, Store, StoreError, audit, back, leases, mailbox, output, runs, statistics,
+    suspensions, threads,
 };
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
@@ -142,6 +142,7 @@ fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), Stor
     threads::append(tx, &run.thread_id, &run.id, run.updated_at, messages)?;
     if let Some(state) = thread_state {
         threads::set_state(tx, &run.thread_id, state)?;
+        back::note_state(tx, &run.thread_id, state)?;
     }
     for call in judged {
         audit::judged(tx, run, call)?;
@@ -167,7 +168,7 @@ fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), Stor
 }
 
 fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), StoreError> {
-    let Begin { fence, run, intent, spends, judged, commands } = begin;
+    let Begin { fence, run, intent, spends, judged, commands, snapshot } = begin;
     if intent.thread_id != run.thread_id || intent.id.run_id != run.id {
         let what = format!("the intent for call {}", intent.id.call_id);
         return Err(StoreError::Misplaced { what, place: format!("run {}", run.id) });
@@ -196,6 +197,9 @@ fn write_begin(tx: &Connection, begin: &Begin) -> Result<(), StoreError> {
     }
     for command in commands {
         audit::hook(tx, run, command)?;
+    }
+    if let Some(snapshot) = snapshot {
+        back::insert(tx, snapshot)?;
     }
     audit::began(tx, begin)
 }

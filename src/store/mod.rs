@@ -8,6 +8,7 @@
 //! what a power cut makes meaningless (see `relaxed`); one step is one transaction; a decision is spent once; a writer that lost its thread to another process is refused.
 
 mod audit;
+mod back;
 mod bell;
 mod children;
 mod error;
@@ -20,6 +21,7 @@ mod inbox;
 mod journal;
 mod leases;
 mod mailbox;
+pub mod objects;
 mod open;
 mod output;
 mod profile;
@@ -47,9 +49,10 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
 pub use audit::AuditFilter;
+pub use back::ForkAt;
 pub use bell::{Change, ChangeKind, Watch};
 pub use error::{AcquireError, OpenError, OpenErrorKind, StoreError};
-pub use glance::Glance;
+pub use glance::{Glance, Part};
 pub use history::RecentCall;
 pub use inbox::InboxFilter;
 pub use leases::Term;

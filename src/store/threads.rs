@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::audit::{self, About};
 use super::rows::{body, decode, encode, int, path_bytes, path_from, run_status_from, text, uint};
-use super::{Store, StoreError, children, leases, statistics};
+use super::{Store, StoreError, back, children, leases, statistics};
 use crate::contract::audit::AuditKind;
 use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::inference::TokenUsage;
 use crate::contract::message::Message;
 use crate::contract::record::{Owner, StoredMessage, ThreadRecord, ThreadSummary};
 use crate::contract::suspension::{ACTION_CHILD_RUN, Actor};
@@ -63,7 +64,7 @@ impl Store {
         self.read(move |conn| one(conn, &id)).await
     }
 
-    /// All threads, or those of one folder, newest change first, with what a list shows of each. Those of children are
+    /// All threads, or those of one folder, pinned ones first, then newest change first, with what a list shows of each. Those of children are
     /// left out: their questions count for the one at the top.
     pub async fn threads(&self, cwd: Option<&Path>) -> Result<Vec<ThreadSummary>, StoreError> {
         let cwd = cwd.map(|path| path_bytes(path).to_vec());
@@ -75,10 +76,11 @@ impl Store {
                  (SELECT max(seq) FROM message m WHERE m.thread_id = t.id), \
                  (SELECT count(*) FROM suspension s LEFT JOIN child c ON c.thread_id = s.thread_id \
                   WHERE (s.thread_id = t.id OR c.root_thread = t.id) AND s.status = 'open' AND s.action IS NOT ?2), \
-                 (SELECT r.status FROM run r WHERE r.thread_id = t.id ORDER BY r.n DESC LIMIT 1) \
+                 (SELECT r.status FROM run r WHERE r.thread_id = t.id ORDER BY r.n DESC LIMIT 1), \
+                 t.pinned_at, t.branch, t.fork, t.left_for \
                  FROM thread t WHERE (?1 IS NULL OR t.cwd = ?1) \
                    AND NOT EXISTS (SELECT 1 FROM child c WHERE c.thread_id = t.id) \
-                 ORDER BY t.updated_at DESC, t.n DESC",
+                 ORDER BY t.pinned_at IS NULL, t.updated_at DESC, t.n DESC",
             )?;
             let mut rows = statement.query((cwd, ACTION_CHILD_RUN))?;
             let mut found = Vec::new();
@@ -92,6 +94,7 @@ impl Store {
                     waiting: uint(row.get(9)?),
                     status: status.as_deref().and_then(run_status_from),
                     damaged: places.damage(),
+                    marks: back::marks_of(row, 11)?,
                 });
             }
             Ok(found)
@@ -99,11 +102,11 @@ impl Store {
         .await
     }
 
-    /// The thread of a folder that was changed last; children's do not count.
+    /// The thread of a folder that was changed last; children's do not count, nor those that were left by going back.
     pub async fn latest_thread(&self, cwd: &Path) -> Result<Option<ThreadRecord>, StoreError> {
         let cwd = path_bytes(cwd).to_vec();
         self.read(move |conn| {
-            let sql = "SELECT id, title, cwd, created_at, updated_at FROM thread WHERE cwd = ?1 \
+            let sql = "SELECT id, title, cwd, created_at, updated_at FROM thread WHERE cwd = ?1 AND left_for IS NULL \
                        AND NOT EXISTS (SELECT 1 FROM child c WHERE c.thread_id = thread.id) ORDER BY updated_at DESC, n DESC LIMIT 1";
             Ok(conn.prepare_cached(sql)?.query_row((cwd,), thread_of).optional()?)
         })
@@ -220,6 +223,55 @@ impl Store {
     ) -> Result<(u64, Vec<StoredMessage>), StoreError> {
         let id = id.clone();
         self.read(move |conn| tail(conn, &id, Some(n))).await
+    }
+
+    /// Tokens of all runs of a thread.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read.
+    pub async fn usage_of_thread(&self, id: &ThreadId) -> Result<TokenUsage, StoreError> {
+        let id = id.clone();
+        self.read(move |conn| {
+            let sql = "SELECT json_extract(body, '$.usage') FROM run WHERE thread_id = ?1";
+            let mut statement = conn.prepare_cached(sql)?;
+            let mut rows = statement.query((id.as_str(),))?;
+            let mut all = TokenUsage::default();
+            while let Some(row) = rows.next()? {
+                let text: Option<String> = row.get(0)?;
+                if let Some(usage) = text.and_then(|text| serde_json::from_str(&text).ok()) {
+                    all.add(&usage);
+                }
+            }
+            Ok(all)
+        })
+        .await
+    }
+
+    /// So many messages before a place, in order.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when one of them is unreadable.
+    pub async fn messages_before(
+        &self,
+        id: &ThreadId,
+        seq: u64,
+        count: usize,
+    ) -> Result<Vec<StoredMessage>, StoreError> {
+        let id = id.clone();
+        let first = seq.saturating_sub(u64::try_from(count).unwrap_or(u64::MAX));
+        self.read(move |conn| {
+            let sql = "SELECT seq, run_id, created_at, body FROM message \
+                       WHERE thread_id = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq";
+            let mut statement = conn.prepare_cached(sql)?;
+            let places = [first, seq].map(|seq| i64::try_from(seq).unwrap_or(i64::MAX));
+            let mut rows = statement.query((id.as_str(), places[0], places[1]))?;
+            let mut messages = Vec::new();
+            while let Some(row) = rows.next()? {
+                messages.push(message_of(&id, row)?);
+            }
+            Ok(messages)
+        })
+        .await
     }
 
     /// How many messages a thread has.
@@ -402,7 +454,8 @@ pub(super) fn append(
         statistics::message(conn, at, message)?;
     }
     let total = written + messages.len() as i64;
-    conn.prepare_cached("UPDATE thread SET messages = ?2 WHERE id = ?1")?
+    // Whoever says something in it goes on with it.
+    conn.prepare_cached("UPDATE thread SET messages = ?2, left_for = NULL WHERE id = ?1")?
         .execute((thread.as_str(), total))?;
     Ok(())
 }

@@ -3,17 +3,21 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::approval::{Batch, Card, QUIET_MS};
+use super::back::Back;
 use super::composer::Composer;
 use super::composer::vim::Vim;
 use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UserInput};
 use super::keymap::Keymap;
 use super::palette::Palette;
 use super::picker::Picker;
+use super::reader::Reader;
 use super::transcript::{Moment, Transcript};
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::record::{InboxRow, QueueId, ThreadRecord};
 
+#[cfg(test)]
+mod back_tests;
 #[cfg(test)]
 mod compose_tests;
 #[cfg(test)]
@@ -155,12 +159,18 @@ pub struct App {
     pub palette: Option<Palette>,
     /// A list in place of the text.
     pub picker: Option<Picker>,
+    /// Everything that was said and done on a screen of its own, while it is looked at.
+    pub viewer: Option<Reader>,
+    /// The conversation on the whole screen, while that is the terminal's other one.
+    pub pane: Option<Reader>,
     /// What waits over all conversations, while the list of it is open.
     pub inbox: Vec<InboxRow>,
     /// How many questions wait in other conversations.
     pub elsewhere: u64,
     /// Skills that can be called.
     pub skills: Vec<SkillRow>,
+    /// Going back, and the list of conversations.
+    pub back: Back,
     /// The ledger of grants, while it is looked at.
     pub grants: Vec<GrantRow>,
     /// Whether running tools show more of their output.
@@ -202,6 +212,9 @@ pub struct App {
     /// How many conversations are being opened, and what was told that may belong to them.
     pub(super) opening: usize,
     pub(super) early: Vec<(ThreadId, Early)>,
+    /// Where the conversation began when it was opened, once more of it was fetched; whether some is on its way.
+    pub(super) fetched_from: Option<u64>,
+    pub(super) fetching: bool,
     /// What is kept of the text that is written.
     pub(super) kept: KeptDraft,
 }
@@ -246,9 +259,12 @@ impl App {
             vim: None,
             palette: None,
             picker: None,
+            viewer: None,
+            pane: None,
             inbox: Vec::new(),
             elsewhere: 0,
             skills: Vec::new(),
+            back: Back::default(),
             grants: Vec::new(),
             expanded: false,
             hint: None,
@@ -272,6 +288,8 @@ impl App {
             opening: 0,
             early: Vec::new(),
             kept: KeptDraft::default(),
+            fetched_from: None,
+            fetching: false,
         };
         app.resize(size.0, size.1);
         app
@@ -296,6 +314,11 @@ impl App {
     /// How many open questions of this conversation there are.
     pub fn own_cards(&self) -> usize {
         self.cards.iter().filter(|card| card.elsewhere.is_none()).count()
+    }
+
+    /// Whether the terminal's other screen is wanted.
+    pub fn wants_other_screen(&self) -> bool {
+        self.viewer.is_some() || self.pane.is_some()
     }
 
     /// How many questions wait in other conversations and are not shown here.
@@ -357,6 +380,7 @@ impl App {
             && !self.cards.is_empty()
             && self.composer.is_empty()
             && self.picker.is_none()
+            && self.viewer.is_none()
             && !self.stays
     }
 

@@ -3,19 +3,17 @@
 //! A key is drawn at once. Events are taken in bulk and drawn at most once a frame. When nothing happens nothing is
 //! scheduled: the loop sleeps until something comes.
 
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::app::{App, WallClock};
-use super::approval::edit::Draft;
 use super::highlight::Highlighter;
 use super::host::{Host, HostEvent};
 use super::input::{Input, TerminalEvent};
 use super::msg::{Cmd, Msg};
-use super::terminal::{self, Desktop, LiveTerminal, TerminalGuard, TtyOut};
+use super::terminal::{self, LiveTerminal, TerminalGuard, TtyOut};
 use super::transcript::Moment;
 use super::view::feed::Feed;
 use super::view::{self, Look};
@@ -24,46 +22,21 @@ use crate::contract::event::AgentEvent;
 use crate::contract::lifecycle::ToolCallOutcome;
 
 mod perform;
+mod screen;
 #[cfg(test)]
 mod tests;
 
 use perform::Performer;
+use screen::Screen;
 
 /// The least time between two frames while events stream in.
 const FRAME: Duration = Duration::from_millis(16);
+/// A window that is being resized is left alone until it had the same size for so long, and for so long at most: the
+/// terminal itself moves what is on it meanwhile.
+const RESIZE_QUIET: Duration = Duration::from_millis(25);
+const RESIZE_MOST: Duration = Duration::from_millis(200);
 /// How many events are taken in at once.
 const BULK: usize = 4096;
-
-/// The model with its screen.
-struct Screen<W: io::Write> {
-    terminal: LiveTerminal<W>,
-    feed: Feed,
-    look: Look,
-    desktop: Desktop,
-}
-
-impl<W: io::Write> Screen<W> {
-    /// Shows the model as it is now: finished lines go out for good, the rest is drawn below them.
-    fn draw(&mut self, app: &App) -> io::Result<()> {
-        let (width, height) = app.size;
-        self.terminal.resize(width, height);
-        let finished = self.feed.finished(app, &self.look);
-        self.terminal.append(finished);
-        let picture = view::live(app, &mut self.feed, &self.look);
-        let rows = u16::try_from(picture.lines.len()).unwrap_or(u16::MAX).min(height);
-        self.terminal.draw(rows, |area, buf| {
-            for (y, line) in picture.lines.iter().enumerate().take(usize::from(area.height)) {
-                buf.set_line(area.x, area.y + y as u16, line, area.width);
-            }
-            picture.caret
-        })?;
-        Ok(())
-    }
-
-    fn append(&mut self, lines: Vec<ratatui::text::Line<'static>>) {
-        self.terminal.append(lines);
-    }
-}
 
 /// Everything that the loop waits for.
 struct Loop {
@@ -102,12 +75,16 @@ pub(super) async fn run(
     };
     let live = LiveTerminal::new(TtyOut, size.0, size.1, options.reflow)
         .with_restore(&restore)
-        .with_links(options.links.clone());
-    let mut screen = Screen { terminal: live, feed: Feed::default(), look, desktop: options.desktop };
+        .with_links(options.links.clone())
+        .with_probe(terminal::size);
+    let mut screen = Screen::new(live, look, &options, restore.other_screen());
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
     app.keeps_waiting = options.keep_waiting;
     app.rings = options.rings;
     app.set_vim(options.vim);
+    if options.full {
+        app.toggle_screen();
+    }
     screen.append(view::banner(&app.info, size.0, &screen.look.theme));
     let mut waits = Loop { keys, events, answers, colours, started: Instant::now() };
     let mut performer = Performer::new(host, answers_in);
@@ -126,12 +103,13 @@ pub(super) async fn run(
 
     let cause = turn(&mut app, &mut screen, &mut waits, &mut performer, &guard, &input).await;
     drop(input);
+    let ended = screen.leave_other();
     // The text that was not sent is of no use on the screen of the shell.
     let finished = screen.feed.finished(&app, &screen.look);
     screen.append(finished);
     let growing = screen.feed.growing(&app, &screen.look);
     screen.append(growing);
-    let ended = screen.terminal.finish(false);
+    let ended = ended.and(screen.terminal.finish(false));
     drop(guard);
     let cause = cause?;
     if cause == Cause::Quit {
@@ -152,19 +130,22 @@ async fn turn(
 ) -> Result<Cause, TuiError> {
     let mut bulk = Vec::with_capacity(BULK);
     let mut drawn_at = Instant::now();
-    let mut frame_due: Option<Instant> = None;
+    let mut resizing: Option<(Instant, Instant)> = None;
+    let mut frame_due = screen.terminal.was_missed().then_some(drawn_at);
     loop {
         let deadline = app.deadline().map(|at| waits.started + Duration::from_millis(at.0));
         let mut at_once = false;
+        let mut has_key = false;
         let mut msgs: Vec<Msg> = Vec::new();
         tokio::select! {
             biased;
             key = waits.keys.recv() => {
-                at_once = true;
                 msgs.push(of_terminal(key.unwrap_or(TerminalEvent::Hangup)));
                 while let Ok(key) = waits.keys.try_recv() {
                     msgs.push(of_terminal(key));
                 }
+                has_key = !msgs.iter().all(|msg| matches!(msg, Msg::Resize(..)));
+                at_once = has_key;
             }
             Some(answer) = waits.answers.recv() => {
                 at_once = true;
@@ -182,6 +163,11 @@ async fn turn(
         }
         let now = waits.now();
         for msg in msgs {
+            if let Msg::Resize(width, height) = &msg {
+                screen.terminal.resize(*width, *height);
+                let since = resizing.map_or_else(Instant::now, |(since, _)| since);
+                resizing = Some((since, Instant::now().min(since + RESIZE_MOST) + RESIZE_QUIET));
+            }
             let cause = match msg {
                 Msg::Hangup => Cause::Hangup,
                 Msg::Terminate => Cause::Terminated,
@@ -190,16 +176,23 @@ async fn turn(
             for cmd in app.update(now, msg) {
                 match cmd {
                     Cmd::Quit => return Ok(cause),
-                    Cmd::Redraw => screen.terminal.redraw(),
+                    Cmd::Redraw => screen.redraw(),
                     Cmd::Suspend => suspend(app, screen, guard, input)?,
                     Cmd::Editor(id, draft) => {
-                        let edited = lend(&draft, screen, waits, performer, guard, input).await?;
+                        let edited =
+                            lend(&draft.text, &draft.name, screen, waits, performer, guard, input).await?;
                         performer.tell(Msg::EditorClosed(id, draft.argument, edited));
                     }
                     Cmd::Compose(text) => {
-                        let draft = Draft { argument: None, text, name: "message.md".to_owned() };
-                        let edited = lend(&draft, screen, waits, performer, guard, input).await?;
+                        let edited =
+                            lend(&text, "message.md", screen, waits, performer, guard, input).await?;
                         performer.tell(Msg::Composed(edited));
+                    }
+                    Cmd::View(name, text) => {
+                        let shown = lend(&text, &name, screen, waits, performer, guard, input).await?;
+                        if let Err(why) = shown {
+                            performer.tell(Msg::Failed(why));
+                        }
                     }
                     Cmd::ShowWhole(entries) => {
                         for entry in entries {
@@ -207,23 +200,32 @@ async fn turn(
                             screen.append(lines);
                         }
                     }
-                    Cmd::Copy(text) => copy(screen, &text),
-                    Cmd::Notify { bell, desktop } => tell(screen, bell, desktop.as_deref()),
+                    Cmd::Copy(text) => screen.copy(&text),
+                    Cmd::Notify { bell, desktop } => screen.tell(bell, desktop.as_deref()),
                     other => performer.perform(other),
                 }
             }
         }
         let ready = drawn_at + FRAME;
-        if at_once || Instant::now() >= ready {
+        let quiet = resizing.map(|(_, until)| until).filter(|until| !has_key && Instant::now() < *until);
+        if let Some(quiet) = quiet {
+            frame_due = Some(quiet);
+        } else if at_once || Instant::now() >= ready {
             frame_due = None;
+            resizing = None;
             if let Some((width, height)) = terminal::size()
                 && (width, height) != app.size
             {
                 app.update(now, Msg::Resize(width, height));
             }
             screen.draw(app).map_err(TuiError::Write)?;
-            app.update(waits.now(), Msg::Drawn);
             drawn_at = Instant::now();
+            if screen.terminal.was_missed() {
+                // The size changed while the picture was made.
+                frame_due = Some(drawn_at);
+            } else {
+                app.update(waits.now(), Msg::Drawn);
+            }
         } else {
             frame_due = Some(ready);
         }
@@ -268,6 +270,7 @@ fn of_terminal(event: TerminalEvent) -> Msg {
     match event {
         TerminalEvent::Key(key) => Msg::Key(key),
         TerminalEvent::Paste(text) => Msg::Paste(text),
+        TerminalEvent::Mouse(event) => Msg::Mouse(event),
         TerminalEvent::Resize(width, height) => Msg::Resize(width, height),
         TerminalEvent::Focus(is_in_front) => Msg::Focus(is_in_front),
         TerminalEvent::Hangup => Msg::Hangup,
@@ -299,12 +302,12 @@ fn suspend(
     input: &Input,
 ) -> Result<(), TuiError> {
     input.pause();
-    screen.terminal.finish(false).map_err(TuiError::Write)?;
+    screen.leave_other().and_then(|()| screen.terminal.finish(false)).map_err(TuiError::Write)?;
     guard.pause();
     let stopped = terminal::stop_process();
     guard.resume().map_err(TuiError::NoTerminal)?;
     input.resume();
-    screen.terminal.redraw();
+    screen.redraw();
     if stopped.is_err() {
         app.say_hint("this process cannot be stopped here");
     }
@@ -314,7 +317,8 @@ fn suspend(
 /// Lends the terminal to the person's editor. What happens meanwhile is told afterwards; the end of the program ends the
 /// editor too.
 async fn lend(
-    draft: &Draft,
+    text: &str,
+    name: &str,
     screen: &mut Screen<TtyOut>,
     waits: &mut Loop,
     performer: &Performer,
@@ -322,12 +326,12 @@ async fn lend(
     input: &Input,
 ) -> Result<Result<String, String>, TuiError> {
     input.pause();
-    screen.terminal.finish(false).map_err(TuiError::Write)?;
+    screen.leave_other().and_then(|()| screen.terminal.finish(false)).map_err(TuiError::Write)?;
     guard.pause();
     let host = performer.host();
     let mut later = Vec::new();
     let edited = {
-        let editing = host.edit(&draft.text, &draft.name);
+        let editing = host.edit(text, name);
         tokio::pin!(editing);
         loop {
             tokio::select! {
@@ -344,29 +348,11 @@ async fn lend(
     };
     guard.resume().map_err(TuiError::NoTerminal)?;
     input.resume();
-    screen.terminal.redraw();
+    screen.redraw();
     for msg in later {
         performer.tell(msg);
     }
     Ok(edited)
-}
-
-/// Puts text on the clipboard through the terminal (OSC 52), also over a remote shell.
-fn copy(screen: &mut Screen<TtyOut>, text: &str) {
-    use base64::Engine as _;
-    use std::io::Write as _;
-    let encoded = base64::engine::general_purpose::STANDARD.encode(text);
-    let _ = screen.terminal.out_mut().write_all(format!("\x1b]52;c;{encoded}\x07").as_bytes());
-}
-
-/// Rings, and has the terminal show a notification. Neither moves the cursor or changes the picture.
-fn tell(screen: &mut Screen<TtyOut>, bell: bool, desktop: Option<&str>) {
-    use std::io::Write as _;
-    let mut bytes = desktop.map(|text| screen.desktop.bytes(text)).unwrap_or_default();
-    if bell {
-        bytes.push(0x07);
-    }
-    let _ = screen.terminal.out_mut().write_all(&bytes);
 }
 
 fn wall_clock(offset: i32) -> WallClock {

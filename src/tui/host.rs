@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use serde_json::Value;
 
+use super::back::{BackCmd, BackMsg};
 use super::composer::paste::Draft;
 use crate::contract::child::TaskRecord;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
+use crate::contract::inference::TokenUsage;
 use crate::contract::judgement::Ruling;
 pub use crate::contract::mode::Mode;
 use crate::contract::record::{
@@ -99,8 +101,10 @@ pub struct KeepDraft {
 pub struct OpenedThread {
     /// The conversation.
     pub thread: ThreadRecord,
-    /// All of its messages, in order.
+    /// Its last messages, in order.
     pub messages: Vec<StoredMessage>,
+    /// What stands before those; [`Host::earlier`] gives it.
+    pub earlier: Option<Earlier>,
     /// Its latest run.
     pub run: Option<RunRecord>,
     /// Questions that are open, oldest first.
@@ -115,6 +119,15 @@ pub struct OpenedThread {
     pub children: Vec<TaskRecord>,
     /// Summaries that stand for older messages, oldest first.
     pub summaries: Vec<SummaryRecord>,
+}
+
+/// The part of a conversation that only the store has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Earlier {
+    /// How many messages.
+    pub messages: u64,
+    /// Tokens of the whole conversation.
+    pub usage: TokenUsage,
 }
 
 /// Who is awake on a conversation.
@@ -321,6 +334,8 @@ pub enum ExportFormat {
     Markdown,
     /// For programs: everything that is stored.
     Json,
+    /// For people: one file for a browser, without scripts.
+    Html,
 }
 
 impl ExportFormat {
@@ -329,6 +344,7 @@ impl ExportFormat {
         match name {
             "md" | "markdown" => Some(ExportFormat::Markdown),
             "json" => Some(ExportFormat::Json),
+            "html" => Some(ExportFormat::Html),
             _ => None,
         }
     }
@@ -362,6 +378,9 @@ pub trait Host: Send + Sync + 'static {
     /// Opens a conversation, or begins a new one, and goes on with what an earlier process left unfinished in it.
     /// Events of it that happen after the answer was put together count, also when they arrive before it.
     async fn open_thread(&self, id: Option<ThreadId>) -> Result<OpenedThread, String>;
+
+    /// Messages of a conversation before that place, in order, as many as are good to hold at once.
+    async fn earlier(&self, thread: &ThreadId, seq: u64) -> Result<Vec<StoredMessage>, String>;
 
     /// Says something in a conversation; open questions of it are superseded. Returns when the message was accepted;
     /// what follows comes as events.
@@ -457,6 +476,9 @@ pub trait Host: Send + Sync + 'static {
     /// What was written in a conversation by a process that is gone, and not sent. For one in which nothing was said yet
     /// also what was written in another such one of the folder.
     async fn draft(&self, thread: &ThreadId, is_new: bool) -> Option<Draft>;
+
+    /// Does something with whole conversations.
+    async fn back(&self, cmd: BackCmd) -> BackMsg;
 
     /// Adds to the history.
     async fn remember(&self, prompt: &str);

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyEvent, MouseEvent};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::sync::mpsc::UnboundedSender;
@@ -33,6 +33,8 @@ pub enum TerminalEvent {
     Key(KeyEvent),
     /// Text was pasted: line ends are `\n`, other control characters but tabs are gone.
     Paste(String),
+    /// The mouse, when the terminal was asked for it.
+    Mouse(MouseEvent),
     /// The terminal has so many columns and rows now.
     Resize(u16, u16),
     /// The terminal window got or lost the focus.

@@ -27,11 +27,14 @@ pub enum Place {
     Card,
     /// In a list.
     List,
+    /// In the viewer.
+    Viewer,
 }
 
 impl Place {
     /// All of them, in the order of the help.
-    pub const ALL: [Place; 5] = [Place::Composer, Place::Vim, Place::Card, Place::List, Place::Global];
+    pub const ALL: [Place; 6] =
+        [Place::Composer, Place::Vim, Place::Card, Place::List, Place::Viewer, Place::Global];
 
     /// The name of its table.
     pub fn name(self) -> &'static str {
@@ -41,6 +44,7 @@ impl Place {
             Place::Vim => "vim",
             Place::Card => "card",
             Place::List => "list",
+            Place::Viewer => "viewer",
         }
     }
 
@@ -56,6 +60,7 @@ impl Place {
             Place::Vim => "Writing, with the keys of vi, out of insert mode",
             Place::Card => "On a question",
             Place::List => "In a list",
+            Place::Viewer => "In the viewer, and with the mouse on the full screen",
         }
     }
 }
@@ -88,13 +93,14 @@ actions! {
     Send = "send", "send the message; while the agent works it reads it after the current calls";
     SendBehind = "queue", "queue it for the next turn: open questions stay";
     Newline = "newline", "begin a new line (also \\ and Enter)";
-    Interrupt = "interrupt", "stop what runs";
+    Interrupt = "interrupt", "stop what runs; twice with nothing written: go back";
     FocusCard = "focus-card", "go to the open question; while the agent works: queue the message for the next turn";
     DeleteOrQuit = "delete-or-quit", "delete to the right; quit when nothing is written";
     CancelOrQuit = "cancel-or-quit", "clear, else stop what runs; twice: quit";
     Redraw = "redraw", "draw the screen again";
     Suspend = "suspend", "back to the shell, fg returns";
-    Expand = "expand", "show the whole output of tools";
+    Viewer = "viewer", "everything, unabridged, on a screen of its own";
+    Expand = "expand", "show the whole output of tools here";
     CycleMode = "cycle-mode", "ask, accept-edits, plan";
     Help = "help", "this list";
     Inbox = "inbox", "what waits in all conversations";
@@ -120,7 +126,25 @@ actions! {
     Accept = "accept", "take the chosen one";
     Complete = "complete", "put the chosen one into the text";
     Close = "close", "close";
-    Jump = "jump", "what waits: go to its conversation";
+    Jump = "jump", "what waits: go to its conversation; conversations: what else can be done with one";
+    NextMessage = "next-message", "the next message";
+    PreviousMessage = "previous-message", "the message before";
+    NextTool = "next-tool", "the next call";
+    PreviousTool = "previous-tool", "the call before";
+    NextQuestion = "next-question", "the next call that was asked about";
+    PreviousQuestion = "previous-question", "the call before that was asked about";
+    Fold = "fold", "fold the chosen entry, or unfold it";
+    FoldAll = "fold-all", "fold all, or unfold them";
+    Search = "search", "look for a text";
+    SearchNext = "search-next", "where it stands next";
+    SearchPrevious = "search-previous", "where it stands before";
+    CopySource = "copy-source", "copy what is marked, else the source of the chosen entry";
+    CodeBlock = "code-block", "copy a block of code by its number";
+    View = "view", "open the chosen entry in your editor";
+    ViewAll = "view-all", "open the conversation in your editor";
+    Choose = "choose", "choose the entry, and begin to mark";
+    Mark = "mark", "mark";
+    CopyMark = "copy-mark", "copy what is marked";
     ScrollUp = "scroll-up", "up";
     ScrollDown = "scroll-down", "down";
     PageUp = "page-up", "a page up";
@@ -168,7 +192,8 @@ impl Action {
         // What is done to a text is the same with the keys of vi.
         let place = if place == Place::Vim { Place::Composer } else { place };
         match self {
-            A::CancelOrQuit | A::Redraw | A::Suspend | A::Expand | A::CycleMode | A::Help | A::Inbox => true,
+            A::CancelOrQuit | A::Redraw | A::Suspend | A::Viewer | A::Expand | A::CycleMode => true,
+            A::Help | A::Inbox => true,
             A::Send
             | A::SendBehind
             | A::Newline
@@ -200,11 +225,17 @@ impl Action {
             | A::DenyRest
             | A::GrantEnd
             | A::GrantUntil => place == Place::Card,
-            A::RunAgain | A::MarkDone | A::Skip | A::Toggle | A::ScrollUp | A::ScrollDown => {
-                place == Place::Card
-            }
-            A::Accept | A::PageUp | A::PageDown => matches!(place, Place::Card | Place::List),
-            A::Complete | A::Close | A::Jump | A::First | A::Last => place == Place::List,
+            A::RunAgain | A::MarkDone | A::Skip | A::Toggle => place == Place::Card,
+            A::ScrollUp | A::ScrollDown => matches!(place, Place::Card | Place::Viewer | Place::Composer),
+            A::PageUp | A::PageDown => place != Place::Global,
+            A::Accept => matches!(place, Place::Card | Place::List),
+            A::Complete | A::Jump => place == Place::List,
+            A::Close | A::First | A::Last => matches!(place, Place::List | Place::Viewer),
+            A::NextMessage | A::PreviousMessage | A::NextTool | A::PreviousTool => place == Place::Viewer,
+            A::NextQuestion | A::PreviousQuestion | A::Fold | A::FoldAll => place == Place::Viewer,
+            A::Search => matches!(place, Place::Viewer | Place::Composer),
+            A::SearchNext | A::SearchPrevious | A::CopySource | A::CodeBlock => place == Place::Viewer,
+            A::View | A::ViewAll | A::Choose | A::Mark | A::CopyMark => place == Place::Viewer,
         }
     }
 }
@@ -220,7 +251,11 @@ pub struct Keymap {
 impl Keymap {
     /// What a key does in a place; the global table is looked at when the place's own has nothing.
     pub fn action(&self, place: Place, key: KeyEvent) -> Option<Action> {
-        let chord = Chord::of(key);
+        self.action_of(place, Chord::of(key))
+    }
+
+    /// The same for a chord.
+    pub fn action_of(&self, place: Place, chord: Chord) -> Option<Action> {
         let own = self.bindings.get(&(place, chord));
         let own = own.or_else(|| {
             (place == Place::Vim).then(|| self.bindings.get(&(Place::Composer, chord))).flatten()

@@ -14,6 +14,7 @@ use host::HostEvent;
 
 pub mod app;
 pub mod approval;
+pub mod back;
 pub mod composer;
 pub mod diff;
 mod event_loop;
@@ -26,6 +27,7 @@ pub mod markdown;
 pub mod msg;
 pub mod palette;
 pub mod picker;
+pub mod reader;
 pub mod status;
 pub mod terminal;
 pub mod theme;
@@ -53,6 +55,12 @@ pub struct TuiOptions {
     pub reflow: bool,
     /// Whether text is written with the keys of vi.
     pub vim: bool,
+    /// Begin on a screen of its own instead of below the prompt.
+    pub full: bool,
+    /// Take the mouse on such a screen.
+    pub mouse: bool,
+    /// How text gets on the clipboard.
+    pub clipboard: terminal::Clipboard,
     /// Whether a question rings while the terminal is not in front.
     pub rings: bool,
     /// In which form the terminal takes notifications.

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyEvent, MouseEvent};
 use serde_json::Value;
 
 use super::approval::Answer;
 use super::approval::edit::Draft as CallDraft;
+use super::back::{BackCmd, BackMsg};
 use super::composer::paste::Draft;
 use super::host::{
     ExportFormat, GrantRow, HostInfo, KeepDraft, MentionRow, Mode, ModelRow, OpenedQuestion, OpenedThread,
@@ -15,7 +16,9 @@ use super::host::{
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::record::{DecideOutcome, InboxRow, QueueId, SuspensionRecord, ThreadSummary};
+use crate::contract::record::{
+    DecideOutcome, InboxRow, QueueId, StoredMessage, SuspensionRecord, ThreadSummary,
+};
 
 /// Something happened.
 #[derive(Clone, Debug)]
@@ -24,6 +27,8 @@ pub enum Msg {
     Key(KeyEvent),
     /// A paste, whole.
     Paste(String),
+    /// The mouse, on a screen of ours.
+    Mouse(MouseEvent),
     /// The terminal has another size.
     Resize(u16, u16),
     /// The terminal came to the front, or went behind another.
@@ -44,6 +49,8 @@ pub enum Msg {
     Tick,
     /// A conversation was opened, or could not be.
     Opened(Result<Box<OpenedThread>, String>),
+    /// Older messages of the conversation, as they were asked for.
+    Earlier(ThreadId, Result<Vec<StoredMessage>, String>),
     /// A message was accepted, or not: then it is handed back.
     Started(Result<(), (String, UserInput)>),
     /// A message was queued, or not.
@@ -101,6 +108,8 @@ pub enum Msg {
     Exported(Result<PathBuf, String>),
     /// A page, or why there is none.
     Page(Result<Page, String>),
+    /// What became of something with whole conversations.
+    Back(Box<BackMsg>),
     /// Something that was asked for went wrong.
     Failed(String),
     /// The terminal is gone: stop without a question.
@@ -114,6 +123,8 @@ pub enum Msg {
 pub enum Cmd {
     /// Open a conversation, or begin a new one.
     Open(Option<ThreadId>),
+    /// Ask for older messages of the conversation, before that place.
+    Earlier(ThreadId, u64),
     /// Say something.
     Start(ThreadId, UserInput),
     /// Put a message behind what the conversation does.
@@ -138,6 +149,8 @@ pub enum Cmd {
     KeepDraft(KeepDraft),
     /// Ask for what was written in a conversation and not sent; whether nothing was said in it yet.
     Draft(ThreadId, bool),
+    /// Open a text of that name in the person's editor, only to look at it.
+    View(String, String),
     /// Find out what a pattern would have matched.
     PreviewGrant(SuspensionId, String),
     /// Ask for the ledger of grants.
@@ -170,6 +183,8 @@ pub enum Cmd {
     Export(ThreadId, ExportFormat),
     /// Ask for the page of a command, with the words behind it.
     Page(Option<ThreadId>, String, String),
+    /// Do something with whole conversations.
+    Back(BackCmd),
     /// Add to the history.
     Remember(String),
     /// Tell the person that a question waits: ring, and show a notification of the desktop with this text.

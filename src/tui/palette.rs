@@ -43,7 +43,13 @@ pub const COMMANDS: &[Command] = &[
     page("mcp", "[NAME | trust NAME | restart NAME]", "tool servers: what they offer, agree to it"),
     command("vim", "", "write with the keys of vi, or without them again"),
     command("copy", "", "put the last answer on the clipboard"),
-    command("export", "[md|json]", "write this conversation to a file"),
+    command("rewind", "", "go back to an earlier message: conversation, files or both"),
+    command("fork", "", "a new conversation of this one, up to a message or step"),
+    command("diff", "[PATH]", "what was changed in files since this conversation began"),
+    command("rename", "[TITLE]", "name this conversation"),
+    command("compare", "[ID]", "put another conversation beside this one"),
+    command("export", "[md|json|html]", "write this conversation to a file"),
+    command("screen", "", "to a screen of its own with its own scrolling, and back"),
     command("clear", "", "begin a new conversation, as /new"),
     command("quit", "", "leave; open questions keep waiting"),
 ];
@@ -236,6 +242,6 @@ mod tests {
         let skill =
             SkillRow { name: "review".into(), description: "look at it".into(), origin: "bundled".into() };
         let labels: Vec<String> = commands("re", &[skill]).into_iter().map(|row| row.label).collect();
-        assert_eq!(labels, ["resume", "review", "threads"]);
+        assert_eq!(labels, ["resume", "rewind", "rename", "review", "threads", "compare", "screen"]);
     }
 }

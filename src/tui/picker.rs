@@ -21,6 +21,20 @@ pub enum PickerKind {
     Grants,
     /// One grant.
     Grant,
+    /// Goes back to a message.
+    Back,
+    /// Copies a conversation up to a place.
+    Fork,
+    /// Chooses what goes back.
+    BackWhat,
+    /// What can be done with a conversation.
+    Thread,
+    /// Names a conversation: what is typed is the name.
+    NameThread,
+    /// Asks whether a conversation is to be deleted.
+    DeleteThread,
+    /// Chooses a conversation to put beside another.
+    Compare,
     /// Chooses how much is asked.
     Modes,
     /// Puts what was said before into the text.
@@ -40,6 +54,13 @@ impl PickerKind {
             PickerKind::Rules => "Permission rules in force",
             PickerKind::Grants => "Grants: what you allowed from now on",
             PickerKind::Grant => "A grant",
+            PickerKind::Back => "Go back before",
+            PickerKind::Fork => "A new conversation of this one, up to",
+            PickerKind::BackWhat => "What goes back",
+            PickerKind::Thread => "A conversation",
+            PickerKind::NameThread => "Call it:",
+            PickerKind::DeleteThread => "Delete it, with all that was said?",
+            PickerKind::Compare => "Put beside it",
             PickerKind::Modes => "How much is asked",
             PickerKind::History => "What you said before",
             PickerKind::Help => "Keys and commands",
@@ -50,7 +71,14 @@ impl PickerKind {
     pub fn verb(self) -> Option<&'static str> {
         match self {
             PickerKind::Threads | PickerKind::Grants => Some("open"),
-            PickerKind::Grant => Some("choose"),
+            PickerKind::Grant
+            | PickerKind::Back
+            | PickerKind::Fork
+            | PickerKind::Thread
+            | PickerKind::DeleteThread
+            | PickerKind::Compare => Some("choose"),
+            PickerKind::BackWhat => Some("go back"),
+            PickerKind::NameThread => Some("name"),
             PickerKind::Inbox => Some("answer"),
             PickerKind::Models | PickerKind::Modes => Some("use"),
             PickerKind::Skills | PickerKind::History => Some("write"),
@@ -135,7 +163,8 @@ impl Picker {
     fn narrow(&mut self) {
         let rows = self.rows.as_deref().unwrap_or_default();
         let words: Vec<String> = self.filter.split_whitespace().map(str::to_lowercase).collect();
-        if words.is_empty() {
+        // What is typed there is no filter.
+        if words.is_empty() || self.kind == PickerKind::NameThread {
             self.fitting = (0..rows.len()).collect();
         } else {
             if self.folded.len() != rows.len() {
@@ -151,6 +180,12 @@ impl Picker {
         }
         let labels = self.fitting.iter().map(|at| &rows[*at]).filter(|row| !row.is_heading);
         self.widest = labels.map(|row| width(&row.label)).max().unwrap_or(0);
+    }
+
+    /// Puts a text where what was typed stands.
+    pub fn set_filter(&mut self, text: impl Into<String>) {
+        self.filter = text.into();
+        self.narrow();
     }
 
     /// Whether rows are still fetched.

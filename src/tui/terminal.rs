@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
 
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::{Position, Rect};
@@ -18,12 +19,18 @@ use ratatui::text::{Line, Span};
 use super::links::Links;
 use super::wrap::{Wrap, clean};
 
+mod clipboard;
+mod full;
 mod guard;
 mod notify;
 mod paint;
 #[cfg(test)]
+mod reflow_tests;
+#[cfg(test)]
 mod tests;
 
+pub use clipboard::Clipboard;
+pub use full::FullScreen;
 pub use guard::{Restore, TerminalGuard, TtyOut, reflows, size, stop_process};
 pub use notify::Desktop;
 use paint::Painter;
@@ -34,8 +41,14 @@ const BEGIN: &[u8] = b"\x1b[?2026h\x1b[?25l";
 const SHOW: &[u8] = b"\x1b[?25h";
 /// Ends a synchronized update.
 const END: &[u8] = b"\x1b[?2026l";
+/// Has the terminal break rows that are wider than it, and keep them in one row again. A finished row that was laid out
+/// for a terminal that has just got narrower is broken, and loses nothing.
+const WRAP: &[u8] = b"\x1b[?7h";
+const NO_WRAP: &[u8] = b"\x1b[?7l";
 /// Erases from the cursor to the end of the screen.
 const ERASE_BELOW: &[u8] = b"\x1b[J";
+/// A terminal has taken in a frame that was written so long ago.
+const TAKEN_IN: Duration = Duration::from_millis(10);
 /// A frame larger than this gives its memory back.
 const KEEP_BYTES: usize = 256 * 1024;
 
@@ -57,7 +70,15 @@ pub struct LiveTerminal<W: Write> {
     dirty: bool,
     /// Whether the terminal breaks long lines anew when its width changes.
     reflow: bool,
+    /// When the last frame was written.
+    written: Option<Instant>,
+    /// Nobody knows whether the terminal took the last frame in before it got its new size or after that.
+    unsure: bool,
     pending: Vec<Line<'static>>,
+    /// Asks for the size of the terminal right before a frame is written.
+    probe: Option<fn() -> Option<(u16, u16)>>,
+    /// The last frame was thrown away, because it was made for a size that the terminal had no more.
+    missed: bool,
     /// Rows from the cursor to the first row below the region, for whoever restores the terminal.
     below: Arc<AtomicU16>,
 }
@@ -77,7 +98,11 @@ impl<W: Write> LiveTerminal<W> {
             cursor_shown: true,
             dirty: false,
             reflow,
+            written: None,
+            unsure: false,
             pending: Vec::new(),
+            probe: None,
+            missed: false,
             below: Arc::default(),
         }
     }
@@ -94,6 +119,19 @@ impl<W: Write> LiveTerminal<W> {
     pub fn with_links(mut self, links: Links) -> LiveTerminal<W> {
         self.painter.links = links;
         self
+    }
+
+    /// Has each frame looked at once more before it is written: one for a size that the terminal has no more is not.
+    #[must_use]
+    pub fn with_probe(mut self, probe: fn() -> Option<(u16, u16)>) -> LiveTerminal<W> {
+        self.probe = Some(probe);
+        self
+    }
+
+    /// Whether the last frame was not written, because the terminal had got another size meanwhile. It loses nothing:
+    /// draw again with the new size.
+    pub fn was_missed(&self) -> bool {
+        self.missed
     }
 
     /// Columns and rows of the terminal.
@@ -124,11 +162,12 @@ impl<W: Write> LiveTerminal<W> {
 
     /// The terminal has another size. Nothing is written until the next frame.
     ///
-    /// Call it with [`size`] before each frame, not only when a resize event came: a frame drawn for a width that
-    /// the terminal has no more cannot be taken back exactly.
+    /// Call it when a resize event comes and with [`size`] before each frame: a frame drawn for a width that the
+    /// terminal has no more cannot be taken back exactly.
     pub fn resize(&mut self, width: u16, height: u16) {
         let (width, height) = (width.max(1), height.max(1));
         if (width, height) != (self.width, self.height) {
+            self.unsure |= self.written.is_some_and(|written| written.elapsed() < TAKEN_IN);
             (self.width, self.height) = (width, height);
             self.dirty = true;
         }
@@ -154,6 +193,8 @@ impl<W: Write> LiveTerminal<W> {
         // A hidden cursor waits in the first row: there a resize can be followed exactly.
         let target = caret.map_or((0, 0), |at| (at.y.min(area.height - 1), at.x.min(self.width - 1)));
 
+        let stood = self.at;
+        self.missed = false;
         let painter = &mut self.painter;
         painter.begin(BEGIN);
         if self.dirty || !self.pending.is_empty() || (self.shown.area.width != self.width && !self.is_blank())
@@ -171,6 +212,13 @@ impl<W: Write> LiveTerminal<W> {
             painter.raw(SHOW);
         }
         painter.raw(END);
+        if self.probe.and_then(|probe| probe()).is_some_and(|size| size != (self.width, self.height)) {
+            // Whatever is in this frame comes with the next one.
+            self.at = stood;
+            self.missed = true;
+            return Ok(false);
+        }
+        self.pending.clear();
         self.cursor_shown = caret.is_some();
         std::mem::swap(&mut self.shown, &mut self.next);
         self.below.store(self.shown.area.height.saturating_sub(self.at.0), Ordering::Relaxed);
@@ -179,6 +227,8 @@ impl<W: Write> LiveTerminal<W> {
         painter.shrink(KEEP_BYTES);
         // After a failed write nobody knows what the screen holds.
         self.dirty = written.is_err();
+        self.unsure = false;
+        self.written = self.probe.map(|_| Instant::now());
         written.map(|()| true)
     }
 
@@ -194,12 +244,14 @@ impl<W: Write> LiveTerminal<W> {
             self.next.resize(Rect::new(0, 0, self.width, 0));
             self.painter.begin(BEGIN);
             self.repaint();
+            self.pending.clear();
         }
         self.painter.raw(SHOW);
         self.painter.raw(END);
         self.at = (0, 0);
         self.cursor_shown = true;
         self.dirty = false;
+        self.missed = false;
         self.shown.resize(Rect::ZERO);
         self.below.store(0, Ordering::Relaxed);
         self.out.write_all(self.painter.bytes())?;
@@ -217,7 +269,7 @@ impl<W: Write> LiveTerminal<W> {
         let old_rows = if self.dirty { 0 } else { self.shown.area.height.max(1) };
         let rows = self.next.area.height;
         let erase_all = self.dirty;
-        let mut pending = std::mem::take(&mut self.pending);
+        let pending = std::mem::take(&mut self.pending);
         let painter = &mut self.painter;
         painter.up(up);
         painter.raw(b"\r");
@@ -226,13 +278,18 @@ impl<W: Write> LiveTerminal<W> {
         }
         let mut printed = 0usize;
         let wrap = Wrap::anywhere(self.width);
-        for line in pending.drain(..) {
+        if !pending.is_empty() {
+            painter.raw(WRAP);
+        }
+        for line in &pending {
+            let broken;
             let lines = if line.width() <= usize::from(self.width) && !line.spans.iter().any(needs_work) {
-                vec![line]
+                std::slice::from_ref(line)
             } else {
-                wrap.line(&line)
+                broken = wrap.line(line);
+                &broken
             };
-            for line in &lines {
+            for line in lines {
                 self.scratch.resize(Rect::new(0, 0, self.width, 1));
                 self.scratch.reset();
                 self.scratch.set_style(self.scratch.area, line.style);
@@ -241,6 +298,9 @@ impl<W: Write> LiveTerminal<W> {
                 painter.raw(b"\r\n");
                 printed += 1;
             }
+        }
+        if !pending.is_empty() {
+            painter.raw(NO_WRAP);
         }
         self.pending = pending;
         for y in 0..rows {
@@ -287,7 +347,7 @@ impl<W: Write> LiveTerminal<W> {
     /// An estimate must never be too large: it would erase finished lines. One that is too small leaves a stale row.
     fn rows_above_cursor(&self) -> u16 {
         let drawn = self.shown.area.width;
-        if !self.reflow || self.width >= drawn {
+        if !self.reflow || self.width >= drawn || self.unsure {
             return self.at.0;
         }
         let mut rows = 0usize;

@@ -3,6 +3,7 @@
 
 use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::StoppedReason;
+use crate::contract::snapshot::Changes;
 
 mod doing;
 mod fold;
@@ -78,6 +79,8 @@ pub enum EntryKind {
         /// What.
         text: String,
     },
+    /// What was changed in files.
+    Changes(Box<Changes>),
     /// Something the person asked to read.
     Page {
         /// What it is.
@@ -142,12 +145,26 @@ pub struct Transcript {
     at: Option<Moment>,
     /// What the model plans to do, as it said last.
     todos: Vec<Todo>,
+    /// Messages before this place are in the store only.
+    before: u64,
+    /// How many entries were fetched from there, to be looked at for a while.
+    fetched: usize,
 }
 
 impl Transcript {
     /// All entries.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// The place of the first message that is here, when there are older ones in the store.
+    pub fn starts_at(&self) -> Option<u64> {
+        Some(self.before).filter(|before| *before > 1)
+    }
+
+    /// How many of the first entries were fetched from the store only to be looked at.
+    pub fn fetched(&self) -> usize {
+        self.fetched
     }
 
     /// How many entries from the start are done; those behind may still change or go away.
@@ -267,6 +284,11 @@ impl Transcript {
     /// Adds something to read.
     pub fn page(&mut self, title: impl Into<String>, text: impl Into<String>) {
         self.push(EntryKind::Page { title: title.into(), text: text.into() }, true);
+    }
+
+    /// Adds what was changed in files.
+    pub fn changes(&mut self, changes: Changes) {
+        self.push(EntryKind::Changes(Box::new(changes)), true);
     }
 
     /// The call of that id, the newest when an id was used again.

@@ -11,6 +11,7 @@ use super::picker::{PickRow, PickerKind};
 use super::transcript::{Level, Moment};
 
 mod agent;
+mod back;
 mod cards;
 mod commands;
 mod compose;
@@ -20,6 +21,7 @@ mod inbox;
 mod keys;
 mod notify;
 mod queue;
+mod reader;
 mod sync;
 
 impl App {
@@ -30,6 +32,7 @@ impl App {
         match msg {
             Msg::Key(key) => self.key(key, &mut cmds),
             Msg::Paste(text) => self.paste(&text, &mut cmds),
+            Msg::Mouse(event) => self.mouse(event, &mut cmds),
             Msg::Resize(width, height) => self.resize(width, height),
             Msg::Focus(is_in_front) => self.has_focus = is_in_front,
             Msg::Agent(thread, event) => self.agent(&thread, &event, &mut cmds),
@@ -45,13 +48,17 @@ impl App {
             Msg::Opened(opened) => {
                 self.opening = self.opening.saturating_sub(1);
                 match opened {
-                    Ok(opened) => self.opened(&opened, &mut cmds),
+                    Ok(opened) => {
+                        self.opened(&opened, &mut cmds);
+                        self.say_where_it_came_from(&mut cmds);
+                    }
                     Err(error) => self.transcript.note(Level::Error, error),
                 }
                 if self.opening == 0 {
                     self.early.clear();
                 }
             }
+            Msg::Earlier(thread, messages) => self.earlier_came(&thread, messages, &mut cmds),
             Msg::Started(Ok(())) => {}
             Msg::Started(Err((error, input))) => {
                 self.transcript.unsay();
@@ -81,9 +88,10 @@ impl App {
                 self.transcript.note(Level::Error, error);
             }
             Msg::Threads(Ok(threads)) => {
-                let rows = self.thread_rows(&threads);
-                self.fill_picker(PickerKind::Threads, rows);
+                self.back.threads = threads;
+                self.fill_threads();
             }
+            Msg::Back(told) => self.back_told(*told, &mut cmds),
             Msg::Threads(Err(error)) | Msg::Inbox(Err(error)) | Msg::Failed(error) => {
                 self.transcript.note(Level::Error, error);
             }
@@ -134,6 +142,7 @@ impl App {
             Msg::Exported(Err(error)) => self.transcript.note(Level::Error, error),
             Msg::Hangup | Msg::Terminate => self.quit(&mut cmds),
         }
+        self.see_to_earlier(&mut cmds);
         self.see_to_expired(&mut cmds);
         self.settle();
         self.keep_draft(&mut cmds);
@@ -150,6 +159,7 @@ impl App {
     fn drawn(&mut self) {
         let now = self.now;
         if self.picker.is_none()
+            && self.viewer.is_none()
             && let Some(card) = self.cards.get_mut(self.card)
             && card.seen.is_none()
         {
@@ -161,6 +171,7 @@ impl App {
     /// What a command does can stand in its last row: how far it was on the screen is kept.
     fn note_what_was_read(&mut self) {
         let wants = self.picker.is_none()
+            && self.viewer.is_none()
             && self.current_card().is_some_and(|card| {
                 let is_long = card.kind == CardKind::Permission && card.command().is_some();
                 (is_long || self.batch.is_some()) && (card.read == 0 || card.is_unread)

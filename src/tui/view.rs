@@ -15,13 +15,16 @@ use super::wrap::{truncate, width};
 use crate::contract::display::visible_line;
 
 mod card;
+mod changes;
 pub(super) use card::CARD_TEXT;
 mod composer;
 pub mod entry;
 pub mod feed;
 mod lists;
+pub mod reader;
 #[cfg(test)]
 mod render_tests;
+pub mod sheet;
 mod surface;
 #[cfg(test)]
 mod tests;
@@ -70,13 +73,34 @@ const PLAN_ROWS: usize = 8;
 pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     let (width, height) = app.size;
     let rows = usize::from(height.max(1));
-    let theme = &look.theme;
+    let below = below(app, rows, &look.theme);
+    let left = rows.saturating_sub(below.lines.len());
+    let mut top = feed.growing(app, look);
+    if top.len() > left {
+        top.drain(..top.len() - left);
+    } else if top.len() < left && !top.is_empty() && !app.cards.is_empty() {
+        top.push(Line::default());
+    }
+    let mut picture: Picture = top.into();
+    picture.stack(below);
+    for line in &mut picture.lines {
+        if line.width() > usize::from(width) {
+            line.spans = fit(std::mem::take(&mut line.spans), usize::from(width));
+        }
+    }
+    picture.caret = picture.caret.map(|at| Position::new(at.x.min(width.saturating_sub(1)), at.y));
+    picture
+}
+
+/// What stands below the conversation, in at most so many rows.
+fn below(app: &App, rows: usize, theme: &Theme) -> Picture {
+    let width = app.size.0;
     let status: Picture = vec![status::line(app, width, theme)].into();
     let status = if rows >= 2 { status } else { Picture::default() };
     let mut left = rows - status.lines.len();
 
     let bottom = if let Some(picker) = &app.picker {
-        lists::picker(picker, &app.inbox_details(), width, left.min((rows * 2 / 3).max(3)), theme)
+        lists::picker(picker, &app.picker_details(), width, left.min((rows * 2 / 3).max(3)), theme)
     } else {
         written(app, left, theme)
     };
@@ -89,30 +113,15 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     }
     let queue = queued(app, width, left.min(4), theme);
     left -= queue.len().min(left);
-
     // A question needs the room more than the plan.
-    let most = if app.cards.is_empty() { (rows / 4).min(PLAN_ROWS) } else { usize::from(rows >= 20) };
-    let plan = feed::plan(app, look, most.min(left / 2));
-    left -= plan.len();
+    let most = if app.cards.is_empty() { (rows / 4).min(PLAN_ROWS) } else { usize::from(rows >= 20) * 2 };
+    let plan = if app.picker.is_none() { feed::plan(app, theme, most.min(left / 2)) } else { Vec::new() };
 
-    let mut top = feed.growing(app, look);
-    if top.len() > left {
-        top.drain(..top.len() - left);
-    } else if top.len() < left && !top.is_empty() && !app.cards.is_empty() {
-        top.push(Line::default());
-    }
-    let mut picture: Picture = top.into();
-    picture.stack(plan.into());
+    let mut picture: Picture = plan.into();
     picture.stack(queue.into());
     picture.stack(middle);
     picture.stack(bottom);
     picture.stack(status);
-    for line in &mut picture.lines {
-        if line.width() > usize::from(width) {
-            line.spans = fit(std::mem::take(&mut line.spans), usize::from(width));
-        }
-    }
-    picture.caret = picture.caret.map(|at| Position::new(at.x.min(width.saturating_sub(1)), at.y));
     picture
 }
 

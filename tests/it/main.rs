@@ -2,6 +2,7 @@
 
 mod agents;
 mod audit;
+mod back;
 mod book;
 mod children;
 mod client_tools;
@@ -24,10 +25,13 @@ mod layers;
 mod lease;
 mod mailbox;
 mod mcp;
+mod mcp_asks;
+mod mcp_login;
 mod memory;
 mod notify;
 mod reminders;
 mod rendering;
+mod screen;
 mod stale;
 mod stats;
 mod stops;

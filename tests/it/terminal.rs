@@ -458,7 +458,7 @@ fn hostile_text_never_reaches_the_terminal_raw() {
     tty.shows("why not?");
     tty.send("\r");
     tty.shows("All over.");
-    tty.send("\x0f");
+    tty.send("\x1bo");
     tty.quit();
     let raw = tty.raw();
     let text = String::from_utf8_lossy(&raw);

@@ -8,41 +8,71 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{AgreedTools, edit, servers, show, spawn};
+use super::{AgreedTools, edit, login, servers, show, spawn};
 use crate::app::commands::put_json;
 use crate::app::foundation::Foundation;
 use crate::app::{Failure, put, say};
 use crate::cli::{JsonFlag, McpCommand};
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerScope};
-use crate::mcp::{Manager, Phase, PinStore, Pinned, ServerView, Surroundings};
+use crate::mcp::{
+    LoginState, Manager, Phase, PinStore, Pinned, ServerView, Surroundings, login_command, login_state,
+};
 
 pub(in crate::app) async fn run(command: McpCommand, foundation: &Foundation) -> Result<u8, Failure> {
     match command {
         McpCommand::List(JsonFlag { json }) => list(json, foundation),
         McpCommand::Add(args) => edit::add(args, foundation),
         McpCommand::Remove { name, scope } => edit::remove(&name, scope, foundation),
+        McpCommand::Login(args) => login::login(args, foundation).await,
+        McpCommand::Logout { name } => login::logout(&name, foundation),
         McpCommand::Test { name, json } => test(&name, json, foundation).await,
         McpCommand::Trust { name, yes } => trust(&name, yes, foundation).await,
     }
 }
 
-fn agreed(foundation: &Foundation) -> AgreedTools {
+pub(super) fn agreed(foundation: &Foundation) -> AgreedTools {
     AgreedTools { path: foundation.paths.agreed_tools_file(), is_kept: true }
+}
+
+/// What is known of a login, where there is something to say.
+pub(super) fn login_words(login: Result<&Option<LoginState>, &String>) -> String {
+    match login {
+        Ok(Some(LoginState::LoggedIn)) => "logged in".to_owned(),
+        Ok(Some(LoginState::OtherAddress)) => {
+            "somebody logged in to another address, which does not count for this one".to_owned()
+        }
+        Ok(Some(LoginState::None | LoginState::Needed) | None) => String::new(),
+        Err(why) => why.clone(),
+    }
+}
+
+/// The same for programs.
+pub(super) fn login_name(login: LoginState) -> &'static str {
+    match login {
+        LoginState::None => "none",
+        LoginState::Needed => "needed",
+        LoginState::OtherAddress => "other_address",
+        LoginState::LoggedIn => "logged_in",
+    }
 }
 
 /// Says what stands in the files. Nothing is started, whatever they say.
 fn list(is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
     let found = servers(foundation, true);
     let pins = agreed(foundation);
+    let logins = login::logins(foundation);
     let mut rows = Vec::new();
     let mut out = String::new();
     for server in &found.usable {
         let is_project = matches!(server.scope, ServerScope::Project(_));
         let pinned = pins.load(&server.scope.key(), &server.name).ok().flatten();
         let tools = pinned.as_ref().map_or(0, |pinned| pinned.tools.len());
+        let login = login_state(server, &logins);
         let state = if is_project && !foundation.is_trusted {
             "not started: this folder is not trusted".to_owned()
+        } else if matches!(login, Ok(Some(login)) if login.needs_login()) {
+            format!("needs login: {}", login_command(&server.name))
         } else if tools > 0 {
             format!("{tools} tools agreed to")
         } else if is_project {
@@ -50,8 +80,16 @@ fn list(is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
         } else {
             "not used yet".to_owned()
         };
-        let _ =
-            writeln!(out, "{}  {}  {state}\n  {}", visible_line(&server.name), server.scope, server.shown);
+        let login_words = login_words(login.as_ref());
+        let _ = writeln!(
+            out,
+            "{}  {}  {state}{}{}\n  {}",
+            visible_line(&server.name),
+            server.scope,
+            if login_words.is_empty() { "" } else { "; " },
+            visible_line(&login_words),
+            server.shown
+        );
         rows.push(json!({
             "name": server.name,
             "scope": server.scope.to_string(),
@@ -59,6 +97,7 @@ fn list(is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
             "runs": server.shown,
             "trusted": !is_project || foundation.is_trusted,
             "agreed_tools": tools,
+            "login": login.ok().flatten().map(login_name),
         }));
     }
     if is_json {
@@ -73,7 +112,7 @@ fn list(is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
 }
 
 /// The one server of this name that may be started here.
-fn find(name: &str, foundation: &Foundation) -> Result<ServerConfig, Failure> {
+pub(super) fn find(name: &str, foundation: &Foundation) -> Result<ServerConfig, Failure> {
     let all = servers(foundation, true);
     let named = |problem: &&String| problem.contains(&format!("`{}`", visible_line(name)));
     let Some(server) = all.usable.into_iter().find(|server| server.name == name) else {
@@ -122,6 +161,7 @@ async fn connected(
         offer: Arc::new(|_, _| {}),
         tell: Arc::new(|_| {}),
         pins,
+        logins: Arc::new(login::logins(foundation)),
         agrees_to_all: false,
         prompts_changed: Arc::new(|| {}),
         root: foundation.workspace.root.clone(),
@@ -136,7 +176,9 @@ async fn connected(
         return Ok((manager, view));
     }
     manager.close().await;
-    Err(Failure::failed(format!("{}: {}", visible_line(&name), show::phase_words(&view.phase))))
+    let hint =
+        if view.phase == Phase::NeedsLogin { format!(": {}", login_command(&name)) } else { String::new() };
+    Err(Failure::failed(format!("{}: {}{hint}", visible_line(&name), show::phase_words(&view.phase))))
 }
 
 async fn test(name: &str, is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {

@@ -10,6 +10,7 @@ use crate::app::{Failure, put};
 use crate::cli::{McpAddArgs, McpScope};
 use crate::config::{SERVERS_FILE, write_private};
 use crate::contract::display::visible_line;
+use crate::contract::server::ServerScope;
 
 const MAX_FILE: u64 = 1 << 20;
 
@@ -92,6 +93,7 @@ pub(super) fn remove(name: &str, scope: McpScope, foundation: &Foundation) -> Re
             let text = read(&file)?;
             let without = without_table(&text, name, &file)?.ok_or_else(|| not_there(&file))?;
             write_private(&file, without.as_bytes()).map_err(Failure::failed)?;
+            super::login::forget_of(&ServerScope::User, name, foundation)?;
             file
         }
         McpScope::Project => {
@@ -99,6 +101,7 @@ pub(super) fn remove(name: &str, scope: McpScope, foundation: &Foundation) -> Re
             let mut root = project_root(&file)?;
             servers_of(&mut root, &file)?.shift_remove(name).ok_or_else(|| not_there(&file))?;
             write_project(&file, &root)?;
+            super::login::forget_of(&ServerScope::Project(file.clone()), name, foundation)?;
             file
         }
     };

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::app::agent::App;
 use crate::contract::display::visible_line;
-use crate::mcp::{Phase, ServerView, Standing, ToolView};
+use crate::mcp::{Phase, ServerView, Standing, ToolView, login_command};
 use crate::tui::host::Page;
 
 /// The page of `/mcp` with the words behind it.
@@ -43,8 +43,13 @@ pub(super) fn phase_words(phase: &Phase) -> String {
         Phase::Failed { why, again } => {
             format!("failed: {why}{}", if *again { "; it is tried again" } else { "" })
         }
+        Phase::NeedsLogin => "needs login".to_owned(),
         Phase::Stopped => "stopped".to_owned(),
     }
+}
+
+fn login_hint(view: &ServerView) -> String {
+    format!("`{}` in a shell, then /mcp restart {}", login_command(&view.name), view.typed)
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -71,6 +76,9 @@ fn overview(views: &[ServerView]) -> String {
             let _ = write!(out, "  {}", parts.join(", "));
         }
         let _ = writeln!(out, "\n  {}", view.shown);
+        if view.phase == Phase::NeedsLogin {
+            let _ = writeln!(out, "  {}", login_hint(view));
+        }
         let waiting = view.tools.iter().filter(|tool| !tool.is_offered).count();
         if waiting > 0 {
             let (verb, them) = if waiting == 1 { ("waits", "it") } else { ("wait", "them") };
@@ -101,6 +109,9 @@ pub(super) fn details(view: &ServerView) -> String {
         let _ = write!(out, ": {}", visible_line(&view.about));
     }
     out.push('\n');
+    if view.phase == Phase::NeedsLogin {
+        let _ = writeln!(out, "{}", login_hint(view));
+    }
     for note in &view.notes {
         let _ = writeln!(out, "{note}");
     }

@@ -12,7 +12,7 @@ async fn world(name: &str) -> (World, Manager) {
     (world, manager)
 }
 
-fn ticket(result: ToolResult) -> SuspendTicket {
+pub(super) fn ticket(result: ToolResult) -> SuspendTicket {
     assert!(result.is_pending(), "{result:?}");
     *result.suspension.expect("a ticket")
 }
@@ -22,7 +22,7 @@ fn surface(ticket: &SuspendTicket) -> Surface {
 }
 
 /// The answer of a form that is filled in and sent, or not.
-fn payload(ticket: &SuspendTicket, button: &str, put: &[(&str, Value)]) -> Value {
+pub(super) fn payload(ticket: &SuspendTicket, button: &str, put: &[(&str, Value)]) -> Value {
     let mut surface = surface(ticket);
     for (path, value) in put {
         surface.put(path, value.clone());
@@ -35,7 +35,7 @@ fn fits(ticket: &SuspendTicket, payload: &Value) -> bool {
     jsonschema::validator_for(schema).expect("a good schema").is_valid(payload)
 }
 
-fn words(ticket: &SuspendTicket) -> String {
+pub(super) fn words(ticket: &SuspendTicket) -> String {
     fn walk(piece: &Piece, found: &mut String) {
         match piece {
             Piece::Column(inner) => inner.iter().for_each(|piece| walk(piece, found)),
@@ -53,7 +53,7 @@ fn words(ticket: &SuspendTicket) -> String {
 }
 
 impl World {
-    async fn answered(&self, id: &str, result: Value) -> ToolResult {
+    pub(super) async fn answered(&self, id: &str, result: Value) -> ToolResult {
         let resume = ToolCallResume {
             decision_id: "d".into(),
             action: ResumeDecisionAction::Resume,
@@ -83,7 +83,7 @@ async fn a_question_becomes_a_form_and_its_answer_goes_on_with_the_same_call() {
         words(&ticket),
         "The server s asks, while it works on mcp__s__ask:\nWhich shelf 1?\n\
          What you write goes to this server and is kept here: no passwords, no keys.\n\
-         One of: top, low\n[Shelf (needed)]\n[count]\n[gift]\n<Send>\n<Decline>\n"
+         [Shelf (needed: top, low)]\n[count]\n[gift]\n<Send>\n<Decline>\n"
     );
     let shelf = |name: &str| ("/shelf", json!(name));
     assert!(!fits(&ticket, &payload(&ticket, "send", &[])), "a needed field");

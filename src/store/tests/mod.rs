@@ -1,6 +1,7 @@
 //! Tests of the store, on real files where files matter.
 
 mod audit;
+mod back;
 mod crash;
 mod decisions;
 mod files;
@@ -208,6 +209,7 @@ fn begin(fence: &Fence, run: &RunRecord, call: &str, n: u32, spends: Option<(&st
         spends: spends.map(|(question, decision)| (question.into(), decision.into())),
         judged: Vec::new(),
         commands: Vec::new(),
+        snapshot: None,
     }
 }
 

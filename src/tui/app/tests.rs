@@ -22,6 +22,7 @@ use crate::tui::host::{GrantRow, Mode, OpenedThread, QueuedRow};
 use crate::tui::msg::{Cmd, Msg};
 use crate::tui::theme::Theme;
 use crate::tui::view::feed::Feed;
+use crate::tui::view::sheet::Sheets;
 use crate::tui::view::{self, Look};
 
 pub(crate) struct TestApp {
@@ -31,6 +32,7 @@ pub(crate) struct TestApp {
     pub(crate) caret: Option<(u16, u16)>,
     live: Vec<String>,
     feed: Feed,
+    sheets: Sheets,
     look: Look,
     now: Moment,
 }
@@ -71,6 +73,7 @@ impl TestApp {
             caret: None,
             live: Vec::new(),
             feed: Feed::default(),
+            sheets: Sheets::new(Look { theme: Theme::plain(), highlighter: Highlighter::waiting() }),
             look: Look { theme: Theme::plain(), highlighter: Highlighter::waiting() },
             now: Moment(1000),
         };
@@ -88,10 +91,16 @@ impl TestApp {
     }
 
     pub(crate) fn draw(&mut self) {
-        let finished = self.feed.finished(&self.app, &self.look);
         let width = self.app.size.0;
-        self.scrollback.extend(finished.iter().map(|line| text_of(line, width)));
-        let picture = view::live(&self.app, &mut self.feed, &self.look);
+        let picture = match (&self.app.viewer, &self.app.pane) {
+            (Some(viewer), _) => view::reader::viewer(&self.app, viewer, &mut self.sheets),
+            (None, Some(pane)) => view::reader::full(&self.app, pane, &mut self.sheets),
+            (None, None) => {
+                let finished = self.feed.finished(&self.app, &self.look);
+                self.scrollback.extend(finished.iter().map(|line| text_of(line, width)));
+                view::live(&self.app, &mut self.feed, &self.look)
+            }
+        };
         assert!(picture.lines.len() <= usize::from(self.app.size.1.max(1)), "higher than the terminal");
         for line in &picture.lines {
             assert!(line.width() <= usize::from(width), "wider than the terminal: {line:?}");
@@ -128,6 +137,9 @@ impl TestApp {
     }
 
     pub(crate) fn screen(&self) -> String {
+        if self.app.wants_other_screen() {
+            return self.live.join("\n");
+        }
         let mut lines: Vec<&str> = self.scrollback.iter().chain(&self.live).map(String::as_str).collect();
         let height = usize::from(self.app.size.1);
         lines.drain(..lines.len().saturating_sub(height));
@@ -210,6 +222,9 @@ fn named(name: &str) -> KeyEvent {
         "right" => KeyCode::Right,
         "backspace" => KeyCode::Backspace,
         "pagedown" => KeyCode::PageDown,
+        "pageup" => KeyCode::PageUp,
+        "home" => KeyCode::Home,
+        "end" => KeyCode::End,
         other => KeyCode::Char(other.chars().next().expect("a key has a name")),
     };
     KeyEvent::new(code, modifiers)
@@ -256,6 +271,7 @@ pub(crate) fn opened(messages: Vec<crate::contract::record::StoredMessage>) -> O
         },
         messages,
         run: None,
+        earlier: None,
         waiting: Vec::new(),
         interrupted: Vec::new(),
         driver: Driver::Nobody,
@@ -794,11 +810,11 @@ fn whole_output_is_printed_on_request_and_once() {
     });
     assert!(test.screen().contains("… 45 more lines (Ctrl-O)"), "{}", test.screen());
     test.cmds.clear();
-    test.keys("<ctrl-o>");
+    test.keys("<alt-o>");
     assert!(matches!(&test.cmds[..], [Cmd::ShowWhole(entries)] if entries.len() == 1));
     let Some(Cmd::ShowWhole(entries)) = test.cmds.first().cloned() else { return };
     assert_eq!(Feed::whole(&test.app, &test.look, entries[0]).len(), 52);
-    test.keys("<ctrl-o>");
+    test.keys("<alt-o>");
     assert_eq!(test.cmds.len(), 1);
 }
 
@@ -835,7 +851,9 @@ fn a_run_that_could_not_be_loaded_ends_the_wait() {
     assert_eq!(test.screen().matches("the store is locked").count(), 1);
 }
 
+mod fuzz;
 mod inbox;
+mod reader;
 
 fn retry(delay_ms: u64, model: &str, instead: bool) -> E {
     E::ActivitySnapshot {

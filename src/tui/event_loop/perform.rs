@@ -75,6 +75,10 @@ impl Performer {
                 send(Msg::Info(Box::new(host.info())));
                 send(Msg::Opened(opened));
             }),
+            Cmd::Earlier(thread, seq) => self.spawn(async move {
+                let messages = host.earlier(&thread, seq).await;
+                send(Msg::Earlier(thread, messages));
+            }),
             Cmd::Start(thread, input) => self.spawn(async move {
                 let started = host.start(&thread, input.clone()).await;
                 send(Msg::Started(started.map_err(|error| (error, input))));
@@ -173,6 +177,7 @@ impl Performer {
                 send(Msg::Page(host.page(thread.as_ref(), &name, &words).await));
                 send(Msg::Info(Box::new(host.info())));
             }),
+            Cmd::Back(cmd) => self.spawn(async move { send(Msg::Back(Box::new(host.back(cmd).await))) }),
             Cmd::Remember(prompt) => self.spawn(async move { host.remember(&prompt).await }),
             // The loop does these itself.
             Cmd::Copy(_)
@@ -182,6 +187,7 @@ impl Performer {
             | Cmd::Suspend
             | Cmd::Editor(..)
             | Cmd::Compose(_)
+            | Cmd::View(..)
             | Cmd::Quit => {}
         }
     }

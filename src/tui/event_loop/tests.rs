@@ -11,11 +11,12 @@ use crate::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
 use crate::contract::ids::SuspensionId;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::{
-    DecideOutcome, GrantScope, InboxRow, QueueId, SuspensionRecord, ThreadSummary,
+    DecideOutcome, GrantScope, InboxRow, QueueId, StoredMessage, SuspensionRecord, ThreadSummary,
 };
 use crate::contract::suspension::ToolCallResume;
 use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
+use crate::tui::back::{BackCmd, BackMsg};
 use crate::tui::host::{
     ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, Page, QueuedRow, Review,
     RuleRow, SkillRow, UserInput,
@@ -40,6 +41,9 @@ impl FakeHost {
 impl Host for FakeHost {
     async fn open_thread(&self, _: Option<ThreadId>) -> Result<OpenedThread, String> {
         Ok(opened(Vec::new()))
+    }
+    async fn earlier(&self, _: &ThreadId, _: u64) -> Result<Vec<StoredMessage>, String> {
+        Ok(Vec::new())
     }
     async fn start(&self, _: &ThreadId, input: UserInput) -> Result<(), String> {
         self.note(format!("start {}", input.text));
@@ -139,6 +143,10 @@ impl Host for FakeHost {
         self.note(format!("page {name} {words}"));
         Ok(Page { title: name.to_owned(), text: words.to_owned() })
     }
+    async fn back(&self, cmd: BackCmd) -> BackMsg {
+        self.note(format!("back {cmd:?}"));
+        BackMsg::Marked(Ok("done".to_owned()))
+    }
     async fn remember(&self, prompt: &str) {
         self.note(format!("remember {prompt}"));
     }
@@ -199,7 +207,7 @@ fn a_long_answer_is_in_the_scrollback_once_and_whole() {
     let (width, height) = (50, 12);
     let look = Look { theme: Theme::plain(), highlighter: Highlighter::waiting() };
     let terminal = LiveTerminal::new(Vec::new(), width, height, true);
-    let mut screen = Screen { terminal, feed: Feed::default(), look, desktop: Desktop::default() };
+    let mut screen = Screen::new(terminal, look, &TuiOptions::default(), Arc::default());
     let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
     let mut at = 0;
     let mut step = |app: &mut App, screen: &mut Screen<Vec<u8>>, msg: Msg| {
@@ -250,5 +258,42 @@ fn a_long_answer_is_in_the_scrollback_once_and_whole() {
         let count = all.lines().filter(|line| line.trim() == format!("paragraph number n{n}.")).count();
         assert_eq!(count, 1, "paragraph {n} in\n{all}");
         assert_eq!(all.lines().filter(|line| line.trim() == format!("code c{n}")).count(), 1, "code {n}");
+    }
+}
+
+/// An answer in so many deltas, a frame for each chunk of them: the bytes that are written.
+fn written(deltas: usize, per_frame: usize) -> usize {
+    let (width, height) = (120, 40);
+    let look = Look { theme: Theme::default(), highlighter: Highlighter::off() };
+    let terminal = LiveTerminal::new(Vec::new(), width, height, true);
+    let mut screen = Screen::new(terminal, look, &TuiOptions::default(), Arc::default());
+    let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (width, height));
+    app.update(Moment(0), Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+    let tell = |app: &mut App, at: u64, event: AgentEvent| {
+        app.update(Moment(at), Msg::Agent(ThreadId::from("t"), Box::new(event)));
+    };
+    tell(&mut app, 0, AgentEvent::StepStart { message_id: "m".into() });
+    let text = "Some words of a *paragraph* with `code` in it, and then a list:\n\n- one\n- two\n\n```rust\nlet x = 1;\n```\n\n";
+    let chars: Vec<char> = text.chars().cycle().take(3 * deltas).collect();
+    for (n, delta) in chars.chunks(3).enumerate() {
+        tell(&mut app, n as u64, AgentEvent::TextDelta { delta: delta.iter().collect() });
+        if n % per_frame == 0 {
+            screen.draw(&app).expect("a vector takes everything");
+        }
+    }
+    tell(&mut app, deltas as u64, AgentEvent::StepEnd);
+    screen.draw(&app).expect("a vector takes everything");
+    let before = screen.terminal.out_mut().len();
+    screen.draw(&app).expect("a vector takes everything");
+    assert_eq!(screen.terminal.out_mut().len(), before, "no frame when nothing changed");
+    before
+}
+
+#[test]
+fn an_answer_of_twenty_thousand_deltas_writes_little() {
+    // As fast as a socket takes them, and at 3,000 in a second.
+    for per_frame in [400, 48] {
+        let written = written(20_000, per_frame);
+        assert!(written <= 400 * 1024, "{written} bytes with {per_frame} deltas in a frame");
     }
 }

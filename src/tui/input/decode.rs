@@ -1,6 +1,8 @@
-//! Bytes of a terminal to keys: legacy and kitty forms, bracketed paste, focus.
+//! Bytes of a terminal to keys: legacy and kitty forms, bracketed paste, focus, the mouse.
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::{
+    KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 
 use super::TerminalEvent;
 
@@ -206,8 +208,11 @@ fn csi(rest: &[u8]) -> Step {
     Step::Took(length, meaning(&rest[..end], rest[end]))
 }
 
-/// What a complete `ESC [ parameters last` says. Mouse reports and answers say nothing here.
+/// What a complete `ESC [ parameters last` says. Answers say nothing here.
 fn meaning(parameters: &[u8], last: u8) -> Option<TerminalEvent> {
+    if let (Some((b'<', report)), b'M' | b'm') = (parameters.split_first(), last) {
+        return mouse(report, last == b'M');
+    }
     if matches!(parameters.first(), Some(b'<' | b'=' | b'>' | b'?')) {
         return None;
     }
@@ -239,6 +244,31 @@ fn meaning(parameters: &[u8], last: u8) -> Option<TerminalEvent> {
         _ => function(last)?,
     };
     Some(with_kind(key(code, with), kind))
+}
+
+/// A report of the mouse: the button with what is held beside it, the column and the row from 1.
+fn mouse(report: &[u8], is_down: bool) -> Option<TerminalEvent> {
+    let mut numbers = std::str::from_utf8(report).ok()?.split(';').map(|n| n.parse::<u16>().ok());
+    let (button, column, row) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    let which = match button & 0b11 {
+        0 => MouseButton::Left,
+        1 => MouseButton::Middle,
+        _ => MouseButton::Right,
+    };
+    let kind = match (button & 64 != 0, button & 32 != 0, button & 0b11) {
+        (true, _, 0) => MouseEventKind::ScrollUp,
+        (true, _, 1) => MouseEventKind::ScrollDown,
+        (true, _, _) => return None,
+        (false, true, 3) => MouseEventKind::Moved,
+        (false, true, _) => MouseEventKind::Drag(which),
+        (false, false, 3) => return None,
+        (false, false, _) if is_down => MouseEventKind::Down(which),
+        (false, false, _) => MouseEventKind::Up(which),
+    };
+    let held = [(4, KeyModifiers::SHIFT), (8, KeyModifiers::ALT), (16, KeyModifiers::CONTROL)];
+    let modifiers = held.into_iter().filter(|(bit, _)| button & bit != 0).map(|(_, held)| held).collect();
+    let (column, row) = (column.checked_sub(1)?, row.checked_sub(1)?);
+    Some(TerminalEvent::Mouse(MouseEvent { kind, column, row, modifiers }))
 }
 
 fn with_kind(event: TerminalEvent, kind: KeyEventKind) -> TerminalEvent {

@@ -58,8 +58,8 @@ fn keys_in_legacy_and_kitty_form() {
         ("\u{1b}[27;5;13~", "Control-Enter"),
         ("\u{1b}[57441;2u", ""),
         ("\u{1b}[I\u{1b}[O", "Focus(true) Focus(false)"),
-        // Mouse reports, answers to queries and sequences nobody knows are not typed text.
-        ("\u{1b}[<0;10;5Mx", "x"),
+        // Answers to queries and sequences nobody knows are not typed text, nor are reports of the mouse.
+        ("\u{1b}[<0;;5Mx\u{1b}[<0;0;5My\u{1b}[<3;1;1M", "x y"),
         ("\u{1b}[M !!x", "x"),
         ("\u{1b}[?1u\u{1b}[?62;c\u{1b}[12;40Rx", "x"),
         ("\u{1b}]11;rgb:0/0/0\u{7}x\u{1b}P1$r\u{1b}\\y", "x y"),
@@ -185,4 +185,22 @@ fn dropping_the_input_ends_the_thread() {
     input.pause();
     drop(input);
     assert_eq!(events.blocking_recv(), None);
+}
+
+#[test]
+fn the_mouse_is_read_in_the_form_without_a_limit() {
+    use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+    let mouse =
+        |kind, column, row, modifiers| TerminalEvent::Mouse(MouseEvent { kind, column, row, modifiers });
+    let none = KeyModifiers::NONE;
+    assert_eq!(
+        decode(b"\x1b[<0;10;5M\x1b[<32;300;5M\x1b[<0;300;5m\x1b[<64;1;1M\x1b[<81;2;2M"),
+        [
+            mouse(MouseEventKind::Down(MouseButton::Left), 9, 4, none),
+            mouse(MouseEventKind::Drag(MouseButton::Left), 299, 4, none),
+            mouse(MouseEventKind::Up(MouseButton::Left), 299, 4, none),
+            mouse(MouseEventKind::ScrollUp, 0, 0, none),
+            mouse(MouseEventKind::ScrollDown, 1, 1, KeyModifiers::CONTROL),
+        ]
+    );
 }

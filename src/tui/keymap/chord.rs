@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 
 /// A key with its modifiers, normalised: shift is a part of a character, `BackTab` is shift and tab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,7 +11,14 @@ pub struct Chord {
     modifiers: KeyModifiers,
 }
 
-const NAMES: [(&str, KeyCode); 14] = [
+/// What the mouse does has a place among the keys, where no keyboard has one.
+const WHEEL_UP: KeyCode = KeyCode::F(200);
+const WHEEL_DOWN: KeyCode = KeyCode::F(201);
+const CLICK: KeyCode = KeyCode::F(202);
+const DRAG: KeyCode = KeyCode::F(203);
+const RELEASE: KeyCode = KeyCode::F(204);
+
+const NAMES: [(&str, KeyCode); 19] = [
     ("enter", KeyCode::Enter),
     ("esc", KeyCode::Esc),
     ("tab", KeyCode::Tab),
@@ -26,6 +33,11 @@ const NAMES: [(&str, KeyCode); 14] = [
     ("home", KeyCode::Home),
     ("end", KeyCode::End),
     ("pageup", KeyCode::PageUp),
+    ("wheelup", WHEEL_UP),
+    ("wheeldown", WHEEL_DOWN),
+    ("click", CLICK),
+    ("drag", DRAG),
+    ("release", RELEASE),
 ];
 
 impl Chord {
@@ -33,6 +45,21 @@ impl Chord {
     pub fn of(key: KeyEvent) -> Chord {
         let known = KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SHIFT;
         Chord::new(key.code, key.modifiers & known)
+    }
+
+    /// The chord of what the mouse did, when that is something.
+    pub fn of_mouse(event: MouseEvent) -> Option<Chord> {
+        let code = match event.kind {
+            MouseEventKind::ScrollUp => WHEEL_UP,
+            MouseEventKind::ScrollDown => WHEEL_DOWN,
+            MouseEventKind::Down(MouseButton::Left) => CLICK,
+            MouseEventKind::Drag(MouseButton::Left) => DRAG,
+            MouseEventKind::Up(MouseButton::Left) => RELEASE,
+            MouseEventKind::Down(_) | MouseEventKind::Drag(_) | MouseEventKind::Up(_) => return None,
+            MouseEventKind::Moved | MouseEventKind::ScrollLeft | MouseEventKind::ScrollRight => return None,
+        };
+        let known = KeyModifiers::CONTROL | KeyModifiers::ALT | KeyModifiers::SHIFT;
+        Some(Chord::new(code, event.modifiers & known))
     }
 
     fn new(code: KeyCode, mut modifiers: KeyModifiers) -> Chord {
@@ -115,7 +142,7 @@ impl fmt::Display for Chord {
             KeyCode::Right => f.write_str("→"),
             KeyCode::PageUp => f.write_str("PageUp"),
             KeyCode::PageDown => f.write_str("PageDown"),
-            KeyCode::F(n) => write!(f, "F{n}"),
+            KeyCode::F(n @ 1..=12) => write!(f, "F{n}"),
             code => {
                 let name = NAMES.iter().find(|known| known.1 == code).map_or("?", |known| known.0);
                 let mut chars = name.chars();

@@ -51,7 +51,7 @@ impl Keymap {
         for (table, entries) in parsed.get_ref() {
             let Some(place) = Place::from_name(table.get_ref()) else {
                 let what = format!(
-                    "unknown table '{}'; there are global, composer, vim, card and list",
+                    "unknown table '{}'; there are global, composer, vim, card, list and viewer",
                     table.get_ref()
                 );
                 return Err(error(table.span(), what));

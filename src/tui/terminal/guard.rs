@@ -22,6 +22,8 @@ struct Shared {
     original: Termios,
     active: AtomicBool,
     below: Arc<AtomicU16>,
+    /// The other screen is shown.
+    other: Arc<AtomicBool>,
     owner: ThreadId,
     /// Entering and leaving are several steps; two threads must not mix them.
     turn: Mutex<()>,
@@ -50,6 +52,7 @@ impl TerminalGuard {
                 original,
                 active: AtomicBool::new(false),
                 below: Arc::default(),
+                other: Arc::default(),
                 owner: thread::current().id(),
                 turn: Mutex::new(()),
             })),
@@ -98,7 +101,12 @@ impl Restore {
         if !shared.active.swap(false, Ordering::SeqCst) {
             return;
         }
-        let mut bytes = LEAVE.to_vec();
+        let mut bytes = Vec::new();
+        if shared.other.swap(false, Ordering::SeqCst) {
+            bytes.extend_from_slice(super::full::MOUSE_OFF);
+            bytes.extend_from_slice(super::full::LEAVE);
+        }
+        bytes.extend_from_slice(LEAVE);
         for _ in 0..shared.below.swap(0, Ordering::Relaxed) {
             bytes.extend_from_slice(b"\r\n");
         }
@@ -108,6 +116,11 @@ impl Restore {
 
     pub(super) fn below(&self) -> Arc<AtomicU16> {
         Arc::clone(&self.0.below)
+    }
+
+    /// Says whether the other screen is shown.
+    pub fn other_screen(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0.other)
     }
 
     fn set_panic_hook(self) {

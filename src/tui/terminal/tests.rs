@@ -186,7 +186,7 @@ fn foreign_characters_never_reach_the_terminal() {
 /// Bytes without the control sequences that this module writes itself.
 fn without_our_own(bytes: &str) -> String {
     let ours =
-        regex::Regex::new(r"\x1b\[(\?(2026|25)[hl]|[0-9]*[ABGKJ]|[0-9;:]*m)|\r\n|\r").expect("a pattern");
+        regex::Regex::new(r"\x1b\[(\?(2026|25|7)[hl]|[0-9]*[ABGKJ]|[0-9;:]*m)|\r\n|\r").expect("a pattern");
     ours.replace_all(bytes, "").into_owned()
 }
 

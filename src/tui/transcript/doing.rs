@@ -40,7 +40,8 @@ impl Transcript {
                 EntryKind::Tool(_)
                 | EntryKind::User { .. }
                 | EntryKind::Notice { .. }
-                | EntryKind::Page { .. },
+                | EntryKind::Page { .. }
+                | EntryKind::Changes(_),
             )
             | None => Doing::Asking,
         }

@@ -8,13 +8,22 @@ use super::{Moment, ToolEntry, ToolState, Transcript};
 use crate::contract::content::ContentBlock;
 use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use crate::contract::message::{Message, Role, Visibility};
+use crate::contract::record::StoredMessage;
 use crate::contract::tool::ToolResult;
 use crate::tui::host::OpenedThread;
+
+/// The first id of a conversation whose beginning is in the store only.
+const FIRST_ID: u64 = 1 << 40;
 
 impl Transcript {
     /// The entries of a stored conversation.
     pub fn from_thread(opened: &OpenedThread) -> Transcript {
         let mut transcript = Transcript::default();
+        if opened.earlier.is_some() {
+            transcript.before = opened.messages.first().map_or(0, |stored| stored.seq);
+            // What is fetched later stands before these, in the order of ids too.
+            transcript.next_id = FIRST_ID;
+        }
         // Searching backwards for each call would be slow in a long thread only if a call were far from its result;
         // results follow their calls, so the search is short.
         let mut summaries = opened.summaries.iter().peekable();
@@ -42,6 +51,9 @@ impl Transcript {
             transcript.change_tool(call_id, |tool| tool.wait(Some(ticket)));
         }
         transcript.serve_calls(Moment::default(), &opened.thread.id, &opened.children);
+        if let Some(earlier) = &opened.earlier {
+            transcript.usage = earlier.usage.clone();
+        }
         if let Some(run) = opened.run.as_ref().filter(|_| transcript.usage.total() == 0) {
             transcript.usage.add(&run.usage);
         }
@@ -50,6 +62,40 @@ impl Transcript {
             transcript.close_calls();
         }
         transcript
+    }
+
+    /// Puts older messages before what is here.
+    pub fn take_earlier(&mut self, messages: &[StoredMessage]) {
+        let Some(first) = messages.first() else {
+            self.before = 0;
+            return;
+        };
+        let mut older = Transcript::default();
+        for stored in messages {
+            older.take_message(&stored.message);
+        }
+        older.close_calls();
+        let count = older.entries.len();
+        let least = self.entries.first().map_or(FIRST_ID, |entry| entry.id);
+        for (entry, id) in older.entries.iter_mut().rev().zip((0..least).rev()) {
+            entry.id = id;
+            entry.is_done = true;
+        }
+        self.entries.splice(0..0, older.entries);
+        self.step += count;
+        self.settled += count;
+        self.fetched += count;
+        self.before = first.seq;
+    }
+
+    /// Gives back what was fetched only to be looked at. `seq`: where the rest begins.
+    pub fn forget_earlier(&mut self, seq: u64) {
+        let count = std::mem::take(&mut self.fetched);
+        self.entries.drain(..count);
+        self.entries.shrink_to_fit();
+        self.step = self.step.saturating_sub(count);
+        self.settled = self.settled.saturating_sub(count);
+        self.before = seq;
     }
 
     pub(super) fn take_message(&mut self, message: &Message) {

@@ -60,6 +60,7 @@ fn stored(messages: Vec<Message>) -> OpenedThread {
         },
         messages: messages.collect(),
         run: None,
+        earlier: None,
         waiting: Vec::new(),
         interrupted: Vec::new(),
         driver: crate::tui::host::Driver::Nobody,

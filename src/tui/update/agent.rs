@@ -192,6 +192,7 @@ impl App {
         };
         let earlier: VecDeque<UserInput> = std::mem::take(&mut self.queue);
         self.transcript = Transcript::from_thread(opened);
+        self.shows_another();
         for note in notes {
             if let super::super::transcript::EntryKind::Notice { level, text } = note {
                 self.transcript.note(level, text);

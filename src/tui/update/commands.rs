@@ -122,6 +122,8 @@ impl App {
             "continue" if self.can_go_on() => self.go_on(cmds),
             "continue" => self.say_hint("nothing was stopped here by a limit"),
             "export" => self.export(words, cmds),
+            "rewind" | "fork" | "diff" | "rename" | "compare" => self.back_command(name, words, cmds),
+            "screen" => self.toggle_screen(),
             "quit" | "exit" => self.quit(cmds),
             _ => {
                 if !COMMANDS.iter().any(|command| command.is_page && command.name == name) {
@@ -137,7 +139,7 @@ impl App {
         let format = if words.is_empty() { Some(ExportFormat::Markdown) } else { ExportFormat::parse(words) };
         match (format, self.thread_id().cloned()) {
             (Some(format), Some(thread)) => cmds.push(Cmd::Export(thread, format)),
-            (None, _) => self.say_hint(format!("there is no format {words}: md or json")),
+            (None, _) => self.say_hint(format!("there is no format {words}: md, json or html")),
             (Some(_), None) => self.say_hint("no conversation is open yet"),
         }
     }
@@ -221,6 +223,10 @@ impl App {
             return;
         }
         let kind = picker.kind;
+        if kind == PickerKind::NameThread {
+            self.name_thread(cmds);
+            return;
+        }
         if kind.verb().is_none() {
             self.picker = None;
             return;
@@ -248,6 +254,13 @@ impl App {
             PickerKind::History => self.composer.set(row.value),
             PickerKind::Grants => self.open_grant(&row.value),
             PickerKind::Grant => self.pick_grant(&row.value, cmds),
+            PickerKind::Back
+            | PickerKind::Fork
+            | PickerKind::BackWhat
+            | PickerKind::Thread
+            | PickerKind::NameThread
+            | PickerKind::DeleteThread
+            | PickerKind::Compare => self.pick_back(kind, &row.value, cmds),
             PickerKind::Rules | PickerKind::Help => {}
         }
     }
@@ -255,17 +268,27 @@ impl App {
     pub(super) fn thread_rows(&self, threads: &[ThreadSummary]) -> Vec<PickRow> {
         let row = |summary: &ThreadSummary| {
             let thread = &summary.thread;
+            let found = self.back.found.get(thread.id.as_str());
+            let marks = &summary.marks;
             let state = match (summary.waiting, summary.status) {
                 (1.., _) => format!("{} waiting, ", summary.waiting),
                 (0, Some(RunStatus::Running)) => "running, ".to_owned(),
                 (0, _) => String::new(),
             };
             let title = if thread.title.is_empty() { "(nothing said)" } else { &thread.title };
+            let pin = if marks.pinned { "★ " } else { "" };
+            let copy = match (&marks.left_for, &marks.fork) {
+                (Some(_), _) => "left by going back, ",
+                (None, Some(fork)) if !fork.is_rewind => "copy, ",
+                (None, _) => "",
+            };
+            let place = super::super::status::short_path(&thread.cwd, self.info.home.as_deref());
+            let branch = marks.branch.as_ref().map(|branch| format!(" ({branch})")).unwrap_or_default();
             PickRow {
                 value: thread.id.to_string(),
-                label: title.to_owned(),
-                detail: super::super::status::short_path(&thread.cwd, self.info.home.as_deref()),
-                note: format!("{state}{}", self.clock.ago(self.now, thread.updated_at)),
+                label: format!("{pin}{title}"),
+                detail: found.cloned().unwrap_or_else(|| format!("{place}{branch}")),
+                note: format!("{copy}{state}{}", self.clock.ago(self.now, thread.updated_at)),
                 unusable: summary.damaged.clone(),
                 is_heading: false,
             }

@@ -37,7 +37,7 @@ impl App {
                 let chord = self.keymap.chord_of(Place::Composer, Action::FocusCard);
                 self.say_hint(format!("{chord} goes to the question"));
             }
-            Some(Action::Interrupt) => {}
+            Some(Action::Interrupt) => self.arm_rewind(cmds),
             Some(Action::FocusCard) if self.cards.is_empty() && self.is_awake() => {
                 if !self.composer.is_empty() {
                     self.send(true, cmds);

@@ -7,6 +7,7 @@ use super::super::host::{Driver, MentionRow};
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
 use super::super::palette::{self, Offer, Palette, Row};
+use super::super::picker::PickerKind;
 
 /// How many rows a page of a list has.
 const PAGE: isize = 10;
@@ -17,9 +18,12 @@ impl App {
             return;
         }
         self.quit_armed = None;
-        if self.picker.is_some() {
+        if self.viewer.is_some() {
+            self.viewer_key(key, cmds);
+        } else if self.picker.is_some() {
             self.picker_key(key, cmds);
         } else if self.focus == Focus::Card && self.card_key(key, cmds) {
+        } else if self.pane_key(key, cmds) {
         } else {
             if self.focus == Focus::Card {
                 self.focus = Focus::Composer;
@@ -33,15 +37,18 @@ impl App {
 
     /// Keys that mean the same everywhere, unless the place has its own meaning for them.
     fn global_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
-        let place = match (self.picker.is_some(), self.focus) {
-            (true, _) => Place::List,
-            (false, Focus::Card) => Place::Card,
-            (false, Focus::Composer) => self.writing(),
+        let place = match (&self.viewer, self.picker.is_some(), self.focus) {
+            (Some(viewer), ..) if viewer.input.is_some() => Place::List,
+            (Some(_), ..) => Place::Viewer,
+            (None, true, _) => Place::List,
+            (None, false, Focus::Card) => Place::Card,
+            (None, false, Focus::Composer) => self.writing(),
         };
         match self.keymap.action(place, key) {
             Some(Action::CancelOrQuit) => self.cancel_or_quit(cmds),
             Some(Action::Redraw) => cmds.push(Cmd::Redraw),
             Some(Action::Suspend) => cmds.push(Cmd::Suspend),
+            Some(Action::Viewer) => self.toggle_viewer(),
             Some(Action::Expand) => self.expand(cmds),
             Some(Action::CycleMode) => {
                 self.info.mode = self.info.mode.next();
@@ -60,8 +67,9 @@ impl App {
             self.quit(cmds);
             return;
         }
-        let had_picker = self.picker.is_some();
-        let done = if self.picker.take().is_some()
+        let had_picker = self.picker.is_some() && self.viewer.is_none();
+        let done = if self.viewer.take().is_some()
+            || self.picker.take().is_some()
             || self.palette.take().is_some_and(|known| !known.rows.is_empty())
         {
             "closed"
@@ -111,6 +119,9 @@ impl App {
 
     pub(super) fn paste(&mut self, text: &str, cmds: &mut Vec<Cmd>) {
         self.quit_armed = None;
+        if self.viewer_paste(text) {
+            return;
+        }
         if let Some(picker) = &mut self.picker {
             picker.type_all(text.chars().filter(|c| !c.is_control()).take(200));
             return;
@@ -235,6 +246,7 @@ impl App {
         let Some(picker) = &mut self.picker else { return };
         if let Some(c) = typed(key) {
             picker.type_in(c);
+            self.search_threads(cmds);
             return;
         }
         match self.keymap.action(Place::List, key) {
@@ -246,12 +258,15 @@ impl App {
             Some(Action::Last) => picker.end(true),
             Some(Action::DeleteLeft) => {
                 picker.delete();
+                self.search_threads(cmds);
             }
             Some(Action::Close) => {
                 self.picker = None;
+                self.back.found.clear();
                 self.resumes_by_list(cmds);
             }
             Some(Action::Accept | Action::Complete) => self.pick(cmds),
+            Some(Action::Jump) if picker.kind == PickerKind::Threads => self.open_thread_menu(),
             Some(Action::Jump) => self.jump(cmds),
             _ => {}
         }
@@ -259,6 +274,9 @@ impl App {
 
     /// Shows more of what tools printed: running ones in place, finished ones once more below.
     fn expand(&mut self, cmds: &mut Vec<Cmd>) {
+        if self.wants_other_screen() {
+            return;
+        }
         if self.transcript.running() > 0 {
             self.expanded = !self.expanded;
             return;

@@ -178,6 +178,40 @@ pub(super) fn whole_tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>>
     lines
 }
 
+/// A tool call with all that is known of it, for the viewer.
+pub(super) fn everything(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+    let mut lines = vec![head(tool, page)];
+    lines.extend(touched(tool, page));
+    lines.extend(child(tool, page));
+    let is_surface = !surfaces(tool).is_empty();
+    if is_surface || matches!(tool.name.as_str(), "TodoWrite") {
+        lines.extend(body(tool, page));
+        return lines;
+    }
+    let diff = change(tool, page, usize::MAX);
+    if diff.is_none() {
+        lines.extend(asked(tool, page));
+    }
+    lines.extend(diff.unwrap_or_else(|| match &tool.result {
+        Some(_) => block(&tool.output(), page),
+        None => block(&tool.tail.last(usize::MAX).join("\n"), page),
+    }));
+    lines
+}
+
+/// The arguments that the head cannot hold.
+fn asked(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
+    let Some(map) = tool.arguments.as_object() else { return Vec::new() };
+    let style = page.theme.style(Role::Dim);
+    let wrap = Wrap::anywhere(page.width).indent(INDENT, OUTPUT_INDENT);
+    let mut lines = Vec::new();
+    for (name, value) in map {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        lines.extend(wrap.text(&visible(&format!("{name}: {}", text.trim_end())), style));
+    }
+    lines
+}
+
 fn role_of(state: ToolState) -> Role {
     match state {
         ToolState::Receiving | ToolState::Proposed => Role::Dim,

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use ratatui::text::{Line, Span};
 
 use super::super::app::App;
+use super::super::keymap::{Action, Place};
 use super::super::markdown::MarkdownStream;
-use super::super::theme::Role;
+use super::super::theme::{Role, Theme};
 use super::super::transcript::{Entry, EntryKind, Level, Transcript};
 use super::Look;
 use super::entry::{self, Colours, Page, indented};
@@ -21,7 +22,7 @@ const MOST_BEHIND: usize = 4;
 /// Text wider than this is hard to read.
 const TEXT_WIDTH: u16 = 120;
 /// Where the words of the model begin.
-const INDENT: u16 = 2;
+pub(super) const INDENT: u16 = 2;
 
 /// The words of an answer on their way into lines.
 #[derive(Debug)]
@@ -61,20 +62,21 @@ impl Feed {
         if self.epoch != app.epoch {
             self.begin(app, look, &mut lines);
         }
-        while let Some(entry) = transcript.entries().get(self.next) {
-            let quiet = quiet_run(transcript, self.next);
-            if quiet > 0 && waits_for_more(app, self.next + quiet) {
+        // What was fetched to be looked at elsewhere is not printed.
+        let fetched = transcript.fetched();
+        while let Some(entry) = transcript.entries().get(self.next + fetched) {
+            let at = self.next + fetched;
+            let quiet = quiet_run(transcript, at);
+            if quiet > 0 && waits_for_more(app, at + quiet) {
                 break;
             }
             if quiet > 1 {
-                if has_gap(transcript, self.next) {
+                if has_gap(transcript, at) {
                     lines.push(Line::default());
                 }
-                lines.extend(entry::group(
-                    &transcript.entries()[self.next..self.next + quiet],
-                    page(app, look),
-                ));
-                for entry in &transcript.entries()[self.next..self.next + quiet] {
+                let entries = &transcript.entries()[at..at + quiet];
+                lines.extend(entry::group(entries, page(app, look)));
+                for entry in entries {
                     self.kept.remove(&entry.id);
                 }
                 self.next += quiet;
@@ -84,7 +86,7 @@ impl Feed {
                 EntryKind::Assistant { .. } => self.drain_words(entry, app, look, &mut lines),
                 _ if entry.is_done && self.waits_for_colours(entry, app, look) => false,
                 _ if entry.is_done => {
-                    if has_gap(transcript, self.next) {
+                    if has_gap(transcript, self.next + fetched) {
                         lines.push(Line::default());
                     }
                     let colours = self.colours.get(&entry.id);
@@ -120,7 +122,9 @@ impl Feed {
         }
         self.next = entries.saturating_sub(SHOWN_AT_OPEN).min(app.transcript.settled());
         if self.next > 0 {
-            let text = format!("  … {} earlier entries", self.next);
+            let stored = app.transcript.starts_at().map_or(0, |seq| seq as usize - 1);
+            let keys = app.keymap.chord_of(Place::Global, Action::Viewer);
+            let text = format!("  … {} earlier entries ({keys})", self.next + stored);
             lines.push(Line::styled(super::truncate(&text, app.size.0), look.theme.style(Role::Dim)));
         }
     }
@@ -130,7 +134,8 @@ impl Feed {
         let mut lines = Vec::new();
         let transcript = &app.transcript;
         let mut grouped = 0;
-        for (index, entry) in transcript.entries().iter().enumerate().skip(self.next) {
+        let first = self.next + transcript.fetched();
+        for (index, entry) in transcript.entries().iter().enumerate().skip(first) {
             if index < grouped {
                 continue;
             }
@@ -146,7 +151,7 @@ impl Feed {
             }
             if matches!(entry.kind, EntryKind::Assistant { .. }) {
                 let words = self.words_of(entry, look);
-                let width = text_width(app);
+                let width = text_width(app.size.0);
                 lines.extend(
                     words.stream.lines(width, &look.theme).into_iter().map(|line| indented(line, INDENT)),
                 );
@@ -216,9 +221,9 @@ impl Feed {
 
     /// Hands out what no later text can change. Whether that was all.
     fn drain_words(&mut self, entry: &Entry, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) -> bool {
-        let gap = has_gap(&app.transcript, self.next);
+        let gap = has_gap(&app.transcript, self.next + app.transcript.fetched());
         let words = self.words_of(entry, look);
-        let drained = words.stream.drain_stable(text_width(app), &look.theme);
+        let drained = words.stream.drain_stable(text_width(app.size.0), &look.theme);
         if !drained.is_empty() {
             if gap && !words.begun {
                 lines.push(Line::default());
@@ -238,8 +243,9 @@ impl Feed {
 }
 
 /// What the model plans to do, in at most so many rows, with an empty one above it.
-pub(super) fn plan(app: &App, look: &Look, most: usize) -> Vec<Line<'static>> {
-    let mut lines = entry::pinned(app.transcript.plan(), most.saturating_sub(1), page(app, look));
+pub(super) fn plan(app: &App, theme: &Theme, most: usize) -> Vec<Line<'static>> {
+    let page = page_of(app, theme);
+    let mut lines = entry::pinned(app.transcript.plan(), most.saturating_sub(1), page);
     if !lines.is_empty() {
         lines.insert(0, Line::default());
     }
@@ -262,23 +268,20 @@ fn waits_for_more(app: &App, behind: usize) -> bool {
     }
 }
 
-fn text_width(app: &App) -> u16 {
-    app.size.0.saturating_sub(INDENT).clamp(1, TEXT_WIDTH)
+pub(super) fn text_width(columns: u16) -> u16 {
+    columns.saturating_sub(INDENT).clamp(1, TEXT_WIDTH)
 }
 
 fn page<'a>(app: &'a App, look: &'a Look) -> Page<'a> {
-    Page {
-        width: app.size.0,
-        theme: &look.theme,
-        info: &app.info,
-        now: app.now,
-        expanded: app.expanded,
-        colours: None,
-    }
+    page_of(app, &look.theme)
+}
+
+fn page_of<'a>(app: &'a App, theme: &'a Theme) -> Page<'a> {
+    Page { width: app.size.0, theme, info: &app.info, now: app.now, expanded: app.expanded, colours: None }
 }
 
 /// Whether an empty line stands before an entry: calls stand close together, and so do notices.
-fn has_gap(transcript: &Transcript, index: usize) -> bool {
+pub(super) fn has_gap(transcript: &Transcript, index: usize) -> bool {
     let kind = |index: usize| transcript.entries().get(index).map(|entry| &entry.kind);
     let before = index.checked_sub(1).and_then(kind);
     !matches!(
@@ -300,6 +303,7 @@ fn draw(entry: &Entry, page: Page<'_>) -> Vec<Line<'static>> {
         }
         // Answers go through their stream.
         EntryKind::Page { title, text } => entry::page(title, text, page),
+        EntryKind::Changes(changes) => super::changes::changes(changes, page),
         EntryKind::Assistant { text, .. } => vec![Line::from(Span::raw(text.clone()))],
     }
 }

@@ -76,12 +76,24 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
             | PickerKind::History
             | PickerKind::Grants
             | PickerKind::Grant
+            | PickerKind::Back
+            | PickerKind::Fork
+            | PickerKind::BackWhat
+            | PickerKind::Thread
+            | PickerKind::NameThread
+            | PickerKind::DeleteThread
+            | PickerKind::Compare
             | PickerKind::Help => "    there is nothing here",
         };
         lines.push(Line::styled(why, theme.style(Role::Dim)));
     }
     let first = window(picker.selected(), picker.count(), room);
-    let widest = picker.widest().min(usize::from(columns) * 2 / 5);
+    let share = match picker.kind {
+        // Nothing stands beside what was said.
+        PickerKind::Back | PickerKind::Fork => 3,
+        _ => 2,
+    };
+    let widest = picker.widest().min(usize::from(columns) * share / 5);
     for (place, row) in picker.window(first, room) {
         lines.push(row_line(row, place == picker.selected(), widest, columns, theme));
     }
@@ -91,8 +103,17 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
     }
     if has_keys {
         let verb = picker.kind.verb().map(|verb| format!("Enter {verb} · ")).unwrap_or_default();
-        let jump = if picker.kind == PickerKind::Inbox { "→ go there · " } else { "" };
-        let keys = format!("    {verb}{jump}type to narrow · Esc close");
+        let jump = match picker.kind {
+            PickerKind::Inbox => "→ go there · ",
+            PickerKind::Threads => "→ more · ",
+            _ => "",
+        };
+        let typing = match picker.kind {
+            PickerKind::NameThread => "type its name",
+            PickerKind::Threads => "type to search",
+            _ => "type to narrow",
+        };
+        let keys = format!("    {verb}{jump}{typing} · Esc close");
         lines.push(Line::styled(truncate(&keys, columns), theme.style(Role::Dim)));
     }
     lines.truncate(most.max(1));

@@ -5,7 +5,7 @@ use aye::contract::display::{is_unsafe, visible_line};
 use aye::contract::event::AgentEvent as E;
 use aye::contract::ids::ThreadId;
 use aye::contract::lifecycle::{TerminationReason, ToolCallOutcome};
-use aye::contract::record::{ThreadRecord, ThreadSummary};
+use aye::contract::record::{ThreadMarks, ThreadRecord, ThreadSummary};
 use aye::contract::suspension::{
     ACTION_ASK_USER, ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, PendingToolCall, SuspendTicket, Suspension,
     ToolCallResumeMode,
@@ -226,6 +226,7 @@ fn opened() -> OpenedThread {
         thread: thread(""),
         messages: Vec::new(),
         run: None,
+        earlier: None,
         waiting: Vec::new(),
         interrupted: Vec::new(),
         driver: aye::tui::host::Driver::Nobody,
@@ -391,6 +392,7 @@ fn play(sink: &str, text: &str, width: u16, height: u16) -> Result<Stage, String
                 waiting: 1,
                 status: None,
                 damaged,
+                marks: ThreadMarks { branch: Some(text.into()), ..ThreadMarks::default() },
             };
             stage.send(Msg::Threads(Ok(vec![row(None), row(Some(text.into()))])));
         }

@@ -39,7 +39,10 @@ impl Home {
     }
 
     pub fn config(&self, text: &str) {
-        std::fs::write(self.dir.path().join("aye/config/config.toml"), text).expect("written");
+        // What a model would be asked besides disturbs scripts of answers.
+        let titles = if text.contains("[threads]") { "" } else { "\n[threads]\ntitles = false\n" };
+        std::fs::write(self.dir.path().join("aye/config/config.toml"), format!("{text}{titles}"))
+            .expect("written");
     }
 
     pub fn rules(&self, text: &str) {
@@ -194,15 +197,15 @@ pub struct Running {
 }
 
 impl Running {
-    /// Reads lines of stdout until one of them holds the text.
-    pub fn until_line(&mut self, text: &str) {
+    /// Reads lines of stdout until one of them holds the text, and gives that.
+    pub fn until_line(&mut self, text: &str) -> String {
         loop {
             let mut line = String::new();
             let read = self.stdout.read_line(&mut line).expect("stdout");
             self.seen.push_str(&line);
             assert!(read > 0, "{}: {text:?} did not come: {}", self.what, self.seen);
             if line.contains(text) {
-                return;
+                return line;
             }
         }
     }

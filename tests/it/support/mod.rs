@@ -1,7 +1,11 @@
 //! What the tests share.
 
+#[expect(dead_code, reason = "it is shared with the tests of the crate")]
+pub mod emulator;
 pub mod home;
 pub mod llm;
 pub mod mock_server;
+pub mod oauth;
 pub mod operator;
 pub mod pty;
+pub mod random;

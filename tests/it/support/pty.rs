@@ -11,12 +11,14 @@ use pty_process::blocking as pty;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{LocalModes, tcgetattr};
 
+use super::emulator::Emulator;
 use super::home::Home;
 use super::llm::PATIENCE;
 
 /// What the terminal shows.
 pub struct View {
     parser: vt100::Parser,
+    reflowing: Emulator,
     raw: Vec<u8>,
     ended: bool,
 }
@@ -43,6 +45,16 @@ impl View {
         }
         screen.set_scrollback(0);
         text + &screen.contents()
+    }
+
+    /// The same in a terminal that breaks long rows anew when its width changes.
+    pub fn reflowing(&self) -> &Emulator {
+        &self.reflowing
+    }
+
+    /// How many bytes were written to it.
+    pub fn written(&self) -> usize {
+        self.raw.len()
     }
 
     pub fn has(&self, text: &str) -> bool {
@@ -101,7 +113,12 @@ impl Pty {
             .envs(env.iter().copied());
         let child = command.spawn(pts).expect("the program starts");
         let (rows, columns) = size(columns, rows);
-        let view = View { parser: vt100::Parser::new(rows, columns, 5000), raw: Vec::new(), ended: false };
+        let view = View {
+            parser: vt100::Parser::new(rows, columns, 5000),
+            reflowing: Emulator::new(columns.get(), rows.get()),
+            raw: Vec::new(),
+            ended: false,
+        };
         let view = Arc::new((Mutex::new(view), Condvar::new()));
         let pty = Arc::new(pty);
         let (reader, shared) = (Arc::clone(&pty), Arc::clone(&view));
@@ -115,6 +132,7 @@ impl Pty {
                 let mut view = shared.0.lock().expect("no panic");
                 view.raw.extend_from_slice(&bytes[..count]);
                 view.parser.process(&bytes[..count]);
+                view.reflowing.process(&bytes[..count]);
                 shared.1.notify_all();
             }
             shared.0.lock().expect("no panic").ended = true;
@@ -145,8 +163,31 @@ impl Pty {
             let mut view = self.view.0.lock().expect("no panic");
             let (rows, columns) = size(columns, rows);
             view.parser.set_size(rows, columns);
+            view.reflowing.resize(columns.get(), rows.get());
+            let size = pty_process::Size::new(rows.get(), columns.get());
+            self.master.resize(size).expect("its size");
         }
-        self.master.resize(pty_process::Size::new(rows, columns)).expect("its size");
+    }
+
+    /// Resizes when the terminal has taken in all that the program wrote, and the program is between two pictures.
+    pub fn resize_calmly(&self, columns: u16, rows: u16) {
+        let calm = |before: usize| {
+            std::thread::sleep(Duration::from_millis(15));
+            self.look(|view| view.written()) == before
+        };
+        for _ in 0..20 {
+            if calm(self.look(|view| view.written())) {
+                break;
+            }
+        }
+        self.signal(Signal::STOP);
+        let state = format!("/proc/{}/stat", self.pid());
+        super::llm::until("that it stands still", || {
+            std::fs::read_to_string(&state).is_ok_and(|stat| stat.contains(") T "))
+        });
+        while !calm(self.look(|view| view.written())) {}
+        self.resize(columns, rows);
+        self.signal(Signal::CONT);
     }
 
     /// Waits until the terminal shows it.
@@ -233,6 +274,11 @@ impl Pty {
 
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("it lives");
+    }
+
+    /// The same when it may be gone already.
+    pub fn try_signal(&self, signal: Signal) {
+        let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
     /// Kills it without a goodbye.

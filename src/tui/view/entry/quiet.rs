@@ -29,7 +29,8 @@ pub(in crate::tui::view) fn is_quiet(entry: &Entry) -> bool {
         | EntryKind::Assistant { .. }
         | EntryKind::Thinking { .. }
         | EntryKind::Notice { .. }
-        | EntryKind::Page { .. } => false,
+        | EntryKind::Page { .. }
+        | EntryKind::Changes(_) => false,
     }
 }
 
@@ -41,7 +42,8 @@ pub(in crate::tui::view) fn may_be_quiet(entry: &Entry) -> bool {
         | EntryKind::Assistant { .. }
         | EntryKind::Thinking { .. }
         | EntryKind::Notice { .. }
-        | EntryKind::Page { .. } => false,
+        | EntryKind::Page { .. }
+        | EntryKind::Changes(_) => false,
     }
 }
 

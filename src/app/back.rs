@@ -1,0 +1,443 @@
+//! Going back: the conversation, the files, or both; copies of a conversation's beginning; what was changed in one.
+
+use std::sync::Arc;
+
+use super::Failure;
+use super::agent::App;
+use super::foundation::Foundation;
+use crate::contract::clock::Clock;
+use crate::contract::event_sink::EventSink;
+use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::message::{Message, Role, Visibility};
+use crate::contract::record::{StoredMessage, ThreadRecord};
+use crate::contract::snapshot::{BackWhat, Changes, SnapshotRecord, TreeId, WentBackRecord};
+use crate::snapshots::{FolderSnapshots, Limits, Plan, Restored};
+use crate::store::objects::Objects;
+use crate::store::{ForkAt, Store};
+use crate::tui::back::{BackPoint, BackPoints, BackPreview, WentBack};
+
+/// Characters of a message that are named in sentences.
+const NAMED: usize = 40;
+/// So many files are shown with what changed in them.
+const SHOWN_FILES: usize = 60;
+
+/// The snapshots of the folder, unless nothing is kept of it.
+pub(super) fn snapshots_of(foundation: &Foundation, clock: &Arc<dyn Clock>) -> Option<FolderSnapshots> {
+    let settings = &foundation.loaded.settings.snapshots;
+    if !settings.enabled || foundation.is_ephemeral {
+        return None;
+    }
+    let limits = Limits {
+        max_file: settings.max_file.saturating_mul(1 << 20).min(200 << 20),
+        max_total: settings.max_folder.saturating_mul(1 << 20),
+        max_kept: settings.max_kept.saturating_mul(1 << 20),
+        ..Limits::default()
+    };
+    let paths = &foundation.paths;
+    let own = [&paths.data_dir, &paths.state_dir, &paths.cache_dir];
+    let without = own.into_iter().map(|dir| dir.canonicalize().unwrap_or_else(|_| dir.clone())).collect();
+    let objects = Arc::new(Objects::at(paths.snapshots()));
+    Some(FolderSnapshots::new(foundation.workspace.root.clone(), without, objects, limits, Arc::clone(clock)))
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// The places of a conversation: before each message of the person, and behind each step whose calls all have results.
+pub(super) fn points_of(messages: &[StoredMessage]) -> Vec<BackPoint> {
+    let mut points = Vec::new();
+    for (i, stored) in messages.iter().enumerate() {
+        let message = &stored.message;
+        if message.visibility == Visibility::Internal {
+            continue;
+        }
+        match message.role {
+            Role::User => points.push(BackPoint {
+                keep: stored.seq - 1,
+                is_message: true,
+                text: message.text(),
+                at: stored.created_at,
+            }),
+            Role::Assistant => {
+                let results = messages[i + 1..].iter().take_while(|next| next.message.role == Role::Tool);
+                let last = results.clone().last().unwrap_or(stored);
+                if results.count() >= message.tool_calls.len() {
+                    let text = words_of(message);
+                    points.push(BackPoint { keep: last.seq, is_message: false, text, at: last.created_at });
+                }
+            }
+            Role::System | Role::Tool => {}
+        }
+    }
+    points
+}
+
+/// What a step did, in a line.
+fn words_of(message: &Message) -> String {
+    let said = message.text();
+    let said = said.trim().lines().next().unwrap_or_default();
+    let calls: Vec<&str> = message.tool_calls.iter().map(|call| call.name.as_str()).collect();
+    match (said.is_empty(), calls.is_empty()) {
+        (false, false) => format!("{said} · {}", calls.join(", ")),
+        (true, false) => calls.join(", "),
+        (_, true) => said.to_owned(),
+    }
+}
+
+fn short(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    let mut short: String = line.chars().take(NAMED).collect();
+    if short.len() < line.len() {
+        short.push('…');
+    }
+    short
+}
+
+fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// What goes back of the files.
+enum Files {
+    /// Nothing was changed since.
+    Same,
+    /// To this tree.
+    To(TreeId, Vec<String>),
+    /// They cannot, with why.
+    Not(String),
+}
+
+impl App {
+    pub(super) async fn back_points(&self, thread: &ThreadId) -> Result<BackPoints, String> {
+        let messages = self.store.messages(thread).await.map_err(text)?;
+        let went = self.store.last_went_back(thread).await.map_err(text)?;
+        Ok(BackPoints { points: points_of(&messages), undo: went.map(|went| went.words) })
+    }
+
+    fn own_snapshots(&self) -> Result<FolderSnapshots, String> {
+        self.snapshots.clone().ok_or_else(|| {
+            let why = if self.foundation.is_ephemeral {
+                "nothing is kept of this conversation"
+            } else {
+                "snapshots.enabled is false in the settings"
+            };
+            format!("files cannot go back: {why}")
+        })
+    }
+
+    fn files_of(&self, snapshot: Option<SnapshotRecord>) -> Files {
+        let Some(snapshot) = snapshot else { return Files::Same };
+        let root = match self.own_snapshots() {
+            Ok(own) => crate::contract::snapshot::Snapshots::root(&own),
+            Err(why) => return Files::Not(why),
+        };
+        if snapshot.root != root {
+            return Files::Not(format!("they are in {}, go there first", snapshot.root.display()));
+        }
+        let mut notes = Vec::new();
+        let now = crate::runtime::head_of(&root);
+        if snapshot.head != now {
+            let word = |head: &Option<String>| head.clone().unwrap_or_else(|| "no repository".to_owned());
+            notes.push(format!(
+                "git is left as it is: it was at {} and is at {}",
+                word(&snapshot.head),
+                word(&now)
+            ));
+        }
+        match snapshot.tree {
+            Some(tree) => {
+                notes.extend((!snapshot.note.is_empty()).then_some(snapshot.note));
+                Files::To(tree, notes)
+            }
+            None => Files::Not(snapshot.note),
+        }
+    }
+
+    async fn files_behind(&self, thread: &ThreadId, keep: u64) -> Result<Files, String> {
+        Ok(self.files_of(self.store.snapshot_behind(thread, keep).await.map_err(text)?))
+    }
+
+    async fn last_back(&self, thread: &ThreadId) -> Result<WentBackRecord, String> {
+        let went = self.store.last_went_back(thread).await.map_err(text)?;
+        went.ok_or_else(|| "nothing was taken back here".to_owned())
+    }
+
+    fn files_before(&self, went: &WentBackRecord) -> Files {
+        let (Some(root), Some(tree)) = (&went.root, &went.tree) else { return Files::Same };
+        self.files_of(Some(SnapshotRecord {
+            thread_id: went.thread_id.clone(),
+            run_id: crate::contract::ids::RunId::from(""),
+            seq: 0,
+            root: root.clone(),
+            tree: Some(tree.clone()),
+            note: String::new(),
+            head: crate::runtime::head_of(root),
+            created_at: went.created_at,
+        }))
+    }
+
+    async fn plan(&self, tree: TreeId) -> Result<Plan, String> {
+        let own = self.own_snapshots()?;
+        tokio::task::spawn_blocking(move || own.plan(&tree)).await.map_err(text)?
+    }
+
+    pub(super) async fn back_preview(
+        &self,
+        thread: &ThreadId,
+        keep: Option<u64>,
+    ) -> Result<BackPreview, String> {
+        let (files, moves) = match keep {
+            Some(keep) => (self.files_behind(thread, keep).await?, true),
+            None => {
+                let went = self.last_back(thread).await?;
+                (self.files_before(&went), went.from_thread.is_some())
+            }
+        };
+        let mut preview = BackPreview { moves, ..BackPreview::default() };
+        match files {
+            Files::Same => preview.notes.push("no file was changed since".to_owned()),
+            Files::Not(why) => preview.no_files = Some(why),
+            Files::To(tree, notes) => {
+                preview.notes = notes;
+                match self.plan(tree).await {
+                    Ok(plan) => {
+                        preview.notes.extend((!plan.note.is_empty()).then(|| plan.note.clone()));
+                        preview.files = plan.files;
+                    }
+                    Err(why) => preview.no_files = Some(why),
+                }
+            }
+        }
+        Ok(preview)
+    }
+
+    /// Nobody may be at work in a conversation that is left.
+    async fn be_free(&self, thread: &ThreadId, sink: Arc<dyn EventSink>) -> Result<(), String> {
+        if self.runtime.is_awake(thread) {
+            return Err("stop the run first, then go back".to_owned());
+        }
+        if self.runtime.driven_elsewhere(thread).await.map_err(text)?.is_some() {
+            return Err("another process drives this conversation: stop it there first".to_owned());
+        }
+        if !self.store.queued(thread).await.map_err(text)?.is_empty() {
+            return Err("messages are queued behind this: take them back first".to_owned());
+        }
+        let run = self.store.latest_run(thread).await.map_err(text)?;
+        if run.is_some_and(|run| run.status != RunStatus::Done) {
+            // Its questions are closed, and their calls say that they did not run.
+            self.runtime.cancel_waiting(thread, sink).await.map_err(text)?;
+        }
+        Ok(())
+    }
+
+    /// Goes back; `None` takes the last going back back. What is left can be had again by the same way.
+    pub(super) async fn go_back(
+        &self,
+        thread: &ThreadId,
+        keep: Option<u64>,
+        what: BackWhat,
+        sink: Arc<dyn EventSink>,
+    ) -> Result<WentBack, String> {
+        let Some(keep) = keep else { return self.undo_back(thread, what, sink).await };
+        let messages = self.store.messages(thread).await.map_err(text)?;
+        let point = points_of(&messages).into_iter().find(|point| point.keep == keep && point.is_message);
+        let said = point.map(|point| point.text);
+        let mut words = Vec::new();
+        let plan = match self.files_behind(thread, keep).await? {
+            _ if !what.takes_files() => None,
+            Files::To(tree, _) => Some(self.plan(tree).await?),
+            Files::Same if what == BackWhat::Files => {
+                return Err("no file was changed since that message".to_owned());
+            }
+            Files::Not(why) if what == BackWhat::Files => return Err(why),
+            Files::Same => None,
+            Files::Not(why) => {
+                words.push(format!("files stay as they are: {why}"));
+                None
+            }
+        };
+        let now = self.clock.now_ms();
+        let fork = if what.takes_conversation() {
+            self.be_free(thread, sink).await?;
+            Some(self.fork_at(thread, Some(keep), true, now).await?)
+        } else {
+            None
+        };
+        let place =
+            said.as_deref().map_or_else(|| "an earlier step".to_owned(), |said| format!("“{}”", short(said)));
+        let did = did(what, plan.as_ref());
+        let record = WentBackRecord {
+            n: 0,
+            thread_id: fork.as_ref().map_or_else(|| thread.clone(), |fork| fork.copy.id.clone()),
+            from_thread: fork.as_ref().map(|fork| fork.from.clone()),
+            root: plan.as_ref().and(self.snapshots.as_ref()).map(crate::contract::snapshot::Snapshots::root),
+            tree: plan.as_ref().map(|plan| plan.now.clone()),
+            created_at: now,
+            words: format!("{did} went back before {place}"),
+        };
+        let target = record.thread_id.clone();
+        words.insert(0, format!("{}; /rewind can take that back", record.words));
+        self.store.go_back(fork, Some(record)).await.map_err(text)?;
+        let failed = self.restore(plan).await?;
+        let text = said.filter(|_| what.takes_conversation());
+        Ok(WentBack { thread: target, text, words: words.join("; "), failed })
+    }
+
+    async fn undo_back(
+        &self,
+        thread: &ThreadId,
+        what: BackWhat,
+        sink: Arc<dyn EventSink>,
+    ) -> Result<WentBack, String> {
+        let went = self.last_back(thread).await?;
+        let plan = match self.files_before(&went) {
+            _ if !what.takes_files() => None,
+            Files::To(tree, _) => Some(self.plan(tree).await?),
+            Files::Same => None,
+            Files::Not(why) => return Err(why),
+        };
+        let other = went.from_thread.clone().filter(|_| what.takes_conversation());
+        if let Some(other) = &other {
+            if self.store.thread(other).await.map_err(text)?.is_none() {
+                return Err(format!("the conversation that was left is deleted: {other}"));
+            }
+            self.be_free(thread, sink).await?;
+        }
+        let now = self.clock.now_ms();
+        let record = WentBackRecord {
+            n: 0,
+            thread_id: other.clone().unwrap_or_else(|| thread.clone()),
+            from_thread: other.as_ref().map(|_| thread.clone()),
+            root: plan.as_ref().and(went.root.clone()),
+            tree: plan.as_ref().map(|plan| plan.now.clone()),
+            created_at: now,
+            words: format!("{} came back", did(what, plan.as_ref())),
+        };
+        let target = record.thread_id.clone();
+        let words = format!("{}; /rewind can undo that too", record.words);
+        self.store.go_back(None, Some(record)).await.map_err(text)?;
+        if let Some(other) = &other {
+            self.store.set_left(other, None).await.map_err(text)?;
+            self.store.set_left(thread, Some(other)).await.map_err(text)?;
+            self.store.touch(other, now).await.map_err(text)?;
+        }
+        let failed = self.restore(plan).await?;
+        Ok(WentBack { thread: target, text: None, words, failed })
+    }
+
+    async fn restore(&self, plan: Option<Plan>) -> Result<Vec<String>, String> {
+        let Some(plan) = plan else { return Ok(Vec::new()) };
+        let own = self.own_snapshots()?;
+        let restored: Restored =
+            tokio::task::spawn_blocking(move || own.restore(&plan)).await.map_err(text)?;
+        Ok(restored.failed.into_iter().map(|(path, why)| format!("{path} did not go back: {why}")).collect())
+    }
+
+    async fn fork_at(
+        &self,
+        thread: &ThreadId,
+        keep: Option<u64>,
+        is_rewind: bool,
+        now: u64,
+    ) -> Result<ForkAt, String> {
+        fork_at(&self.store, thread, keep, is_rewind, now).await
+    }
+
+    /// A new conversation of the beginning of one.
+    pub(super) async fn fork(&self, thread: &ThreadId, keep: Option<u64>) -> Result<WentBack, String> {
+        let said = match keep {
+            Some(keep) => {
+                let messages = self.store.messages(thread).await.map_err(text)?;
+                let found = points_of(&messages).into_iter().find(|p| p.keep == keep && p.is_message);
+                found.map(|point| point.text)
+            }
+            None => None,
+        };
+        let fork = self.fork_at(thread, keep, false, self.clock.now_ms()).await?;
+        let id = fork.copy.id.clone();
+        let words = format!("a copy of {thread} up to message {}; that one stays as it is", fork.keep);
+        self.store.go_back(Some(fork), None).await.map_err(text)?;
+        Ok(WentBack { thread: id, text: said, words, failed: Vec::new() })
+    }
+
+    /// What is different now from how it was before the first step of a conversation that may have changed files.
+    pub(super) async fn changes(&self, thread: &ThreadId, wanted: &str) -> Result<Changes, String> {
+        let first = self.store.snapshots(thread).await.map_err(text)?.into_iter().find(|s| s.tree.is_some());
+        let own = self.own_snapshots()?;
+        let Some(first) = first else {
+            let refused = self.store.snapshots(thread).await.map_err(text)?.into_iter().next();
+            return Err(match refused {
+                Some(refused) => format!("there is nothing to compare with: {}", refused.note),
+                None => "nothing was changed in this conversation".to_owned(),
+            });
+        };
+        if first.root != crate::contract::snapshot::Snapshots::root(&own) {
+            return Err(format!("the files are in {}, go there first", first.root.display()));
+        }
+        let Some(tree) = first.tree else { return Err("there is nothing to compare with".to_owned()) };
+        let wanted = wanted.to_owned();
+        let mut changes = tokio::task::spawn_blocking(move || own.changes_since(&tree, &wanted, SHOWN_FILES))
+            .await
+            .map_err(text)??;
+        let when = super::commands::when(first.created_at);
+        changes.notes.insert(0, format!("since {when}, before the first step that may have changed files"));
+        Ok(changes)
+    }
+}
+
+fn did(what: BackWhat, plan: Option<&Plan>) -> String {
+    let files = plan.map(|plan| count(plan.files.len(), "file"));
+    match (what.takes_conversation(), files) {
+        (true, Some(files)) => format!("the conversation and {files}"),
+        (true, None) => "the conversation".to_owned(),
+        (false, Some(files)) => files,
+        (false, None) => "nothing".to_owned(),
+    }
+}
+
+/// A copy of a conversation's beginning, to be made.
+async fn fork_at(
+    store: &Store,
+    thread: &ThreadId,
+    keep: Option<u64>,
+    is_rewind: bool,
+    now: u64,
+) -> Result<ForkAt, String> {
+    let record =
+        store.thread(thread).await.map_err(text)?.ok_or_else(|| format!("there is no thread {thread}"))?;
+    if store.child(thread).await.map_err(text)?.is_some() {
+        return Err(
+            "an agent's own conversation cannot be copied: go to the one that set it to work".to_owned()
+        );
+    }
+    let keep = match keep {
+        Some(keep) => keep,
+        // All of it, without a step that is not over.
+        None => points_of(&store.messages(thread).await.map_err(text)?)
+            .last()
+            .map_or(0, |point| point.keep + u64::from(point.is_message)),
+    };
+    let copy = ThreadRecord {
+        id: ThreadId::fresh(),
+        title: String::new(),
+        cwd: record.cwd,
+        created_at: now,
+        updated_at: now.max(record.updated_at + 1),
+    };
+    Ok(ForkAt { from: thread.clone(), keep, copy, is_rewind })
+}
+
+/// `aye threads fork`.
+pub(super) async fn fork_stored(
+    store: &Store,
+    thread: &ThreadId,
+    keep: Option<u64>,
+    now: u64,
+) -> Result<ThreadId, Failure> {
+    let fork = fork_at(store, thread, keep, false, now).await.map_err(Failure::failed)?;
+    let id = fork.copy.id.clone();
+    store.go_back(Some(fork), None).await.map_err(Failure::failed)?;
+    Ok(id)
+}

@@ -1,0 +1,143 @@
+//! Whole conversations: going back, copies, names, search, deletion.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::TerminalHost;
+use crate::app::{compare, export};
+use crate::config::write_private;
+use crate::contract::event_sink::NullEventSink;
+use crate::contract::ids::ThreadId;
+use crate::contract::record::NamedBy;
+use crate::contract::snapshot::BackWhat;
+use crate::tui::back::{BackCmd, BackMsg, Chooses};
+use crate::tui::host::ExportFormat;
+
+/// A search takes no longer.
+const SEARCH: Duration = Duration::from_secs(5);
+/// More conversations than these are not found.
+const FOUND: usize = 200;
+
+/// The number of the search that is wanted: an older one stops.
+#[derive(Debug, Default)]
+pub(super) struct Searching(AtomicU64);
+
+impl TerminalHost {
+    pub(super) async fn do_back(&self, cmd: BackCmd) -> BackMsg {
+        let app = &self.app;
+        match cmd {
+            BackCmd::Points(thread, chooses) => {
+                let points = app.back_points(&thread).await.map(|mut points| {
+                    if chooses == Chooses::Back {
+                        points.points.retain(|point| point.is_message);
+                    }
+                    points
+                });
+                BackMsg::Points(chooses, points)
+            }
+            BackCmd::Preview(thread, keep) => BackMsg::Preview(keep, app.back_preview(&thread, keep).await),
+            BackCmd::Go(thread, keep, what) => BackMsg::Went(self.go_back(&thread, keep, what).await),
+            BackCmd::Fork(thread, keep) => BackMsg::Forked(app.fork(&thread, keep).await),
+            BackCmd::Search(number, words) => self.search(number, &words).await,
+            BackCmd::Rename(thread, title) => {
+                let renamed = app.store.rename_thread(&thread, &title, NamedBy::Person).await;
+                self.viewer.poke();
+                BackMsg::Marked(renamed.map(|_| format!("it is called “{title}”")).map_err(|e| e.to_string()))
+            }
+            BackCmd::Pin(thread, pin) => {
+                let now = pin.then(|| app.clock.now_ms());
+                let pinned = app.store.pin_thread(&thread, now).await;
+                let words = if pin { "it stands before all others" } else { "it is not pinned any more" };
+                BackMsg::Marked(pinned.map(|()| words.to_owned()).map_err(|e| e.to_string()))
+            }
+            BackCmd::Delete(thread) => {
+                let deleted = self.delete(&thread).await;
+                BackMsg::Deleted(thread, deleted)
+            }
+            BackCmd::Export(thread, format) => BackMsg::Exported(self.write_export(&thread, format).await),
+            BackCmd::Changes(thread, wanted) => BackMsg::Changes(app.changes(&thread, &wanted).await),
+            BackCmd::Compare(one, other) => BackMsg::Compared(compare::page(&app.store, &one, &other).await),
+        }
+    }
+
+    async fn go_back(
+        &self,
+        thread: &ThreadId,
+        keep: Option<u64>,
+        what: BackWhat,
+    ) -> Result<crate::tui::back::WentBack, String> {
+        // What is told of the conversation that is left interests nobody any more.
+        self.app.go_back(thread, keep, what, Arc::new(NullEventSink)).await
+    }
+
+    async fn delete(&self, thread: &ThreadId) -> Result<(), String> {
+        let app = &self.app;
+        if app.runtime.is_awake(thread) {
+            return Err("a run is at work in it: stop it first".to_owned());
+        }
+        let own = crate::app::agent::owner();
+        let told = (app.actor("tui"), app.clock.now_ms());
+        let me = own.clone();
+        let alive = move |other: &crate::contract::record::Owner| crate::runtime::is_alive(&me, other);
+        let deleted = app.store.delete_thread(thread, &own, alive, told).await.map_err(|e| e.to_string())?;
+        if deleted { Ok(()) } else { Err("it was deleted before".to_owned()) }
+    }
+
+    pub(super) async fn write_export(
+        &self,
+        thread: &ThreadId,
+        format: ExportFormat,
+    ) -> Result<std::path::PathBuf, String> {
+        let opened = self.app.store.thread(thread).await.map_err(|e| e.to_string())?;
+        let record = opened.ok_or("there is nothing to export yet")?;
+        let messages = self.app.store.messages(thread).await.map_err(|e| e.to_string())?;
+        let (text, ending) = match format {
+            ExportFormat::Markdown => (export::as_markdown(&record, &messages), "md"),
+            ExportFormat::Json => (export::as_json(&record, &messages).to_string(), "json"),
+            ExportFormat::Html => (export::as_html(&record, &messages), "html"),
+        };
+        let path = self.app.foundation.workspace.cwd.join(format!("aye-{thread}.{ending}"));
+        write_private(&path, text.as_bytes()).map_err(|e| e.to_string())?;
+        Ok(path)
+    }
+
+    /// Looks in one conversation after the other, the latest first, until time is over or another search begins.
+    async fn search(&self, number: u64, words: &str) -> BackMsg {
+        let wanted = &self.searching.0;
+        wanted.fetch_max(number, Ordering::Relaxed);
+        let start = Instant::now();
+        let mut found = Vec::new();
+        let threads = match self.app.store.threads(None).await {
+            Ok(threads) => threads,
+            Err(error) => {
+                tracing::warn!(%error, "the conversations could not be searched");
+                return BackMsg::Found(number, found, false);
+            }
+        };
+        for summary in threads {
+            let id = summary.thread.id;
+            let mut from = Some(0);
+            while let Some(place) = from {
+                if wanted.load(Ordering::Relaxed) != number
+                    || start.elapsed() > SEARCH
+                    || found.len() >= FOUND
+                {
+                    return BackMsg::Found(number, found, false);
+                }
+                match self.app.store.search_thread(&id, words, place).await {
+                    Ok((Some(around), _)) => {
+                        found.push((id.clone(), around));
+                        from = None;
+                    }
+                    Ok((None, next)) => from = next,
+                    Err(error) => {
+                        tracing::warn!(%error, thread = %id, "a conversation could not be searched");
+                        from = None;
+                    }
+                }
+            }
+        }
+        BackMsg::Found(number, found, true)
+    }
+}

@@ -1,0 +1,123 @@
+//! What `aye doctor` says of tool servers: what is written down and known of each, and nothing is started or asked.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::commands::{agreed, login_name, login_words};
+use super::{login, servers};
+use crate::app::foundation::Foundation;
+use crate::contract::display::visible_line;
+use crate::contract::server::{ServerScope, ServerTransport};
+use crate::mcp::{LoginState, PinStore as _, login_command, login_state};
+
+/// A server that is written down.
+#[derive(Debug, Serialize)]
+pub(in crate::app) struct ServerRow {
+    name: String,
+    scope: String,
+    /// File and line.
+    place: String,
+    transport: &'static str,
+    /// Its command line or its address, as it was written.
+    runs: String,
+    /// Whether it may be started here.
+    trusted: bool,
+    /// How many of its tools somebody agreed to; nothing when nobody ever was asked.
+    agreed_tools: Option<usize>,
+    /// Whether it is described as it was when that was agreed to.
+    changed: bool,
+    /// Where its login stands; nothing where there can be none.
+    login: Option<&'static str>,
+    needs_login: bool,
+    /// What cannot be read of all this.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<String>,
+    #[serde(skip)]
+    state: Option<LoginState>,
+}
+
+impl ServerRow {
+    /// Whether it is not used before a person does something.
+    pub(in crate::app) fn needs_somebody(&self) -> bool {
+        let is_project = self.scope == "project";
+        !self.trusted
+            || self.needs_login
+            || self.changed
+            || !self.problems.is_empty()
+            || (is_project && self.agreed_tools.is_none())
+    }
+}
+
+/// All of them, the project's too whether or not it is trusted.
+pub(in crate::app) fn rows(foundation: &Foundation) -> Vec<ServerRow> {
+    let (pins, logins) = (agreed(foundation), login::logins(foundation));
+    servers(foundation, true)
+        .usable
+        .into_iter()
+        .map(|server| {
+            let is_project = matches!(server.scope, ServerScope::Project(_));
+            let mut problems = Vec::new();
+            let pinned = pins.load(&server.scope.key(), &server.name);
+            let pinned = pinned.unwrap_or_else(|why| {
+                problems.push(why);
+                None
+            });
+            let state = login_state(&server, &logins).unwrap_or_else(|why| {
+                problems.push(why);
+                None
+            });
+            ServerRow {
+                transport: match &server.transport {
+                    ServerTransport::Stdio { .. } => "stdio",
+                    ServerTransport::Http { .. } => "streamable http",
+                },
+                trusted: !is_project || foundation.is_trusted,
+                // The person's own file may change as the person likes.
+                changed: is_project && pinned.as_ref().is_some_and(|pinned| pinned.config != server.digest),
+                agreed_tools: pinned.map(|pinned| pinned.tools.len()),
+                login: state.map(login_name),
+                needs_login: state.is_some_and(LoginState::needs_login),
+                scope: server.scope.to_string(),
+                name: server.name,
+                place: server.place,
+                runs: server.shown,
+                problems,
+                state,
+            }
+        })
+        .collect()
+}
+
+/// The rows for a person.
+pub(in crate::app) fn lines(rows: &[ServerRow]) -> String {
+    let mut out = String::new();
+    for row in rows {
+        let mut words =
+            vec![if row.trusted { "trusted".to_owned() } else { "not trusted: not started".to_owned() }];
+        words.push(match (row.agreed_tools, row.changed) {
+            (Some(_), true) => "written down otherwise than you agreed to".to_owned(),
+            (Some(1), false) => "1 tool agreed to".to_owned(),
+            (Some(count), false) => format!("{count} tools agreed to"),
+            (None, _) if row.scope == "project" => "no tool agreed to yet".to_owned(),
+            (None, _) => "not used yet".to_owned(),
+        });
+        if row.needs_login {
+            words.push(format!("needs login: {}", login_command(&row.name)));
+        }
+        words.push(login_words(Ok(&row.state)));
+        words.extend(row.problems.iter().cloned());
+        words.retain(|words| !words.is_empty());
+        let _ = writeln!(
+            out,
+            "{}  {}, {}, from {}\n  {}\n  {}",
+            visible_line(&row.name),
+            row.scope,
+            row.transport,
+            visible_line(&row.place),
+            row.runs,
+            visible_line(&words.join("; "))
+        );
+    }
+    out
+}

@@ -1,0 +1,152 @@
+//! `aye mcp login` and `aye mcp logout`.
+
+use std::io::{BufRead as _, IsTerminal as _};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::commands::find;
+use super::logins::FileLogins;
+use super::servers;
+use crate::app::foundation::Foundation;
+use crate::app::{Failure, put, say};
+use crate::cli::McpLoginArgs;
+use crate::contract::display::visible_line;
+use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
+use crate::mcp::{Landing, Login, LoginStore as _, NotLoggedIn};
+
+/// What is typed or pasted is not longer.
+const MAX_LINE: usize = 16 << 10;
+
+pub(super) fn logins(foundation: &Foundation) -> FileLogins {
+    FileLogins::at(foundation.paths.logins_dir())
+}
+
+pub(super) async fn login(args: McpLoginArgs, foundation: &Foundation) -> Result<u8, Failure> {
+    let server = find(&args.name, foundation)?;
+    let shown = visible_line(&args.name).into_owned();
+    let fail = |why: String| Failure::failed(format!("{shown}: {why}"));
+    let port = match &server.transport {
+        ServerTransport::Http { login, .. } => login.port,
+        ServerTransport::Stdio { .. } => None,
+    };
+    let landing = Landing::open(port).await.map_err(fail)?;
+    let scopes: Vec<String> =
+        args.scopes.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect();
+    let login = Login::begin(&server, &landing.address(), &scopes).await.map_err(fail)?;
+    invite(&shown, &login, &landing, args.no_browser)?;
+    let came_back = came_back(&login, &landing);
+    let Ok(came_back) = tokio::time::timeout(Duration::from_secs(args.wait), came_back).await else {
+        return Err(fail(format!("nobody logged in within {} s; nothing is kept", args.wait)));
+    };
+    match login.finish(&came_back, &logins(foundation)).await {
+        Ok(()) => {
+            put(&format!("logged in to {shown}; `aye mcp test {shown}` shows what it offers\n"))?;
+            Ok(0)
+        }
+        Err(NotLoggedIn::NotThis(why) | NotLoggedIn::Over(why)) => Err(fail(why)),
+    }
+}
+
+/// Says where to go, and opens it where a person looks at a screen of this machine.
+fn invite(shown: &str, login: &Login, landing: &Landing, no_browser: bool) -> Result<(), Failure> {
+    let host = visible_line(login.goes_to.host_str().unwrap_or_default()).into_owned();
+    put(&format!(
+        "To log in to {shown}, open this address in a browser; it is at {host}, the login is that of {}:\n\n  {}\n\n\
+         The browser comes back to {}. Where it cannot, because it runs on another machine, paste the\n\
+         address that it ends at here.\n",
+        visible_line(login.issuer()),
+        visible_line(login.goes_to.as_str()),
+        landing.address()
+    ))?;
+    if !no_browser && std::io::stdout().is_terminal() && std::io::stdin().is_terminal() {
+        open(login.goes_to.as_str());
+    }
+    Ok(())
+}
+
+/// Hands an address to the platform's opener. What it cannot do, the person does.
+fn open(address: &str) {
+    let program = if cfg!(target_os = "macos") {
+        "open"
+    } else if std::env::var_os("DISPLAY").is_some() || std::env::var_os("WAYLAND_DISPLAY").is_some() {
+        "xdg-open"
+    } else {
+        return;
+    };
+    let mut command = Command::new(program);
+    command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Ok(mut child) = command.spawn() {
+        std::thread::spawn(move || child.wait());
+    }
+}
+
+/// The address of this login, from the browser or from what is pasted; whichever comes first.
+async fn came_back(login: &Login, landing: &Landing) -> String {
+    let is_wanted = |address: &str| match login.is_this(address) {
+        Ok(()) => true,
+        Err(NotLoggedIn::NotThis(why) | NotLoggedIn::Over(why)) => {
+            say(&format!("aye: {why}; still waiting"));
+            false
+        }
+    };
+    let mut pasted = lines();
+    let pasted = async {
+        while let Some(line) = pasted.recv().await {
+            if !line.trim().is_empty() && is_wanted(&line) {
+                return line;
+            }
+        }
+        // Nobody is there to paste anything; the browser may still come.
+        std::future::pending().await
+    };
+    tokio::select! {
+        address = landing.comes_back(is_wanted) => address,
+        address = pasted => address,
+    }
+}
+
+/// The lines of standard input, on a thread that nobody waits for.
+fn lines() -> mpsc::Receiver<String> {
+    let (send, lines) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        loop {
+            let mut line = Vec::new();
+            let read = std::io::Read::take(&mut input, MAX_LINE as u64).read_until(b'\n', &mut line);
+            if !matches!(read, Ok(1..))
+                || send.blocking_send(String::from_utf8_lossy(&line).into_owned()).is_err()
+            {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+pub(super) fn logout(name: &str, foundation: &Foundation) -> Result<u8, Failure> {
+    let shown = visible_line(name).into_owned();
+    let is_forgotten = forget(name, foundation)?;
+    put(&if is_forgotten {
+        format!("the login at {shown} is forgotten here; the server itself was not told\n")
+    } else {
+        format!("nobody is logged in to {shown}\n")
+    })?;
+    Ok(0)
+}
+
+/// Forgets a login, also that of a server that is not written down any more.
+fn forget(name: &str, foundation: &Foundation) -> Result<bool, Failure> {
+    let all = servers(foundation, true).usable;
+    let server: Option<&ServerConfig> = all.iter().find(|server| server.name == name);
+    let scope = server.map_or(ServerScope::User, |server| server.scope.clone());
+    forget_of(&scope, name, foundation)
+}
+
+pub(super) fn forget_of(scope: &ServerScope, name: &str, foundation: &Foundation) -> Result<bool, Failure> {
+    let logins = Arc::new(logins(foundation));
+    let _held = logins.lock(&scope.key(), name).map_err(Failure::failed)?;
+    logins.forget(&scope.key(), name).map_err(Failure::failed)
+}

@@ -1,0 +1,136 @@
+//! Where logins at servers are kept: a folder that only the person opens, with one private file for each server.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use secrecy::{ExposeSecret as _, SecretString};
+
+use crate::config::{create_private_dir, read_private, write_private};
+use crate::contract::digest::sha256_hex;
+use crate::mcp::LoginStore;
+
+const MAX_FILE: u64 = 1 << 20;
+
+/// See the module's text.
+pub(in crate::app) struct FileLogins {
+    folder: PathBuf,
+}
+
+impl FileLogins {
+    pub(in crate::app) fn at(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Names of servers may hold anything.
+    fn file(&self, scope: &str, server: &str, kind: &str) -> PathBuf {
+        let name = sha256_hex(serde_json::json!([scope, server]).to_string());
+        self.folder.join(format!("{}.{kind}", &name[..32]))
+    }
+}
+
+/// Whether it is a file of ours that nobody else reads; `false` when there is none.
+fn is_private(path: &Path) -> Result<bool, String> {
+    let about = match path.symlink_metadata() {
+        Ok(about) => about,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(format!("{} cannot be read: {error}", path.display())),
+    };
+    if !about.is_file() {
+        return Err(format!("{} is no file; it is not used", path.display()));
+    }
+    if about.mode() & 0o077 != 0 || about.uid() != rustix::process::geteuid().as_raw() {
+        return Err(format!(
+            "{} can be read by others; it is not used. Log in again, and what it held is worth nothing to them \
+             once you end the old login at its server",
+            path.display()
+        ));
+    }
+    Ok(true)
+}
+
+impl LoginStore for FileLogins {
+    fn load(&self, scope: &str, server: &str) -> Result<Option<SecretString>, String> {
+        let path = self.file(scope, server, "json");
+        if !is_private(&path)? {
+            return Ok(None);
+        }
+        let text = read_private(&path, MAX_FILE).map_err(|why| format!("{} {why}", path.display()))?;
+        Ok(text.map(SecretString::from))
+    }
+
+    fn save(&self, scope: &str, server: &str, text: &SecretString) -> Result<(), String> {
+        let path = self.file(scope, server, "json");
+        // A new file takes the place of whatever is there: nothing is written through a link.
+        write_private(&path, text.expose_secret().as_bytes()).map_err(|error| error.to_string())
+    }
+
+    fn forget(&self, scope: &str, server: &str) -> Result<bool, String> {
+        let path = self.file(scope, server, "json");
+        match std::fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(format!("{} cannot be removed: {error}", path.display())),
+        }
+    }
+
+    fn lock(&self, scope: &str, server: &str) -> Result<Box<dyn Send>, String> {
+        create_private_dir(&self.folder).map_err(|error| error.to_string())?;
+        let path = self.file(scope, server, "lock");
+        let fail = |error: std::io::Error| format!("{} cannot be locked: {error}", path.display());
+        let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(nofollow)
+            .open(&path)
+            .map_err(fail)?;
+        file.lock().map_err(fail)?;
+        Ok(Box::new(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_login_is_kept_where_nobody_else_reads_and_only_from_there() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join("logins");
+        let logins = FileLogins::at(folder.clone());
+        assert!(logins.load("user", "a/../b").expect("nothing").is_none());
+        logins.save("user", "a/../b", &"t0ken".to_owned().into()).expect("kept");
+        let text =
+            |server: &str| logins.load("user", server).map(|t| t.map(|t| t.expose_secret().to_owned()));
+        assert_eq!(text("a/../b").expect("read").as_deref(), Some("t0ken"));
+        assert_eq!(text("another").expect("read"), None);
+        let path = logins.file("user", "a/../b", "json");
+        assert_eq!(path.parent(), Some(folder.as_path()));
+        let mode = |path: &Path| path.metadata().expect("there").permissions().mode() & 0o777;
+        assert_eq!((mode(&folder), mode(&path)), (0o700, 0o600));
+
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).expect("set");
+        assert!(text("a/../b").expect_err("refused").contains("can be read by others"));
+        // A link is not followed when read, and is replaced when written.
+        let elsewhere = dir.path().join("elsewhere");
+        std::fs::rename(&path, &elsewhere).expect("moved");
+        std::os::unix::fs::symlink(&elsewhere, &path).expect("a link");
+        assert!(text("a/../b").expect_err("refused").contains("is no file"));
+        logins.save("user", "a/../b", &"new".to_owned().into()).expect("kept");
+        assert_eq!(std::fs::read_to_string(&elsewhere).expect("read"), "t0ken");
+        assert_eq!(text("a/../b").expect("read").as_deref(), Some("new"));
+
+        assert!(logins.forget("user", "a/../b").expect("forgotten"));
+        assert!(!logins.forget("user", "a/../b").expect("nothing"));
+        let held = logins.lock("user", "x").expect("locked");
+        let other = OpenOptions::new().write(true).open(logins.file("user", "x", "lock")).expect("there");
+        assert!(other.try_lock().is_err(), "it is held");
+        drop(held);
+        assert!(other.try_lock().is_ok());
+    }
+}

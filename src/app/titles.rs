@@ -1,0 +1,67 @@
+//! Names of conversations, made by a model: once for each, in the background. Whatever goes wrong, the first line stays.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::agent::{App, entry_of};
+use super::models;
+use crate::contract::ids::ThreadId;
+use crate::contract::message::Role;
+use crate::contract::record::NamedBy;
+use crate::tui::host::HostEvent;
+
+/// A name is not waited for any longer.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// Has a conversation named, when it has no name but its first line. Returns at once.
+pub(super) fn begin(app: &Arc<App>, thread: &ThreadId, told: impl Fn(HostEvent) + Send + 'static) {
+    if !app.foundation.loaded.settings.threads.titles || app.selection().is_demo() {
+        return;
+    }
+    let (app, thread) = (Arc::clone(app), thread.clone());
+    tokio::spawn(async move {
+        match tokio::time::timeout(WAIT, name(&app, &thread)).await {
+            Ok(Ok(true)) => told(HostEvent::InboxChanged),
+            Ok(Ok(false)) => {}
+            Ok(Err(why)) => tracing::info!(%thread, why, "the conversation was not named"),
+            Err(_) => tracing::info!(%thread, "the conversation was not named in time"),
+        }
+    });
+}
+
+async fn name(app: &App, thread: &ThreadId) -> Result<bool, String> {
+    let text = |error: crate::store::StoreError| error.to_string();
+    if app.store.named_by(thread).await.map_err(text)? != NamedBy::FirstLine {
+        return Ok(false);
+    }
+    let messages = app.store.messages(thread).await.map_err(text)?;
+    // A first line that says it all in a few words, and nothing behind it, is name enough.
+    let of_person = messages.iter().filter(|stored| stored.message.role == Role::User).count();
+    let answered = messages.iter().any(|stored| stored.message.role == Role::Assistant);
+    let first = app.store.thread(thread).await.map_err(text)?.map(|thread| thread.title).unwrap_or_default();
+    if !answered || of_person < 2 && first.chars().count() <= ENOUGH {
+        return Ok(false);
+    }
+    let model = match &app.foundation.loaded.settings.threads.title_model {
+        None => None,
+        Some(name) => {
+            let selection = models::choose_named(&app.foundation, name).await?;
+            let id = selection.full_name();
+            app.runtime.set_model(
+                &id,
+                entry_of(&selection),
+                models::executor(&selection, &app.foundation.env),
+            );
+            Some(id)
+        }
+    };
+    let agent = app.agents.current();
+    let title =
+        app.runtime.propose_title(thread, &agent, model.as_deref()).await.map_err(|e| e.to_string())?;
+    // A model that gives no name is not asked again and again: the first line is the name.
+    let title = title.unwrap_or(first);
+    app.store.rename_thread(thread, &title, NamedBy::Model).await.map_err(text)
+}
+
+/// Characters of a first line that is a name.
+const ENOUGH: usize = 50;

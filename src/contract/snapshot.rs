@@ -1,0 +1,183 @@
+//! Going back: how the files of a folder were before a step changed them, and what it takes to have them so again.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use super::ids::{RunId, ThreadId};
+use super::tool::FilePreview;
+
+/// Names the files of a folder as they were at one moment: the SHA-256 of them all, hex. Equal names are equal files.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TreeId(pub String);
+
+/// What was kept of a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// The files; `None` when they were not kept.
+    pub tree: Option<TreeId>,
+    /// Why not; or what of them was left out. Empty when nothing was.
+    pub note: String,
+}
+
+/// The files of one folder before a step, as a row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotRecord {
+    /// The conversation.
+    pub thread_id: ThreadId,
+    /// The run.
+    pub run_id: RunId,
+    /// How many messages the conversation had, those included that asked for the calls of the step.
+    pub seq: u64,
+    /// The folder.
+    pub root: PathBuf,
+    /// The files; `None` when they could not be kept.
+    pub tree: Option<TreeId>,
+    /// Why not, or what was left out.
+    pub note: String,
+    /// What was checked out, in words: git's history is left as it is by going back.
+    pub head: Option<String>,
+    /// When.
+    pub created_at: u64,
+}
+
+/// Keeps the files of one folder. What `.gitignore` names is no part of it, nor are the folders `.git`.
+#[async_trait]
+pub trait Snapshots: Send + Sync {
+    /// The folder.
+    fn root(&self) -> PathBuf;
+
+    /// Something may be changed soon: reads what was not read yet, so that [`Snapshots::take`] is quick. Returns at
+    /// once.
+    fn prepare(&self);
+
+    /// Keeps the files as they are now. It never fails: what could not be kept is said.
+    async fn take(&self, cancel: &CancellationToken) -> Taken;
+}
+
+/// How a file differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// It comes.
+    Created,
+    /// It is another one.
+    Changed,
+    /// It goes.
+    Deleted,
+}
+
+impl Change {
+    /// A letter, as git writes it.
+    pub fn letter(self) -> char {
+        match self {
+            Change::Created => 'A',
+            Change::Changed => 'M',
+            Change::Deleted => 'D',
+        }
+    }
+}
+
+/// A file that is different in two trees.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChangedFile {
+    /// Its place below the folder, as shown.
+    pub path: String,
+    /// How it differs.
+    pub change: Change,
+    /// Lines that come; `None` when it is no text or too long to count.
+    pub added: Option<usize>,
+    /// Lines that go.
+    pub removed: Option<usize>,
+}
+
+/// The difference of two trees with the texts, for a page.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// The files that are shown.
+    pub files: Vec<FileChange>,
+    /// How many more differ.
+    pub more: usize,
+    /// What was not compared, and against what was.
+    pub notes: Vec<String>,
+}
+
+/// One file of a [`Changes`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileChange {
+    /// Its place, and how many lines differ.
+    pub about: ChangedFile,
+    /// The texts, when it is text that is not too long; as tools show them.
+    pub preview: Option<FilePreview>,
+}
+
+/// What goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BackWhat {
+    /// The conversation and the files.
+    Both,
+    /// The conversation; files stay as they are.
+    Conversation,
+    /// The files; nothing that was said goes away.
+    Files,
+}
+
+impl BackWhat {
+    /// Whether the conversation goes back.
+    pub fn takes_conversation(self) -> bool {
+        matches!(self, BackWhat::Both | BackWhat::Conversation)
+    }
+
+    /// Whether the files do.
+    pub fn takes_files(self) -> bool {
+        matches!(self, BackWhat::Both | BackWhat::Files)
+    }
+
+    /// The word in lists and on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BackWhat::Both => "both",
+            BackWhat::Conversation => "conversation",
+            BackWhat::Files => "files",
+        }
+    }
+
+    /// What is called so.
+    pub fn parse(word: &str) -> Option<BackWhat> {
+        [BackWhat::Both, BackWhat::Conversation, BackWhat::Files].into_iter().find(|w| w.as_str() == word)
+    }
+}
+
+/// Somebody went back, as a row: what it takes to take that back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WentBackRecord {
+    /// Its number.
+    pub n: u64,
+    /// The conversation that was gone on with.
+    pub thread_id: ThreadId,
+    /// The conversation that was left, when it is another one.
+    pub from_thread: Option<ThreadId>,
+    /// The folder whose files went back.
+    pub root: Option<PathBuf>,
+    /// The files as they were before.
+    pub tree: Option<TreeId>,
+    /// When.
+    pub created_at: u64,
+    /// What was done, in words.
+    pub words: String,
+}
+
+/// How a conversation came to be, when it began as a copy of another one's beginning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkRecord {
+    /// The other one; it may be deleted by now.
+    pub from: ThreadId,
+    /// How many messages they share.
+    pub keep: u64,
+    /// Whether the other one was left for it by going back.
+    pub is_rewind: bool,
+}

@@ -1,0 +1,220 @@
+//! Going back, as keys and pictures.
+
+use crate::contract::ids::ThreadId;
+use crate::contract::lifecycle::TerminationReason;
+use crate::contract::record::{ThreadMarks, ThreadRecord, ThreadSummary};
+use crate::contract::snapshot::{BackWhat, Change, ChangedFile, Changes, FileChange};
+use crate::contract::tool::FilePreview;
+use crate::tui::app::tests::TestApp;
+use crate::tui::back::{BackCmd, BackMsg, BackPoint, BackPoints, BackPreview, Chooses, WentBack};
+use crate::tui::msg::{Cmd, Msg};
+
+fn talked(width: u16) -> TestApp {
+    let mut app = TestApp::new(width, 24);
+    app.start("hello");
+    app.finish(TerminationReason::NaturalEnd);
+    app
+}
+
+fn told(app: &mut TestApp, msg: BackMsg) {
+    app.send(Msg::Back(Box::new(msg)));
+}
+
+fn asked(app: &TestApp) -> Vec<&BackCmd> {
+    app.cmds.iter().filter_map(|cmd| if let Cmd::Back(cmd) = cmd { Some(cmd) } else { None }).collect()
+}
+
+fn points() -> BackPoints {
+    let point = |keep, text: &str| BackPoint { keep, is_message: true, text: text.into(), at: 0 };
+    BackPoints {
+        points: vec![
+            point(0, "hello"),
+            point(2, "now 漢字 and 👩‍👩‍👧 emoji\nsecond line"),
+            point(6, "\u{1b}[31mred"),
+        ],
+        undo: Some("2 files went back before “hello”".into()),
+    }
+}
+
+fn file(change: Change, path: &str, counts: Option<(usize, usize)>) -> ChangedFile {
+    let (added, removed) = counts.unzip();
+    ChangedFile { path: path.into(), change, added, removed }
+}
+
+fn preview() -> BackPreview {
+    BackPreview {
+        files: vec![
+            file(Change::Changed, "src/main.rs", Some((10, 2))),
+            file(Change::Deleted, "new 漢字.txt", Some((0, 3))),
+            file(Change::Created, "bytes.bin", None),
+        ],
+        no_files: None,
+        moves: true,
+        notes: vec!["not kept: big.iso (700 MiB)".into()],
+    }
+}
+
+#[test]
+fn escape_twice_with_nothing_written_asks_where() {
+    let mut app = talked(80);
+    app.keys("<esc>");
+    assert!(app.live().contains("Esc again: go back"), "{}", app.live());
+    assert!(asked(&app).is_empty());
+    app.wait(1500);
+    app.keys("<esc>");
+    assert!(asked(&app).is_empty(), "the first one was long ago");
+    app.keys("<esc>");
+    assert_eq!(asked(&app), [&BackCmd::Points("t".into(), Chooses::Back)]);
+    app.keys("<esc>");
+    assert!(app.app.picker.is_none());
+
+    let mut app = talked(80);
+    app.keys("x<esc><esc>");
+    assert!(asked(&app).is_empty(), "a text that is written is not left for that");
+}
+
+#[test]
+fn what_goes_back_is_shown_before_it_does() {
+    let mut app = talked(80);
+    app.keys("/rewind<enter>");
+    told(&mut app, BackMsg::Points(Chooses::Back, Ok(points())));
+    insta::assert_snapshot!("rewind_points_80", app.live());
+    app.keys("<down><down><enter>");
+    assert_eq!(asked(&app).last(), Some(&&BackCmd::Preview("t".into(), Some(2))));
+    // An answer to another place is not shown.
+    told(&mut app, BackMsg::Preview(Some(0), Ok(preview())));
+    assert!(app.app.picker.as_ref().is_some_and(crate::tui::picker::Picker::is_loading));
+    told(&mut app, BackMsg::Preview(Some(2), Ok(preview())));
+    for width in [40, 80, 140] {
+        app.send(Msg::Resize(width, 24));
+        insta::assert_snapshot!(format!("rewind_preview_{width}"), app.live());
+    }
+    app.keys("<down><enter>");
+    assert_eq!(asked(&app).last(), Some(&&BackCmd::Go("t".into(), Some(2), BackWhat::Conversation)));
+
+    let went = WentBack {
+        thread: "t2".into(),
+        text: Some("now 漢字".into()),
+        words: "the conversation went back before “now”; /rewind can take that back".into(),
+        failed: vec!["a.txt did not go back: a folder is in the way".into()],
+    };
+    told(&mut app, BackMsg::Went(Ok(went)));
+    assert!(matches!(app.cmds.last(), Some(Cmd::Open(Some(id))) if id.as_str() == "t2"));
+    let mut opened = crate::tui::app::tests::opened(Vec::new());
+    opened.thread.id = "t2".into();
+    app.send(Msg::Opened(Ok(Box::new(opened))));
+    assert_eq!(app.app.composer.text(), "now 漢字");
+    assert!(app.screen().contains("did not go back: a folder is in the way"), "{}", app.screen());
+}
+
+#[test]
+fn the_last_going_back_can_be_taken_back() {
+    let mut app = talked(80);
+    app.keys("/rewind<enter>");
+    told(&mut app, BackMsg::Points(Chooses::Back, Ok(points())));
+    app.keys("<enter>");
+    assert_eq!(asked(&app).last(), Some(&&BackCmd::Preview("t".into(), None)));
+    let none =
+        BackPreview { moves: true, no_files: Some("they are elsewhere".into()), ..BackPreview::default() };
+    told(&mut app, BackMsg::Preview(None, Ok(none)));
+    assert!(app.live().contains("files stay as they are: they are elsewhere"), "{}", app.live());
+    app.keys("<enter>");
+    assert_eq!(asked(&app).last(), Some(&&BackCmd::Go("t".into(), None, BackWhat::Conversation)));
+}
+
+fn threads() -> Vec<ThreadSummary> {
+    let row = |id: &str, title: &str, marks: ThreadMarks| ThreadSummary {
+        thread: ThreadRecord {
+            id: id.into(),
+            title: title.into(),
+            cwd: "/home/me/proj".into(),
+            created_at: 1,
+            updated_at: 1,
+        },
+        messages: 4,
+        waiting: 0,
+        status: None,
+        damaged: None,
+        marks,
+    };
+    let pinned = ThreadMarks { pinned: true, branch: Some("main".into()), ..ThreadMarks::default() };
+    let left = ThreadMarks { left_for: Some("t1".into()), ..ThreadMarks::default() };
+    vec![row("t1", "fix 漢字", pinned), row("t2", "the other one", left)]
+}
+
+#[test]
+fn conversations_are_searched_in_what_was_said() {
+    let mut app = talked(100);
+    app.keys("/threads<enter>");
+    app.send(Msg::Threads(Ok(threads())));
+    insta::assert_snapshot!("threads_100", app.live());
+    app.keys("needle");
+    let number = match asked(&app).last() {
+        Some(BackCmd::Search(number, words)) if words == "needle" => *number,
+        other => panic!("{other:?}"),
+    };
+    assert!(app.live().contains("nothing fits"));
+    told(&mut app, BackMsg::Found(number - 1, vec![("t1".into(), "old needle".into())], true));
+    assert!(app.live().contains("nothing fits"), "an older search");
+    told(&mut app, BackMsg::Found(number, vec![("t2".into(), "a needle in it".into())], true));
+    assert!(app.live().contains("a needle in it"), "{}", app.live());
+    app.keys("<enter>");
+    assert!(matches!(app.cmds.last(), Some(Cmd::Open(Some(id))) if id.as_str() == "t2"));
+}
+
+#[test]
+fn the_menu_of_a_conversation_names_pins_and_deletes_it() {
+    let mut app = talked(80);
+    let menu = |app: &mut TestApp| {
+        app.keys("/threads<enter>");
+        app.send(Msg::Threads(Ok(threads())));
+        app.keys("<right>");
+    };
+    menu(&mut app);
+    insta::assert_snapshot!("thread_menu_80", app.live());
+    app.keys("<down><enter>");
+    assert!(app.live().contains("Call it:  fix 漢字"), "{}", app.live());
+    app.keys("<backspace>!<enter>");
+    assert_eq!(asked(&app).last(), Some(&&BackCmd::Rename("t1".into(), "fix 漢!".into())));
+    menu(&mut app);
+    app.keys("unpin<enter>");
+    assert_eq!(asked(&app).last(), Some(&&BackCmd::Pin("t1".into(), false)));
+    menu(&mut app);
+    app.keys("delete<enter><enter>");
+    assert!(!asked(&app).iter().any(|cmd| matches!(cmd, BackCmd::Delete(_))), "no is the first answer");
+    app.keys("<esc>");
+    menu(&mut app);
+    app.keys("delete<enter><down><enter>");
+    assert_eq!(asked(&app).last(), Some(&&BackCmd::Delete(ThreadId::from("t1"))));
+    told(&mut app, BackMsg::Deleted("t1".into(), Ok(())));
+    assert!(matches!(app.cmds.last(), Some(Cmd::Threads)));
+}
+
+#[test]
+fn what_was_changed_is_a_page_of_diffs() {
+    for width in [40, 80, 140] {
+        let mut app = talked(width);
+        app.keys("/diff<enter>");
+        assert_eq!(asked(&app), [&BackCmd::Changes("t".into(), String::new())]);
+        let preview = FilePreview {
+            path: "/w/src/漢字.rs".into(),
+            before: None,
+            after: String::new(),
+            old_text: Some("fn main() {\n    old();\n}\n".into()),
+            new_text: Some("fn main() {\n    new(\"👍\");\n}\n".into()),
+        };
+        let changes = Changes {
+            files: vec![
+                FileChange {
+                    about: file(Change::Changed, "src/漢字.rs", Some((1, 1))),
+                    preview: Some(preview),
+                },
+                FileChange { about: file(Change::Deleted, "bytes.bin", None), preview: None },
+            ],
+            more: 3,
+            notes: vec!["since 12:00, before the first step".into()],
+        };
+        told(&mut app, BackMsg::Changes(Ok(changes)));
+        insta::assert_snapshot!(format!("diff_page_{width}"), app.screen());
+    }
+}

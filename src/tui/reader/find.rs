@@ -1,0 +1,91 @@
+//! Looking for a text, without regard to capitals, from where one is, and round the end.
+
+use regex::{Regex, RegexBuilder};
+
+use super::{Reader, Scene, Spot, source};
+
+/// What is looked for, and where it was found last.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// The text.
+    pub query: String,
+    pattern: Regex,
+    /// The row that was gone to.
+    pub here: Option<Spot>,
+}
+
+impl Search {
+    /// `None` for nothing, or more than can be looked for.
+    pub fn new(query: &str) -> Option<Search> {
+        let text = regex::escape(query.trim());
+        let pattern = RegexBuilder::new(&text).case_insensitive(true).build().ok()?;
+        (!text.is_empty()).then(|| Search { query: query.trim().to_owned(), pattern, here: None })
+    }
+
+    /// Where it stands in a row, in bytes.
+    pub fn hits(&self, row: &str) -> Vec<std::ops::Range<usize>> {
+        self.pattern.find_iter(row).map(|hit| hit.range()).collect()
+    }
+}
+
+/// What a step of a search came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Further on.
+    Here,
+    /// Round the end.
+    Wrapped,
+    /// Nowhere.
+    Nowhere,
+}
+
+impl Reader {
+    /// Goes to the next row that holds what is looked for.
+    pub fn find(&mut self, scene: &Scene<'_>, forward: bool) -> Found {
+        let Some(search) = self.search.clone() else { return Found::Nowhere };
+        let count = scene.transcript.entries().len();
+        let from = match search.here {
+            Some(spot) => (scene.index(spot.id), Some(spot.row)),
+            None => (self.arrive(scene).0, None),
+        };
+        // The entry it stands in comes twice: the rows behind this one first, those before it last.
+        for step in 0..=count {
+            let index = if forward {
+                (from.0 + step) % count.max(1)
+            } else {
+                (from.0 + count * 2 - step) % count.max(1)
+            };
+            let Some(entry) = scene.transcript.entries().get(index) else { continue };
+            if !source::pieces(&entry.kind).iter().any(|piece| search.pattern.is_match(piece)) {
+                continue;
+            }
+            let id = entry.id;
+            if self.is_folded(id) {
+                self.folds.insert(id, false);
+            }
+            let rows = self.texts(scene, index);
+            let mut hits: Vec<usize> =
+                (0..rows.len()).filter(|row| search.pattern.is_match(&rows[*row])).collect();
+            if hits.is_empty() {
+                // It stands across a break: the entry has it, no row of its own does.
+                hits.push(0);
+            }
+            let is_first = step == 0;
+            let is_again = step == count && count > 0;
+            let row = match (from.1, forward) {
+                (Some(here), true) if is_first => hits.iter().find(|row| **row > here),
+                (Some(here), false) if is_first => hits.iter().rev().find(|row| **row < here),
+                (Some(_) | None, true) => hits.first(),
+                (Some(_) | None, false) => hits.last(),
+            };
+            let Some(row) = row.copied() else { continue };
+            self.show(scene, index, row);
+            if let Some(search) = &mut self.search {
+                search.here = Some(Spot { id, row });
+            }
+            let has_wrapped = is_again || (forward && index < from.0) || (!forward && index > from.0);
+            return if has_wrapped { Found::Wrapped } else { Found::Here };
+        }
+        Found::Nowhere
+    }
+}

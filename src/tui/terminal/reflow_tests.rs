@@ -1,0 +1,150 @@
+//! The live region in a terminal that breaks rows anew, with sizes that change at any time.
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+use ratatui::style::Style;
+
+use super::*;
+
+#[expect(dead_code, reason = "it is shared with the tests of the whole program")]
+#[path = "../../../tests/it/support/emulator.rs"]
+mod emulator;
+use emulator::Emulator;
+
+struct Out(Emulator);
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.process(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Begins a row of the live region.
+const LIVE: char = 'L';
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Finished lines of so many words.
+    Append(Vec<usize>),
+    /// A live region: columns of each row that are filled, and the caret.
+    Draw(Vec<u16>, Option<(u16, u16)>),
+    Resize(u16, u16),
+}
+
+fn step(rows: usize, far: u16) -> impl Strategy<Value = Step> {
+    // A caret stands in its text or right behind it. What a terminal does with one that is far to the right when it
+    // gets narrower twice without a new picture in between, nobody can follow.
+    let caret = proptest::option::of((0u16..far, 0u16..9));
+    let width = prop_oneof![20u16..60, 20u16..400];
+    prop_oneof![
+        3 => proptest::collection::vec(0usize..12, 1..5).prop_map(Step::Append),
+        4 => (proptest::collection::vec(prop_oneof![Just(0u16), 1u16..30, Just(400)], 1..rows), caret)
+            .prop_map(|(rows, at)| Step::Draw(rows, at)),
+        3 => (width, 5u16..40).prop_map(|(width, height)| Step::Resize(width, height)),
+    ]
+}
+
+/// What stands in the terminal in the end, and what should.
+struct Played {
+    lines: Vec<String>,
+    finished: Vec<String>,
+    live: usize,
+    /// A live region did not fit the terminal any more when that got smaller: nobody can take back what scrolled away.
+    overflowed: bool,
+}
+
+fn play(steps: &[Step]) -> Played {
+    let (mut width, mut height) = (80, 24);
+    let mut term = LiveTerminal::new(Out(Emulator::new(width, height)), width, height, true);
+    let (mut finished, mut words, mut overflowed) = (Vec::new(), 0, false);
+    let mut shown: Vec<u16> = Vec::new();
+    let last = [Step::Append(vec![1]), Step::Draw(vec![12, 400], Some((3, 1)))];
+    for step in steps.iter().chain(&last) {
+        match step {
+            Step::Append(lines) => {
+                for count in lines {
+                    let mut line = String::new();
+                    for _ in 0..*count {
+                        let wide = if words % 5 == 0 { "漢" } else { "" };
+                        let _ = write!(line, "{wide}w{words:04} ");
+                        words += 1;
+                    }
+                    let line = line.trim_end().to_owned();
+                    term.append([Line::from(line.clone())]);
+                    finished.push(line);
+                }
+            }
+            Step::Draw(rows, caret) => {
+                term.draw(rows.len() as u16, |area, buf| {
+                    for (y, columns) in rows.iter().enumerate().take(usize::from(area.height)) {
+                        let columns = usize::from((*columns).min(area.width));
+                        let text = format!("{LIVE}{}", "~".repeat(columns));
+                        buf.set_stringn(0, y as u16, text, columns, Style::default());
+                    }
+                    let behind =
+                        |y: u16| rows.get(usize::from(y)).map_or(0, |columns| (*columns).min(area.width - 1));
+                    caret.map(|(x, y)| Position::new(x.min(behind(y.min(area.height.max(1) - 1))), y))
+                })
+                .expect("memory");
+                shown = rows.iter().take(usize::from(height)).map(|columns| (*columns).min(width)).collect();
+            }
+            Step::Resize(columns, rows) => {
+                (width, height) = (*columns, *rows);
+                let cursor = term.out_mut().0.cursor().0.min(i32::from(height) - 1) as usize;
+                let rows = |columns: &u16| usize::from(columns.div_ceil(width).max(1));
+                let need: usize = shown.iter().map(rows).sum();
+                // This terminal makes room for broken rows by moving what is above, also when there is room below.
+                overflowed |=
+                    need > usize::from(height) || need - shown.len() + usize::from(term.at.0) > cursor;
+                term.out_mut().0.resize(width, height);
+                term.resize(width, height);
+            }
+        }
+    }
+    let live = shown.len();
+    Played { lines: term.out_mut().0.lines(), finished, live, overflowed }
+}
+
+/// Without blanks, and without the live region.
+fn words(lines: &[String]) -> String {
+    lines.concat().chars().filter(|c| !c.is_whitespace() && !matches!(*c, '~' | LIVE)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_size_at_any_time_keeps_each_finished_line_once(steps in proptest::collection::vec(step(9, 19), 1..30)) {
+        let played = play(&steps);
+        prop_assert_eq!(words(&played.lines), words(&played.finished), "{:#?}", played.lines);
+    }
+
+    #[test]
+    fn a_caret_at_the_far_right_is_followed(
+        steps in proptest::collection::vec((step(9, 200), step(9, 200), 20u16..200, 5u16..40), 1..12)
+    ) {
+        let draws = |step: &Step| matches!(step, Step::Draw(..));
+        let steps: Vec<Step> = steps
+            .into_iter()
+            .filter(|(first, second, ..)| draws(first) && !matches!(second, Step::Resize(..)))
+            .flat_map(|(first, second, width, height)| [first, second, Step::Resize(width, height), Step::Draw(vec![9], None)])
+            .collect();
+        let played = play(&steps);
+        prop_assert_eq!(words(&played.lines), words(&played.finished), "{:#?}", played.lines);
+    }
+
+    #[test]
+    fn nothing_of_an_older_picture_is_left(steps in proptest::collection::vec(step(4, 19), 1..30)) {
+        let played = play(&steps);
+        if !played.overflowed {
+            let shown = played.lines.iter().filter(|line| line.contains([LIVE, '~'])).count();
+            prop_assert!(shown <= played.live, "{:#?}", played.lines);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! The viewer and the full screen: keys, the mouse, and what they come to.
+
+use crossterm::event::{KeyEvent, MouseEvent};
+
+use super::super::app::App;
+use super::super::keymap::{Action, Chord, Place, typed};
+use super::super::msg::Cmd;
+use super::super::reader::source::{self, Code};
+use super::super::reader::{Found, Landmark, Reader, Scene, Search, Wanted};
+use super::super::transcript::{Entry, EntryKind};
+use super::super::view;
+use crate::contract::ids::ThreadId;
+use crate::contract::record::StoredMessage;
+
+/// More is fetched from the store when so few entries are above.
+const NEAR: usize = 100;
+/// Rows that a turn of the wheel moves.
+const WHEEL: isize = 3;
+
+impl App {
+    /// Opens or closes the viewer.
+    pub(super) fn toggle_viewer(&mut self) {
+        if self.viewer.take().is_none() {
+            if self.transcript.is_empty() {
+                self.say_hint("nothing was said yet");
+                return;
+            }
+            self.viewer = Some(Reader::new(true, &self.transcript));
+        }
+    }
+
+    /// To the other screen, or back to the terminal's own scrollback.
+    pub fn toggle_screen(&mut self) {
+        self.pane = if self.pane.is_some() { None } else { Some(Reader::new(false, &self.transcript)) };
+    }
+
+    /// Does something with the reader that is on the screen, in what it reads.
+    fn read<T>(&mut self, act: impl FnOnce(&mut Reader, &Scene<'_>) -> T) -> Option<T> {
+        let is_viewer = self.viewer.is_some();
+        let mut reader = if is_viewer { self.viewer.take() } else { self.pane.take() }?;
+        let scene = view::reader::scene(self, &reader);
+        let done = act(&mut reader, &scene);
+        if is_viewer {
+            self.viewer = Some(reader);
+        } else {
+            self.pane = Some(reader);
+        }
+        Some(done)
+    }
+
+    /// A key while the viewer is open.
+    pub(super) fn viewer_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
+        if self.viewer.as_ref().is_some_and(|viewer| viewer.input.is_some()) {
+            self.viewer_input_key(key, cmds);
+            return;
+        }
+        if let Some(action) = self.keymap.action(Place::Viewer, key) {
+            self.reader_action(action, cmds);
+        }
+    }
+
+    /// A key that moves the conversation on the full screen. `false`: it is meant for something else.
+    pub(super) fn pane_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
+        let action = self.keymap.action(Place::Composer, key);
+        match action {
+            Some(Action::PageUp | Action::PageDown | Action::ScrollUp | Action::ScrollDown) => {
+                let Some(action) = action else { return false };
+                if self.pane.is_some() {
+                    self.reader_action(action, cmds);
+                } else {
+                    self.say_hint("the terminal scrolls by itself here; /screen switches");
+                }
+                true
+            }
+            Some(Action::Search) => {
+                if self.viewer.is_none() {
+                    self.toggle_viewer();
+                }
+                if self.viewer.is_some() {
+                    self.reader_action(Action::Search, cmds);
+                }
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// The mouse, while a screen of ours is up.
+    pub(super) fn mouse(&mut self, event: MouseEvent, cmds: &mut Vec<Cmd>) {
+        let Some(chord) = Chord::of_mouse(event) else { return };
+        let Some(action) = self.keymap.action_of(Place::Viewer, chord) else { return };
+        let (row, column) = (usize::from(event.row), usize::from(event.column).saturating_sub(1));
+        let text = self.read(|reader, scene| match action {
+            Action::Choose if row < scene.rows => {
+                reader.choose(scene, row);
+                reader.drag(scene, true, row, column);
+                None
+            }
+            Action::Mark => {
+                reader.drag(scene, false, row.min(scene.rows.saturating_sub(1)), column);
+                None
+            }
+            Action::CopyMark => reader.marked(scene),
+            _ => None,
+        });
+        match action {
+            Action::Choose | Action::Mark | Action::CopyMark => {
+                if let Some(text) = text.flatten() {
+                    self.copy_out(text, "what is marked", cmds);
+                }
+            }
+            Action::ScrollUp => drop(self.read(|reader, scene| reader.scroll(scene, -WHEEL))),
+            Action::ScrollDown => drop(self.read(|reader, scene| reader.scroll(scene, WHEEL))),
+            other => self.reader_action(other, cmds),
+        }
+    }
+
+    /// Another conversation is shown from now on.
+    pub(super) fn shows_another(&mut self) {
+        (self.fetched_from, self.fetching) = (None, false);
+        self.viewer = None;
+        if self.pane.is_some() {
+            self.pane = Some(Reader::new(false, &self.transcript));
+        }
+    }
+
+    /// Has the store give what stands above, when that is near.
+    pub(super) fn see_to_earlier(&mut self, cmds: &mut Vec<Cmd>) {
+        let Some(reader) = self.viewer.as_ref().or(self.pane.as_ref()) else {
+            self.forget_earlier();
+            return;
+        };
+        let Some(seq) = self.transcript.starts_at() else { return };
+        if self.fetching || !reader.is_within(&self.transcript, NEAR) {
+            return;
+        }
+        if let Some(thread) = self.thread_id().cloned() {
+            self.fetching = true;
+            self.fetched_from.get_or_insert(seq);
+            cmds.push(Cmd::Earlier(thread, seq));
+        }
+    }
+
+    /// Nobody looks at what was fetched any more.
+    fn forget_earlier(&mut self) {
+        if let Some(seq) = self.fetched_from.take() {
+            self.transcript.forget_earlier(seq);
+        }
+    }
+
+    pub(super) fn earlier_came(
+        &mut self,
+        thread: &ThreadId,
+        messages: Result<Vec<StoredMessage>, String>,
+        cmds: &mut Vec<Cmd>,
+    ) {
+        self.fetching = false;
+        if self.thread_id() != Some(thread) || self.fetched_from.is_none() {
+            return;
+        }
+        match messages {
+            Ok(messages) => self.transcript.take_earlier(&messages),
+            Err(error) => {
+                self.say_hint(error);
+                self.fetching = true;
+            }
+        }
+        self.see_to_earlier(cmds);
+    }
+
+    fn copy_out(&mut self, text: String, what: &str, cmds: &mut Vec<Cmd>) {
+        let size = text.len();
+        cmds.push(Cmd::Copy(text));
+        self.say_hint(format!("copied {what}, {size} bytes, if the terminal lets us"));
+    }
+
+    fn reader_action(&mut self, action: Action, cmds: &mut Vec<Cmd>) {
+        let jump = |app: &mut App, to: Landmark, forward: bool| {
+            if app.read(|reader, scene| reader.jump(scene, to, forward)) == Some(false) {
+                app.say_hint(if forward { "there is none below" } else { "there is none above" });
+            }
+        };
+        match action {
+            Action::ScrollUp => drop(self.read(|reader, scene| reader.scroll(scene, -1))),
+            Action::ScrollDown => drop(self.read(|reader, scene| reader.scroll(scene, 1))),
+            Action::PageUp | Action::PageDown => {
+                let sign = if action == Action::PageUp { -1 } else { 1 };
+                self.read(|reader, scene| reader.scroll(scene, sign * (scene.rows as isize - 1).max(1)));
+            }
+            Action::First => drop(self.read(|reader, scene| reader.end(scene, false))),
+            Action::Last => drop(self.read(|reader, scene| reader.end(scene, true))),
+            Action::NextMessage => jump(self, Landmark::Message, true),
+            Action::PreviousMessage => jump(self, Landmark::Message, false),
+            Action::NextTool => jump(self, Landmark::Tool, true),
+            Action::PreviousTool => jump(self, Landmark::Tool, false),
+            Action::NextQuestion => jump(self, Landmark::Question, true),
+            Action::PreviousQuestion => jump(self, Landmark::Question, false),
+            Action::Fold => drop(self.read(Reader::fold)),
+            Action::FoldAll => drop(self.read(Reader::fold_all)),
+            Action::Search => self.begin_input(Wanted::Search),
+            Action::SearchNext => self.find(true),
+            Action::SearchPrevious => self.find(false),
+            Action::CodeBlock => {
+                if self.code_of_chosen().is_empty() {
+                    self.say_hint("there is no block of code in this answer");
+                } else {
+                    self.begin_input(Wanted::Code);
+                }
+            }
+            Action::CopySource => {
+                let marked = self.read(Reader::marked).flatten();
+                if let Some(text) = marked {
+                    self.copy_out(text, "what is marked", cmds);
+                } else if let Some(kind) = self.chosen_kind() {
+                    let text = source::text(kind);
+                    self.copy_out(text, "its source", cmds);
+                }
+            }
+            Action::View => {
+                if let Some(kind) = self.chosen_kind() {
+                    cmds.push(Cmd::View("message.md".to_owned(), source::text(kind)));
+                }
+            }
+            Action::ViewAll => {
+                cmds.push(Cmd::View("conversation.md".to_owned(), source::conversation(&self.transcript)));
+            }
+            Action::Close => {
+                let mark = self.viewer.as_mut().and_then(|viewer| viewer.mark.take());
+                if mark.is_none() {
+                    self.viewer = None;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn begin_input(&mut self, wanted: Wanted) {
+        if let Some(viewer) = &mut self.viewer {
+            viewer.input = Some((wanted, String::new()));
+        }
+    }
+
+    fn chosen_kind(&self) -> Option<&EntryKind> {
+        let reader = self.viewer.as_ref().or(self.pane.as_ref())?;
+        let scene = view::reader::scene(self, reader);
+        self.transcript.entries().get(reader.chosen(&scene)).map(|entry| &entry.kind)
+    }
+
+    /// The blocks of code of the chosen answer, or the one nearest to what is chosen.
+    pub(in crate::tui) fn code_of_chosen(&self) -> Vec<Code> {
+        let Some(reader) = &self.viewer else { return Vec::new() };
+        let scene = view::reader::scene(self, reader);
+        let words = |entry: &Entry| match &entry.kind {
+            EntryKind::Assistant { text, .. } => Some(text.clone()),
+            _ => None,
+        };
+        let entries = self.transcript.entries();
+        let (before, after) = entries.split_at((reader.chosen(&scene) + 1).min(entries.len()));
+        let answer = before.iter().rev().find_map(words).or_else(|| after.iter().find_map(words));
+        answer.map(|text| source::code_blocks(&text)).unwrap_or_default()
+    }
+
+    fn find(&mut self, forward: bool) {
+        if self.viewer.as_ref().is_none_or(|viewer| viewer.search.is_none()) {
+            self.begin_input(Wanted::Search);
+            return;
+        }
+        match self.read(|reader, scene| reader.find(scene, forward)) {
+            Some(Found::Wrapped) => self.say_hint("round the end"),
+            Some(Found::Nowhere) if self.transcript.starts_at().is_some() => {
+                self.say_hint("not found in what is loaded; Home loads more");
+            }
+            Some(Found::Nowhere) => self.say_hint("not found"),
+            Some(Found::Here) | None => {}
+        }
+    }
+
+    /// A key while something is written in the viewer.
+    fn viewer_input_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
+        let action = self.keymap.action(Place::List, key);
+        let Some(viewer) = &mut self.viewer else { return };
+        let Some((wanted, text)) = &mut viewer.input else { return };
+        if let Some(c) = typed(key) {
+            text.push(c);
+            return;
+        }
+        match action {
+            Some(Action::DeleteLeft) if text.pop().is_some() => {}
+            Some(Action::DeleteLeft | Action::Close) => viewer.input = None,
+            Some(Action::Accept) => {
+                let (wanted, text) = (*wanted, std::mem::take(text));
+                viewer.input = None;
+                self.take_input(wanted, &text, cmds);
+            }
+            _ => {}
+        }
+    }
+
+    fn take_input(&mut self, wanted: Wanted, text: &str, cmds: &mut Vec<Cmd>) {
+        match wanted {
+            Wanted::Search => {
+                if let Some(viewer) = &mut self.viewer {
+                    // Nothing written: the same once more.
+                    viewer.search = Search::new(text).or(viewer.search.take());
+                    if viewer.search.is_some() {
+                        self.find(true);
+                    }
+                }
+            }
+            Wanted::Code => {
+                let mut blocks = self.code_of_chosen();
+                match text.trim().parse::<usize>() {
+                    Ok(number) if (1..=blocks.len()).contains(&number) => {
+                        let code = blocks.swap_remove(number - 1);
+                        self.copy_out(code.text, &format!("block {number}"), cmds);
+                    }
+                    _ => self.say_hint(format!("write a number from 1 to {}", blocks.len())),
+                }
+            }
+        }
+    }
+
+    /// A paste into what is written in the viewer. `false`: the viewer is not open.
+    pub(super) fn viewer_paste(&mut self, text: &str) -> bool {
+        let Some(viewer) = &mut self.viewer else { return false };
+        if let Some((_, written)) = &mut viewer.input {
+            written.extend(text.chars().filter(|c| !c.is_control()).take(200));
+        }
+        true
+    }
+}

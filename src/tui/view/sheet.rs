@@ -1,0 +1,197 @@
+//! Entries as lines, for a conversation that is looked at anywhere: laid out where they are looked at, kept for a while.
+//!
+//! What the inline terminal prints for good goes through [`super::feed`]; here an entry may be drawn again at any time.
+
+use std::collections::HashMap;
+
+use ratatui::text::{Line, Span};
+
+use super::super::host::HostInfo;
+use super::super::markdown::MarkdownStream;
+use super::super::theme::Role;
+use super::super::transcript::{Entry, EntryKind, Moment, Transcript};
+use super::Look;
+use super::entry::{self, Colours, Page, indented};
+use super::feed;
+
+/// How many entries are kept laid out.
+const KEPT: usize = 256;
+
+/// What entries are laid out for.
+#[derive(Clone, Copy, Debug)]
+pub struct Paper<'a> {
+    /// Columns.
+    pub width: u16,
+    /// What paths are shortened with.
+    pub info: &'a HostInfo,
+    /// The time, for what runs.
+    pub now: Moment,
+    /// Nothing is left out, as the viewer has it; else as the inline terminal prints it.
+    pub whole: bool,
+    /// Which conversation it is: ids of entries begin anew in each.
+    pub epoch: u32,
+}
+
+#[derive(Debug)]
+struct Sheet {
+    key: (u32, u16, bool, bool),
+    turn: u64,
+    lines: Vec<Line<'static>>,
+    /// An answer, which may grow until it is done, and how much of its text was taken in.
+    words: Option<(MarkdownStream, usize)>,
+    is_done: bool,
+    /// Of a change, and whether they were there when it was laid out.
+    colours: Option<Colours>,
+    is_coloured: bool,
+}
+
+/// Entries that were laid out lately.
+#[derive(Debug)]
+pub struct Sheets {
+    look: Look,
+    kept: HashMap<u64, Sheet>,
+    turn: u64,
+    epoch: u32,
+}
+
+impl Sheets {
+    /// None yet; they will have these colours.
+    pub fn new(look: Look) -> Sheets {
+        Sheets { look, kept: HashMap::new(), turn: 0, epoch: 0 }
+    }
+
+    /// The colours.
+    pub fn look(&self) -> &Look {
+        &self.look
+    }
+
+    /// A picture begins: colours of code that have come since the last one are taken in.
+    pub fn begin(&mut self) {
+        self.turn += 1;
+        if self.kept.len() > KEPT {
+            let turn = self.turn;
+            self.kept.retain(|_, sheet| sheet.turn + 1 >= turn);
+        }
+    }
+
+    /// The lines of an entry, with the empty one before it. Folded it is one line.
+    pub fn lines(
+        &mut self,
+        transcript: &Transcript,
+        index: usize,
+        folded: bool,
+        paper: &Paper<'_>,
+    ) -> &[Line<'static>] {
+        let Some(entry) = transcript.entries().get(index) else { return &[] };
+        if self.epoch != paper.epoch {
+            self.epoch = paper.epoch;
+            self.kept.clear();
+        }
+        let key = (entry.version, paper.width, paper.whole, folded);
+        let is_timed = matches!(&entry.kind, EntryKind::Tool(_)) && !entry.is_done;
+        let is_words = matches!(&entry.kind, EntryKind::Assistant { .. });
+        let turn = self.turn;
+        let fits = self
+            .kept
+            .get(&entry.id)
+            .filter(|sheet| sheet.is_coloured || !sheet.colours.as_ref().is_some_and(Colours::are_ready))
+            .is_some_and(|sheet| sheet.key == key && (sheet.turn == turn || !(is_timed || is_words)));
+        if !fits {
+            if self.kept.len() > 2 * KEPT {
+                self.kept.clear();
+            }
+            let grows = |sheet: &Sheet| !sheet.is_done || sheet.key.0 == entry.version;
+            let known = self.kept.remove(&entry.id).filter(grows);
+            let (words, colours) = known.map(|sheet| (sheet.words, sheet.colours)).unwrap_or_default();
+            let sheet = self.lay(transcript, index, entry, folded, paper, words, colours);
+            self.kept.insert(entry.id, sheet);
+        }
+        let Some(sheet) = self.kept.get_mut(&entry.id) else { return &[] };
+        sheet.turn = turn;
+        &sheet.lines
+    }
+
+    fn lay(
+        &self,
+        transcript: &Transcript,
+        index: usize,
+        entry: &Entry,
+        folded: bool,
+        paper: &Paper<'_>,
+        words: Option<(MarkdownStream, usize)>,
+        colours: Option<Colours>,
+    ) -> Sheet {
+        let theme = &self.look.theme;
+        let asked = || match &entry.kind {
+            EntryKind::Tool(tool) => entry::colours(tool, &self.look.highlighter),
+            _ => None,
+        };
+        let colours = colours.or_else(asked);
+        let is_coloured = colours.as_ref().is_some_and(Colours::are_ready);
+        let page = Page {
+            width: paper.width,
+            theme,
+            info: paper.info,
+            now: paper.now,
+            expanded: paper.whole,
+            colours: colours.as_ref(),
+        };
+        let mut kept = None;
+        let mut body = match &entry.kind {
+            EntryKind::User { text, images } => entry::user(text, *images, page),
+            EntryKind::Assistant { text, interrupted } => {
+                let (mut stream, mut taken) = words
+                    .filter(|(_, taken)| *taken <= text.len() && text.is_char_boundary(*taken))
+                    .unwrap_or_else(|| (MarkdownStream::new(&self.look.highlighter), 0));
+                if text.len() > taken {
+                    stream.push(&text[taken..]);
+                    taken = text.len();
+                }
+                if entry.is_done {
+                    stream.finish();
+                }
+                let lines = stream.lines(feed::text_width(paper.width), theme);
+                let mut lines: Vec<Line<'static>> =
+                    lines.into_iter().map(|line| indented(line, feed::INDENT)).collect();
+                if *interrupted {
+                    lines.push(entry::cut_off(page));
+                }
+                kept = Some((stream, taken));
+                lines
+            }
+            EntryKind::Thinking { text } if entry.is_done && !paper.whole => {
+                entry::thought(text, entry, page)
+            }
+            EntryKind::Thinking { text } => entry::thinking(text, entry.is_done, paper.whole, page),
+            EntryKind::Tool(tool) if paper.whole => entry::everything(tool, page),
+            EntryKind::Tool(tool) => entry::tool(tool, page),
+            EntryKind::Notice { level, text } => entry::notice(*level, text, paper.width, theme),
+            EntryKind::Page { title, text } => entry::page(title, text, page),
+            EntryKind::Changes(changes) => super::changes::changes(changes, page),
+        };
+        if folded && body.len() > 1 {
+            let first = body.iter().position(|line| !is_blank(line)).unwrap_or(0);
+            let more = body.len() - first - 1;
+            let mut line = body.swap_remove(first);
+            let more = format!("  … {more} more");
+            let room = usize::from(paper.width).saturating_sub(more.chars().count());
+            line.spans = super::fit(std::mem::take(&mut line.spans), room);
+            line.spans.push(Span::styled(more, theme.style(Role::Dim)));
+            body = vec![line];
+        }
+        if index > 0 && !body.is_empty() && feed::has_gap(transcript, index) {
+            body.insert(0, Line::default());
+        }
+        let key = (entry.version, paper.width, paper.whole, folded);
+        Sheet { key, turn: self.turn, lines: body, words: kept, is_done: entry.is_done, colours, is_coloured }
+    }
+}
+
+fn is_blank(line: &Line<'_>) -> bool {
+    line.spans.iter().all(|span| span.content.trim().is_empty())
+}
+
+/// The text of a line.
+pub fn text_of(line: &Line<'_>) -> String {
+    line.spans.iter().map(|span| span.content.as_ref()).collect()
+}

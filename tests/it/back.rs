@@ -1,0 +1,146 @@
+//! Going back: files and conversations, by keys, over a crash, and back again.
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, Chat, MockLlm};
+use crate::support::pty::Pty;
+
+/// A model that does what it is told by one command, and then says so.
+fn obeys() -> MockLlm {
+    MockLlm::by(|chat: &Chat| {
+        let wanted = chat.user();
+        let done = chat.messages().last().is_some_and(|last| last["role"] == "tool");
+        match (wanted.strip_prefix("do "), done) {
+            (Some(command), false) => Answer::new().bash(&format!("c{}", chat.messages().len()), command),
+            _ => Answer::say(&format!("Ready with: {wanted}")),
+        }
+    })
+}
+
+fn home_of(llm: &MockLlm) -> Home {
+    let home = Home::with(llm);
+    home.rules("rules:\n  - {tool: 'Bash(*)', behavior: allow}\n");
+    home.write("file.txt", "one\ntwo\n");
+    home.write(".gitignore", "ignored\n");
+    home.write("ignored", "as it is");
+    home
+}
+
+fn threads(home: &Home) -> serde_json::Value {
+    home.ok(&["threads", "list", "--json"]).json()
+}
+
+#[test]
+fn what_a_command_changed_goes_back_and_comes_again() {
+    let llm = obeys();
+    let home = home_of(&llm);
+    home.ok(&[
+        "-p",
+        "--permission-mode",
+        "yolo",
+        "do printf 'one\\n2\\n' > file.txt; mkdir sub; echo new > sub/made.txt; echo x > ignored",
+    ]);
+    assert_eq!(home.read("file.txt"), "one\n2\n");
+    // The terminal is killed with the second change made; what was kept is kept.
+    let pty = Pty::start(&home, &["-c", "--permission-mode", "yolo"], 100, 30);
+    pty.ready();
+    pty.say("do rm file.txt; echo more >> sub/made.txt");
+    pty.shows("Ready with: do rm file.txt");
+    assert!(!home.work().join("file.txt").exists());
+    pty.kill();
+
+    let mut pty = Pty::start(&home, &["-c", "--permission-mode", "yolo"], 100, 30);
+    pty.ready();
+    pty.shows("Ready with: do rm file.txt");
+    pty.send("\x1b");
+    pty.shows("again: go back to an earlier message");
+    pty.send("\x1b");
+    pty.shows("1/2");
+    // The first message stands last.
+    pty.send("\x1b[F\r");
+    pty.shows("A file.txt  +2");
+    pty.shows("D sub/made.txt");
+    pty.send("\r");
+    pty.shows("can take that back");
+    assert_eq!(home.read("file.txt"), "one\ntwo\n");
+    assert!(!home.work().join("sub").exists());
+    assert_eq!(home.read("ignored"), "x\n", "what is ignored is left alone");
+    pty.shows("❯ do printf");
+    let rows = threads(&home);
+    assert_eq!(rows.as_array().map(Vec::len), Some(2), "{rows}");
+
+    // And the undo of it.
+    pty.send("\x15/rewind\r");
+    pty.shows("take the last one back");
+    pty.send("\r");
+    pty.shows("conversation and files");
+    pty.send("\r");
+    pty.shows("can undo that too");
+    assert!(!home.work().join("file.txt").exists());
+    assert_eq!(home.read("sub/made.txt"), "new\nmore\n");
+    pty.shows("Ready with: do rm file.txt");
+    pty.quit();
+    // Nothing of the repository's was touched, and nothing is in the folder that was not.
+    assert!(!home.work().join(".git").exists());
+}
+
+#[test]
+fn changes_are_shown_and_a_copy_goes_its_own_way() {
+    let llm = obeys();
+    let home = home_of(&llm);
+    let mut pty = Pty::start(&home, &["--permission-mode", "yolo"], 100, 30);
+    pty.ready();
+    pty.say("do echo three >> file.txt");
+    pty.shows("Ready with: do echo three");
+    pty.say("/diff");
+    pty.shows("1 file is different");
+    pty.shows("file.txt +1 −0");
+    pty.say("/fork");
+    pty.shows("here: all of it");
+    pty.send("\r");
+    pty.shows("that one stays as it is");
+    pty.say("only in the copy");
+    pty.shows("Ready with: only in the copy");
+    pty.say("/rename A name 漢字");
+    pty.shows("it is called");
+    pty.quit();
+
+    let rows = threads(&home);
+    assert_eq!(rows[0]["title"], "A name 漢字");
+    assert_eq!(rows[0]["fork"]["from"], rows[1]["id"]);
+    let copy = rows[0]["id"].as_str().expect("an id").to_owned();
+    let found = home.ok(&["threads", "search", "ONLY in the copy", "--json"]).json();
+    assert_eq!((found.as_array().map(Vec::len), &found[0]["thread"]["id"]), (Some(1), &rows[0]["id"]));
+    let html = home.ok(&["threads", "export", &copy, "--format", "html"]).stdout;
+    assert!(html.contains("echo three &gt;&gt; file.txt") && !html.contains("<script"), "{html}");
+    home.ok(&["threads", "pin", &copy]);
+    home.ok(&["threads", "rename", &copy, "again"]);
+    let forked = home.ok(&["threads", "fork", &copy, "--messages", "0"]).stdout;
+    let rows = threads(&home);
+    assert_eq!((&rows[0]["title"], &rows[0]["pinned"]), (&"again".into(), &true.into()));
+    assert!(rows.to_string().contains(forked.trim()), "{rows}");
+    home.ok(&["threads", "delete", &copy]);
+    assert_eq!(threads(&home).as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn a_folder_that_is_too_large_is_said_and_the_step_runs() {
+    let llm = obeys();
+    let home = home_of(&llm);
+    let config = std::fs::read_to_string(home.root().join("aye/config/config.toml")).expect("settings");
+    home.config(&format!("{config}\n[snapshots]\nmax_folder_mib = 1\nmax_file_mib = 5\n"));
+    home.write("big", &"x".repeat(2 << 20));
+    let mut pty = Pty::start(&home, &["--permission-mode", "yolo"], 100, 30);
+    pty.ready();
+    pty.say("do echo three >> file.txt");
+    pty.shows("going back cannot bring back the files of this step");
+    pty.shows("Ready with: do echo three");
+    pty.send("\x1b");
+    pty.shows("again: go back");
+    pty.send("\x1b");
+    pty.shows("1/1");
+    pty.send("\r");
+    pty.shows("files stay as they are: the files of");
+    pty.send("\x1b");
+    pty.wait("the list closed", |view| !view.has("What goes back"));
+    pty.quit();
+}

@@ -1,0 +1,365 @@
+//! Logins at tool servers, in the real program.
+
+use serde_json::json;
+
+use crate::support::home::{Home, Out, Running};
+use crate::support::llm::{Answer, MockLlm};
+use crate::support::oauth::{Far, get, location};
+use crate::support::pty::Pty;
+
+fn calls() -> MockLlm {
+    MockLlm::by(|chat| match chat.results().len() {
+        0 => Answer::say("I will.").call("c1", "mcp__far__echo", json!({"a": 1})),
+        _ => Answer::say("It is done."),
+    })
+}
+
+fn added(llm: &MockLlm) -> (Home, Far) {
+    let (home, far) = (Home::with(llm), Far::start());
+    home.ok(&["mcp", "add", "far", "--url", &far.url()]);
+    home.rules("rules: [{tool: 'mcp__far__*', behavior: allow}]");
+    (home, far)
+}
+
+/// Begins a login; gives where the browser is to go.
+fn begun(home: &Home) -> (Running, String) {
+    let mut login = home.aye(&["mcp", "login", "far"]).spawn();
+    let address = login.until_line("/authorize?").trim().to_owned();
+    (login, address)
+}
+
+/// Goes through a login as a person with a browser does.
+fn logged_in(home: &Home) -> Out {
+    let (login, address) = begun(home);
+    let (status, answer) = get(&address);
+    assert_eq!(status, 302, "{answer}");
+    let (status, page) = get(&location(&answer));
+    assert_eq!(status, 200, "{page}");
+    login.end().exits(0).prints("logged in to far")
+}
+
+fn everything(home: &Home) -> String {
+    let mut text = String::new();
+    let mut folders = vec![home.root().to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                if !path.ends_with("mcp-logins") {
+                    folders.push(path);
+                }
+            } else if let Ok(bytes) = std::fs::read(&path) {
+                text.push_str(&String::from_utf8_lossy(&bytes));
+            }
+        }
+    }
+    text
+}
+
+fn login_files(home: &Home) -> Vec<std::path::PathBuf> {
+    let folder = home.root().join("aye/state/mcp-logins");
+    let all = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    all.filter(|path| path.extension().is_some_and(|kind| kind == "json")).collect()
+}
+
+#[test]
+fn a_login_gets_a_token_that_calls_go_with_and_nothing_else_sees() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    // Nobody waits for a login where nobody can log in.
+    let out = home.ok(&["-p", "go"]);
+    assert!(out.stderr.contains("MCP server far: needs login: aye mcp login far"), "{}", out.stderr);
+    assert!(!llm.last().tools().iter().any(|tool| tool.starts_with("mcp__")));
+    home.aye(&["mcp", "test", "far"]).run().exits(1).says("far: needs login: aye mcp login far");
+    let list = home.ok(&["mcp", "list"]).stdout;
+    assert!(list.contains("far  user  needs login: aye mcp login far"), "{list}");
+
+    let mut login = home.aye(&["mcp", "login", "far"]).env("AYE_LOG", "trace").spawn();
+    let address = login.until_line("/authorize?").trim().to_owned();
+    let (_, answer) = get(&address);
+    get(&location(&answer));
+    let out = login.end().exits(0);
+    assert!(home.ok(&["mcp", "test", "far"]).stdout.contains("mcp__far__echo"));
+    let list = home.ok(&["mcp", "list", "--json"]).json();
+    assert_eq!(list["servers"][0]["login"], "logged_in", "{list:#}");
+    let run = home.aye(&["-p", "go"]).env("AYE_LOG", "trace").run().exits(0);
+    assert_eq!(llm.last().result("c1"), "called with a token");
+
+    let state = far.state();
+    assert_eq!(state.wrong, [] as [String; 0]);
+    assert!(state.secrets.len() >= 3, "{:?}", state.secrets);
+    let seen = everything(&home) + &out.stdout + &out.stderr + &run.stdout + &run.stderr;
+    for secret in &state.secrets {
+        assert!(!seen.contains(secret), "{secret} is somewhere else");
+        assert!(!llm.last().body.to_string().contains(secret));
+    }
+    drop(state);
+    use std::os::unix::fs::PermissionsExt as _;
+    let [file] = &login_files(&home)[..] else { panic!("one login") };
+    assert_eq!(file.metadata().expect("there").permissions().mode() & 0o777, 0o600);
+    assert!(std::fs::read_to_string(file).expect("read").contains("s3cret"), "it is there");
+}
+
+#[test]
+fn a_token_that_ended_is_renewed_without_a_word() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    far.state().lasts = 1;
+    logged_in(&home);
+    far.state().lasts = 3600;
+    let out = home.ok(&["-p", "go"]);
+    assert_eq!(llm.last().result("c1"), "called with a token");
+    assert!(!out.stderr.contains("login"), "{}", out.stderr);
+    assert_eq!(far.count("POST /token"), 2, "one login, one renewal");
+    home.ok(&["-p", "go"]);
+    assert_eq!(far.count("POST /token"), 2, "what is fresh is used");
+    // One that is not taken any more is renewed too.
+    far.revoke(false);
+    home.ok(&["-p", "go"]);
+    assert_eq!(llm.last().result("c1"), "called with a token");
+    assert_eq!(far.count("POST /token"), 3);
+    // Until nothing is left to renew it with.
+    far.revoke(true);
+    home.ok(&["-p", "go"]).says("needs login");
+    assert!(home.ok(&["mcp", "list"]).stdout.contains("needs login"));
+    assert_eq!(far.state().wrong, [] as [String; 0]);
+    logged_in(&home);
+    assert!(!home.ok(&["mcp", "list"]).stdout.contains("needs login"));
+}
+
+#[test]
+fn another_login_than_the_one_that_was_begun_is_turned_away() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    let (login, address) = begun(&home);
+    let back = location(&get(&address).1);
+    let stranger = back.replace("state=", "state=x");
+    assert_eq!(get(&stranger).0, 400);
+    assert_eq!(get(back.split('?').next().expect("an address")).0, 400);
+    assert_eq!(get(&back.replace("/callback", "/favicon.ico")).0, 404);
+    login.until_told("its `state` is another one; still waiting");
+    assert_eq!(far.count("POST /token"), 0);
+    assert_eq!(get(&back).0, 200);
+    login.end().exits(0);
+    // Who it comes from is looked at too.
+    let (login, address) = begun(&home);
+    let back = location(&get(&address).1).replace("iss=", "iss=http%3A%2F%2Fevil.test%2F");
+    get(&back);
+    login.end().exits(1).says("that is refused");
+    assert_eq!(far.count("POST /token"), 1);
+    far.state().denies = true;
+    let (login, address) = begun(&home);
+    get(&location(&get(&address).1));
+    login.end().exits(1).says("the login was refused (access_denied)");
+}
+
+#[test]
+fn another_address_does_not_get_the_token() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    logged_in(&home);
+    let other = Far::start();
+    let file = home.root().join("aye/config/config.toml");
+    let settings = std::fs::read_to_string(&file).expect("read");
+    home.config(&settings.replace(&far.url(), &other.url()));
+    let list = home.ok(&["mcp", "list"]).stdout;
+    assert!(list.contains("logged in to another address"), "{list}");
+    home.ok(&["-p", "go"]).says("needs login");
+    assert!(!other.state().asked.iter().any(|asked| asked.contains("token")), "{:?}", other.state().asked);
+    // It still counts for its own.
+    home.config(&settings);
+    home.ok(&["-p", "go"]);
+    assert_eq!(llm.last().result("c1"), "called with a token");
+}
+
+#[test]
+fn a_token_is_not_renewed_at_another_issuer() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    far.state().lasts = 1;
+    logged_in(&home);
+    far.state().metadata.insert("issuer", json!("https://evil.test"));
+    let out = home.ok(&["--config", "mcp.wait=2s", "-p", "go"]);
+    assert!(out.stderr.contains("MCP server"), "{}", out.stderr);
+    assert_eq!(far.count("POST /token"), 1, "nothing was sent");
+}
+
+#[test]
+fn logging_out_forgets_the_login() {
+    let llm = calls();
+    let (home, _far) = added(&llm);
+    logged_in(&home);
+    assert_eq!(login_files(&home).len(), 1);
+    home.ok(&["mcp", "logout", "far"]).prints("the login at far is forgotten");
+    assert_eq!(login_files(&home).len(), 0);
+    home.ok(&["mcp", "logout", "far"]).prints("nobody is logged in to far");
+    home.ok(&["-p", "go"]).says("needs login");
+    logged_in(&home);
+    home.ok(&["mcp", "remove", "far"]);
+    assert_eq!(login_files(&home).len(), 0, "what is taken out takes its login along");
+}
+
+#[test]
+fn a_login_that_cannot_be_trusted_is_not_begun() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    for (field, value, why) in [
+        ("issuer", json!("https://evil.test"), "that is refused"),
+        ("issuer", json!(null), "does not say who it is"),
+        ("authorization_endpoint", json!("http://evil.test/authorize"), "over https, not over http"),
+        ("authorization_endpoint", json!("javascript:alert(1)"), "without a host"),
+        ("token_endpoint", json!("http://evil.test/token"), "over https, not over http"),
+        ("registration_endpoint", json!("ftp://evil.test/"), "over https, not over ftp"),
+        ("registration_endpoint", json!(null), "oauth_client_id"),
+        ("code_challenge_methods_supported", json!(["plain"]), "PKCE"),
+        ("code_challenge_methods_supported", json!(null), "PKCE"),
+        ("padding", json!("x".repeat(300_000)), "larger than 256 KiB"),
+    ] {
+        far.state().metadata = [(field, value.clone())].into();
+        let out = home.aye(&["mcp", "login", "far"]).run().exits(1);
+        assert!(out.stderr.contains(why), "{field} {value}: {}", out.stderr);
+        assert!(!out.stdout.contains("/authorize"), "{}", out.stdout);
+    }
+    assert_eq!(far.count("POST /register"), 0);
+    far.state().metadata =
+        [("authorization_endpoint", json!("https://evil.test/a\u{1b}]0;x\u{7}?\u{202e}"))].into();
+    let mut login = home.aye(&["mcp", "login", "far"]).spawn();
+    let shown = login.until_line("https://evil.test/a");
+    assert!(!shown.trim_end().contains(|c: char| c.is_control() || c == '\u{202e}'), "{shown:?}");
+    login.signal(rustix::process::Signal::INT);
+    login.end();
+}
+
+#[test]
+fn what_has_no_login_says_so() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    home.ok(&["mcp", "add", "prog", "--", "true"]);
+    home.aye(&["mcp", "login", "prog"]).run().exits(1).says("it is a program of this machine");
+    home.ok(&["mcp", "add", "keyed", "--url", &far.url(), "--header", "Authorization=Bearer x"]);
+    home.aye(&["mcp", "login", "keyed"]).run().exits(1).says("has an `Authorization` in its `headers`");
+    home.aye(&["mcp", "test", "keyed"]).run().exits(1).says("does not take the `Authorization`");
+    home.aye(&["mcp", "login", "nobody"]).run().exits(2);
+    home.aye(&["mcp", "login", "far", "--wait", "1"]).run().exits(1).says("nobody logged in within 1 s");
+    far.state().is_mute = true;
+    home.aye(&["mcp", "test", "far"]).run().exits(1).says("needs login");
+    far.state().lasts = 3600;
+}
+
+#[test]
+fn a_client_that_was_registered_by_hand_is_used() {
+    let llm = calls();
+    let (home, far) = (Home::with(&llm), Far::start());
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let servers = json!({"mcpServers": {"far": {"type": "http", "url": far.url(),
+        "oauth": {"clientId": "by-hand", "callbackPort": port, "scopes": "tools more"}}}});
+    home.write(".mcp.json", &servers.to_string());
+    home.aye(&["mcp", "login", "far"]).run().exits(2).says("not trusted");
+    let mut login = home.aye(&["--trust", "mcp", "login", "far"]).spawn();
+    let address = login.until_line("/authorize?").trim().to_owned();
+    assert!(address.contains("client_id=by-hand") && address.contains("scope=tools+more"), "{address}");
+    let back = location(&get(&address).1);
+    assert!(back.starts_with(&format!("http://127.0.0.1:{port}/callback?")), "{back}");
+    get(&back);
+    login.end().exits(0);
+    assert_eq!(far.count("POST /register"), 0);
+    assert_eq!(far.state().wrong, [] as [String; 0]);
+}
+
+#[test]
+fn the_address_can_be_pasted_when_the_browser_is_elsewhere() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    let tty = Pty::start(&home, &["mcp", "login", "far"], 200, 30);
+    tty.shows("address that it ends at here.");
+    let screen = tty.look(|view| view.screen());
+    let at = screen.find("/authorize?").and_then(|at| screen[..at].rfind("http://")).expect("an address");
+    let address: String = screen[at..].chars().take_while(|c| !c.is_whitespace()).collect();
+    let back = location(&get(&address).1);
+    tty.send("no address\r");
+    tty.shows("that is no address");
+    tty.send(&format!("{back}\r"));
+    tty.shows("logged in to far");
+    assert_eq!(far.count("POST /token"), 1);
+}
+
+#[test]
+fn a_server_that_takes_the_token_back_says_so_in_the_terminal() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    logged_in(&home);
+    let mut tty = Pty::start(&home, &[], 100, 40);
+    tty.ready();
+    tty.wait("the server", |_| far.count("POST /mcp") >= 4);
+    far.revoke(true);
+    tty.say("go");
+    tty.shows("It is done.");
+    tty.shows("MCP server far: needs login: aye mcp login far");
+    tty.say("/mcp");
+    tty.shows("in a shell, then /mcp restart far");
+    assert!(llm.last().result("c1").contains("authorization required"), "{}", llm.last().result("c1"));
+    logged_in(&home);
+    tty.say("/mcp restart far");
+    tty.shows("started anew");
+    tty.quit();
+}
+
+#[test]
+fn what_costs_more_than_was_granted_says_how_to_grant_it() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    logged_in(&home);
+    far.state().scope = Some("tools write");
+    home.ok(&["-p", "go"]);
+    let result = llm.last().result("c1");
+    assert!(result.contains("aye mcp login far --scope 'tools write'"), "{result}");
+}
+
+#[test]
+fn doctor_says_where_each_server_stands_and_starts_none() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    let servers = json!({"mcpServers": {"shed": {"command": "touch", "args": ["started"]}}});
+    home.write(".mcp.json", &servers.to_string());
+    let rows = |home: &Home| {
+        let checks = home.ok(&["doctor", "--json"]).json();
+        let all = checks.as_array().expect("checks");
+        let check = all.iter().find(|check| check["name"] == "mcp servers").expect("servers").clone();
+        (check["state"].clone(), check["servers"][0].clone(), check["servers"][1].clone())
+    };
+    let (state, own, project) = rows(&home);
+    assert_eq!(state, "warning", "the project's waits for trust");
+    assert_eq!(
+        (&own["name"], &own["transport"], &own["login"]),
+        (&json!("far"), &json!("streamable http"), &json!("none"))
+    );
+    assert!(own["place"].as_str().is_some_and(|place| place.contains("config.toml:")), "{own:#}");
+    assert_eq!(
+        (&project["name"], &project["trusted"], &project["login"]),
+        (&json!("shed"), &json!(false), &json!(null))
+    );
+    assert_eq!(project["agreed_tools"], json!(null));
+    assert_eq!(far.state().asked, [] as [String; 0], "nobody is asked");
+    home.aye(&["mcp", "test", "far"]).run().exits(1);
+    let text = home.ok(&["doctor"]).stdout;
+    for words in [
+        "2 written down, 2 of them not used before you act",
+        "far  user, streamable http, from ",
+        "trusted; not used yet; needs login: aye mcp login far",
+        "shed  project, stdio, from ",
+        ".mcp.json:1:",
+        "touch started",
+        "not trusted: not started; no tool agreed to yet",
+    ] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    logged_in(&home);
+    home.ok(&["-p", "go"]);
+    let (_, own, _) = rows(&home);
+    assert_eq!(
+        (&own["login"], &own["agreed_tools"], &own["needs_login"]),
+        (&json!("logged_in"), &json!(1), &json!(false))
+    );
+    assert!(!home.work().join("started").exists());
+}

@@ -1,0 +1,394 @@
+//! What the terminal holds after a conversation, whatever happened to its window meanwhile.
+//!
+//! `AYE_SCREEN_SECONDS` lets the random part go on for longer, `AYE_SCREEN_SEED` repeats one conversation.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, Chat, Gate, MockLlm};
+use crate::support::pty::Pty;
+use crate::support::random::Random;
+
+const ESC: &str = "\x1b";
+
+/// Words that are counted: none of them is part of another.
+fn word(n: usize) -> String {
+    format!("w{n:04}e")
+}
+
+/// The counted words in what a terminal holds, in order; a line that was broken is one line again.
+fn words(lines: &[String]) -> Vec<usize> {
+    let text: String = lines.concat().chars().filter(|c| !c.is_whitespace()).collect();
+    let found = regex::Regex::new(r"w(\d{4})e").expect("a pattern");
+    found.captures_iter(&text).filter_map(|word| word[1].parse().ok()).collect()
+}
+
+/// A conversation: what the person says and the model answers, piece by piece.
+struct Plan {
+    /// The answers; the pieces of one are let go one by one.
+    answers: Vec<Vec<String>>,
+    /// Whether a question stands behind an answer.
+    asks: Vec<bool>,
+    count: usize,
+}
+
+impl Plan {
+    fn random(random: &mut Random) -> Plan {
+        let mut plan = Plan { answers: Vec::new(), asks: Vec::new(), count: 1 };
+        // The first answer fills the screen.
+        let lines: String = (0..60).map(|_| format!("- {}\n", plan.next())).collect();
+        plan.answers.push(vec![lines + "\n"]);
+        plan.asks.push(false);
+        for turn in 0..random.below(3) + 1 {
+            plan.count += 1; // What the person says.
+            let pieces = (0..random.below(8) + 1).map(|_| plan.piece(random)).collect();
+            plan.answers.push(pieces);
+            plan.asks.push(turn > 0 && random.below(3) == 0);
+        }
+        plan
+    }
+
+    fn next(&mut self) -> String {
+        self.count += 1;
+        word(self.count - 1)
+    }
+
+    fn some(&mut self, most: usize, random: &mut Random) -> String {
+        let words: Vec<String> = (0..random.below(most) + 1)
+            .map(|_| match random.below(8) {
+                0 => format!("漢字 {}", self.next()),
+                1 => format!("**{}**", self.next()),
+                2 => format!("{} 👍", self.next()),
+                _ => self.next(),
+            })
+            .collect();
+        words.join(" ")
+    }
+
+    fn piece(&mut self, random: &mut Random) -> String {
+        let mut text = String::new();
+        match random.below(6) {
+            0 => {
+                let _ = write!(text, "## {}\n\n", self.some(4, random));
+            }
+            1 => {
+                for _ in 0..random.below(6) + 1 {
+                    let _ = writeln!(text, "- {}", self.some(8, random));
+                }
+                text.push('\n');
+            }
+            2 => {
+                text.push_str("```rust\n");
+                for _ in 0..random.below(12) + 1 {
+                    let _ = writeln!(text, "{}({});", self.next(), self.next());
+                }
+                text.push_str("```\n\n");
+            }
+            3 => {
+                let _ = write!(text, "> {}\n\n", self.some(20, random));
+            }
+            _ => {
+                let _ = write!(text, "{}\n\n", self.some(60, random));
+            }
+        }
+        text
+    }
+}
+
+/// Whether the windows of a conversation have room for all of its live region at any time. Where they have not, a
+/// terminal moves rows of it to its scrollback before anybody can take them back: copies of unfinished text may stay
+/// there, above the finished one.
+fn has_room(seed: u64) -> bool {
+    seed % 2 == 1
+}
+
+/// Plays one conversation and gives what the terminal holds in the end, and how many words it should.
+fn play(seed: u64) -> (Vec<String>, usize) {
+    let mut random = Random::new(seed);
+    let plan = Plan::random(&mut random);
+    let gates: Vec<Vec<Gate>> =
+        plan.answers.iter().map(|pieces| pieces.iter().map(|_| Gate::default()).collect()).collect();
+    let answers: Vec<Answer> = plan
+        .answers
+        .iter()
+        .zip(&gates)
+        .zip(&plan.asks)
+        .enumerate()
+        .map(|(turn, ((pieces, gates), asks))| {
+            let answer = pieces.iter().zip(gates).fold(Answer::new(), |answer, (piece, gate)| {
+                // As tokens come: in small parts.
+                let chars: Vec<char> = piece.chars().collect();
+                chars
+                    .chunks(7)
+                    .fold(answer, |answer, part| answer.text(&part.iter().collect::<String>()))
+                    .wait(gate)
+            });
+            if *asks { answer.bash(&format!("c{turn}"), "touch made") } else { answer }
+        })
+        .collect();
+    let mut queue = answers.into_iter();
+    let llm = MockLlm::by(move |_: &Chat| queue.next().unwrap_or_else(|| Answer::say("NO MORE")));
+    let home = Home::with(&llm);
+    let mut tty = Pty::start_with(&home, &[], 100, 50, &[("VTE_VERSION", "7600")]);
+    tty.ready();
+
+    let (mut said, mut turn, mut stopped) = (0, 0, 0);
+    for ((pieces, gates), asks) in plan.answers.iter().zip(&gates).zip(&plan.asks) {
+        tty.send(&word(said));
+        said += 1;
+        tty.send("\r");
+        for (piece, gate) in pieces.iter().zip(gates) {
+            said += piece.matches('w').count();
+            let last = word(said - 1);
+            tty.wait(&format!("{last}, seed {seed}"), |view| {
+                view.reflowing().lines().concat().contains(&last)
+            });
+            for _ in 0..random.below(3) {
+                resize(&tty, &mut random, has_room(seed));
+            }
+            gate.open();
+        }
+        if *asks {
+            tty.wait(&format!("a card, seed {seed}"), |view| {
+                view.reflowing().screen().iter().any(|line| line.contains("touch made"))
+            });
+            for _ in 0..random.below(4) {
+                resize(&tty, &mut random, has_room(seed));
+            }
+            // A key that is pressed sooner than a person can read is no answer.
+            std::thread::sleep(Duration::from_millis(700));
+            tty.send("\x1b");
+            stopped += 1;
+            tty.wait(&format!("that it stopped, seed {seed}"), |view| {
+                view.reflowing().lines().concat().matches("interrupted").count() == stopped
+            });
+        }
+        turn += 1;
+        // Only a picture that was made for this size counts.
+        let before = tty.look(|view| view.written());
+        tty.resize_calmly(100 + turn, 50);
+        tty.wait(&format!("the end of a turn, seed {seed}"), |view| {
+            let screen = view.reflowing().screen();
+            view.written() > before
+                && screen.iter().any(|line| line.starts_with('❯'))
+                && screen.iter().any(|line| line.contains("m1 ·"))
+                && !screen.iter().any(|line| line.contains("working") || line.contains("[y]"))
+        });
+    }
+    tty.quit();
+    (tty.look(|view| view.reflowing().lines()), plan.count)
+}
+
+fn resize(tty: &Pty, random: &mut Random, has_room: bool) {
+    if has_room {
+        tty.resize_calmly(random.between(70, 140) as u16, 50);
+        return;
+    }
+    let columns = if random.below(3) == 0 { random.between(20, 400) } else { random.between(20, 120) };
+    let rows = if random.below(3) == 0 { random.between(5, 12) } else { random.between(12, 60) };
+    tty.resize_calmly(columns as u16, rows as u16);
+    if random.below(2) == 0 {
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
+
+#[test]
+fn resizes_and_streams_keep_each_line_once() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let end = Instant::now() + Duration::from_secs(number("AYE_SCREEN_SECONDS").unwrap_or(15));
+    let only = number("AYE_SCREEN_SEED");
+    let mut seed = only.unwrap_or(1);
+    loop {
+        let (lines, count) = play(seed);
+        let found = words(&lines);
+        let expected: Vec<usize> = (0..count).collect();
+        let mut seen = std::collections::HashSet::new();
+        let last: Vec<usize> = found.iter().rev().copied().filter(|word| seen.insert(*word)).collect();
+        let found = if has_room(seed) { found } else { last.into_iter().rev().collect() };
+        assert!(found == expected, "AYE_SCREEN_SEED={seed}: {found:?} of {count}\n{}", lines.join("\n"));
+        if only.is_some() || Instant::now() >= end {
+            return;
+        }
+        seed += 1;
+    }
+}
+
+/// A model that says so many lines and a block of code.
+fn talks() -> MockLlm {
+    MockLlm::by(|chat: &Chat| {
+        let lines: String = (0..60).map(|n| format!("- {} of {}\n", word(n), chat.nth)).collect();
+        Answer::say(&format!("{lines}\n```sh\necho hi\n```\n\nThat was answer {}.\n", chat.nth))
+    })
+}
+
+/// How often each word of the answers stands in a terminal.
+fn count(lines: &[String], text: &str) -> usize {
+    lines.iter().filter(|line| line.contains(text)).count()
+}
+
+#[test]
+fn the_viewer_searches_copies_opens_and_leaves_no_trace() {
+    let llm = talks();
+    let home = Home::with(&llm);
+    home.write("edit.sh", "cp \"$1\" seen.txt");
+    let mut tty = Pty::start_with(&home, &[], 80, 24, &[("EDITOR", "sh edit.sh")]);
+    tty.ready();
+    tty.say("talk");
+    tty.shows("That was answer 0.");
+    tty.send("\x0f");
+    tty.wait("the viewer", |view| view.on_other_screen() && view.has("2/2"));
+    tty.send("/W0007E\r");
+    tty.wait("what was looked for", |view| view.has("w0007e of 0"));
+    tty.send("y");
+    tty.wait("that it was copied", |view| view.has("copied its source"));
+    assert!(String::from_utf8_lossy(&tty.raw()).contains("\x1b]52;c;"));
+    tty.send("v");
+    crate::support::llm::until("the editor", || home.read("seen.txt").contains("- w0059e of 0"));
+    tty.wait("the viewer again", |view| view.on_other_screen() && view.has("w0007e of 0"));
+    tty.resize_calmly(60, 20);
+    tty.send("q");
+    tty.wait("the screen below", |view| !view.on_other_screen() && view.has("❯"));
+    tty.quit();
+    tty.is_restored();
+    let lines = tty.look(|view| view.reflowing().lines());
+    assert!((0..60).all(|n| count(&lines, &format!("{} of 0", word(n))) == 1), "{}", lines.join("\n"));
+}
+
+#[test]
+fn the_full_screen_scrolls_and_everything_is_there_afterwards() {
+    let llm = talks();
+    let home = Home::with(&llm);
+    let mut tty = Pty::start(&home, &["--screen", "full"], 80, 24);
+    tty.wait("the prompt", |view| view.on_other_screen() && view.has("❯"));
+    tty.say("talk");
+    tty.wait("the answer", |view| view.has("That was answer 0."));
+    tty.send(&format!("{ESC}[<64;5;5M{ESC}[<64;5;5M"));
+    tty.wait("what is above", |view| view.has("more below") && !view.has("That was answer 0."));
+    // Marking from one word to its end.
+    let row = tty.look(|view| view.screen().lines().position(|line| line.contains("w0055e"))).expect("a row");
+    tty.send(&format!("{ESC}[<0;1;{r}M{ESC}[<32;30;{r}M{ESC}[<0;30;{r}m", r = row + 1));
+    tty.wait("that it was copied", |view| view.has("copied what is marked"));
+    tty.send(&format!("{ESC}[6~{ESC}[6~"));
+    tty.wait("the end", |view| view.has("That was answer 0."));
+    tty.send("/screen\r");
+    tty.wait("the scrollback", |view| !view.on_other_screen() && view.has("That was answer 0."));
+    tty.send("/screen\r");
+    tty.wait("the other screen", |view| view.on_other_screen() && view.has("❯"));
+    tty.say("and again");
+    tty.wait("the second answer", |view| view.has("That was answer 1."));
+    tty.quit();
+    tty.is_restored();
+    let lines = tty.look(|view| view.reflowing().lines());
+    for turn in 0..2 {
+        assert!(
+            (0..60).all(|n| count(&lines, &format!("{} of {turn}", word(n))) == 1),
+            "answer {turn}\n{}",
+            lines.join("\n")
+        );
+    }
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::HUP] {
+        let mut tty = Pty::start(&home, &["--screen", "full"], 80, 24);
+        tty.wait("the prompt", |view| view.on_other_screen() && view.has("❯"));
+        tty.signal(signal);
+        tty.end();
+        tty.is_restored();
+    }
+}
+
+/// Keys as a terminal sends them.
+const KEYS: &[&str] = &[
+    "a",
+    "y",
+    "n",
+    "q",
+    "v",
+    "/",
+    "#",
+    "[",
+    "]",
+    "g",
+    "G",
+    " ",
+    "\\",
+    "漢",
+    "👍",
+    "\r",
+    "\n",
+    "\t",
+    "\x7f",
+    "\x1b[A",
+    "\x1b[B",
+    "\x1b[C",
+    "\x1b[D",
+    "\x1b[5~",
+    "\x1b[6~",
+    "\x1b[H",
+    "\x1b[F",
+    "\x1b[Z",
+    "\x0f",
+    "\x14",
+    "\x0c",
+    "\x15",
+    "\x17",
+    "\x19",
+    "\x1b",
+    "\x1bo",
+    "\x1b/",
+    "\x1b[I",
+    "\x1b[O",
+    "\x1b[<64;3;3M",
+    "\x1b[<65;3;3M",
+    "\x1b[<0;3;3M",
+    "\x1b[<32;9;5M",
+    "\x1b[<0;9;5m",
+    "/screen\r",
+    "/help\r",
+    "\x1b[97;5u",
+    "\x1b[99",
+    "\x1bOP",
+    "\u{fffd}",
+];
+
+#[test]
+fn random_keys_sizes_and_signals_leave_no_raw_mode_behind() {
+    use rustix::process::Signal;
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let end = Instant::now() + Duration::from_secs(number("AYE_FUZZ_SECONDS").unwrap_or(10));
+    let only = number("AYE_FUZZ_SEED");
+    let mut seed = only.unwrap_or(1);
+    loop {
+        let mut random = Random::new(seed);
+        let llm = MockLlm::by(|chat: &Chat| match chat.nth % 3 {
+            0 => Answer::say("# One\n\ntext\n").bash(&format!("c{}", chat.nth), "true"),
+            1 => Answer::say("- a\n- b\n\n```rust\nfn f() {}\n```\n"),
+            _ => Answer::say("Two."),
+        });
+        let home = Home::with(&llm);
+        let args: &[&str] = if random.below(3) == 0 { &["--screen", "full"] } else { &[] };
+        let mut tty = Pty::start_with(&home, args, 80, 24, &[("EDITOR", "true")]);
+        tty.ready();
+        for _ in 0..random.between(20, 150) {
+            match random.below(16) {
+                0 => tty.resize(random.between(1, 200) as u16, random.between(1, 60) as u16),
+                1 => tty.paste(&"pasted\n".repeat(random.below(30))),
+                2 => tty.send("say it\r"),
+                3 => tty.try_signal([Signal::WINCH, Signal::CONT, Signal::PIPE][random.below(3)]),
+                _ => tty.send(KEYS[random.below(KEYS.len())]),
+            }
+            if random.below(8) == 0 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        tty.try_signal([Signal::TERM, Signal::HUP][random.below(2)]);
+        let status = tty.end();
+        let raw = tty.raw();
+        assert!(!String::from_utf8_lossy(&raw).contains("panicked"), "AYE_FUZZ_SEED={seed}: {status}");
+        assert_ne!(status.code(), Some(101), "AYE_FUZZ_SEED={seed}");
+        tty.is_restored();
+        if only.is_some() || Instant::now() >= end {
+            return;
+        }
+        seed += 1;
+    }
+}
