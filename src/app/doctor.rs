@@ -102,7 +102,10 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
     let mut add = |name, state, text: String| checks.push(Check::new(name, state, text));
     let term = foundation.env.var("TERM").unwrap_or("not set").to_owned();
     let state = if matches!(term.as_str(), "dumb" | "not set") { State::Warning } else { State::Ok };
-    add("terminal", state, format!("TERM {term}"));
+    let links = crate::tui::links::Links::of(|name| foundation.env.var(name).map(str::to_owned));
+    let links =
+        if links.are_on() { "links can be clicked" } else { "no links (FORCE_HYPERLINK=1 makes them)" };
+    add("terminal", state, format!("TERM {term}, {links}"));
     let mut warnings = foundation.warnings.clone();
     let mut described = String::new();
     // As the terminal would start; what keeps it from starting is a check that failed.

@@ -37,13 +37,13 @@ fn calls_are_gathered_the_plan_stays_and_links_lead_somewhere() {
     tty.shows("✓ Read ×2  one.rs, two.rs");
     tty.shows("described at");
     tty.wait("the plan above the text that is written", |view| {
-        view.has("▸ look around") && view.has("○ mend it")
+        view.has("\n  ▸ look around") && view.has("\n  ○ mend it")
     });
     tty.wait("what is waited for", |view| view.is_awake() && view.has("answering"));
     gate.open();
     tty.shows("The end.");
     tty.wait("that it is over", |view| !view.is_awake());
-    assert!(!tty.look(|view| view.has("▸ look around")), "nothing is open");
+    assert!(!tty.look(|view| view.has("\n  ▸ look around")), "nothing is open");
     let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
     assert!(raw.contains(";https://example.org/a\x1b\\"), "the address can be opened");
     assert_eq!(tty.look(super::support::pty::View::all).matches("Read ×2").count(), 1);

@@ -197,7 +197,7 @@ fn what_is_written_is_kept_and_comes_back() {
 fn words_behind_a_command_are_helped_with_and_enter_sends_what_is_written() {
     let mut test = TestApp::new(100, 30);
     test.keys("/export ");
-    assert!(test.live().contains("/export [md|json]  write this conversation"), "{}", test.live());
+    assert!(test.live().contains("/export [md|json|html]  write this conversation"), "{}", test.live());
     test.keys("<enter>");
     assert!(matches!(test.cmds.last(), Some(Cmd::Export(..))), "{:?}", test.cmds);
     test.keys("/mode <down><down><enter>");

@@ -76,10 +76,15 @@ impl Patch {
                     Piece::Same(same) => {
                         for line in same {
                             let text = vec![(false, line.clone())];
-                            let cell =
-                                Cell { number: new_at + 1, kind: Kind::Same, at: new_seen, text: &text };
+                            let cell = Cell {
+                                number: new_at + 1,
+                                kind: Kind::Same,
+                                at: new_seen,
+                                is_old: false,
+                                text: &text,
+                            };
                             if is_wide {
-                                let old = Cell { number: old_at + 1, at: old_seen, ..cell };
+                                let old = Cell { number: old_at + 1, at: old_seen, is_old: true, ..cell };
                                 view.pair(Some(old), Some(cell), 1);
                             } else {
                                 view.line(cell);
@@ -94,12 +99,14 @@ impl Patch {
                             number: old_at + i + 1,
                             kind: Kind::Gone,
                             at: old_seen + i,
+                            is_old: true,
                             text,
                         };
                         let come = |i: usize, text| Cell {
                             number: new_at + i + 1,
                             kind: Kind::New,
                             at: new_seen + i,
+                            is_old: false,
                             text,
                         };
                         if is_wide {
@@ -139,8 +146,9 @@ impl Patch {
 struct Cell<'a> {
     number: usize,
     kind: Kind,
-    /// Its place among the lines that have colours.
+    /// Its place among the lines of its side, which have colours.
     at: usize,
+    is_old: bool,
     text: &'a Marked,
 }
 
@@ -206,10 +214,10 @@ impl View<'_> {
             Kind::New => "+",
         };
         let style = theme.style(roles(cell.kind).0);
-        let colours = self.show.colours.and_then(|colours| match cell.kind {
-            Kind::Gone => colours.old.pieces(cell.at),
-            Kind::Same | Kind::New => colours.new.pieces(cell.at),
-        });
+        let side = |colours: &Colours| {
+            if cell.is_old { colours.old.pieces(cell.at) } else { colours.new.pieces(cell.at) }
+        };
+        let colours = self.show.colours.and_then(side);
         let spans = self.spans(cell, colours.as_ref());
         let (first, rest) = if width >= NUMBERS_FROM {
             let digits = self.digits;

@@ -223,3 +223,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn both_sides_have_the_colours_of_their_own_text() {
+    let theme = Theme::builtin("dark").expect("it is there");
+    let patch = Patch::parse("@@ -1,2 +1,4 @@\n-x\n+// y\n+// z\n+// w\n fn a() {}\n").expect("a diff");
+    let highlighter = crate::tui::highlight::Highlighter::waiting();
+    let (old, new) = patch.texts();
+    let colours = Colours { old: highlighter.whole("rs", &old), new: highlighter.whole("rs", &new) };
+    let show = Show { width: 120, theme: &theme, most: 99, colours: Some(&colours), numbers: true };
+    let (lines, _) = patch.lines(show);
+    let row = lines.last().expect("a row");
+    let keywords = row
+        .spans
+        .iter()
+        .filter(|span| span.content == "fn" && span.style.fg == theme.style(Role::CodeKeyword).fg);
+    assert_eq!(keywords.count(), 2, "{row:?}");
+}

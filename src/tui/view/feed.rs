@@ -18,7 +18,9 @@ use super::entry::{self, Colours, Page, indented};
 /// How many entries of a stored conversation are printed when it is opened.
 const SHOWN_AT_OPEN: usize = 200;
 /// A change waits for its colours while fewer entries than this stand behind it.
-const MOST_BEHIND: usize = 4;
+const MOST_BEHIND: usize = 300;
+/// So far ahead colours are asked for.
+const ASKED_AHEAD: usize = 16;
 /// Text wider than this is hard to read.
 const TEXT_WIDTH: u16 = 120;
 /// Where the words of the model begin.
@@ -190,15 +192,22 @@ impl Feed {
         lines
     }
 
-    /// Whether the colours of what a call changed are still looked for.
+    /// Whether the colours of what a call changed are still looked for. Those of the next ones are asked for with it.
     fn waits_for_colours(&mut self, entry: &Entry, app: &App, look: &Look) -> bool {
-        let EntryKind::Tool(tool) = &entry.kind else { return false };
-        if !self.colours.contains_key(&entry.id) {
-            let Some(colours) = entry::colours(tool, &look.highlighter) else { return false };
-            self.colours.insert(entry.id, colours);
+        let entries = app.transcript.entries();
+        let at = self.next + app.transcript.fetched();
+        if !matches!(entry.kind, EntryKind::Tool(_)) || entries.len().saturating_sub(at) > MOST_BEHIND {
+            return false;
         }
-        let behind = app.transcript.entries().len().saturating_sub(self.next + 1);
-        behind < MOST_BEHIND && self.colours.get(&entry.id).is_some_and(|colours| !colours.are_ready())
+        for next in entries.iter().skip(at).take(ASKED_AHEAD) {
+            let EntryKind::Tool(tool) = &next.kind else { continue };
+            if !self.colours.contains_key(&next.id)
+                && let Some(colours) = entry::colours(tool, &look.highlighter)
+            {
+                self.colours.insert(next.id, colours);
+            }
+        }
+        self.colours.get(&entry.id).is_some_and(|colours| !colours.are_ready())
     }
 
     fn words_of(&mut self, entry: &Entry, look: &Look) -> &mut Words {
@@ -242,12 +251,14 @@ impl Feed {
     }
 }
 
-/// What the model plans to do, in at most so many rows, with an empty one above it.
+/// What the model plans to do, in at most so many rows, with an empty one between it and what it stands at.
 pub(super) fn plan(app: &App, theme: &Theme, most: usize) -> Vec<Line<'static>> {
     let page = page_of(app, theme);
     let mut lines = entry::pinned(app.transcript.plan(), most.saturating_sub(1), page);
     if !lines.is_empty() {
-        lines.insert(0, Line::default());
+        // A card has an empty line above it.
+        let at = if app.cards.is_empty() { 0 } else { lines.len() };
+        lines.insert(at, Line::default());
     }
     lines
 }

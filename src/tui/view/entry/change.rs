@@ -1,5 +1,6 @@
 //! What a call changed in a file.
 
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use serde_json::Value;
 
@@ -79,12 +80,13 @@ pub(super) fn counts(tool: &ToolEntry, theme: &Theme) -> Vec<Span<'static>> {
         return Vec::new();
     }
     let Some((added, removed)) = number("added").zip(number("removed")) else { return Vec::new() };
+    let bare = |role| Style { bg: None, ..theme.style(role) };
     let mut spans = Vec::new();
     if added > 0 {
-        spans.push(Span::styled(format!(" +{added}"), theme.style(Role::DiffAdd)));
+        spans.push(Span::styled(format!(" +{added}"), bare(Role::DiffAdd)));
     }
     if removed > 0 {
-        spans.push(Span::styled(format!(" −{removed}"), theme.style(Role::DiffDel)));
+        spans.push(Span::styled(format!(" −{removed}"), bare(Role::DiffDel)));
     }
     spans
 }
