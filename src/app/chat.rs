@@ -18,6 +18,7 @@ use crate::contract::display::{visible, visible_line};
 use crate::tui::app::FirstStart;
 use crate::tui::host::{Host as _, HostEvent};
 use crate::tui::keymap::Keymap;
+use crate::tui::links::Links;
 use crate::tui::terminal::{Abilities, Clipboard, Desktop, reflows};
 use crate::tui::{self, Cause, TuiOptions};
 
@@ -72,6 +73,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         clipboard: Clipboard::of(|name| env.var(name).map(str::to_owned)),
         rings: app.foundation.loaded.settings.tui.bell,
         desktop: Desktop::of(|name| env.var(name).map(str::to_owned)),
+        links: Links::of(|name| env.var(name).map(str::to_owned)),
     };
     let (sender, events) = tokio::sync::mpsc::unbounded_channel();
     let app = Arc::new(app);

@@ -31,6 +31,8 @@ pub(super) mod tests;
 
 /// How often the picture moves while a run is awake.
 pub const TICK_MS: u64 = 125;
+/// So long after something came the picture still moves.
+pub const STILL_MS: u64 = 2000;
 /// How long a second Ctrl-C has, and how long a hint is shown.
 pub const QUIT_MS: u64 = 2000;
 /// How long a hint stays.
@@ -134,6 +136,8 @@ pub struct App {
     pub size: (u16, u16),
     /// The time of the last message.
     pub now: Moment,
+    /// When a run last told something.
+    pub moved: Moment,
     /// The conversation, once it is open.
     pub thread: Option<ThreadRecord>,
     /// Counts conversations that were opened, so that the screen knows when another one begins.
@@ -274,6 +278,7 @@ impl App {
             clock,
             size,
             now: Moment::default(),
+            moved: Moment::default(),
             thread: None,
             epoch: 0,
             transcript: Transcript::default(),
@@ -415,8 +420,10 @@ impl App {
                 let rest = again.since(self.now) % 1000;
                 return self.now.plus(if rest == 0 { 1000 } else { rest });
             }
+            // When nothing comes, only the seconds change.
+            let is_still = self.now.since(self.moved.max(since)) >= STILL_MS;
+            let tick = if is_still || self.is_calm { 1000 } else { TICK_MS };
             let passed = self.now.since(since);
-            let tick = if self.is_calm { 1000 } else { TICK_MS };
             since.plus((passed / tick + 1) * tick)
         });
         let focus = self.wants_focus().then(|| self.typed_at.map(|typed| typed.plus(QUIET_MS))).flatten();

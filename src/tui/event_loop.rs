@@ -71,7 +71,7 @@ pub(super) async fn run(
     let colours = Arc::new(tokio::sync::Notify::new());
     let notify = Arc::clone(&colours);
     let look = Look {
-        theme: options.theme.on(options.background).clone(),
+        theme: options.theme.on(options.background).clone().with_links(options.links.clone()),
         highlighter: Highlighter::in_thread(move || notify.notify_one()),
     };
     let abilities = screen::abilities(&options);
@@ -84,6 +84,7 @@ pub(super) async fn run(
     }
     let live = LiveTerminal::new(TtyOut, size.0, size.1, options.reflow)
         .with_restore(&restore)
+        .with_links(options.links.clone())
         .with_probe(terminal::size);
     let mut screen = Screen::new(live, look, &options, restore.other_screen());
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);

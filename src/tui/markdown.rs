@@ -15,6 +15,7 @@ use super::highlight::{CodeBlock, Highlighter, MAX_WAITING};
 use super::theme::{Role, Theme};
 use super::wrap::Wrap;
 
+mod address;
 mod layout;
 mod split;
 pub(in crate::tui) mod table;

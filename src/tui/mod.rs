@@ -22,6 +22,7 @@ pub mod highlight;
 pub mod host;
 pub mod input;
 pub mod keymap;
+pub mod links;
 pub mod markdown;
 pub mod msg;
 pub mod palette;
@@ -82,6 +83,8 @@ pub struct TuiOptions {
     pub screen_reader: bool,
     /// What is asked because it is the first start.
     pub first_start: Option<app::FirstStart>,
+    /// Addresses behind text, where the terminal shows them.
+    pub links: links::Links,
     /// Seconds that the clock on the wall is ahead of UTC.
     pub utc_offset: i32,
 }

@@ -8,6 +8,7 @@ use super::app::{App, RunState};
 use super::host::Driver;
 use super::keymap::{Action, Place};
 use super::theme::{Role, Theme};
+use super::transcript::Doing;
 use super::wrap::{truncate, width};
 use crate::contract::display::visible_line;
 
@@ -101,15 +102,17 @@ fn working(app: &App) -> Vec<Piece> {
         let passed = app.now.since(since);
         let stop = app.keymap.chord_of(Place::Composer, Action::Interrupt);
         let (word, role) = match app.run {
-            RunState::Stopping(_) => ("stopping", Role::Warning),
+            RunState::Stopping(_) => ("stopping".to_owned(), Role::Warning),
             RunState::Idle | RunState::Starting(_) | RunState::Running(_) | RunState::Waiting => {
-                ("working", Role::Accent)
+                (doing(app), Role::Accent)
             }
         };
         if app.is_calm {
             add(format!("{word} {}", whole_seconds(passed)), role, 0);
         } else {
-            let spin = SPINNER[(passed / super::app::TICK_MS) as usize % SPINNER.len()];
+            // It turns while something moves and stands still when nothing does.
+            let turned = app.now.min(app.moved.max(since).plus(super::app::STILL_MS)).since(since);
+            let spin = SPINNER[(turned / super::app::TICK_MS) as usize % SPINNER.len()];
             add(format!("{spin} {word} {}", duration(passed)), role, 0);
         }
         if let Some(retry) = app.transcript.retry(app.now) {
@@ -128,6 +131,20 @@ fn working(app: &App) -> Vec<Piece> {
         add(format!("driven by process {pid}"), Role::Warning, 1);
     }
     pieces
+}
+
+/// What is being waited for, in a few words.
+fn doing(app: &App) -> String {
+    let tool = |name: &str| truncate(&visible_line(name), 24);
+    match app.transcript.doing() {
+        Doing::Asking if app.size.0 < 50 => "waiting".to_owned(),
+        Doing::Asking => "waiting for the model".to_owned(),
+        Doing::Thinking => "thinking".to_owned(),
+        Doing::Answering => "answering".to_owned(),
+        Doing::Calling(name) => format!("calling {}", tool(&name)),
+        Doing::Running(name) => format!("running {}", tool(&name)),
+        Doing::Several(count) => format!("running {count} calls"),
+    }
 }
 
 /// What the conversation cost so far, when prices are known.

@@ -16,6 +16,7 @@ use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
+use super::links::Links;
 use super::wrap::{Wrap, clean};
 
 mod abilities;
@@ -114,6 +115,13 @@ impl<W: Write> LiveTerminal<W> {
     #[must_use]
     pub fn with_restore(mut self, restore: &Restore) -> LiveTerminal<W> {
         self.below = restore.below();
+        self
+    }
+
+    /// Has text lead to addresses.
+    #[must_use]
+    pub fn with_links(mut self, links: Links) -> LiveTerminal<W> {
+        self.painter.links = links;
         self
     }
 

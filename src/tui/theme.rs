@@ -9,6 +9,8 @@ use std::sync::{Arc, OnceLock};
 
 use ratatui::style::{Color, Modifier, Style};
 
+use super::links::Links;
+
 mod builtin;
 mod choice;
 mod depth;
@@ -143,12 +145,24 @@ roles! {
 pub struct Theme {
     name: Arc<str>,
     styles: Arc<[Style]>,
+    links: Links,
 }
 
 impl Theme {
     /// The style of a role.
     pub fn style(&self, role: Role) -> Style {
         self.styles[role as usize]
+    }
+
+    /// The same theme, with text that leads to addresses.
+    #[must_use]
+    pub fn with_links(self, links: Links) -> Theme {
+        Theme { links, ..self }
+    }
+
+    /// The addresses behind text.
+    pub fn links(&self) -> &Links {
+        &self.links
     }
 
     /// The theme's name; two themes of one name in one process look the same.
@@ -195,7 +209,7 @@ impl Theme {
                 .or_else(|| builtin.map(|(name, text)| (format!("themes/{name}.toml"), (*text).to_owned())))
         })?;
         let styles = Role::ALL.iter().map(|role| styles.remove(role).unwrap_or_default()).collect();
-        Ok(Theme { name: name.into(), styles })
+        Ok(Theme { name: name.into(), styles, links: Links::default() })
     }
 
     /// The same theme with every colour taken out; weight, slant, underline and inversion stay.
@@ -211,6 +225,7 @@ impl Theme {
         Theme {
             name: format!("{}, no colours", self.name).into(),
             styles: self.styles.iter().map(bare).collect(),
+            links: self.links.clone(),
         }
     }
 
@@ -230,7 +245,11 @@ impl Theme {
             underline_color: map(style.underline_color),
             ..*style
         };
-        Theme { name: Arc::clone(&self.name), styles: self.styles.iter().map(mapped).collect() }
+        Theme {
+            name: Arc::clone(&self.name),
+            styles: self.styles.iter().map(mapped).collect(),
+            links: self.links.clone(),
+        }
     }
 }
 

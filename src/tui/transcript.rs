@@ -5,16 +5,20 @@ use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::StoppedReason;
 use crate::contract::snapshot::Changes;
 
+mod doing;
 mod fold;
 mod stored;
 mod sync;
 mod tail;
 #[cfg(test)]
 mod tests;
+pub mod todo;
 pub mod tool;
 
+pub use doing::Doing;
 pub use tail::Tail;
-pub use tool::{ToolEntry, ToolState};
+pub use todo::{Todo, TodoState};
+pub use tool::{Progress, ToolEntry, ToolState};
 
 /// A point in time: milliseconds since the terminal started. Time is data here; nobody looks at a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,6 +101,10 @@ pub struct Entry {
     pub is_done: bool,
     /// What it is.
     pub kind: EntryKind,
+    /// When it began, when that was seen.
+    pub began: Option<Moment>,
+    /// How long it grew, in milliseconds.
+    pub took: Option<u64>,
 }
 
 /// An inference that is tried again.
@@ -133,6 +141,10 @@ pub struct Transcript {
     handed_to: Option<(String, String)>,
     /// How far the summary reaches that was told last.
     summarised: u64,
+    /// When the event came that is taken in.
+    at: Option<Moment>,
+    /// What the model plans to do, as it said last.
+    todos: Vec<Todo>,
     /// Messages before this place are in the store only.
     before: u64,
     /// How many entries were fetched from there, to be looked at for a while.
@@ -314,7 +326,8 @@ impl Transcript {
     }
 
     fn push(&mut self, kind: EntryKind, is_done: bool) {
-        self.entries.push(Entry { id: self.next_id, version: 0, is_done, kind });
+        let (id, began) = (self.next_id, self.at);
+        self.entries.push(Entry { id, version: 0, is_done, kind, began, took: None });
         self.next_id += 1;
         self.advance();
     }

@@ -23,6 +23,8 @@ pub mod feed;
 pub mod linear;
 mod lists;
 pub mod reader;
+#[cfg(test)]
+mod render_tests;
 pub mod sheet;
 mod surface;
 #[cfg(test)]
@@ -64,6 +66,9 @@ impl From<Vec<Line<'static>>> for Picture {
         Picture { lines, caret: None }
     }
 }
+
+/// How many rows of the model's plan are shown.
+const PLAN_ROWS: usize = 8;
 
 /// The live region of the model.
 pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
@@ -108,8 +113,13 @@ fn below(app: &App, rows: usize, theme: &Theme) -> Picture {
         left -= middle.lines.len().min(left);
     }
     let queue = queued(app, width, left.min(4), theme);
+    left -= queue.len().min(left);
+    // A question needs the room more than the plan.
+    let most = if app.cards.is_empty() { (rows / 4).min(PLAN_ROWS) } else { usize::from(rows >= 20) * 2 };
+    let plan = if app.picker.is_none() { feed::plan(app, theme, most.min(left / 2)) } else { Vec::new() };
 
-    let mut picture: Picture = queue.into();
+    let mut picture: Picture = plan.into();
+    picture.stack(queue.into());
     picture.stack(middle);
     picture.stack(bottom);
     picture.stack(status);

@@ -31,6 +31,7 @@ mod mcp_login;
 mod memory;
 mod notify;
 mod reminders;
+mod rendering;
 mod screen;
 mod stale;
 mod stats;

@@ -2,6 +2,7 @@
 
 use super::State;
 use crate::config::Env;
+use crate::tui::links::Links;
 use crate::tui::terminal::{Abilities, Multiplexer};
 use crate::tui::theme::{Background, Depth};
 
@@ -58,7 +59,7 @@ pub(super) fn checks(env: &Env) -> Vec<(&'static str, State, String)> {
     let lines = [
         ("keys", yes_no(can.keys, "Shift-Enter and the like (kitty keyboard)", keys)),
         ("frames", yes_no(can.synchronized, "shown at once (mode 2026)", "aye writes only what changed")),
-        ("links", yes_no(can.links, "can be opened (OSC 8)", "addresses are written out")),
+        ("links", yes_no(Links::of(var).are_on(), "can be opened (OSC 8)", "addresses are written out")),
         (
             "clipboard",
             yes_no(

@@ -133,3 +133,110 @@ proptest! {
         prop_assert!(diff.header(width, &Theme::plain()).width() <= usize::from(width));
     }
 }
+
+const UNIFIED: &str = "--- a/x.rs\n+++ b/x.rs\n@@ -8,4 +8,5 @@ fn\n same 漢字\n-let total = first + second;\n+let total = first - second;\n+// 🎉 new\n \n end\n@@ -40,0 +42 @@\n+last\n\\ No newline at end of file\n";
+
+fn painted(width: u16, theme: &Theme) -> Vec<Line<'static>> {
+    let patch = Patch::parse(UNIFIED).expect("a diff");
+    assert_eq!((patch.added, patch.removed, patch.len()), (3, 1, 7));
+    let highlighter = crate::tui::highlight::Highlighter::waiting();
+    let (old, new) = patch.texts();
+    let colours = Colours { old: highlighter.whole("rs", &old), new: highlighter.whole("rs", &new) };
+    assert!(colours.are_ready());
+    let (lines, hidden) =
+        patch.lines(Show { width, theme, most: usize::MAX, colours: Some(&colours), numbers: true });
+    assert_eq!(hidden, 0);
+    assert!(lines.iter().all(|line| line.width() <= usize::from(width)));
+    lines
+}
+
+fn text_at(width: u16) -> String {
+    let lines = painted(width, &Theme::plain());
+    lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_unified_diff_is_shown_at_each_width() {
+    for width in [40, 80, 136] {
+        insta::assert_snapshot!(format!("unified_{width}"), text_at(width));
+    }
+}
+
+#[test]
+fn code_has_its_colours_and_changed_words_stay_marked() {
+    let theme = Theme::builtin("dark").expect("it is there");
+    let lines = painted(60, &theme);
+    let span = |row: &str, text: &str| {
+        let line = lines.iter().find(|line| line.to_string().contains(row)).expect("the row");
+        line.spans.iter().find(|span| span.content == text).map(|span| span.style)
+    };
+    let keyword = span("first - second", "let").expect("a span of its own");
+    assert_eq!(keyword.fg, theme.style(Role::CodeKeyword).fg);
+    assert_eq!(keyword.bg, theme.style(Role::DiffAdd).bg);
+    assert_eq!(span("first - second", "-").expect("marked").bg, theme.style(Role::DiffAddWord).bg);
+    // Without backgrounds the colour of the line is what tells it apart.
+    let lines = painted(60, &Theme::default());
+    let line = lines.iter().find(|line| line.to_string().contains("first - second")).expect("the row");
+    assert!(line.spans.iter().all(|span| span.content != "let"), "{line:?}");
+}
+
+#[test]
+fn what_is_no_diff_is_none() {
+    for text in ["", "hello", "@@ -1 +1", "@@ -x,1 +1,1 @@\n a", "--- a\n+++ b\n"] {
+        assert_eq!(Patch::parse(text), None, "{text:?}");
+    }
+    let cut = Patch::parse("@@ -1,9 +1,9 @@\n a\n-b\n[… diff cut …]\n").expect("a part of one");
+    assert_eq!(cut.below.as_deref(), Some("diff cut"));
+    let huge = Patch::parse("@@ -4294967295,1 +4294967295,1 @@\n-a\n+b\n").expect("a diff");
+    assert!(
+        !huge
+            .lines(Show { width: 40, theme: &Theme::plain(), most: 9, colours: None, numbers: true })
+            .0
+            .is_empty()
+    );
+}
+
+proptest! {
+    #[test]
+    fn a_written_diff_is_read_back(
+        old in proptest::collection::vec("[a-c]{0,3}", 0..30), new in proptest::collection::vec("[a-c]{0,3}", 0..30),
+        width in 1u16..200,
+    ) {
+        let text = |lines: &[String]| lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect::<String>();
+        let (old, new) = (text(&old), text(&new));
+        let told = similar::TextDiff::from_lines(&old, &new).unified_diff().header("a", "b").to_string();
+        let read = Patch::parse(&told).unwrap_or_default();
+        let made = Patch::between(&old, &new);
+        prop_assert_eq!((read.added, read.removed, read.len()), (made.added, made.removed, made.len()));
+        prop_assert_eq!(read.texts(), made.texts());
+        let theme = Theme::plain();
+        for patch in [read, made] {
+            let (lines, _) = patch.lines(Show { width, theme: &theme, most: 20, colours: None, numbers: true });
+            prop_assert!(lines.iter().all(|line| line.width() <= usize::from(width)));
+        }
+    }
+
+    #[test]
+    fn any_text_is_read_as_a_diff_without_harm(text in "(@@ -[0-9]{1,3}(,[0-9]{1,3})? \\+[0-9]{1,3} @@\n|[-+ ]?[ab]?\n|\\PC{0,9}\n){0,30}") {
+        if let Some(patch) = Patch::parse(&text) {
+            patch.lines(Show { width: 130, theme: &Theme::plain(), most: 50, colours: None, numbers: true });
+        }
+    }
+}
+
+#[test]
+fn both_sides_have_the_colours_of_their_own_text() {
+    let theme = Theme::builtin("dark").expect("it is there");
+    let patch = Patch::parse("@@ -1,2 +1,4 @@\n-x\n+// y\n+// z\n+// w\n fn a() {}\n").expect("a diff");
+    let highlighter = crate::tui::highlight::Highlighter::waiting();
+    let (old, new) = patch.texts();
+    let colours = Colours { old: highlighter.whole("rs", &old), new: highlighter.whole("rs", &new) };
+    let show = Show { width: 120, theme: &theme, most: 99, colours: Some(&colours), numbers: true };
+    let (lines, _) = patch.lines(show);
+    let row = lines.last().expect("a row");
+    let keywords = row
+        .spans
+        .iter()
+        .filter(|span| span.content == "fn" && span.style.fg == theme.style(Role::CodeKeyword).fg);
+    assert_eq!(keywords.count(), 2, "{row:?}");
+}

@@ -8,6 +8,7 @@ use ratatui::text::Line;
 
 use super::super::TuiOptions;
 use super::super::app::App;
+use super::super::links::Links;
 use super::super::status::{Chrome, Progress, chrome};
 use super::super::terminal::{Abilities, Clipboard, Desktop, FullScreen, Linear, LiveTerminal};
 use super::super::view::feed::Feed;
@@ -28,6 +29,8 @@ pub(super) struct Screen<W: io::Write> {
     clipboard: Clipboard,
     desktop: Desktop,
     abilities: Abilities,
+    /// Addresses behind text; they stay when the colours change.
+    links: Links,
     /// What was said to a screen reader, and the lines that it was not told yet.
     linear: Option<(Linear, Vec<String>)>,
     /// What the terminal was told to show outside of its text.
@@ -60,6 +63,7 @@ impl<W: io::Write> Screen<W> {
             clipboard: options.clipboard,
             desktop: options.desktop,
             abilities: abilities(options),
+            links: options.links.clone(),
             linear: options.screen_reader.then(Default::default),
             chrome: None,
         }
@@ -69,7 +73,7 @@ impl<W: io::Write> Screen<W> {
     /// gets finished while another screen is up goes out when it is left.
     pub(super) fn draw(&mut self, app: &App) -> io::Result<()> {
         if !self.look.theme.is_same(app.theme()) {
-            self.look.theme = app.theme().clone();
+            self.look.theme = app.theme().clone().with_links(self.links.clone());
             self.sheets = Sheets::new(self.look.clone());
         }
         let (width, height) = app.size;
@@ -152,7 +156,8 @@ impl<W: io::Write> Screen<W> {
         // Nothing of the live region stays behind: the terminal may break its rows anew meanwhile.
         self.terminal.finish(false)?;
         self.is_other.store(true, Ordering::SeqCst);
-        self.other = Some((FullScreen::default(), size));
+        let links = self.look.theme.links().clone();
+        self.other = Some((FullScreen::default().with_links(links), size));
         FullScreen::enter(self.terminal.out_mut(), self.mouse)
     }
 

@@ -6,9 +6,9 @@ use pulldown_cmark::{BrokenLink, CodeBlockKind, CowStr, Event, HeadingLevel, Par
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
-use super::Definitions;
 use super::split::{Kind, OPTIONS, Piece, lookup};
 use super::table::Table;
+use super::{Definitions, address};
 use crate::tui::highlight::{CodeBlock, Highlighter};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::wrap::Wrap;
@@ -310,15 +310,23 @@ impl Layout<'_> {
                     let text: String = spans.iter().skip(begin).map(|span| span.content.as_ref()).collect();
                     let same = url.strip_prefix("mailto:").unwrap_or(&url).trim_end_matches('/')
                         == text.trim_end_matches('/');
+                    let link = self.theme.links().to(&url);
+                    // Text that looks like an address must not lead to another one.
+                    let poses =
+                        !same && !text.contains(char::is_whitespace) && text.contains(['.', ':', '/']);
+                    if !poses {
+                        let spans = self.spans.get_or_insert_default();
+                        spans.iter_mut().skip(begin).for_each(|span| span.style = span.style.patch(link));
+                    }
                     if !same && !url.is_empty() {
-                        self.text(&format!(" ({url})"), self.theme.style(Role::LinkUrl));
+                        self.address(&url);
                     }
                 }
             }
             TagEnd::Image => {
                 if let Some((_, url)) = self.links.pop() {
                     self.text("]", self.theme.style(Role::Dim));
-                    self.text(&format!(" ({url})"), self.theme.style(Role::LinkUrl));
+                    self.address(&url);
                 }
             }
             TagEnd::TableHead
@@ -382,9 +390,22 @@ impl Layout<'_> {
         }
     }
 
+    /// Where a link leads, behind its text.
+    fn address(&mut self, url: &str) {
+        let style = self.theme.style(Role::LinkUrl);
+        self.text(" (", style);
+        self.text(url, style.patch(self.theme.links().to(url)));
+        self.text(")", style);
+    }
+
     fn emit(&mut self, spans: &[Span<'static>]) {
         let (first, rest) = self.prefixes();
-        Wrap::words(self.width).prefix(first, rest).spans_into(spans, Style::default(), self.out);
+        let wrap = Wrap::words(self.width).prefix(first, rest);
+        if self.theme.links().are_on() && spans.iter().any(|span| span.content.contains("://")) {
+            wrap.spans_into(&address::linked(spans, self.theme.links()), Style::default(), self.out);
+        } else {
+            wrap.spans_into(spans, Style::default(), self.out);
+        }
     }
 
     fn end_code(&mut self) {

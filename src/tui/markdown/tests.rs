@@ -271,3 +271,35 @@ fn a_stream_may_live_in_any_thread() {
     fn sends<T: Send>() {}
     sends::<MarkdownStream>();
 }
+
+fn linked(text: &str) -> Vec<String> {
+    let links = crate::tui::links::Links::of(|name| (name == "FORCE_HYPERLINK").then(|| "1".to_owned()));
+    let theme = Theme::plain().with_links(links);
+    let lines = render(text, 60, &theme, &Highlighter::off());
+    let is_link = |span: &&Span<'_>| span.style.underline_color.is_some();
+    lines.iter().flat_map(|line| &line.spans).filter(is_link).map(|span| span.content.to_string()).collect()
+}
+
+fn good_and_evil() -> Vec<Option<ratatui::style::Color>> {
+    let links = crate::tui::links::Links::of(|name| (name == "FORCE_HYPERLINK").then(|| "1".to_owned()));
+    let good = links.to("https://good.org");
+    let theme = Theme::plain().with_links(links);
+    let lines = render("[https://good.org](https://evil.org)", 60, &theme, &Highlighter::off());
+    let colours: Vec<_> =
+        lines[0].spans.iter().map(|span| span.style.underline_color).filter(Option::is_some).collect();
+    assert_eq!(colours[0], good.underline_color);
+    colours
+}
+
+#[test]
+fn links_lead_where_they_say() {
+    assert_eq!(linked("[page](https://a.org/x)"), ["page", "https://a.org/x"]);
+    assert_eq!(linked("<https://a.org> and https://b.org."), ["https://a.org", "https://b.org"]);
+    // Text that looks like another address does not lead to this one; the address itself can be opened.
+    assert_eq!(linked("[https://good.org](https://evil.org)"), ["https://good.org", "https://evil.org"]);
+    assert_eq!(linked("[good.org](https://evil.org)"), ["https://evil.org"]);
+    assert_eq!(linked("[x](javascript:alert) ![pic](file:///etc/passwd)"), Vec::<String>::new());
+    let style = good_and_evil();
+    assert_ne!(style[0], style[1], "each leads where it says");
+    assert_eq!(linked("[x](https://a.org/\u{202e}y)"), Vec::<String>::new());
+}

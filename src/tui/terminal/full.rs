@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 
+use super::super::links::Links;
 use super::paint::Painter;
 use super::{BEGIN, END, KEEP_BYTES, SHOW, row};
 
@@ -53,6 +54,13 @@ impl FullScreen {
         let below: &[u8] = if is_same_size { b"" } else { b"\x1b[999B\r\n" };
         out.write_all(&[MOUSE_OFF, LEAVE, below].concat())?;
         out.flush()
+    }
+
+    /// Has text lead to addresses.
+    #[must_use]
+    pub fn with_links(mut self, links: Links) -> FullScreen {
+        self.painter.links = links;
+        self
     }
 
     /// Paints all of it with the next frame.

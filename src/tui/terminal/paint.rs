@@ -6,6 +6,7 @@ use ratatui::buffer::{Cell, CellDiffOption, CellWidth};
 use ratatui::style::{Color, Modifier};
 
 use crate::contract::display::is_unsafe;
+use crate::tui::links::{self, Links};
 
 /// Writes cells into one buffer of bytes, and knows which style and column the terminal has.
 #[derive(Debug, Default)]
@@ -14,6 +15,7 @@ pub(super) struct Painter {
     pen: Pen,
     /// The cursor's column, unless a full row or a character of doubtful width left it unknown.
     column: Option<u16>,
+    pub(super) links: Links,
 }
 
 /// The style the terminal writes with.
@@ -23,6 +25,7 @@ struct Pen {
     bg: Color,
     underline: Color,
     modifier: Modifier,
+    link: Option<u32>,
 }
 
 /// SGR codes that switch a modifier on.
@@ -199,20 +202,25 @@ impl Painter {
 
     /// Switches to the style of a cell with as few codes as possible.
     fn style(&mut self, cell: &Cell) {
-        let want = Pen { fg: cell.fg, bg: cell.bg, underline: cell.underline_color, modifier: cell.modifier };
+        let (mut modifier, mut underline) = (cell.modifier, cell.underline_color);
+        let link = links::take(&mut modifier, &mut underline);
+        if link != self.pen.link {
+            self.link(link);
+        }
+        let want = Pen { fg: cell.fg, bg: cell.bg, underline, modifier, link };
         if want == self.pen {
             return;
         }
         self.bytes.extend_from_slice(b"\x1b[");
         let start = self.bytes.len();
-        if want == Pen::default() {
+        if want == (Pen { link, ..Pen::default() }) {
             self.bytes.push(b'm');
             self.pen = want;
             return;
         }
         if !(self.pen.modifier - want.modifier).is_empty() {
             self.bytes.extend_from_slice(b"0;");
-            self.pen = Pen::default();
+            self.pen = Pen { link, ..Pen::default() };
         }
         for (modifier, code) in MODIFIERS {
             if (want.modifier - self.pen.modifier).contains(modifier) {
@@ -233,6 +241,19 @@ impl Painter {
         }
         self.bytes.push(b'm');
         self.pen = want;
+    }
+
+    /// Begins or ends text that leads somewhere. Rows of one link belong together by its number.
+    fn link(&mut self, link: Option<u32>) {
+        self.pen.link = link;
+        let address = link.and_then(|number| self.links.address(number));
+        match (link, address) {
+            (Some(number), Some(address)) => {
+                write!(self.bytes, "\x1b]8;id=aye{number};{address}\x1b\\")
+                    .expect("a vector takes everything");
+            }
+            _ => self.bytes.extend_from_slice(b"\x1b]8;;\x1b\\"),
+        }
     }
 
     fn colour(&mut self, colour: Color, base: u16) {

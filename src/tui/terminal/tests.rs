@@ -481,3 +481,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn text_leads_to_an_address_and_each_row_ends_it() {
+    use crate::tui::links::Links;
+    let links = Links::of(|name| (name == "FORCE_HYPERLINK").then(|| "1".to_owned()));
+    let style = Style::new().bold().patch(links.to("https://a.org/x"));
+    let mut term = terminal(20, 5).with_links(links.clone());
+    term.append([Line::from(vec![Span::styled("here", style), Span::raw(" not")])]);
+    term.draw(0, |_, _| None).expect("it is drawn");
+    let bytes = String::from_utf8_lossy(&term.out_mut().last).into_owned();
+    let link = "\x1b]8;id=aye0;https://a.org/x\x1b\\";
+    assert!(bytes.contains(&format!("{link}\x1b[1mhere\x1b]8;;\x1b\\")), "{bytes:?}");
+    assert!(!bytes.contains("58:"), "the number is no colour: {bytes:?}");
+    assert_eq!(term.out_mut().rows()[0], "here not");
+    // A number that nobody knows leads nowhere.
+    let mut term = terminal(20, 5);
+    term.append([Line::styled("here", style)]);
+    term.draw(0, |_, _| None).expect("it is drawn");
+    assert!(!String::from_utf8_lossy(&term.out_mut().last).contains("a.org"));
+}

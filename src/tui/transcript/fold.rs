@@ -3,7 +3,7 @@
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::{EntryKind, Level, Moment, Retry, ToolEntry, ToolState, Transcript};
+use super::{EntryKind, Level, Moment, Progress, Retry, Todo, ToolEntry, ToolState, Transcript};
 use crate::contract::activity::NOTICE_ACTIVITY_TYPE;
 use crate::contract::child::{CHILD_RUN_ACTIVITY_TYPE, ChildRunState};
 use crate::contract::event::AgentEvent;
@@ -15,6 +15,12 @@ use crate::contract::summary::COMPACTED_ACTIVITY_TYPE;
 impl Transcript {
     /// Takes in one event.
     pub fn apply(&mut self, at: Moment, event: &AgentEvent) {
+        self.at = Some(at);
+        self.fold(at, event);
+        self.at = None;
+    }
+
+    fn fold(&mut self, at: Moment, event: &AgentEvent) {
         match event {
             AgentEvent::RunStart { .. } => {
                 self.retry = None;
@@ -114,9 +120,20 @@ impl Transcript {
         outcome: crate::contract::lifecycle::ToolCallOutcome,
     ) {
         let Some(index) = self.tool_index(id) else { return };
+        let mut plan = None;
+        let before = &mut self.todos;
+        if let Some(EntryKind::Tool(tool)) = self.entries.get_mut(index).map(|entry| &mut entry.kind) {
+            tool.settle(at, result, outcome);
+            if tool.state == ToolState::Done && tool.name == "TodoWrite" {
+                tool.planned = std::mem::take(before);
+                plan = Some(Todo::all(&tool.arguments));
+            }
+        }
+        if let Some(plan) = plan {
+            self.todos = plan;
+        }
         self.touch(index, |entry| {
-            if let EntryKind::Tool(tool) = &mut entry.kind {
-                tool.settle(at, result, outcome);
+            if let EntryKind::Tool(tool) = &entry.kind {
                 entry.is_done = tool.is_over();
             }
         });
@@ -167,8 +184,10 @@ impl Transcript {
             if !is_text || self.entries[index].is_done {
                 continue;
             }
+            let at = self.at;
             self.touch(index, |entry| {
                 entry.is_done = true;
+                entry.took = at.zip(entry.began).map(|(at, began)| at.since(began));
                 if let EntryKind::Assistant { interrupted, .. } = &mut entry.kind {
                     *interrupted = cut_off;
                 }
@@ -187,12 +206,12 @@ impl Transcript {
         let text = |key: &str| content.get(key).and_then(Value::as_str).unwrap_or_default();
         if kind == TOOL_CALL_PROGRESS_ACTIVITY_TYPE {
             let status = text("status").to_owned();
-            let message = Some(text("message").to_owned()).filter(|message| !message.is_empty());
+            let progress = Progress::of(content);
             self.change_tool(call_id, |tool| {
                 if status == "running" {
                     tool.run(at);
                 }
-                tool.progress = message;
+                tool.progress = progress;
             });
         } else if kind == CHILD_RUN_ACTIVITY_TYPE {
             if let Ok(state) = serde_json::from_value::<ChildRunState>(content.clone()) {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Moment, Tail};
+use super::{Moment, Tail, Todo};
 use crate::contract::child::{ChildRunState, ChildStatus};
 use crate::contract::lifecycle::ToolCallOutcome;
 use crate::contract::suspension::{ACTION_UNKNOWN_OUTCOME, SuspendTicket};
@@ -98,6 +98,31 @@ impl ToolState {
     }
 }
 
+/// How far a running call is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// In words.
+    pub message: Option<String>,
+    /// From 0 to 1.
+    pub part: Option<f64>,
+    /// So many of so many.
+    pub count: Option<(u64, u64)>,
+}
+
+impl Progress {
+    /// What a report says; nothing when it says nothing.
+    pub(super) fn of(content: &Value) -> Option<Progress> {
+        let number = |key: &str| content.get(key).and_then(Value::as_u64);
+        let count = number("loaded").zip(number("total")).filter(|(_, total)| *total > 0);
+        let counted = count.map(|(loaded, total)| loaded as f64 / total as f64);
+        let told = content.get("progress").and_then(Value::as_f64);
+        let part = told.or(counted).filter(|part| part.is_finite()).map(|part| part.clamp(0.0, 1.0));
+        let message = content.get("message").and_then(Value::as_str).filter(|text| !text.is_empty());
+        let progress = Progress { message: message.map(str::to_owned), part, count };
+        (progress != Progress::default()).then_some(progress)
+    }
+}
+
 /// One tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolEntry {
@@ -117,8 +142,10 @@ pub struct ToolEntry {
     pub tail: Tail,
     /// The result, when it is over.
     pub result: Option<ToolResult>,
-    /// A word about its progress.
-    pub progress: Option<String>,
+    /// How far it is, when it says so.
+    pub progress: Option<Progress>,
+    /// What was planned before it, when it changes the plan.
+    pub planned: Vec<Todo>,
     /// The agent that works on it.
     pub child: Option<Box<ChildRunState>>,
     /// When it began to run.
@@ -140,6 +167,7 @@ impl ToolEntry {
             tail: Tail::default(),
             result: None,
             progress: None,
+            planned: Vec::new(),
             child: None,
             started: None,
             elapsed: None,

@@ -22,6 +22,7 @@ impl App {
             }
             return;
         }
+        self.moved = self.now;
         match event {
             AgentEvent::RunStart { run_id, .. } => {
                 self.run_id = Some(RunId::from(run_id.as_str()));

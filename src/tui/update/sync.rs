@@ -31,6 +31,7 @@ impl App {
             return;
         }
         self.tasks = at_work(&sync.children);
+        self.moved = self.now;
         self.queued.clone_from(&sync.queued);
         self.queued.retain(|row| !self.steered.contains(&row.id));
         self.look_after_cards(&sync, cmds);

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use serde_json::Value;
 
-use super::super::diff::diff_lines_within;
 use super::super::host::HostInfo;
 use super::super::status::{duration, short_path};
 use super::super::theme::{Role, Theme};
@@ -16,12 +16,24 @@ use super::surface::{self, At};
 use crate::contract::child::ChildStatus;
 use crate::contract::display::{visible, visible_line};
 use crate::contract::surface::Surface;
-use crate::contract::tool::FilePreview;
+
+mod change;
+mod plan;
+mod progress;
+mod quiet;
+mod thought;
+
+use change::change;
+pub(super) use change::{Colours, colours};
+pub(super) use plan::pinned;
+pub(super) use quiet::{group, is_quiet, may_be_quiet};
+pub(crate) use thought::is_long_thought;
+pub(super) use thought::thought;
 
 /// How many lines of output a finished call shows, and a running one.
 const LINES: usize = 5;
 const FAILED_LINES: usize = 10;
-const DIFF_LINES: usize = 16;
+pub(super) const DIFF_LINES: usize = 16;
 /// How many lines of thoughts are shown.
 const THOUGHT_LINES: usize = 6;
 /// A surface is no wider than this.
@@ -41,6 +53,8 @@ pub(super) struct Page<'a> {
     pub(super) info: &'a HostInfo,
     pub(super) now: Moment,
     pub(super) expanded: bool,
+    /// The colours of the code that is changed.
+    pub(super) colours: Option<&'a Colours>,
 }
 
 /// What the person said.
@@ -70,11 +84,6 @@ pub(super) fn thinking(text: &str, is_done: bool, whole: bool, page: Page<'_>) -
     let mut shown = lines[..THOUGHT_LINES - 1].to_vec();
     shown.push(folded(more, page));
     shown
-}
-
-/// Whether thoughts are too long to be shown whole, at a usual width.
-pub(crate) fn is_long_thought(text: &str) -> bool {
-    text.trim().lines().count() > THOUGHT_LINES || text.len() > THOUGHT_LINES * 80
 }
 
 /// What the program says.
@@ -222,8 +231,13 @@ fn head(tool: &ToolEntry, page: Page<'_>) -> Line<'static> {
         Span::styled(format!("{} ", tool.state.icon()), theme.style(role)),
         Span::styled(visible_line(&tool.name).into_owned(), theme.style(Role::Tool)),
         Span::raw("  "),
-        Span::styled(summary, theme.style(Role::Text)),
+        Span::styled(summary, theme.style(Role::Text).patch(subject(tool, theme))),
     ];
+    let mut left = left;
+    if let Some(found) = quiet::found(tool) {
+        left.push(Span::styled(format!(" · {found}"), theme.style(Role::Dim)));
+    }
+    left.extend(change::counts(tool, theme));
     let elapsed = match (tool.state, tool.started, tool.elapsed) {
         (ToolState::Running, Some(started), _) => Some(page.now.since(started)),
         (ToolState::Done | ToolState::Failed, _, elapsed) => elapsed,
@@ -238,6 +252,17 @@ fn head(tool: &ToolEntry, page: Page<'_>) -> Line<'static> {
         right.push(Span::styled(time, theme.style(Role::Dim)));
     }
     spread(left, right, page.width)
+}
+
+/// Leads to the file or page that a call is about.
+fn subject(tool: &ToolEntry, theme: &Theme) -> Style {
+    let text = |key: &str| tool.arguments.get(key).and_then(Value::as_str);
+    match tool.name.as_str() {
+        "Read" | "Write" | "Edit" => text("file_path").map(|path| theme.links().file(Path::new(path))),
+        "WebFetch" => text("url").map(|url| theme.links().to(url)),
+        _ => None,
+    }
+    .unwrap_or_default()
 }
 
 /// That a person changed the call or said something about it.
@@ -327,7 +352,7 @@ fn body(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
         ToolState::Receiving | ToolState::Proposed | ToolState::Waiting => Vec::new(),
         ToolState::Running => running(tool, page),
         ToolState::Unknown if tool.result.is_none() => running(tool, page),
-        ToolState::Done if tool.name == "TodoWrite" => todos(&tool.arguments, page),
+        ToolState::Done if tool.name == "TodoWrite" => plan::changed(tool, page),
         ToolState::Done if !surfaces(tool).is_empty() => {
             let columns = page.width.saturating_sub(OUTPUT_INDENT).min(SURFACE_COLUMNS);
             let draw = |shown: &Surface| surface::surface(shown, At::default(), columns, page.theme);
@@ -360,8 +385,7 @@ fn running(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
     let most = if page.expanded { LINES * 4 } else { LINES };
     let mut lines = Vec::new();
     if let Some(progress) = &tool.progress {
-        let text = format!("    {}", visible_line(progress));
-        lines.push(Line::styled(super::truncate(&text, page.width), page.theme.style(Role::Dim)));
+        lines.push(progress::progress(progress, page));
     }
     let shown = tool.tail.last(most);
     let above = tool.tail.total() - shown.len();
@@ -383,8 +407,7 @@ fn done(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
     }
     let (count, most) = (output.trim_end().lines().count(), limit(tool));
     if most == 0 {
-        let text = format!("    {count} line{}", if count == 1 { "" } else { "s" });
-        return vec![Line::styled(text, page.theme.style(Role::Dim))];
+        return Vec::new();
     }
     // Wrapping all of a long output only to show a few lines of it would be slow.
     let output = clip(&output, most + 1);
@@ -418,7 +441,7 @@ fn clip(text: &str, n: usize) -> String {
 /// How many lines of output are shown of a finished call.
 fn limit(tool: &ToolEntry) -> usize {
     match (tool.state, tool.name.as_str()) {
-        (ToolState::Done, "Read" | "WebFetch") => 0,
+        (ToolState::Done, "Read" | "Grep" | "Glob" | "List" | "WebFetch") => 0,
         (ToolState::Done, _) => LINES,
         _ => FAILED_LINES,
     }
@@ -428,6 +451,9 @@ fn limit(tool: &ToolEntry) -> usize {
 pub(crate) fn is_folded(tool: &ToolEntry) -> bool {
     if tool.state == ToolState::Done && tool.name == "TodoWrite" {
         return false;
+    }
+    if let Some(long) = change::is_long(tool) {
+        return long;
     }
     let output = tool.output();
     let lines = output.trim_end().lines().count();
@@ -455,74 +481,10 @@ fn said(text: &str, page: Page<'_>) -> Vec<Line<'static>> {
     wrap.text(&visible(text.trim()), page.theme.style(Role::Dim))
 }
 
-/// What a finished call changed in files.
-fn change(tool: &ToolEntry, page: Page<'_>, most: usize) -> Option<Vec<Line<'static>>> {
-    if tool.state != ToolState::Done {
-        return None;
-    }
-    let details = tool.result.as_ref().and_then(|result| result.details.as_ref());
-    let previews = details.and_then(|details| details.get("preview").or_else(|| details.get("previews")));
-    let previews: Vec<FilePreview> =
-        previews.and_then(|value| serde_json::from_value(value.clone()).ok()).unwrap_or_default();
-    let texts: Vec<(String, String)> = previews
-        .into_iter()
-        .filter_map(|preview| Some((preview.old_text.unwrap_or_default(), preview.new_text?)))
-        .collect();
-    // Without the files there is only the piece that was replaced, and nobody knows its line numbers.
-    let is_piece = texts.is_empty() && tool.name == "Edit";
-    let texts = if texts.is_empty() { vec![from_arguments(tool)?] } else { texts };
-    let mut lines = Vec::new();
-    for (old, new) in texts {
-        let width = page.width.saturating_sub(OUTPUT_INDENT).max(1);
-        let diff = diff_lines_within(&visible(&old), &visible(&new), "", width, page.theme, most);
-        lines.extend(diff.lines.into_iter().map(|line| {
-            let line = if is_piece { without_number(line) } else { line };
-            indented(line, OUTPUT_INDENT)
-        }));
-    }
-    Some(lines)
-}
-
-fn without_number(mut line: Line<'static>) -> Line<'static> {
-    if let Some(first) = line.spans.first_mut()
-        && first.content.trim().parse::<usize>().is_ok()
-    {
-        first.content = " ".repeat(first.content.len()).into();
-    }
-    line
-}
-
-fn from_arguments(tool: &ToolEntry) -> Option<(String, String)> {
-    let text = |key: &str| tool.arguments.get(key).and_then(Value::as_str).map(str::to_owned);
-    match tool.name.as_str() {
-        "Edit" => Some((text("old_string")?, text("new_string")?)),
-        "Write" => Some((String::new(), text("content")?)),
-        _ => None,
-    }
-}
-
 pub(super) fn indented(line: Line<'static>, by: u16) -> Line<'static> {
     let mut spans = vec![Span::raw(" ".repeat(usize::from(by)))];
     spans.extend(line.spans);
     Line { spans, ..line }
-}
-
-fn todos(arguments: &Value, page: Page<'_>) -> Vec<Line<'static>> {
-    let list = arguments.get("todos").and_then(Value::as_array);
-    let mut lines = Vec::new();
-    for todo in list.into_iter().flatten() {
-        let text = |key: &str| todo.get(key).and_then(Value::as_str).unwrap_or_default();
-        let (mark, role) = match text("status") {
-            "completed" => ("✓ ", Role::Dim),
-            "in_progress" => ("▸ ", Role::Accent),
-            _ => ("○ ", Role::Text),
-        };
-        let style = page.theme.style(role);
-        let wrap = Wrap::words(page.width)
-            .prefix(vec![Span::styled(format!("    {mark}"), style)], vec![Span::raw("      ")]);
-        lines.extend(wrap.text(&visible_line(text("content")), style));
-    }
-    lines
 }
 
 /// Text without colour sequences: they say nothing here, and written out they would bury the rest. Everything else

@@ -13,10 +13,14 @@ use super::super::markdown::MarkdownStream;
 use super::super::theme::{Role, Theme};
 use super::super::transcript::{Entry, EntryKind, Level, Transcript};
 use super::Look;
-use super::entry::{self, Page, indented};
+use super::entry::{self, Colours, Page, indented};
 
 /// How many entries of a stored conversation are printed when it is opened.
 const SHOWN_AT_OPEN: usize = 200;
+/// A change waits for its colours while fewer entries than this stand behind it.
+const MOST_BEHIND: usize = 300;
+/// So far ahead colours are asked for.
+const ASKED_AHEAD: usize = 16;
 /// Text wider than this is hard to read.
 const TEXT_WIDTH: u16 = 120;
 /// Where the words of the model begin.
@@ -36,6 +40,7 @@ struct Words {
 struct Kept {
     version: u32,
     width: u16,
+    is_coloured: bool,
     lines: Vec<Line<'static>>,
 }
 
@@ -49,6 +54,8 @@ pub struct Feed {
     kept: HashMap<u64, Kept>,
     /// The colours that the kept lines have.
     theme: Option<Theme>,
+    /// Of changes whose entries are not handed out yet.
+    colours: HashMap<u64, Colours>,
 }
 
 impl Feed {
@@ -62,13 +69,32 @@ impl Feed {
         // What was fetched to be looked at elsewhere is not printed.
         let fetched = transcript.fetched();
         while let Some(entry) = transcript.entries().get(self.next + fetched) {
+            let at = self.next + fetched;
+            let quiet = quiet_run(transcript, at);
+            if quiet > 0 && waits_for_more(app, at + quiet) {
+                break;
+            }
+            if quiet > 1 {
+                if has_gap(transcript, at) {
+                    lines.push(Line::default());
+                }
+                let entries = &transcript.entries()[at..at + quiet];
+                lines.extend(entry::group(entries, page(app, look)));
+                for entry in entries {
+                    self.kept.remove(&entry.id);
+                }
+                self.next += quiet;
+                continue;
+            }
             let is_over = match &entry.kind {
                 EntryKind::Assistant { .. } => self.drain_words(entry, app, look, &mut lines),
+                _ if entry.is_done && self.waits_for_colours(entry, app, look) => false,
                 _ if entry.is_done => {
                     if has_gap(transcript, self.next + fetched) {
                         lines.push(Line::default());
                     }
-                    lines.extend(draw(entry, page(app, look)));
+                    let colours = self.colours.get(&entry.id);
+                    lines.extend(draw(entry, Page { colours, ..page(app, look) }));
                     true
                 }
                 _ => false,
@@ -77,6 +103,7 @@ impl Feed {
                 break;
             }
             self.kept.remove(&entry.id);
+            self.colours.remove(&entry.id);
             self.next += 1;
         }
         lines
@@ -114,11 +141,21 @@ impl Feed {
         }
         let mut lines = Vec::new();
         let transcript = &app.transcript;
+        let mut grouped = 0;
         let first = self.next + transcript.fetched();
         for (index, entry) in transcript.entries().iter().enumerate().skip(first) {
+            if index < grouped {
+                continue;
+            }
             let begun = self.words.get(&entry.id).is_some_and(|words| words.begun);
             if has_gap(transcript, index) && !begun {
                 lines.push(Line::default());
+            }
+            let quiet = quiet_run(transcript, index);
+            if quiet > 1 {
+                grouped = index + quiet;
+                lines.extend(entry::group(&transcript.entries()[index..grouped], page(app, look)));
+                continue;
             }
             if matches!(entry.kind, EntryKind::Assistant { .. }) {
                 let words = self.words_of(entry, look);
@@ -130,16 +167,19 @@ impl Feed {
             }
             let is_timed =
                 matches!(&entry.kind, EntryKind::Tool(tool) if tool.started.is_some() && !entry.is_done);
+            let colours = self.colours.get(&entry.id);
+            let is_coloured = colours.is_some_and(Colours::are_ready);
             let kept = self.kept.get(&entry.id);
             if let Some(kept) = kept.filter(|kept| kept.version == entry.version && kept.width == app.size.0)
+                && kept.is_coloured == is_coloured
                 && !is_timed
             {
                 lines.extend_from_slice(&kept.lines);
                 continue;
             }
-            let drawn = draw(entry, page(app, look));
+            let drawn = draw(entry, Page { colours, ..page(app, look) });
             lines.extend_from_slice(&drawn);
-            let kept = Kept { version: entry.version, width: app.size.0, lines: drawn };
+            let kept = Kept { version: entry.version, width: app.size.0, is_coloured, lines: drawn };
             self.kept.insert(entry.id, kept);
         }
         lines
@@ -156,6 +196,24 @@ impl Feed {
         };
         lines.insert(0, Line::default());
         lines
+    }
+
+    /// Whether the colours of what a call changed are still looked for. Those of the next ones are asked for with it.
+    fn waits_for_colours(&mut self, entry: &Entry, app: &App, look: &Look) -> bool {
+        let entries = app.transcript.entries();
+        let at = self.next + app.transcript.fetched();
+        if !matches!(entry.kind, EntryKind::Tool(_)) || entries.len().saturating_sub(at) > MOST_BEHIND {
+            return false;
+        }
+        for next in entries.iter().skip(at).take(ASKED_AHEAD) {
+            let EntryKind::Tool(tool) = &next.kind else { continue };
+            if !self.colours.contains_key(&next.id)
+                && let Some(colours) = entry::colours(tool, &look.highlighter)
+            {
+                self.colours.insert(next.id, colours);
+            }
+        }
+        self.colours.get(&entry.id).is_some_and(|colours| !colours.are_ready())
     }
 
     fn words_of(&mut self, entry: &Entry, look: &Look) -> &mut Words {
@@ -199,12 +257,44 @@ impl Feed {
     }
 }
 
+/// What the model plans to do, in at most so many rows, with an empty one between it and what it stands at.
+pub(super) fn plan(app: &App, theme: &Theme, most: usize) -> Vec<Line<'static>> {
+    let page = page_of(app, theme);
+    let mut lines = entry::pinned(app.transcript.plan(), most.saturating_sub(1), page);
+    if !lines.is_empty() {
+        // A card has an empty line above it.
+        let at = if app.cards.is_empty() { 0 } else { lines.len() };
+        lines.insert(at, Line::default());
+    }
+    lines
+}
+
+/// How many calls that only looked stand behind each other from an entry on.
+fn quiet_run(transcript: &Transcript, from: usize) -> usize {
+    transcript.entries()[from.min(transcript.entries().len())..]
+        .iter()
+        .take_while(|entry| entry::is_quiet(entry))
+        .count()
+}
+
+/// Whether more of them may follow, so that one line can stand for all.
+fn waits_for_more(app: &App, behind: usize) -> bool {
+    match app.transcript.entries().get(behind) {
+        Some(next) => entry::may_be_quiet(next),
+        None => app.run.awake_since().is_some(),
+    }
+}
+
 pub(super) fn text_width(columns: u16) -> u16 {
     columns.saturating_sub(INDENT).clamp(1, TEXT_WIDTH)
 }
 
 fn page<'a>(app: &'a App, look: &'a Look) -> Page<'a> {
-    Page { width: app.size.0, theme: &look.theme, info: &app.info, now: app.now, expanded: app.expanded }
+    page_of(app, &look.theme)
+}
+
+fn page_of<'a>(app: &'a App, theme: &'a Theme) -> Page<'a> {
+    Page { width: app.size.0, theme, info: &app.info, now: app.now, expanded: app.expanded, colours: None }
 }
 
 /// Whether an empty line stands before an entry: calls stand close together, and so do notices.
@@ -221,7 +311,8 @@ pub(super) fn has_gap(transcript: &Transcript, index: usize) -> bool {
 fn draw(entry: &Entry, page: Page<'_>) -> Vec<Line<'static>> {
     match &entry.kind {
         EntryKind::User { text, images } => entry::user(text, *images, page),
-        EntryKind::Thinking { text } => entry::thinking(text, entry.is_done, false, page),
+        EntryKind::Thinking { text } if entry.is_done => entry::thought(text, entry, page),
+        EntryKind::Thinking { text } => entry::thinking(text, false, false, page),
         EntryKind::Tool(tool) => entry::tool(tool, page),
         EntryKind::Notice { level, text } => {
             let level: Level = *level;

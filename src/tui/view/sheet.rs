@@ -11,7 +11,7 @@ use super::super::markdown::MarkdownStream;
 use super::super::theme::Role;
 use super::super::transcript::{Entry, EntryKind, Moment, Transcript};
 use super::Look;
-use super::entry::{self, Page, indented};
+use super::entry::{self, Colours, Page, indented};
 use super::feed;
 
 /// How many entries are kept laid out.
@@ -40,6 +40,9 @@ struct Sheet {
     /// An answer, which may grow until it is done, and how much of its text was taken in.
     words: Option<(MarkdownStream, usize)>,
     is_done: bool,
+    /// Of a change, and whether they were there when it was laid out.
+    colours: Option<Colours>,
+    is_coloured: bool,
 }
 
 /// Entries that were laid out lately.
@@ -91,14 +94,16 @@ impl Sheets {
         let fits = self
             .kept
             .get(&entry.id)
+            .filter(|sheet| sheet.is_coloured || !sheet.colours.as_ref().is_some_and(Colours::are_ready))
             .is_some_and(|sheet| sheet.key == key && (sheet.turn == turn || !(is_timed || is_words)));
         if !fits {
             if self.kept.len() > 2 * KEPT {
                 self.kept.clear();
             }
             let grows = |sheet: &Sheet| !sheet.is_done || sheet.key.0 == entry.version;
-            let words = self.kept.remove(&entry.id).filter(grows).and_then(|sheet| sheet.words);
-            let sheet = self.lay(transcript, index, entry, folded, paper, words);
+            let known = self.kept.remove(&entry.id).filter(grows);
+            let (words, colours) = known.map(|sheet| (sheet.words, sheet.colours)).unwrap_or_default();
+            let sheet = self.lay(transcript, index, entry, folded, paper, words, colours);
             self.kept.insert(entry.id, sheet);
         }
         let Some(sheet) = self.kept.get_mut(&entry.id) else { return &[] };
@@ -114,10 +119,23 @@ impl Sheets {
         folded: bool,
         paper: &Paper<'_>,
         words: Option<(MarkdownStream, usize)>,
+        colours: Option<Colours>,
     ) -> Sheet {
         let theme = &self.look.theme;
-        let page =
-            Page { width: paper.width, theme, info: paper.info, now: paper.now, expanded: paper.whole };
+        let asked = || match &entry.kind {
+            EntryKind::Tool(tool) => entry::colours(tool, &self.look.highlighter),
+            _ => None,
+        };
+        let colours = colours.or_else(asked);
+        let is_coloured = colours.as_ref().is_some_and(Colours::are_ready);
+        let page = Page {
+            width: paper.width,
+            theme,
+            info: paper.info,
+            now: paper.now,
+            expanded: paper.whole,
+            colours: colours.as_ref(),
+        };
         let mut kept = None;
         let mut body = match &entry.kind {
             EntryKind::User { text, images } => entry::user(text, *images, page),
@@ -141,6 +159,9 @@ impl Sheets {
                 kept = Some((stream, taken));
                 lines
             }
+            EntryKind::Thinking { text } if entry.is_done && !paper.whole => {
+                entry::thought(text, entry, page)
+            }
             EntryKind::Thinking { text } => entry::thinking(text, entry.is_done, paper.whole, page),
             EntryKind::Tool(tool) if paper.whole => entry::everything(tool, page),
             EntryKind::Tool(tool) => entry::tool(tool, page),
@@ -162,7 +183,7 @@ impl Sheets {
             body.insert(0, Line::default());
         }
         let key = (entry.version, paper.width, paper.whole, folded);
-        Sheet { key, turn: self.turn, lines: body, words: kept, is_done: entry.is_done }
+        Sheet { key, turn: self.turn, lines: body, words: kept, is_done: entry.is_done, colours, is_coloured }
     }
 }
 

@@ -46,12 +46,10 @@ fn a_question_at_120_columns() {
 
       I will look first.
 
-    ✓ Read  src/main.rs                                                                                                 done
-        12 lines
+    ✓ Read  src/main.rs · 12 lines                                                                                      done
     ✓ Edit  src/main.rs                                                                                                 done
-            a
-          - b
-          + c
+            a                                                    │     a
+          - b                                                    │   + c
     ? Bash  git push origin main                                                                             waiting for you
 
     ┃ Bash wants to run
@@ -133,7 +131,7 @@ fn an_answer_that_streams() {
 
     ────────────────────────────────────────────────────────────
     ❯ Enter: after the current calls · Tab: in the next turn
-      ⠸ working 1.2s · Esc stops · demo · ask · ~/proj
+      ⠸ answering 1.2s · Esc stops · demo · ask · ~/proj
     ");
 }
 
@@ -188,7 +186,7 @@ fn all_states_of_a_call() {
 
     ────────────────────────────────────────────────────────────────────────
     ❯ Enter: after the current calls · Tab: in the next turn
-      ⠋ working 3.0s · Esc stops · demo · ask · ~/proj
+      ⠋ running Bash 3.0s · Esc stops · demo · ask · ~/proj
     ");
 }
 

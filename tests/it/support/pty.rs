@@ -61,6 +61,11 @@ impl View {
         self.screen().contains(text)
     }
 
+    /// Whether a run is awake: the status line has its spinner.
+    pub fn is_awake(&self) -> bool {
+        self.screen().contains(['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '⠟'])
+    }
+
     pub fn hides_cursor(&self) -> bool {
         self.parser.screen().hide_cursor()
     }

@@ -1,0 +1,247 @@
+//! A change as stretches of lines, made from two texts or read from a unified diff.
+
+use similar::{ChangeTag, DiffOp, TextDiff};
+
+use super::{CONTEXT, MAX_COMPARED, MAX_MARKED};
+
+/// Lines that are in both texts, or that took each other's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// In both.
+    Same(Vec<String>),
+    /// Old ones, and what came instead.
+    Change {
+        /// Gone.
+        old: Vec<String>,
+        /// Come.
+        new: Vec<String>,
+    },
+}
+
+/// A change with what is around it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stretch {
+    /// Lines of the old text before it.
+    pub(super) old_at: usize,
+    /// Lines of the new text before it.
+    pub(super) new_at: usize,
+    pub(super) pieces: Vec<Piece>,
+}
+
+/// What changed between two texts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Patch {
+    pub(super) stretches: Vec<Stretch>,
+    /// How many lines are new.
+    pub added: usize,
+    /// How many lines are gone.
+    pub removed: usize,
+    /// Lines of the old text, when they are known.
+    pub(super) old_lines: Option<usize>,
+    /// Said above it, and below it.
+    pub(super) above: Option<String>,
+    pub(super) below: Option<String>,
+    /// The largest line number.
+    pub(super) last: usize,
+    /// Carriage returns are part of what changed.
+    pub(super) show_cr: bool,
+}
+
+/// Lines without their `\n`.
+fn split(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.split('\n').collect();
+    if lines.last().is_some_and(|last| last.is_empty()) {
+        lines.pop();
+    }
+    lines
+}
+
+fn owned(lines: &[&str]) -> Vec<String> {
+    lines.iter().map(|line| (*line).to_owned()).collect()
+}
+
+impl Patch {
+    /// Compares two texts.
+    pub fn between(old: &str, new: &str) -> Patch {
+        let (old_lines, new_lines) = (split(old), split(new));
+        let front = old_lines.iter().zip(&new_lines).take_while(|(a, b)| a == b).count();
+        let (old_rest, new_rest) = (&old_lines[front..], &new_lines[front..]);
+        let back = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b).count();
+        let (old_changed, new_changed) = (old_rest.len() - back, new_rest.len() - back);
+        let mut patch = Patch {
+            last: old_lines.len().max(new_lines.len()),
+            // A file that got other line ends would otherwise show pairs of lines that look the same.
+            show_cr: old.contains("\r\n") != new.contains("\r\n"),
+            ..Patch::default()
+        };
+        if old_changed + new_changed > MAX_COMPARED {
+            (patch.removed, patch.added) = (old_changed, new_changed);
+            patch.above = Some(format!(
+                "too many lines differ to compare them: {old_changed} removed, {new_changed} added"
+            ));
+            let change =
+                Piece::Change { old: owned(&old_rest[..old_changed]), new: owned(&new_rest[..new_changed]) };
+            patch.stretches.push(Stretch { old_at: front, new_at: front, pieces: vec![change] });
+        } else {
+            let diff = TextDiff::from_slices(&old_lines, &new_lines);
+            for hunk in diff.grouped_ops(CONTEXT) {
+                let first = hunk.first().map(|op| (op.old_range().start, op.new_range().start));
+                let (old_at, new_at) = first.unwrap_or_default();
+                let mut stretch = Stretch { old_at, new_at, pieces: Vec::new() };
+                for op in &hunk {
+                    let (old, new) = (&old_lines[op.old_range()], &new_lines[op.new_range()]);
+                    if matches!(op, DiffOp::Equal { .. }) {
+                        stretch.pieces.push(Piece::Same(owned(old)));
+                    } else {
+                        patch.removed += old.len();
+                        patch.added += new.len();
+                        stretch.pieces.push(Piece::Change { old: owned(old), new: owned(new) });
+                    }
+                }
+                patch.stretches.push(stretch);
+            }
+            patch.old_lines = (!patch.stretches.is_empty()).then_some(old_lines.len());
+        }
+        if !old.is_empty() && !new.is_empty() && old.ends_with('\n') != new.ends_with('\n') {
+            let which = if new.ends_with('\n') { "before" } else { "now" };
+            patch.below = Some(format!("no line end at the end of the file {which}"));
+        }
+        patch
+    }
+
+    /// Reads a unified diff of one file; nothing when it is none.
+    pub fn parse(text: &str) -> Option<Patch> {
+        let mut patch = Patch::default();
+        // Lines that the open stretch still has, and how far its numbers are.
+        let (mut old_left, mut new_left) = (0usize, 0usize);
+        for line in text.lines() {
+            if old_left + new_left == 0 {
+                if let Some((old, new)) = line.strip_prefix("@@ -").and_then(ranges) {
+                    (old_left, new_left) = (old.1, new.1);
+                    let at =
+                        |(first, count): (usize, usize)| if count == 0 { first } else { first.max(1) - 1 };
+                    patch.stretches.push(Stretch { old_at: at(old), new_at: at(new), pieces: Vec::new() });
+                    patch.last = patch.last.max(at(old) + old.1).max(at(new) + new.1);
+                } else if line.starts_with('[') && !patch.stretches.is_empty() {
+                    patch.below = Some(line.trim_matches(['[', ']', '…', ' ']).to_owned());
+                }
+                continue;
+            }
+            let pieces = &mut patch.stretches.last_mut()?.pieces;
+            let (sign, rest) = line.split_at_checked(1).unwrap_or((" ", ""));
+            match sign {
+                "-" if old_left > 0 => {
+                    old_left -= 1;
+                    patch.removed += 1;
+                    match pieces.last_mut() {
+                        Some(Piece::Change { old, new }) if new.is_empty() => old.push(rest.to_owned()),
+                        _ => pieces.push(Piece::Change { old: vec![rest.to_owned()], new: Vec::new() }),
+                    }
+                }
+                "+" if new_left > 0 => {
+                    new_left -= 1;
+                    patch.added += 1;
+                    match pieces.last_mut() {
+                        Some(Piece::Change { new, .. }) => new.push(rest.to_owned()),
+                        _ => pieces.push(Piece::Change { old: Vec::new(), new: vec![rest.to_owned()] }),
+                    }
+                }
+                " " if old_left > 0 && new_left > 0 => {
+                    old_left -= 1;
+                    new_left -= 1;
+                    match pieces.last_mut() {
+                        Some(Piece::Same(same)) => same.push(rest.to_owned()),
+                        _ => pieces.push(Piece::Same(vec![rest.to_owned()])),
+                    }
+                }
+                "\\" => {}
+                _ => {
+                    // Cut off in the middle.
+                    patch.below = Some(line.trim_matches(['[', ']', '…', ' ']).to_owned());
+                    break;
+                }
+            }
+        }
+        (!patch.stretches.is_empty()).then_some(patch)
+    }
+
+    /// How many lines it has, with those around.
+    pub fn len(&self) -> usize {
+        let count = |piece: &Piece| match piece {
+            Piece::Same(same) => same.len(),
+            Piece::Change { old, new } => old.len() + new.len(),
+        };
+        self.stretches.iter().flat_map(|stretch| &stretch.pieces).map(count).sum()
+    }
+
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.stretches.is_empty()
+    }
+
+    /// The lines of the old text that are shown, and those of the new one, for their colours.
+    pub fn texts(&self) -> (String, String) {
+        let (mut before, mut after) = (String::new(), String::new());
+        let add = |text: &mut String, lines: &[String]| {
+            for line in lines {
+                text.push_str(line.trim_end_matches('\r'));
+                text.push('\n');
+            }
+        };
+        for piece in self.stretches.iter().flat_map(|stretch| &stretch.pieces) {
+            match piece {
+                Piece::Same(same) => {
+                    add(&mut before, same);
+                    add(&mut after, same);
+                }
+                Piece::Change { old, new } => {
+                    add(&mut before, old);
+                    add(&mut after, new);
+                }
+            }
+        }
+        (before, after)
+    }
+}
+
+/// `12,3 +14,5 @@ …` as first line and count of both sides.
+fn ranges(text: &str) -> Option<((usize, usize), (usize, usize))> {
+    let (old, rest) = text.split_once(" +")?;
+    let (new, _) = rest.split_once(" @@")?;
+    let range = |text: &str| -> Option<(usize, usize)> {
+        let (first, count) = text.split_once(',').unwrap_or((text, "1"));
+        // What is larger than this is no line number.
+        let number = |text: &str| text.parse::<u32>().ok().map(|n| n as usize);
+        Some((number(first)?, number(count)?))
+    };
+    Some((range(old)?, range(new)?))
+}
+
+/// A line in pieces: those that are marked were changed.
+pub(super) type Marked = Vec<(bool, String)>;
+
+/// The lines of a change, with the words marked that differ.
+pub(super) fn marked(old: &[String], new: &[String], mark: bool) -> (Vec<Marked>, Vec<Marked>) {
+    let plain = |lines: &[String]| lines.iter().map(|line| vec![(false, line.clone())]).collect();
+    let bytes: usize = old.iter().chain(new).map(String::len).sum();
+    if !mark || old.is_empty() || new.is_empty() || bytes > MAX_MARKED {
+        return (plain(old), plain(new));
+    }
+    let (a, b): (Vec<&str>, Vec<&str>) =
+        (old.iter().map(String::as_str).collect(), new.iter().map(String::as_str).collect());
+    let diff = TextDiff::from_slices(&a, &b);
+    let op = DiffOp::Replace { old_index: 0, old_len: a.len(), new_index: 0, new_len: b.len() };
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for change in diff.iter_inline_changes(&op) {
+        let line = change.values().iter().map(|(mark, text)| (*mark, text.replace('\n', ""))).collect();
+        match change.tag() {
+            ChangeTag::Insert => after.push(line),
+            ChangeTag::Delete | ChangeTag::Equal => before.push(line),
+        }
+    }
+    if before.len() == old.len() && after.len() == new.len() {
+        (before, after)
+    } else {
+        (plain(old), plain(new))
+    }
+}

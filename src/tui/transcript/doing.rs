@@ -1,0 +1,49 @@
+//! What a run that is awake does right now.
+
+use super::{EntryKind, ToolState, Transcript};
+
+/// What is being waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// The model was asked and said nothing yet.
+    Asking,
+    /// The model thinks.
+    Thinking,
+    /// The model answers.
+    Answering,
+    /// The model writes a call of this tool.
+    Calling(String),
+    /// This tool runs.
+    Running(String),
+    /// So many calls run.
+    Several(usize),
+}
+
+impl Transcript {
+    /// What is being waited for, while a run is awake.
+    pub fn doing(&self) -> Doing {
+        let mut running = self.tools().filter(|tool| tool.state == ToolState::Running);
+        if let Some(first) = running.next() {
+            return match running.count() {
+                0 => Doing::Running(first.name.clone()),
+                more => Doing::Several(more + 1),
+            };
+        }
+        let last = self.entries[self.settled..].iter().rfind(|entry| !entry.is_done);
+        match last.map(|entry| &entry.kind) {
+            Some(EntryKind::Thinking { .. }) => Doing::Thinking,
+            Some(EntryKind::Assistant { .. }) => Doing::Answering,
+            Some(EntryKind::Tool(tool)) if tool.state == ToolState::Receiving => {
+                Doing::Calling(tool.name.clone())
+            }
+            Some(
+                EntryKind::Tool(_)
+                | EntryKind::User { .. }
+                | EntryKind::Notice { .. }
+                | EntryKind::Page { .. }
+                | EntryKind::Changes(_),
+            )
+            | None => Doing::Asking,
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What the model plans to do.
+
+use serde_json::Value;
+
+use super::Transcript;
+
+/// How far one thing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TodoState {
+    /// Not begun.
+    Open,
+    /// Being done.
+    Current,
+    /// Done.
+    Done,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Todo {
+    /// What.
+    pub text: String,
+    /// How far it is.
+    pub state: TodoState,
+}
+
+impl Todo {
+    /// The list in the arguments of a call of TodoWrite.
+    pub fn all(arguments: &Value) -> Vec<Todo> {
+        let list = arguments.get("todos").and_then(Value::as_array);
+        let todo = |todo: &Value| {
+            let text = |key: &str| todo.get(key).and_then(Value::as_str).unwrap_or_default();
+            let state = match text("status") {
+                "completed" => TodoState::Done,
+                "in_progress" => TodoState::Current,
+                _ => TodoState::Open,
+            };
+            Todo { text: text("content").to_owned(), state }
+        };
+        list.into_iter().flatten().map(todo).collect()
+    }
+}
+
+impl Transcript {
+    /// The plan, while something in it is open; else nothing.
+    pub fn plan(&self) -> &[Todo] {
+        if self.todos.iter().any(|todo| todo.state != TodoState::Done) { &self.todos } else { &[] }
+    }
+}
