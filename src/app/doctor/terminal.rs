@@ -41,10 +41,10 @@ pub(super) fn checks(env: &Env) -> Vec<(&'static str, State, String)> {
     rows.push(("text", if can.utf8 { State::Ok } else { State::Warning }, text.to_owned()));
 
     let yes_no = |has: bool, what: &str, otherwise: &str| {
-        if has { format!("yes: {what}") } else { format!("not known to: {otherwise}") }
+        if has { format!("yes: {what}") } else { format!("not known; {otherwise}") }
     };
     let keys = if is_tmux {
-        "`set -s extended-keys on` in tmux.conf; Alt-Enter or Ctrl-J begins a new line anywhere"
+        "`set -s extended-keys on` in tmux.conf helps; Alt-Enter or Ctrl-J begins a new line anywhere"
     } else {
         "Alt-Enter or Ctrl-J begins a new line anywhere"
     };
