@@ -94,6 +94,9 @@ fn list(app: &App) -> Vec<String> {
             vec![visible_line(&format!("{}: {}", row.label, row.detail)).into_owned()]
         });
     };
+    if picker.is_loading() {
+        return Vec::new();
+    }
     let mut lines = vec![format!(
         "{}: {} rows. Up and down choose, Enter takes, Escape closes.",
         picker.kind.title(),
