@@ -33,6 +33,7 @@ impl App {
         let mut cmds = Vec::new();
         // Time alone changes nothing that is told.
         let is_news = !matches!(msg, Msg::Tick | Msg::Drawn | Msg::StatusLine(_));
+        let is_tick = matches!(msg, Msg::Tick);
         match msg {
             Msg::Key(key) => self.key(key, &mut cmds),
             Msg::Paste(text) => self.paste(&text, &mut cmds),
@@ -164,14 +165,18 @@ impl App {
         self.see_to_expired(&mut cmds);
         self.settle();
         self.keep_draft(&mut cmds);
-        self.feed_status(is_news, &mut cmds);
+        self.feed_status(is_news, is_tick, &mut cmds);
         cmds
     }
 
     /// Has the command of the status line told what changed.
-    fn feed_status(&mut self, is_news: bool, cmds: &mut Vec<Cmd>) {
+    fn feed_status(&mut self, is_news: bool, is_tick: bool, cmds: &mut Vec<Cmd>) {
         if is_news {
             self.feed.touch(self.now);
+        }
+        // The time comes by itself; what a frame or a new size brings about is not carried out.
+        if !is_tick {
+            return;
         }
         let mut feed = std::mem::take(&mut self.feed);
         if let Some(json) = feed.take(self.now, || super::status::told(self)) {

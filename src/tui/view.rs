@@ -9,6 +9,7 @@ use ratatui::text::{Line, Span};
 use super::app::App;
 use super::highlight::Highlighter;
 use super::host::HostInfo;
+use super::picker::PickerKind;
 use super::status;
 use super::theme::{Role, Theme};
 use super::wrap::{truncate, width};
@@ -25,6 +26,7 @@ mod lists;
 pub mod reader;
 #[cfg(test)]
 mod render_tests;
+mod sample;
 pub mod sheet;
 mod surface;
 #[cfg(test)]
@@ -111,6 +113,14 @@ fn below(app: &App, rows: usize, theme: &Theme) -> Picture {
     if app.picker.is_none() {
         middle = card::cards(app, width, left, theme);
         left -= middle.lines.len().min(left);
+    }
+    if app.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Themes) {
+        let rows = sample::sample(theme, width);
+        // Half a sample would mislead.
+        if rows.len() + 2 < left {
+            middle = rows.into();
+            left -= middle.lines.len();
+        }
     }
     let queue = queued(app, width, left.min(4), theme);
     left -= queue.len().min(left);

@@ -1,5 +1,7 @@
 //! What the terminal can do by what its environment tells, and what to set where it could do more.
 
+use std::fmt::Write as _;
+
 use super::State;
 use crate::config::Env;
 use crate::tui::links::Links;
@@ -15,10 +17,11 @@ pub(super) fn checks(env: &Env) -> Vec<(&'static str, State, String)> {
     let mut rows = Vec::new();
     let mut about = format!("TERM {term}");
     if let Some(program) = var("TERM_PROGRAM") {
-        about.push_str(&format!(", {program} {}", var("TERM_PROGRAM_VERSION").unwrap_or_default()));
+        let version = var("TERM_PROGRAM_VERSION").unwrap_or_default();
+        let _ = write!(about, ", {program} {version}");
     }
     if let Some(multiplexer) = can.multiplexer {
-        about.push_str(&format!(", in {}", multiplexer.name()));
+        let _ = write!(about, ", in {}", multiplexer.name());
     }
     if can.remote {
         about.push_str(", over ssh");
@@ -42,10 +45,10 @@ pub(super) fn checks(env: &Env) -> Vec<(&'static str, State, String)> {
     rows.push(("text", if can.utf8 { State::Ok } else { State::Warning }, text.to_owned()));
 
     let yes_no = |has: bool, what: &str, otherwise: &str| {
-        if has { format!("yes: {what}") } else { format!("not known to: {otherwise}") }
+        if has { format!("yes: {what}") } else { format!("not known; {otherwise}") }
     };
     let keys = if is_tmux {
-        "`set -s extended-keys on` in tmux.conf; Alt-Enter or Ctrl-J begins a new line anywhere"
+        "`set -s extended-keys on` in tmux.conf helps; Alt-Enter or Ctrl-J begins a new line anywhere"
     } else {
         "Alt-Enter or Ctrl-J begins a new line anywhere"
     };

@@ -170,3 +170,16 @@ fn the_first_start_asks_twice_at_most_and_esc_skips() {
     test.keys("<ctrl-c>");
     assert!(test.app.picker.is_none());
 }
+
+#[test]
+fn lists_of_themes_at_three_widths() {
+    for width in [40, 80, 140] {
+        let mut test = TestApp::new(width, 16);
+        test.keys("/theme<enter>");
+        let mut rows = themes();
+        rows[3].detail = "für 宽的 terminals, 👩‍👩‍👧 and e\u{301}\u{202e}x".into();
+        test.send(Msg::Themes(rows, None));
+        test.keys("<down><down>");
+        insta::assert_snapshot!(format!("themes_{width}"), test.live());
+    }
+}

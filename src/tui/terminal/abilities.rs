@@ -33,8 +33,6 @@ pub struct Abilities {
     pub keys: bool,
     /// It shows a frame at once (mode 2026).
     pub synchronized: bool,
-    /// It shows links (OSC 8).
-    pub links: bool,
     /// It lets us write the clipboard (OSC 52).
     pub clipboard: bool,
     /// It answers what is behind the text (OSC 11).
@@ -78,7 +76,6 @@ impl Abilities {
             &["xterm-kitty", "xterm-ghostty", "alacritty", "foot", "wezterm", "contour", "rio"],
             &["iTerm.app", "vscode", "ghostty", "WezTerm", "rio"],
         );
-        let is_vte = is_direct && set("VTE_VERSION");
         let is_windows = is_direct && set("WT_SESSION");
         let is_konsole = is_direct && set("KONSOLE_VERSION");
         let is_tmux = multiplexer == Some(Multiplexer::Tmux);
@@ -94,7 +91,6 @@ impl Abilities {
             depth: Depth::of(&variable),
             keys: is_modern || multiplexer == Some(Multiplexer::Zellij),
             synchronized: is_modern || is_windows || is_konsole || is_tmux,
-            links: is_modern || is_vte || is_windows || is_konsole || is_tmux,
             clipboard: is_modern || is_windows || is_tmux,
             background: !is_poor && !is_screen,
             focus: !is_poor && !is_screen,

@@ -117,10 +117,16 @@ fn seen(rgb: [f64; 3], matrix: [[f64; 3]; 3]) -> [f64; 3] {
 
 #[test]
 fn the_colour_blind_pair_is_told_apart_without_red_and_green() {
-    const PROTAN: [[f64; 3]; 3] =
-        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]];
-    const DEUTAN: [[f64; 3]; 3] =
-        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]];
+    const PROTAN: [[f64; 3]; 3] = [
+        [0.152_286, 1.052_583, -0.204_868],
+        [0.114_503, 0.786_281, 0.099_216],
+        [-0.003_882, -0.048_116, 1.051_998],
+    ];
+    const DEUTAN: [[f64; 3]; 3] = [
+        [0.367_322, 0.860_646, -0.227_968],
+        [0.280_085, 0.672_501, 0.047_413],
+        [-0.011_820, 0.042_940, 0.968_881],
+    ];
     for name in ["colour-blind-dark", "colour-blind-light"] {
         let theme = Theme::builtin(name).expect("known");
         for (one, other) in [(Role::DiffAdd, Role::DiffDel), (Role::Success, Role::Error)] {

@@ -3,6 +3,7 @@
 use ratatui::text::Line;
 
 use super::super::app::{App, Focus, RunState};
+use super::super::picker::Picker;
 use super::super::theme::Theme;
 use crate::contract::display::visible_line;
 
@@ -30,7 +31,7 @@ pub fn words(line: &Line<'_>) -> String {
 /// The last line: what is being written, or where keys go.
 pub fn prompt(app: &App) -> String {
     if app.picker.is_some() {
-        let filter = app.picker.as_ref().map(|picker| picker.filter()).unwrap_or_default();
+        let filter = app.picker.as_ref().map(Picker::filter).unwrap_or_default();
         return format!("list> {}", visible_line(filter));
     }
     match app.focus {
@@ -93,6 +94,9 @@ fn list(app: &App) -> Vec<String> {
             vec![visible_line(&format!("{}: {}", row.label, row.detail)).into_owned()]
         });
     };
+    if picker.is_loading() {
+        return Vec::new();
+    }
     let mut lines = vec![format!(
         "{}: {} rows. Up and down choose, Enter takes, Escape closes.",
         picker.kind.title(),

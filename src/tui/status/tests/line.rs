@@ -1,5 +1,7 @@
 //! The line as it is put together, the command that writes it, and what is shown outside of the text.
 
+use std::fmt::Write as _;
+
 use crate::contract::event::AgentEvent as E;
 use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::TerminationReason;
@@ -34,9 +36,9 @@ fn a_person_puts_the_line_together() {
         test.app.tasks = 2;
         test.start("go");
         test.wait(1500);
-        lines.push_str(&format!("{}\n", status(&test)));
+        let _ = writeln!(lines, "{}", status(&test));
         done(&mut test);
-        lines.push_str(&format!("{}\n", status(&test)));
+        let _ = writeln!(lines, "{}", status(&test));
     }
     insta::assert_snapshot!(lines);
     let mut test = TestApp::new(80, 24);
