@@ -227,13 +227,12 @@ fn head(tool: &ToolEntry, page: Page<'_>) -> Line<'static> {
     let theme = page.theme;
     let role = role_of(tool.state);
     let summary = summary(tool, page.info);
-    let left = vec![
+    let mut left = vec![
         Span::styled(format!("{} ", tool.state.icon()), theme.style(role)),
         Span::styled(visible_line(&tool.name).into_owned(), theme.style(Role::Tool)),
         Span::raw("  "),
         Span::styled(summary, theme.style(Role::Text).patch(subject(tool, theme))),
     ];
-    let mut left = left;
     if let Some(found) = quiet::found(tool) {
         left.push(Span::styled(format!(" · {found}"), theme.style(Role::Dim)));
     }

@@ -32,6 +32,9 @@ pub struct Paper<'a> {
     pub epoch: u32,
 }
 
+/// What is taken over from an earlier picture of an entry: its words and how much of them it has, its colours.
+type Known = (Option<(MarkdownStream, usize)>, Option<Colours>);
+
 #[derive(Debug)]
 struct Sheet {
     key: (u32, u16, bool, bool),
@@ -102,8 +105,8 @@ impl Sheets {
             }
             let grows = |sheet: &Sheet| !sheet.is_done || sheet.key.0 == entry.version;
             let known = self.kept.remove(&entry.id).filter(grows);
-            let (words, colours) = known.map(|sheet| (sheet.words, sheet.colours)).unwrap_or_default();
-            let sheet = self.lay(transcript, index, entry, folded, paper, words, colours);
+            let known = known.map(|sheet| (sheet.words, sheet.colours)).unwrap_or_default();
+            let sheet = self.lay(transcript, index, entry, folded, paper, known);
             self.kept.insert(entry.id, sheet);
         }
         let Some(sheet) = self.kept.get_mut(&entry.id) else { return &[] };
@@ -118,8 +121,7 @@ impl Sheets {
         entry: &Entry,
         folded: bool,
         paper: &Paper<'_>,
-        words: Option<(MarkdownStream, usize)>,
-        colours: Option<Colours>,
+        (words, colours): Known,
     ) -> Sheet {
         let theme = &self.look.theme;
         let asked = || match &entry.kind {

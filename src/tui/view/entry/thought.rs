@@ -1,5 +1,6 @@
 //! What the model thought.
 
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::super::super::status::duration;
@@ -26,12 +27,11 @@ pub(in crate::tui::view) fn thought(text: &str, entry: &Entry, page: Page<'_>) -
     let time = entry.took.filter(|took| *took >= MOMENT_MS).map(duration);
     let text = text.trim();
     if is_long_thought(text) {
-        let mut words = time.map_or_else(|| "thought".to_owned(), |time| format!("thought for {time}"));
-        words.push_str(&format!(" · {} lines (Ctrl-O)", text.lines().count()));
-        if text.lines().count() == 1 {
-            words = words.replace("1 lines", "1 line");
-        }
-        let line = super::super::truncate(&format!("  ∴ {words}"), page.width);
+        let words = time.map_or_else(|| "thought".to_owned(), |time| format!("thought for {time}"));
+        let count = text.lines().count();
+        let plural = if count == 1 { "" } else { "s" };
+        let text = format!("  ∴ {words} · {count} line{plural} (Ctrl-O)");
+        let line = super::super::truncate(&text, page.width);
         return vec![Line::styled(line, style)];
     }
     let mut spans = vec![Span::styled(visible(text).into_owned(), style)];
@@ -39,6 +39,6 @@ pub(in crate::tui::view) fn thought(text: &str, entry: &Entry, page: Page<'_>) -
         spans.push(Span::styled(format!(" · {time}"), page.theme.style(Role::Dim)));
     }
     let mut lines = Vec::new();
-    Wrap::words(page.width).indent(INDENT, INDENT).spans_into(&spans, Default::default(), &mut lines);
+    Wrap::words(page.width).indent(INDENT, INDENT).spans_into(&spans, Style::default(), &mut lines);
     lines
 }
