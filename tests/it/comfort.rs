@@ -85,8 +85,8 @@ fn a_command_writes_the_status_line_and_titles_come_and_go() {
     let home = Home::with(&llm);
     home.write("line.sh", "#!/bin/sh\necho x >> times\nsed 's/.*\"state\":\"\\([a-z]*\\)\".*/it is \\1/'\n");
     let script = home.work().join("line.sh");
-    let mut config = home.read("../aye/config/config.toml");
-    config.push_str(&format!("[tui]\nstatus_command = [\"sh\", \"{}\"]\n", script.display()));
+    let config = home.read("../aye/config/config.toml");
+    let config = format!("{config}[tui]\nstatus_command = [\"sh\", \"{}\"]\n", script.display());
     home.config(&config);
     let mut tty = Pty::start_with(&home, &[], 100, 30, &[("TERM_PROGRAM", "ghostty")]);
     tty.ready();
