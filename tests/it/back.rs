@@ -134,7 +134,7 @@ fn a_folder_that_is_too_large_is_said_and_the_step_runs() {
     pty.say("do echo three >> file.txt");
     pty.shows("going back cannot bring back the files of this step");
     pty.shows("Ready with: do echo three");
-    pty.wait("the end of the run", |view| !view.has("working"));
+    pty.wait("the end of the run", |view| !view.is_awake());
     pty.send("\x1b");
     pty.shows("again: go back");
     pty.send("\x1b");
