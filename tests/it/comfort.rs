@@ -118,8 +118,10 @@ fn the_first_start_asks_and_never_again() {
     tty.shows("Welcome.");
     tty.shows("Models");
     tty.send("\x1b");
-    tty.shows("Themes");
-    tty.send("nord\r");
+    tty.shows("the terminal's own colours");
+    tty.send("nord");
+    tty.shows("1/1");
+    tty.send("\r");
     until("it is kept", || home.read("../aye/config/config.toml").contains("theme = \"nord\""));
     tty.ready();
     tty.quit();
