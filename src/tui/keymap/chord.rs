@@ -81,7 +81,8 @@ impl Chord {
     /// The number of the sequence that it stands for.
     pub(super) fn sequence(self) -> Option<usize> {
         match self.code {
-            KeyCode::F(n) => n.checked_sub(SEQUENCES).map(usize::from),
+            // Beyond them is the mouse.
+            KeyCode::F(n) => n.checked_sub(SEQUENCES).map(usize::from).filter(|n| *n < MAX_SEQUENCES),
             _ => None,
         }
     }
