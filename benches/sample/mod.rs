@@ -87,6 +87,7 @@ pub fn info() -> HostInfo {
         cwd: "/work".into(),
         project: "/work".into(),
         home: None,
+        branch: None,
         instructions: None,
         warnings: Vec::new(),
         version: "0".into(),
@@ -241,6 +242,7 @@ pub fn begin(fence: &Fence, run: &RunRecord, call: &str, spends: Option<&str>) -
         },
         spends: spends.map(|id| (id.into(), id.into())),
         judged: Vec::new(),
+        snapshot: None,
         commands: Vec::new(),
     }
 }

@@ -188,12 +188,11 @@ impl App {
         thread: &ThreadId,
         keep: Option<u64>,
     ) -> Result<BackPreview, String> {
-        let (files, moves) = match keep {
-            Some(keep) => (self.files_behind(thread, keep).await?, true),
-            None => {
-                let went = self.last_back(thread).await?;
-                (self.files_before(&went), went.from_thread.is_some())
-            }
+        let (files, moves) = if let Some(keep) = keep {
+            (self.files_behind(thread, keep).await?, true)
+        } else {
+            let went = self.last_back(thread).await?;
+            (self.files_before(&went), went.from_thread.is_some())
         };
         let mut preview = BackPreview { moves, ..BackPreview::default() };
         match files {

@@ -260,7 +260,7 @@ impl Reader {
     fn show(&mut self, scene: &Scene<'_>, index: usize, row: usize) {
         self.chosen = scene.id(index);
         // A line above it says what it stands behind.
-        let above = if row > 1 { row - 1 } else { 0 };
+        let above = row.saturating_sub(1);
         self.go(scene, (index, above));
     }
 

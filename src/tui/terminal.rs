@@ -56,6 +56,9 @@ const TAKEN_IN: Duration = Duration::from_millis(10);
 /// A frame larger than this gives its memory back.
 const KEEP_BYTES: usize = 256 * 1024;
 
+/// Tells how many columns and rows a terminal has, when that can be known.
+pub type Probe = fn() -> Option<(u16, u16)>;
+
 /// A live region at the end of the terminal's text, and a way to append lines above it.
 #[derive(Debug)]
 pub struct LiveTerminal<W: Write> {
@@ -80,7 +83,7 @@ pub struct LiveTerminal<W: Write> {
     unsure: bool,
     pending: Vec<Line<'static>>,
     /// Asks for the size of the terminal right before a frame is written.
-    probe: Option<fn() -> Option<(u16, u16)>>,
+    probe: Option<Probe>,
     /// The last frame was thrown away, because it was made for a size that the terminal had no more.
     missed: bool,
     /// Rows from the cursor to the first row below the region, for whoever restores the terminal.
@@ -127,7 +130,7 @@ impl<W: Write> LiveTerminal<W> {
 
     /// Has each frame looked at once more before it is written: one for a size that the terminal has no more is not.
     #[must_use]
-    pub fn with_probe(mut self, probe: fn() -> Option<(u16, u16)>) -> LiveTerminal<W> {
+    pub fn with_probe(mut self, probe: Probe) -> LiveTerminal<W> {
         self.probe = Some(probe);
         self
     }

@@ -280,14 +280,13 @@ fn linked(text: &str) -> Vec<String> {
     lines.iter().flat_map(|line| &line.spans).filter(is_link).map(|span| span.content.to_string()).collect()
 }
 
-fn good_and_evil() -> Vec<Option<ratatui::style::Color>> {
+fn good_and_evil() -> Vec<ratatui::style::Color> {
     let links = crate::tui::links::Links::of(|name| (name == "FORCE_HYPERLINK").then(|| "1".to_owned()));
     let good = links.to("https://good.org");
     let theme = Theme::plain().with_links(links);
     let lines = render("[https://good.org](https://evil.org)", 60, &theme, &Highlighter::off());
-    let colours: Vec<_> =
-        lines[0].spans.iter().map(|span| span.style.underline_color).filter(Option::is_some).collect();
-    assert_eq!(colours[0], good.underline_color);
+    let colours: Vec<_> = lines[0].spans.iter().filter_map(|span| span.style.underline_color).collect();
+    assert_eq!(Some(colours[0]), good.underline_color);
     colours
 }
 

@@ -61,13 +61,13 @@ fn changes_of(changes: &Changes) -> String {
     for file in &changes.files {
         let path = &file.about.path;
         let Some(preview) = &file.preview else {
-            all.push_str(&format!("\n{path}: no text, or too long to show"));
+            all.extend(["\n", path, ": no text, or too long to show"]);
             continue;
         };
         let before = preview.old_text.as_deref().unwrap_or_default();
         let after = preview.new_text.as_deref().unwrap_or_default();
         let patch = TextDiff::from_lines(before, after);
-        all.push_str(&format!("\n{}", patch.unified_diff().header(path, path)));
+        all.extend(["\n".to_owned(), patch.unified_diff().header(path, path).to_string()]);
     }
     all.trim().to_owned()
 }
@@ -109,9 +109,9 @@ pub fn conversation(transcript: &Transcript) -> String {
             while text.contains(&mark) {
                 mark.push('`');
             }
-            all.push_str(&format!("\n\n{mark}\n{text}\n{mark}\n\n"));
+            all.extend(["\n\n", &mark, "\n", text, "\n", &mark, "\n\n"]);
         } else {
-            all.push_str(&format!("\n\n{text}\n\n"));
+            all.extend(["\n\n", text, "\n\n"]);
         }
     }
     all

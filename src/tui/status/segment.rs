@@ -57,12 +57,13 @@ impl Segment {
     ];
 
     /// What is shown when the settings say nothing.
-    pub(super) const STANDARD: [Segment; 8] = [
+    pub(super) const STANDARD: [Segment; 9] = [
         Segment::Waiting,
         Segment::Agent,
         Segment::Model,
         Segment::Mode,
         Segment::Context,
+        Segment::Tokens,
         Segment::Cost,
         Segment::Folder,
         Segment::Instructions,
@@ -128,11 +129,9 @@ impl Segment {
                 let (input, output) = tokens(app);
                 match (input, output) {
                     (0, 0) => Vec::new(),
-                    (input, output) => one(
-                        format!("{} in, {} out", short_number(input), short_number(output)),
-                        Role::Status,
-                        6,
-                    ),
+                    (input, output) => {
+                        one(format!("↑{} ↓{}", short_number(input), short_number(output)), Role::Status, 8)
+                    }
                 }
             }
             Segment::Cost => cost(app).filter(|cost| *cost > 0.0).map_or_else(Vec::new, |cost| {

@@ -52,7 +52,7 @@ impl Transcript {
         }
         transcript.serve_calls(Moment::default(), &opened.thread.id, &opened.children);
         if let Some(earlier) = &opened.earlier {
-            transcript.usage = earlier.usage.clone();
+            transcript.usage = earlier.usage;
         }
         if let Some(run) = opened.run.as_ref().filter(|_| transcript.usage.total() == 0) {
             transcript.usage.add(&run.usage);

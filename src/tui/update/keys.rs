@@ -23,9 +23,7 @@ impl App {
             self.viewer_key(key, cmds);
         } else if self.picker.is_some() {
             self.picker_key(key, cmds);
-        } else if self.focus == Focus::Card && self.card_key(key, cmds) {
-        } else if self.pane_key(key, cmds) {
-        } else {
+        } else if !(self.focus == Focus::Card && self.card_key(key, cmds) || self.pane_key(key, cmds)) {
             if self.focus == Focus::Card {
                 self.focus = Focus::Composer;
             }

@@ -76,7 +76,7 @@ fn session(width: u16) -> String {
         TokenUsage { prompt_tokens: Some(12_345), completion_tokens: Some(678), ..TokenUsage::default() };
     test.event(E::InferenceComplete { model: "m1".into(), usage: Some(usage), duration_ms: 4 });
     test.call("h", "Bash", json!({"command": "cargo test 🧪"}));
-    let lines: String = (1..=30).map(|n| format!("test {n} 漢字 … ok\n")).collect();
+    let lines = (1..=30).map(|n| format!("test {n} 漢字 … ok")).collect::<Vec<_>>().join("\n") + "\n";
     test.event(E::ToolCallStreamDelta { id: "h".into(), name: "Bash".into(), delta: lines });
     report(
         &mut test,

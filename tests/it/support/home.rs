@@ -1,6 +1,8 @@
 //! A home of its own for the program, a folder to work in, and runs of the real binary in them.
 
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -26,7 +28,9 @@ impl Home {
         }
         // The first start asks questions; whoever tests them takes this away.
         std::fs::create_dir_all(dir.path().join("aye/state")).expect("a folder");
-        std::fs::write(dir.path().join("aye/state/started"), "").expect("written");
+        let started = dir.path().join("aye/state/started");
+        std::fs::write(&started, "").expect("written");
+        std::fs::set_permissions(&started, Permissions::from_mode(0o600)).expect("ours");
         Self { dir }
     }
 

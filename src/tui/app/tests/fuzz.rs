@@ -106,7 +106,6 @@ const TEXTS: &[&str] = &[
 struct Tell(u64);
 
 impl Drop for Tell {
-    #[expect(clippy::print_stderr, reason = "it is for whoever looks at the failed test")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("AYE_FUZZ_SEED={}", self.0);

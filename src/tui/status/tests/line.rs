@@ -96,7 +96,7 @@ fn calm_is_calm() {
     test.app.is_calm = true;
     test.start("go");
     test.wait(2600);
-    assert!(status(&test).contains("working 2s"), "{}", status(&test));
+    assert!(status(&test).contains("waiting for the model 2s"), "{}", status(&test));
     assert!(!status(&test).contains(['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '⠟']), "{}", status(&test));
     let next = test.app.deadline().expect("the seconds change");
     assert!(next.since(test.app.now) > 125, "once a second at most");
