@@ -119,6 +119,7 @@ fn the_first_start_asks_and_never_again() {
     tty.shows("Models");
     tty.send("\x1b");
     tty.shows("the terminal's own colours");
+    assert_eq!(tty.look(|view| view.all().matches("Welcome.").count()), 1);
     tty.send("nord");
     tty.shows("1/1");
     tty.send("\r");

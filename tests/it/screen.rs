@@ -37,12 +37,13 @@ impl Plan {
     fn random(random: &mut Random) -> Plan {
         let mut plan = Plan { answers: Vec::new(), asks: Vec::new(), count: 1 };
         // The first answer fills the screen.
-        let lines: String = (0..60).map(|_| format!("- {}\n", plan.next())).collect();
+        let lines: Vec<String> = (0..60).map(|_| format!("- {}\n", plan.next())).collect();
+        let lines = lines.concat();
         plan.answers.push(vec![lines + "\n"]);
         plan.asks.push(false);
-        for turn in 0..random.below(3) + 1 {
+        for turn in 0..=random.below(3) {
             plan.count += 1; // What the person says.
-            let pieces = (0..random.below(8) + 1).map(|_| plan.piece(random)).collect();
+            let pieces = (0..=random.below(8)).map(|_| plan.piece(random)).collect();
             plan.answers.push(pieces);
             plan.asks.push(turn > 0 && random.below(3) == 0);
         }
@@ -55,7 +56,7 @@ impl Plan {
     }
 
     fn some(&mut self, most: usize, random: &mut Random) -> String {
-        let words: Vec<String> = (0..random.below(most) + 1)
+        let words: Vec<String> = (0..=random.below(most))
             .map(|_| match random.below(8) {
                 0 => format!("漢字 {}", self.next()),
                 1 => format!("**{}**", self.next()),
@@ -73,14 +74,14 @@ impl Plan {
                 let _ = write!(text, "## {}\n\n", self.some(4, random));
             }
             1 => {
-                for _ in 0..random.below(6) + 1 {
+                for _ in 0..=random.below(6) {
                     let _ = writeln!(text, "- {}", self.some(8, random));
                 }
                 text.push('\n');
             }
             2 => {
                 text.push_str("```rust\n");
-                for _ in 0..random.below(12) + 1 {
+                for _ in 0..=random.below(12) {
                     let _ = writeln!(text, "{}({});", self.next(), self.next());
                 }
                 text.push_str("```\n\n");
@@ -217,7 +218,8 @@ fn resizes_and_streams_keep_each_line_once() {
 /// A model that says so many lines and a block of code.
 fn talks() -> MockLlm {
     MockLlm::by(|chat: &Chat| {
-        let lines: String = (0..60).map(|n| format!("- {} of {}\n", word(n), chat.nth)).collect();
+        let lines: Vec<String> = (0..60).map(|n| format!("- {} of {}\n", word(n), chat.nth)).collect();
+        let lines = lines.concat();
         Answer::say(&format!("{lines}\n```sh\necho hi\n```\n\nThat was answer {}.\n", chat.nth))
     })
 }

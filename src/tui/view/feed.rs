@@ -112,9 +112,15 @@ impl Feed {
     /// Another conversation: its last entries only, with a word about those above.
     fn begin(&mut self, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) {
         let is_first = self.epoch == 0;
+        let printed = self.next;
         *self = Feed { epoch: app.epoch, ..Feed::default() };
         let Some(thread) = &app.thread else { return };
         let entries = app.transcript.entries().len();
+        if is_first && entries == printed {
+            // What was told before the first conversation was there; nothing was said in it.
+            self.next = printed;
+            return;
+        }
         if !is_first || entries > 0 {
             let title = if thread.title.is_empty() { "new conversation" } else { &thread.title };
             let text = format!("  ── {} ", crate::contract::display::visible_line(title));
