@@ -182,9 +182,14 @@ impl Theme {
 
     /// The embedded theme of that name.
     pub fn builtin(name: &str) -> Option<Theme> {
+        static DEFAULT: OnceLock<Theme> = OnceLock::new();
         let (name, text) = BUILTIN.iter().find(|(known, _)| *known == name)?;
-        let theme = Theme::parse(name, &format!("themes/{name}.toml"), text, |_| None);
-        Some(theme.expect("embedded themes are parsed by a test"))
+        let parse = || {
+            let theme = Theme::parse(name, &format!("themes/{name}.toml"), text, |_| None);
+            theme.expect("embedded themes are parsed by a test")
+        };
+        // Every start needs this one, more than once.
+        Some(if *name == "default" { DEFAULT.get_or_init(parse).clone() } else { parse() })
     }
 
     /// No colours at all, only weight: for `NO_COLOR` and for snapshots. Made once.
@@ -255,8 +260,7 @@ impl Theme {
 
 impl Default for Theme {
     fn default() -> Theme {
-        static DEFAULT: OnceLock<Theme> = OnceLock::new();
-        DEFAULT.get_or_init(|| Theme::builtin("default").expect("it is in the list")).clone()
+        Theme::builtin("default").expect("it is in the list")
     }
 }
 

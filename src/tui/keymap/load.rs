@@ -27,7 +27,8 @@ impl Keymap {
     /// The keys that the program comes with.
     pub fn embedded() -> Keymap {
         let mut keymap = Keymap { bindings: HashMap::new(), order: Vec::new(), sequences: Vec::new() };
-        keymap.lay_over("keymap.toml", EMBEDDED).expect("the embedded keys are read by a test");
+        // No key of it is in another's way: a test holds that, so that no start has to.
+        keymap.read("keymap.toml", EMBEDDED).expect("the embedded keys are read by a test");
         keymap
     }
 
@@ -37,19 +38,21 @@ impl Keymap {
     /// The first mistake; nothing of the file is used then.
     pub fn with_file(file: &str, text: &str) -> Result<Keymap, KeymapError> {
         let mut keymap = Keymap::embedded();
-        keymap.lay_over(file, text)?;
+        // Looked at when the whole file counts: what is in the way may be taken away further down.
+        for (place, chord, span) in keymap.read(file, text)? {
+            if let Some(what) = keymap.conflict(place, chord) {
+                return Err(error(file, text, &span, what));
+            }
+        }
         Ok(keymap)
     }
 
-    fn lay_over(&mut self, file: &str, text: &str) -> Result<(), KeymapError> {
-        let error = |at: Range<usize>, what: String| {
-            let before = text.get(..at.start).unwrap_or(text);
-            KeymapError { file: file.to_owned(), line: before.matches('\n').count() + 1, what }
-        };
+    /// Lays a file's keys over those that are known. What it binds comes back, with where it stands.
+    fn read(&mut self, file: &str, text: &str) -> Result<Vec<(Place, Chord, Range<usize>)>, KeymapError> {
+        let error = |at: Range<usize>, what: String| error(file, text, &at, what);
         let parsed = DeTable::parse(text)
             .map_err(|problem| error(problem.span().unwrap_or(0..0), problem.message().replace('\n', " ")))?;
         let mut seen: HashMap<(Place, Chord), String> = HashMap::new();
-        // Looked at when the whole file counts: what is in the way may be taken away further down.
         let mut own: Vec<(Place, Chord, Range<usize>)> = Vec::new();
         for (table, entries) in parsed.get_ref() {
             let Some(place) = Place::from_name(table.get_ref()) else {
@@ -116,12 +119,7 @@ impl Keymap {
                 own.push((place, chord, key.span()));
             }
         }
-        for (place, chord, span) in own {
-            if let Some(what) = self.conflict(place, chord) {
-                return Err(error(span, what));
-            }
-        }
-        Ok(())
+        Ok(own)
     }
 
     /// What stands for these keys.
@@ -175,6 +173,11 @@ impl Keymap {
         }
         None
     }
+}
+
+fn error(file: &str, text: &str, at: &Range<usize>, what: String) -> KeymapError {
+    let before = text.get(..at.start).unwrap_or(text);
+    KeymapError { file: file.to_owned(), line: before.matches('\n').count() + 1, what }
 }
 
 /// A hint: the action of that place whose name begins most like the wrong one.

@@ -35,6 +35,13 @@ fn one_key_has_one_form() {
 }
 
 #[test]
+fn no_embedded_key_is_in_the_way_of_another() {
+    // Laid over themselves they are looked at like a person's own.
+    let keymap = Keymap::with_file("keymap.toml", include_str!("../keymap.toml"));
+    assert_eq!(keymap, Ok(Keymap::embedded()));
+}
+
+#[test]
 fn own_keys_lie_over_the_embedded_ones() {
     let keymap = Keymap::with_file("keys.toml", "[composer]\n\"ctrl-s\" = \"send\"\nenter = \"newline\"\n")
         .expect("it is right");
