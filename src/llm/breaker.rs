@@ -30,6 +30,17 @@ struct Circuit {
     failures: u32,
     opened_at: Option<Instant>,
     probes: u32,
+    /// What the last failure said.
+    why: String,
+}
+
+/// A circuit is open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// For how long; zero when only the place of the probe is taken.
+    pub open_for: Duration,
+    /// Why the model failed last.
+    pub why: String,
 }
 
 /// One circuit for each model. Shared by everyone who asks the same providers.
@@ -53,16 +64,17 @@ impl CircuitBreaker {
     /// Asks to try a model.
     ///
     /// # Errors
-    /// How long the circuit stays open; zero when only the place of the probe is taken.
-    pub fn enter(self: &Arc<Self>, model: &str) -> Result<Permit, Duration> {
+    /// [`Refused`] while the circuit is open.
+    pub fn enter(self: &Arc<Self>, model: &str) -> Result<Permit, Refused> {
         let is_probe = self.with(model, |circuit| {
             let Some(opened_at) = circuit.opened_at else { return Ok(false) };
             let open_for = opened_at.elapsed();
             if open_for < self.config.cooldown {
-                return Err(self.config.cooldown.saturating_sub(open_for));
+                let open_for = self.config.cooldown.saturating_sub(open_for);
+                return Err(Refused { open_for, why: circuit.why.clone() });
             }
             if circuit.probes >= self.config.half_open_max.max(1) {
-                return Err(Duration::ZERO);
+                return Err(Refused { open_for: Duration::ZERO, why: circuit.why.clone() });
             }
             circuit.probes += 1;
             Ok(true)
@@ -90,15 +102,17 @@ impl Permit {
         self.breaker.with(&self.model, |circuit| {
             circuit.failures = 0;
             circuit.opened_at = None;
+            circuit.why.clear();
         });
     }
 
-    /// The model failed.
-    pub fn failure(self) {
+    /// The model failed, and said why.
+    pub fn failure(self, why: &str) {
         let threshold = self.breaker.config.failure_threshold;
         let is_probe = self.is_probe;
         self.breaker.with(&self.model, |circuit| {
             circuit.failures = circuit.failures.saturating_add(1);
+            why.clone_into(&mut circuit.why);
             if is_probe || (threshold > 0 && circuit.failures >= threshold) {
                 circuit.opened_at = Some(Instant::now());
             }
@@ -120,7 +134,7 @@ mod tests {
 
     fn fail(breaker: &Arc<CircuitBreaker>, times: u32) {
         for _ in 0..times {
-            breaker.enter("m").expect("closed").failure();
+            breaker.enter("m").expect("closed").failure("busy");
         }
     }
 
@@ -130,13 +144,14 @@ mod tests {
         fail(&breaker, 4);
         assert!(breaker.enter("m").is_ok());
         fail(&breaker, 1);
-        assert_eq!(breaker.enter("m").expect_err("open"), Duration::from_secs(30));
+        let refused = breaker.enter("m").expect_err("open");
+        assert_eq!(refused, Refused { open_for: Duration::from_secs(30), why: "busy".into() });
         assert!(breaker.enter("other").is_ok(), "each model has its own");
         tokio::time::advance(Duration::from_secs(29)).await;
         assert!(breaker.is_open("m"));
         tokio::time::advance(Duration::from_secs(1)).await;
         let probe = breaker.enter("m").expect("half open");
-        assert_eq!(breaker.enter("m").expect_err("one probe"), Duration::ZERO);
+        assert_eq!(breaker.enter("m").expect_err("one probe").open_for, Duration::ZERO);
         probe.success();
         fail(&breaker, 4);
         assert!(breaker.enter("m").is_ok(), "a success starts the count anew");
@@ -147,8 +162,9 @@ mod tests {
         let breaker = Arc::new(CircuitBreaker::default());
         fail(&breaker, 5);
         tokio::time::advance(Duration::from_secs(30)).await;
-        breaker.enter("m").expect("half open").failure();
-        assert_eq!(breaker.enter("m").expect_err("open"), Duration::from_secs(30));
+        breaker.enter("m").expect("half open").failure("down");
+        let refused = breaker.enter("m").expect_err("open");
+        assert_eq!(refused, Refused { open_for: Duration::from_secs(30), why: "down".into() });
     }
 
     #[tokio::test(start_paused = true)]

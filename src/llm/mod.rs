@@ -21,7 +21,7 @@ pub mod scripted;
 mod sse;
 
 pub use crate::context::{estimate, repair};
-pub use breaker::{CircuitBreaker, CircuitBreakerConfig};
+pub use breaker::{CircuitBreaker, CircuitBreakerConfig, Refused};
 pub use demo::DemoExecutor;
 pub use executor::GenaiExecutor;
 pub use provider::{Adapter, ProviderConfig};

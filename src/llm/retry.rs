@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
-use super::breaker::{CircuitBreaker, Permit};
+use super::breaker::{CircuitBreaker, Permit, Refused};
 use crate::contract::executor::{
     InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream, LlmStreamEvent,
 };
@@ -212,7 +212,7 @@ impl Retrying {
                         None => None,
                         Some(breaker) => match breaker.enter(&request.model) {
                             Ok(permit) => Some(permit),
-                            Err(open_for) => return Some(self.skip(&request.model, open_for)),
+                            Err(refused) => return Some(self.skip(&request.model, &refused)),
                         },
                     };
                     match executor.execute_stream(request).await {
@@ -244,13 +244,14 @@ impl Retrying {
         }
     }
 
-    fn skip(&mut self, model: &str, open_for: Duration) -> Item {
+    fn skip(&mut self, model: &str, refused: &Refused) -> Item {
         let error = InferenceExecutionError::Unavailable {
             message: format!(
-                "{model} failed again and again and is left alone for another {}",
-                words(open_for.max(Duration::from_secs(1)))
+                "{model} failed again and again and is left alone for another {}; the last time: {}",
+                words(refused.open_for.max(Duration::from_secs(1))),
+                refused.why
             ),
-            retry_after: Some(open_for),
+            retry_after: Some(refused.open_for),
         };
         self.next_model(error)
     }
@@ -263,7 +264,7 @@ impl Retrying {
             return Err(error);
         }
         if let Some(permit) = permit {
-            permit.failure();
+            permit.failure(&error.to_string());
         }
         let asked = error.retry_after();
         if let Some(asked) = asked.filter(|asked| *asked > MAX_RETRY_AFTER) {

@@ -30,6 +30,15 @@ struct Piece {
     text: String,
     role: Role,
     rank: u8,
+    /// Where there is no room for all of it, so many columns of its beginning say enough.
+    shrinks_to: Option<usize>,
+}
+
+impl Piece {
+    /// One that is there as a whole or not at all.
+    fn new(text: String, role: Role, rank: u8) -> Piece {
+        Piece { text, role, rank, shrinks_to: None }
+    }
 }
 
 /// The status line, no wider than asked. A hint takes its place while it is there.
@@ -49,8 +58,19 @@ pub fn line(app: &App, columns: u16, theme: &Theme) -> Line<'static> {
         pieces.iter().map(|piece| width(&piece.text)).sum::<usize>() + pieces.len().saturating_sub(1) * 3
     };
     while pieces.len() > 1 && total(&pieces) > room {
-        let least = pieces.iter().enumerate().max_by_key(|(_, piece)| piece.rank).map_or(0, |(at, _)| at);
-        pieces.remove(least);
+        let (at, least) = pieces
+            .iter()
+            .enumerate()
+            .max_by_key(|(_, piece)| piece.rank)
+            .map_or((0, None), |(at, piece)| (at, piece.shrinks_to));
+        let all = width(&pieces[at].text);
+        let left = room.saturating_sub(total(&pieces) - all);
+        match least {
+            Some(least) if least <= left && left < all => {
+                pieces[at].text = truncate(&pieces[at].text, left as u16);
+            }
+            Some(_) | None => drop(pieces.remove(at)),
+        }
     }
     let mut spans = vec![Span::raw(" ".repeat(indent))];
     for (i, piece) in pieces.into_iter().enumerate() {
@@ -75,7 +95,12 @@ fn begun(app: &App) -> String {
 fn pieces(app: &App) -> Vec<Piece> {
     let mut pieces = working(app);
     if let Some(text) = app.feed.shown() {
-        pieces.push(Piece { text: visible_line(text).into_owned(), role: Role::Status, rank: 3 });
+        pieces.push(Piece {
+            text: visible_line(text).into_owned(),
+            role: Role::Status,
+            rank: 3,
+            shrinks_to: None,
+        });
         return pieces;
     }
     match &app.segments {
@@ -97,7 +122,6 @@ fn pieces(app: &App) -> Vec<Piece> {
 /// That it works, and who does.
 fn working(app: &App) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    let mut add = |text: String, role: Role, rank: u8| pieces.push(Piece { text, role, rank });
     if let Some(since) = app.run.awake_since() {
         let passed = app.now.since(since);
         let stop = app.keymap.chord_of(Place::Composer, Action::Interrupt);
@@ -108,27 +132,35 @@ fn working(app: &App) -> Vec<Piece> {
             }
         };
         if app.is_calm {
-            add(format!("{word} {}", whole_seconds(passed)), role, 0);
+            pieces.push(Piece::new(format!("{word} {}", whole_seconds(passed)), role, 0));
         } else {
             // It turns while something moves and stands still when nothing does.
             let turned = app.now.min(app.moved.max(since).plus(super::app::STILL_MS)).since(since);
             let spin = SPINNER[(turned / super::app::TICK_MS) as usize % SPINNER.len()];
-            add(format!("{spin} {word} {}", duration(passed)), role, 0);
+            pieces.push(Piece::new(format!("{spin} {word} {}", duration(passed)), role, 0));
         }
         if let Some(retry) = app.transcript.retry(app.now) {
-            add(visible_line(&retry).into_owned(), Role::Warning, 2);
+            let text = visible_line(&retry).into_owned();
+            let when = text.split_once(": ").map(|(when, _)| width(when));
+            pieces.push(Piece { text, role: Role::Warning, rank: 2, shrinks_to: when });
         } else if !matches!(app.run, RunState::Stopping(_)) {
             match app.driver {
                 Driver::Other(_) => {}
-                Driver::Nobody | Driver::Own => add(format!("{stop} stops"), Role::Dim, u8::MAX),
+                Driver::Nobody | Driver::Own => {
+                    pieces.push(Piece::new(format!("{stop} stops"), Role::Dim, u8::MAX))
+                }
             }
         }
     }
     if let Some(vim) = &app.vim {
-        add(format!("{} {}", vim.mode().name(), vim.pending()).trim_end().to_owned(), Role::StatusMode, 1);
+        pieces.push(Piece::new(
+            format!("{} {}", vim.mode().name(), vim.pending()).trim_end().to_owned(),
+            Role::StatusMode,
+            1,
+        ));
     }
     if let Driver::Other(pid) = app.driver {
-        add(format!("driven by process {pid}"), Role::Warning, 1);
+        pieces.push(Piece::new(format!("driven by process {pid}"), Role::Warning, 1));
     }
     pieces
 }

@@ -892,6 +892,24 @@ fn the_time_until_a_retry_counts_down_and_wakes_once_a_second() {
 }
 
 #[test]
+fn a_long_reason_leaves_the_time_until_a_retry_in_sight() {
+    for columns in [40, 60, 80, 140] {
+        let mut test = TestApp::new(columns, 20);
+        test.start("hi");
+        let mut event = retry(2300, "m1", false);
+        if let E::ActivitySnapshot { content, .. } = &mut event {
+            content["reason"] =
+                "cannot reach http://127.0.0.1:9/v1/chat/completions: connection refused".into();
+        }
+        test.event(event);
+        let status = test.live.last().cloned().unwrap_or_default();
+        assert!(status.contains("try 2 of 6 in 3 s"), "{columns}: {status}");
+        assert_eq!(status.contains("refused"), columns == 140, "{columns}: {status}");
+        assert_eq!(status.contains(": cannot"), columns > 40, "{columns}: {status}");
+    }
+}
+
+#[test]
 fn a_model_that_stands_in_is_named() {
     let mut test = TestApp::new(80, 20);
     test.start("hi");

@@ -95,7 +95,7 @@ impl Segment {
 
     /// What it says now; nothing when there is nothing to say.
     pub(super) fn pieces(self, app: &App) -> Vec<Piece> {
-        let one = |text: String, role: Role, rank: u8| vec![Piece { text, role, rank }];
+        let one = |text: String, role: Role, rank: u8| vec![Piece::new(text, role, rank)];
         let counted = |count: usize, what: &str, role: Role, rank: u8| match count {
             0 => Vec::new(),
             count => one(format!("{count} {what}"), role, rank),
