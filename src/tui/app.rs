@@ -213,6 +213,8 @@ pub struct App {
     pub(super) quit_armed: Option<Moment>,
     /// The last key that went into the text.
     pub(super) typed_at: Option<Moment>,
+    /// When a card took the focus by itself.
+    pub(super) focused_at: Moment,
     /// The last key that a card took.
     pub(super) card_key_at: Option<Moment>,
     /// The person left the cards for the text: they do not take the focus by themselves again.
@@ -317,6 +319,7 @@ impl App {
             hint: None,
             quit_armed: None,
             typed_at: None,
+            focused_at: Moment(0),
             card_key_at: None,
             stays: false,
             dismissed: None,
@@ -463,6 +466,7 @@ impl App {
             self.stays = false;
         } else if self.wants_focus() && self.is_quiet() {
             self.focus = Focus::Card;
+            self.focused_at = self.now;
         }
     }
 }

@@ -320,6 +320,12 @@ impl Composer {
         self.last = None;
     }
 
+    /// Moves the caret to a cell: a row, and a column in it, as they are shown.
+    pub fn go_to_cell(&mut self, row: usize, column: usize) {
+        let rows = layout::rows(&self.text, self.width);
+        self.go(layout::offset(&self.text, &rows, row, column));
+    }
+
     fn move_row(&mut self, by: isize) -> bool {
         let rows = layout::rows(&self.text, self.width);
         let (row, column) = layout::position(&self.text, &rows, self.caret);

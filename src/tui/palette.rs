@@ -206,6 +206,8 @@ pub fn commands(query: &str, skills: &[SkillRow]) -> Vec<Row> {
     let rows: Vec<Row> = all.chain(skills).collect();
     let (mut first, rest): (Vec<Row>, Vec<Row>) =
         rows.into_iter().partition(|row| row.label.to_lowercase().starts_with(&query));
+    // Who wrote a name to its end means that one.
+    first.sort_by_key(|row| row.label.to_lowercase() != query);
     first.extend(rest.into_iter().filter(|row| row.label.to_lowercase().contains(&query)));
     first
 }
@@ -237,6 +239,17 @@ mod tests {
         assert_eq!(labels("/mode a", "a").1, ["ask", "accept-edits"]);
         assert!(labels("/mode ask", "ask").1.is_empty() && labels("/mode ask x", "x").1.is_empty());
         assert_eq!(words("/nothing x", "x", &[]), None);
+    }
+
+    #[test]
+    fn a_command_that_is_written_to_its_end_comes_first() {
+        for name in ["mode", "model", "thread", "theme"]
+            .into_iter()
+            .filter(|name| COMMANDS.iter().any(|command| command.name == *name))
+        {
+            assert_eq!(commands(name, &[])[0].label, name);
+        }
+        assert_eq!(commands("MODE", &[])[0].label, "mode");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::host::Driver;
 use super::keymap::{Action, Place};
 use super::theme::{Role, Theme};
 use super::transcript::Doing;
+use super::view::Hint;
 use super::wrap::{truncate, width};
 use crate::contract::display::visible_line;
 
@@ -163,6 +164,13 @@ fn working(app: &App) -> Vec<Piece> {
         pieces.push(Piece::new(format!("driven by process {pid}"), Role::Warning, 1));
     }
     pieces
+}
+
+/// The keys that the line names.
+pub fn hints(app: &App) -> Vec<Hint> {
+    let stop = app.keymap.chord_of(Place::Composer, Action::Interrupt);
+    let key = app.keymap.key_of(Place::Composer, Action::Interrupt);
+    vec![Hint::new(format!("{stop} stops"), key)]
 }
 
 /// What is being waited for, in a few words.

@@ -29,10 +29,13 @@ mod render_tests;
 mod sample;
 pub mod sheet;
 mod surface;
+mod target;
 #[cfg(test)]
 mod tests;
 
 use feed::Feed;
+pub(super) use target::Hint;
+pub use target::{Press, Target};
 
 /// What pictures are made with.
 #[derive(Clone, Debug)]
@@ -50,6 +53,8 @@ pub struct Picture {
     pub lines: Vec<Line<'static>>,
     /// Where the caret is, when it is shown.
     pub caret: Option<Position>,
+    /// What a click does, where the mouse is ours.
+    pub targets: Vec<Target>,
 }
 
 impl Picture {
@@ -59,13 +64,15 @@ impl Picture {
         if let Some(caret) = below.caret {
             self.caret = Some(Position::new(caret.x, caret.y + rows));
         }
+        let targets = below.targets.into_iter().map(|target| Target { row: target.row + rows, ..target });
+        self.targets.extend(targets);
         self.lines.extend(below.lines);
     }
 }
 
 impl From<Vec<Line<'static>>> for Picture {
     fn from(lines: Vec<Line<'static>>) -> Picture {
-        Picture { lines, caret: None }
+        Picture { lines, ..Picture::default() }
     }
 }
 
@@ -98,7 +105,8 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
 /// What stands below the conversation, in at most so many rows.
 fn below(app: &App, rows: usize, theme: &Theme) -> Picture {
     let width = app.size.0;
-    let status: Picture = vec![status::line(app, width, theme)].into();
+    let mut status: Picture = vec![status::line(app, width, theme)].into();
+    status.targets = target::of_hints(&status.lines, &status::hints(app));
     let status = if rows >= 2 { status } else { Picture::default() };
     let mut left = rows - status.lines.len();
 

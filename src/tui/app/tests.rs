@@ -853,6 +853,7 @@ fn a_run_that_could_not_be_loaded_ends_the_wait() {
 
 mod fuzz;
 mod inbox;
+mod press;
 mod reader;
 
 fn retry(delay_ms: u64, model: &str, instead: bool) -> E {

@@ -10,7 +10,7 @@ use super::super::status::short_path;
 use super::super::theme::{Role, Theme};
 use super::super::wrap::{Wrap, truncate, width};
 use super::surface::{At, HERE, surface};
-use super::{Picture, spread};
+use super::{Picture, Target, spread};
 use crate::contract::display::{visible, visible_line};
 use crate::contract::surface::Piece;
 
@@ -123,7 +123,12 @@ fn card(card: &Card, app: &App, columns: u16, most: usize, theme: &Theme) -> Pic
         .map(|at| Position::new((at.x + BAR).min(columns.saturating_sub(1)), at.y));
     let mut lines: Vec<Line<'static>> = lines.collect();
     lines.truncate(most.max(1));
-    Picture { lines, caret }
+    let targets = rows
+        .targets
+        .into_iter()
+        .map(|target| Target { columns: target.columns.start + BAR..target.columns.end + BAR, ..target });
+    let targets = targets.filter(|target| usize::from(target.row) < lines.len()).collect();
+    Picture { lines, caret, targets }
 }
 
 /// Shortens what stands around the body to what there is room for, and gives the rows that are left for the body.

@@ -11,7 +11,7 @@ use super::super::app::{App, Focus};
 use super::super::composer::layout;
 use super::super::keymap::{Action, Place};
 use super::super::theme::{Role, Theme};
-use super::Picture;
+use super::{Picture, Press, Target};
 use crate::contract::display::visible_line;
 
 /// The text in at most so many rows, the caret in it.
@@ -31,7 +31,7 @@ pub(super) fn composer(app: &App, width: u16, most: usize, theme: &Theme) -> Pic
     }
     picture.stack(text(app, width, for_text, theme));
     if let Some(palette) = app.palette.as_ref().filter(|_| for_list > 0) {
-        picture.lines.extend(super::lists::palette(palette, width, for_list, theme));
+        picture.stack(super::lists::palette(palette, width, for_list, theme));
     }
     picture
 }
@@ -75,7 +75,12 @@ fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
         let x = (column as u16 + 2).min(width.saturating_sub(1));
         Position::new(x, (row - first) as u16)
     });
-    Picture { lines, caret }
+    let targets = (0..lines.len()).map(|at| Target {
+        row: at as u16,
+        columns: 0..width,
+        press: Press::Text(first + at),
+    });
+    Picture { targets: targets.collect(), lines, caret }
 }
 
 /// What a part of the text is.

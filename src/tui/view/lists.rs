@@ -1,12 +1,16 @@
 //! Lists: what is offered below the text, and lists in place of it.
 
+use std::ops::Range;
+
+use crossterm::event::KeyCode;
 use ratatui::text::{Line, Span};
 
 use super::super::palette::{Offer, Palette};
 use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::theme::{Role, Theme};
 use super::super::wrap::{truncate, width};
-use super::{Picture, spread};
+use super::target::{self, Hint};
+use super::{Picture, Press, Target, spread};
 use crate::contract::display::visible_line;
 
 /// The first row that is shown so that the chosen one is in sight.
@@ -15,8 +19,9 @@ fn window(selected: usize, rows: usize, shown: usize) -> usize {
 }
 
 /// What is offered, in at most so many rows.
-pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Theme) -> Vec<Line<'static>> {
-    let mut lines = Vec::new();
+pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Theme) -> Picture {
+    let mut picture = Picture::default();
+    let lines = &mut picture.lines;
     if !palette.help.is_empty() {
         let help = format!("    {}", visible_line(&palette.help));
         lines.push(Line::styled(truncate(&help, columns), theme.style(Role::Dim)));
@@ -39,8 +44,16 @@ pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Them
         ];
         Line::from(super::fit(spans, usize::from(columns)))
     };
+    let above = lines.len();
     lines.extend(shown.iter().enumerate().map(row));
-    lines
+    picture.targets = rows_of(above, first..first + shown.len(), columns);
+    picture
+}
+
+/// Rows of a list that can be chosen, below so many others.
+fn rows_of(above: usize, rows: Range<usize>, columns: u16) -> Vec<Target> {
+    let row = |(at, row)| Target { row: (above + at) as u16, columns: 0..columns, press: Press::Row(row) };
+    rows.enumerate().map(row).collect()
 }
 
 /// A list in place of the text, in at most so many rows; `more` is said of the chosen row below it.
@@ -95,30 +108,47 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
         _ => 2,
     };
     let widest = picker.widest().min(usize::from(columns) * share / 5);
+    let above = lines.len();
     for (place, row) in picker.window(first, room) {
         lines.push(row_line(row, place == picker.selected(), widest, columns, theme));
     }
+    let shown = if picker.is_loading() || picker.count() == 0 { 0 } else { lines.len() - above };
+    let mut targets = rows_of(above, first..first + shown, columns);
     for text in &more[..for_more] {
         let text = format!("    {}", visible_line(text));
         lines.push(Line::styled(truncate(&text, columns), theme.style(Role::Status)));
     }
     if has_keys {
-        let verb = picker.kind.verb().map(|verb| format!("Enter {verb} · ")).unwrap_or_default();
+        let verb = picker.kind.verb().map(|verb| format!("Enter {verb}"));
         let jump = match picker.kind {
-            PickerKind::Inbox => "→ go there · ",
-            PickerKind::Threads => "→ more · ",
-            _ => "",
+            PickerKind::Inbox => Some("→ go there"),
+            PickerKind::Threads => Some("→ more"),
+            _ => None,
         };
         let typing = match picker.kind {
             PickerKind::NameThread => "type its name",
             PickerKind::Threads => "type to search",
             _ => "type to narrow",
         };
-        let keys = format!("    {verb}{jump}{typing} · Esc close");
-        lines.push(Line::styled(truncate(&keys, columns), theme.style(Role::Dim)));
+        let hints: Vec<Hint> = [
+            verb.map(|verb| Hint::plain(verb, &[KeyCode::Enter])),
+            jump.map(|jump| Hint::plain(jump, &[KeyCode::Right])),
+            Some(Hint::plain(typing, &[])),
+            Some(Hint::plain("Esc close", &[KeyCode::Esc])),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let keys: Vec<&str> = hints.iter().map(|hint| hint.text.as_str()).collect();
+        let keys = truncate(&format!("    {}", keys.join(" · ")), columns);
+        let line = Line::styled(keys, theme.style(Role::Dim));
+        let found = target::of_hints(std::slice::from_ref(&line), &hints);
+        targets.extend(found.into_iter().map(|one| Target { row: lines.len() as u16, ..one }));
+        lines.push(line);
     }
     lines.truncate(most.max(1));
-    lines.into()
+    targets.retain(|target| usize::from(target.row) < lines.len());
+    Picture { lines, targets, ..Picture::default() }
 }
 
 fn row_line(row: &PickRow, is_chosen: bool, widest: usize, columns: u16, theme: &Theme) -> Line<'static> {

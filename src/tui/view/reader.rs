@@ -10,7 +10,8 @@ use super::super::reader::{Reader, Scene, Spot, Wanted};
 use super::super::theme::{Role, Theme};
 use super::super::wrap::width;
 use super::sheet::{Paper, Sheets, text_of};
-use super::{Picture, spread};
+use super::target::{self, Hint};
+use super::{Picture, Press, Target, spread};
 use crate::contract::display::visible_line;
 
 /// Rows of the viewer below the conversation.
@@ -35,6 +36,20 @@ pub fn scene<'a>(app: &'a App, reader: &Reader) -> Scene<'a> {
         epoch: app.epoch,
     };
     Scene { transcript: &app.transcript, paper, rows: rows.max(1) }
+}
+
+/// What a click means on a cell of the screen, below the conversation.
+pub fn press_at(app: &App, row: u16, column: u16) -> Option<Press> {
+    let plain = Theme::plain();
+    let (_, height) = app.size;
+    let below = match (&app.viewer, &app.pane) {
+        (Some(viewer), _) => foot(app, viewer, &scene(app, viewer), &plain),
+        (None, Some(_)) => super::below(app, usize::from(height.max(1)), &plain),
+        (None, None) => return None,
+    };
+    let row = (usize::from(row) + below.lines.len()).checked_sub(usize::from(height))?;
+    let hit = |target: &&Target| usize::from(target.row) == row && target.columns.contains(&column);
+    below.targets.iter().find(hit).map(|target| target.press)
 }
 
 /// The screen of the viewer.
@@ -194,27 +209,27 @@ fn foot(app: &App, viewer: &Reader, scene: &Scene<'_>, theme: &Theme) -> Picture
         let shown = visible_line(text).into_owned();
         let caret = (width(&lead) + width(&shown)).min(usize::from(columns.saturating_sub(1)));
         let line = Line::from(super::fit(vec![dim(lead), Span::raw(shown)], usize::from(columns)));
-        return Picture { lines: vec![rule, line], caret: Some(Position::new(caret as u16, 1)) };
+        let caret = Some(Position::new(caret as u16, 1));
+        return Picture { lines: vec![rule, line], caret, ..Picture::default() };
     }
     let entries = scene.transcript.entries().len();
     let mut right = format!("{}/{entries} ", viewer.chosen(scene) + 1);
     if app.own_cards() > 0 {
         right = format!("{} waiting · {right}", app.own_cards());
     }
-    let left = match (&app.hint, &viewer.search) {
-        (Some((hint, _)), _) => format!("  {}", visible_line(hint)),
-        (None, Some(search)) => {
-            let chord = |action| app.keymap.chord_of(Place::Viewer, action);
-            format!(
-                "  \"{}\" · {} next · {} before · {} close",
-                visible_line(&search.query),
-                chord(Action::SearchNext),
-                chord(Action::SearchPrevious),
-                chord(Action::Close)
-            )
-        }
+    let hint = |(action, word): (Action, &str)| {
+        let chord = app.keymap.chord_of(Place::Viewer, action);
+        let key = app.keymap.key_of(Place::Viewer, action);
+        (!chord.is_empty()).then(|| Hint::new(format!("{chord} {word}"), key))
+    };
+    let (before, keys): (String, &[(Action, &str)]) = match (&app.hint, &viewer.search) {
+        (Some((hint, _)), _) => (visible_line(hint).into_owned(), &[]),
+        (None, Some(search)) => (
+            format!("\"{}\"", visible_line(&search.query)),
+            &[(Action::SearchNext, "next"), (Action::SearchPrevious, "before"), (Action::Close, "close")],
+        ),
         (None, None) => {
-            let keys = [
+            let keys = &[
                 (Action::Search, "search"),
                 (Action::NextMessage, "message"),
                 (Action::NextTool, "call"),
@@ -224,12 +239,14 @@ fn foot(app: &App, viewer: &Reader, scene: &Scene<'_>, theme: &Theme) -> Picture
                 (Action::View, "editor"),
                 (Action::Close, "close"),
             ];
-            let keys =
-                keys.into_iter().map(|(action, word)| (app.keymap.chord_of(Place::Viewer, action), word));
-            let keys =
-                keys.filter(|(chord, _)| !chord.is_empty()).map(|(chord, word)| format!("{chord} {word}"));
-            format!("  {}", keys.collect::<Vec<_>>().join(" · "))
+            (String::new(), keys)
         }
     };
-    vec![rule, spread(vec![dim(left)], vec![dim(right)], columns)].into()
+    let hints: Vec<Hint> = keys.iter().copied().filter_map(hint).collect();
+    let parts = std::iter::once(before.as_str()).chain(hints.iter().map(|hint| hint.text.as_str()));
+    let left = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ");
+    let line = spread(vec![dim(format!("  {left}"))], vec![dim(right)], columns);
+    let mut picture: Picture = vec![rule, line].into();
+    picture.targets = target::of_hints(&picture.lines, &hints);
+    picture
 }

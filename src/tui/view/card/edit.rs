@@ -39,7 +39,7 @@ pub(super) fn writing(text: &Composer, inner: u16, room: usize, theme: &Theme) -
     let lines: Vec<_> = all.into_iter().skip(first).take(room).collect();
     let x = (column as u16 + LEAD).min(inner.saturating_sub(1));
     let caret = (row - first < lines.len()).then(|| Position::new(x, (row - first) as u16));
-    Picture { lines, caret }
+    Picture { lines, caret, ..Picture::default() }
 }
 
 /// A change in pieces, and the row at which the piece of the cursor begins.

@@ -1,5 +1,6 @@
 //! The keys of a card, and the line that is being written on it.
 
+use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::layout::Position;
 use ratatui::text::{Line, Span};
 
@@ -11,7 +12,35 @@ use super::super::super::keymap::{Action, Place};
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::{Wrap, truncate, width};
 use super::super::Picture;
+use super::super::target::{self, Hint};
 use crate::contract::display::visible_line;
+
+/// A key as it is written on a card, what it does, and what a click on it presses.
+struct Entry {
+    key: String,
+    what: String,
+    keys: Vec<KeyEvent>,
+}
+
+impl Entry {
+    /// Something that is told and cannot be pressed.
+    fn told(key: impl Into<String>, what: &str) -> Entry {
+        Entry { key: key.into(), what: what.to_owned(), keys: Vec::new() }
+    }
+
+    fn bound(chord: &str, key: Option<KeyEvent>, what: &str) -> Entry {
+        Entry { key: format!("[{chord}]"), what: what.to_owned(), keys: key.into_iter().collect() }
+    }
+
+    fn arrows(shown: &str, codes: [KeyCode; 2], what: &str) -> Entry {
+        let keys = codes.into_iter().map(KeyEvent::from).collect();
+        Entry { key: format!("[{shown}]"), what: what.to_owned(), keys }
+    }
+
+    fn up_down(what: &str) -> Entry {
+        Entry::arrows("↑↓", [KeyCode::Up, KeyCode::Down], what)
+    }
+}
 
 /// The keys, or the line that is being written.
 pub(super) fn foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus: bool) -> Picture {
@@ -34,7 +63,9 @@ pub(super) fn foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus:
     }
     let keys = keys(card, app, has_focus);
     let mut spans: Vec<Span<'static>> = Vec::new();
-    for (key, what) in keys {
+    let mut hints = Vec::new();
+    for Entry { key, what, keys } in keys {
+        hints.push(Hint { text: format!("{key} {what}").trim_end().to_owned(), keys });
         if !spans.is_empty() {
             spans.push(Span::raw("  "));
         }
@@ -44,7 +75,9 @@ pub(super) fn foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_focus:
         spans.push(Span::styled(format!("\u{a0}{}", what.replace(' ', "\u{a0}")), theme.style(Role::Dim)));
     }
     let lines = Wrap::words(inner).line(&Line::from(spans));
-    picture.lines.extend(lines.into_iter().map(breakable));
+    let mut below: Picture = lines.into_iter().map(breakable).collect::<Vec<_>>().into();
+    below.targets = target::of_hints(&below.lines, &hints);
+    picture.stack(below);
     picture
 }
 
@@ -56,9 +89,13 @@ pub(super) fn short_foot(card: &Card, app: &App, inner: u16, theme: &Theme, has_
     if let Some(problem) = &card.problem {
         return vec![Line::styled(truncate(&visible_line(problem), inner), theme.style(Role::Error))].into();
     }
-    let keys: Vec<String> = keys(card, app, has_focus).into_iter().map(|(key, _)| key).collect();
+    let keys = keys(card, app, has_focus);
+    let hints: Vec<Hint> = keys.into_iter().map(|entry| Hint { text: entry.key, keys: entry.keys }).collect();
+    let shown: Vec<&str> = hints.iter().map(|hint| hint.text.as_str()).collect();
     let style = theme.style(if has_focus { Role::Key } else { Role::Dim });
-    vec![Line::styled(truncate(&keys.join(" "), inner), style)].into()
+    let mut picture: Picture = vec![Line::styled(truncate(&shown.join(" "), inner), style)].into();
+    picture.targets = target::of_hints(&picture.lines, &hints);
+    picture
 }
 
 /// The same line with ordinary blanks.
@@ -68,43 +105,41 @@ fn breakable(line: Line<'static>) -> Line<'static> {
     Line::from(spans.collect::<Vec<_>>())
 }
 
-fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
-    let chord = |action: Action| app.keymap.chord_of(Place::Card, action);
-    let key = |action: Action, what: &str| (format!("[{}]", chord(action)), what.to_owned());
-    let esc = |what: &str| {
-        (format!("[{}]", app.keymap.chord_of(Place::Composer, Action::Interrupt)), what.to_owned())
+fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
+    let of = |place: Place, action: Action, what: &str| {
+        Entry::bound(&app.keymap.chord_of(place, action), app.keymap.key_of(place, action), what)
     };
-    let enter = |what: &str| (format!("[{}]", chord(Action::Accept)), what.to_owned());
+    let key = |action: Action, what: &str| of(Place::Card, action, what);
+    let esc = |what: &str| of(Place::Composer, Action::Interrupt, what);
+    let enter = |what: &str| key(Action::Accept, what);
     if let Some((which, ids)) = &app.batch {
         let yes = match which {
             Batch::AllowReads => key(Action::AllowReads, &format!("yes, allow these {}", ids.len())),
             Batch::DenyRest => key(Action::DenyRest, &format!("yes, deny these {}", ids.len())),
         };
-        return vec![yes, ("[any other key]".into(), "back".into())];
+        return vec![yes, Entry::told("[any other key]", "back")];
     }
     let stop = |what: &str| key(Action::Stop, if card.elsewhere.is_some() { "put away" } else { what });
     let mut keys = match &card.stage {
-        Stage::Deciding(word) => return vec![(format!("{word}…"), String::new())],
+        Stage::Deciding(word) => return vec![Entry::told(format!("{word}…"), "")],
         Stage::Reason(_) => vec![enter("no, with or without a reason"), esc("back")],
         Stage::Modify(_) => vec![enter("send it back, nothing runs"), esc("back")],
         Stage::Comment(_) => vec![enter("keep it for the answer"), esc("back")],
-        Stage::Edit(_) => vec![
-            enter("look at it"),
-            (format!("[{}]", app.keymap.chord_of(Place::Composer, Action::Newline)), "new line".into()),
-            esc("back"),
-        ],
+        Stage::Edit(_) => {
+            vec![enter("look at it"), of(Place::Composer, Action::Newline, "new line"), esc("back")]
+        }
         Stage::Hunks(_) => vec![
             key(Action::Toggle, "keep or drop"),
-            ("[↑↓]".into(), "which".into()),
+            Entry::up_down("which"),
             enter("take what is kept"),
             esc("back"),
         ],
-        Stage::Away => return vec![("in your editor…".into(), String::new())],
+        Stage::Away => return vec![Entry::told("in your editor…", "")],
         Stage::Grant(form) if form.writing.is_some() => vec![enter("take it"), esc("back")],
         Stage::Grant(_) => vec![
             enter("store and allow"),
-            ("[↑↓]".into(), "rule".into()),
-            ("[←→]".into(), "how far".into()),
+            Entry::up_down("rule"),
+            Entry::arrows("←→", [KeyCode::Left, KeyCode::Right], "how far"),
             key(Action::GrantEnd, "until when"),
             key(Action::GrantUntil, "a date, a number"),
             key(Action::EditCall, "edit the rule"),
@@ -141,7 +176,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
             ],
             CardKind::Form if card.surface.line().is_some() => vec![enter("keep it"), esc("back")],
             CardKind::Form => vec![
-                ("[↑↓]".into(), "fields and buttons".into()),
+                Entry::up_down("fields and buttons"),
                 enter("write, tick or press"),
                 key(Action::Skip, "skip"),
                 stop("stop"),
@@ -150,7 +185,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
             CardKind::Ask => {
                 let mut keys = vec![enter(if card.ask.choices().is_empty() { "write" } else { "answer" })];
                 if !card.ask.choices().is_empty() {
-                    keys.push(("[↑↓]".into(), "choose".into()));
+                    keys.push(Entry::up_down("choose"));
                 }
                 if card.ask.is_multi() {
                     keys.push(key(Action::Toggle, "tick"));
@@ -162,10 +197,9 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
         },
     };
     if !has_focus {
-        keys.insert(
-            0,
-            (format!("[{}]", app.keymap.chord_of(Place::Composer, Action::FocusCard)), "to answer:".into()),
-        );
+        // Elsewhere they are letters of the text: first the card.
+        keys.iter_mut().for_each(|entry| entry.keys.clear());
+        keys.insert(0, of(Place::Composer, Action::FocusCard, "to answer:"));
     } else if app.cards.len() > 1 && matches!(card.stage, Stage::Open) {
         keys.push(key(Action::NextCard, "next"));
         let (reads, rest) = (app.batch_count(Batch::AllowReads), app.batch_count(Batch::DenyRest));
@@ -198,5 +232,5 @@ fn written(line: &Composer, asks: &str, is_secret: bool, inner: u16, theme: &The
         Span::styled(asks.to_owned(), theme.style(Role::Accent)),
         Span::styled(shown, theme.style(Role::Text)),
     ];
-    Picture { lines: vec![Line::from(spans)], caret: Some(Position::new(x as u16, 0)) }
+    Picture { lines: vec![Line::from(spans)], caret: Some(Position::new(x as u16, 0)), ..Picture::default() }
 }

@@ -1,0 +1,116 @@
+//! What a click on the rows below the conversation means: the key that is written there, a row of a list, or a place
+//! in the text.
+
+use std::ops::Range;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::text::Line;
+
+use super::super::wrap::width;
+use super::sheet::text_of;
+
+/// What a click does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Press {
+    /// The same as this key.
+    Key(KeyEvent),
+    /// Chooses this row of the list that is open; a chosen one is taken.
+    Row(usize),
+    /// Puts the caret into this row of the text that is written.
+    Text(usize),
+}
+
+/// A part of a picture that can be clicked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The row, from the first of the picture.
+    pub row: u16,
+    /// The columns.
+    pub columns: Range<u16>,
+    /// What it does.
+    pub press: Press,
+}
+
+/// A key as it is written on the screen, and what is pressed by a click on it.
+#[derive(Clone, Debug)]
+pub struct Hint {
+    /// The text, as it stands on one row.
+    pub text: String,
+    /// The key; two for a pair of arrows, of which the second cell is the first one. None where it is only told.
+    pub keys: Vec<KeyEvent>,
+}
+
+impl Hint {
+    /// A key that may be bound to an action.
+    pub fn new(text: impl Into<String>, key: Option<KeyEvent>) -> Hint {
+        Hint { text: text.into(), keys: key.into_iter().collect() }
+    }
+
+    /// One that is not bound to an action.
+    pub fn plain(text: impl Into<String>, keys: &[KeyCode]) -> Hint {
+        let keys = keys.iter().map(|code| KeyEvent::new(*code, KeyModifiers::NONE)).collect();
+        Hint { text: text.into(), keys }
+    }
+}
+
+/// Where hints stand in rows that they were written into, one after another.
+pub(super) fn of_hints(lines: &[Line<'_>], hints: &[Hint]) -> Vec<Target> {
+    let texts: Vec<String> = lines.iter().map(text_of).collect();
+    let mut targets = Vec::new();
+    let (mut row, mut from) = (0, 0);
+    for hint in hints {
+        let found = (row..texts.len()).find_map(|at| {
+            let start = if at == row { from } else { 0 };
+            texts[at].get(start..)?.find(&hint.text).map(|found| (at, start + found))
+        });
+        let Some((at, start)) = found else { continue };
+        (row, from) = (at, start + hint.text.len());
+        let (left, right) = (width(&texts[at][..start]) as u16, width(&texts[at][..from]) as u16);
+        let mut add = |columns, key| {
+            targets.push(Target { row: at as u16, columns, press: Press::Key(key) });
+        };
+        match hint.keys[..] {
+            [] => {}
+            [key] => add(left..right, key),
+            // `[↑↓] which`: behind its bracket each arrow has a cell.
+            [first, second, ..] => {
+                add(left..left + 2, first);
+                add(left + 2..right, second);
+            }
+        }
+    }
+    targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_is_found_where_it_was_wrapped_to() {
+        let lines = [Line::from("  [y] allow  [n]"), Line::from("no  [↑↓] which")];
+        let key = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE);
+        let hints = [
+            Hint::new("[y] allow", Some(key('y'))),
+            Hint::new("[n]", Some(key('n'))),
+            Hint::new("told only", None),
+            Hint::plain("[↑↓] which", &[KeyCode::Up, KeyCode::Down]),
+        ];
+        let found: Vec<_> = of_hints(&lines, &hints)
+            .into_iter()
+            .map(|target| {
+                let Press::Key(key) = target.press else { panic!("{target:?}") };
+                (target.row, target.columns, key.code)
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (0, 2..11, KeyCode::Char('y')),
+                (0, 13..16, KeyCode::Char('n')),
+                (1, 4..6, KeyCode::Up),
+                (1, 6..14, KeyCode::Down),
+            ]
+        );
+    }
+}
