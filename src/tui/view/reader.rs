@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 
 use super::super::app::App;
 use super::super::keymap::{Action, Place};
-use super::super::reader::{Reader, Scene, Spot, Wanted};
+use super::super::reader::{Book, Reader, Scene, Spot, Subject, Wanted};
 use super::super::theme::{Role, Theme};
 use super::super::wrap::width;
 use super::sheet::{Paper, Sheets, text_of};
@@ -18,11 +18,11 @@ const FOOT: usize = 2;
 /// Columns left of it.
 const GUTTER: u16 = 1;
 
-/// What a reader reads now.
-pub fn scene<'a>(app: &'a App, reader: &Reader) -> Scene<'a> {
+/// What a reader reads now: the conversation, or that book.
+pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Book>) -> Scene<'a> {
     let (columns, height) = app.size;
     let height = usize::from(height);
-    let rows = if reader.whole {
+    let rows = if whole {
         height.saturating_sub(FOOT)
     } else {
         height.saturating_sub(super::below(app, height.max(1), &Theme::plain()).lines.len())
@@ -31,16 +31,17 @@ pub fn scene<'a>(app: &'a App, reader: &Reader) -> Scene<'a> {
         width: columns.saturating_sub(GUTTER).max(1),
         info: &app.info,
         now: app.now,
-        whole: reader.whole,
-        epoch: app.epoch,
+        whole,
+        is_part: false,
+        epoch: book.map_or(app.epoch, |book| book.epoch),
     };
-    Scene { transcript: &app.transcript, paper, rows: rows.max(1) }
+    Scene { transcript: book.map_or(&app.transcript, |book| &book.pages), paper, rows: rows.max(1) }
 }
 
 /// The screen of the viewer.
 pub fn viewer(app: &App, viewer: &Reader, sheets: &mut Sheets) -> Picture {
     let theme = sheets.look().theme.clone();
-    let scene = scene(app, viewer);
+    let scene = scene(app, true, viewer.book.as_deref());
     let mut picture: Picture = conversation(viewer, &scene, sheets).into();
     picture.lines.resize(scene.rows, Line::default());
     if usize::from(app.size.1) > FOOT {
@@ -52,7 +53,7 @@ pub fn viewer(app: &App, viewer: &Reader, sheets: &mut Sheets) -> Picture {
 /// The full screen: the conversation, and below it what the inline terminal has there.
 pub fn full(app: &App, pane: &Reader, sheets: &mut Sheets) -> Picture {
     let theme = sheets.look().theme.clone();
-    let scene = scene(app, pane);
+    let scene = scene(app, false, None);
     let height = usize::from(app.size.1.max(1));
     let below = super::below(app, height, &theme);
     let mut lines = conversation(pane, &scene, sheets);
@@ -197,7 +198,12 @@ fn foot(app: &App, viewer: &Reader, scene: &Scene<'_>, theme: &Theme) -> Picture
         return Picture { lines: vec![rule, line], caret: Some(Position::new(caret as u16, 1)) };
     }
     let entries = scene.transcript.entries().len();
-    let mut right = format!("{}/{entries} ", viewer.chosen(scene) + 1);
+    let chosen = viewer.chosen(scene);
+    let mut right = format!("{}/{entries} ", chosen + 1);
+    if let Some(file) = viewer.book.as_ref().and_then(|book| book.file_at(chosen)) {
+        let name = super::truncate(&visible_line(&file.shown), columns / 3);
+        right = format!("{name} · {right}");
+    }
     if app.own_cards() > 0 {
         right = format!("{} waiting · {right}", app.own_cards());
     }
@@ -214,18 +220,24 @@ fn foot(app: &App, viewer: &Reader, scene: &Scene<'_>, theme: &Theme) -> Picture
             )
         }
         (None, None) => {
+            let subject = viewer.book.as_ref().map(|book| book.subject);
+            let (message, call) = match subject {
+                Some(Subject::Changes) => ("file", "hunk"),
+                Some(Subject::Forks) | None => ("message", "call"),
+            };
             let keys = [
                 (Action::Search, "search"),
-                (Action::NextMessage, "message"),
-                (Action::NextTool, "call"),
+                (Action::NextMessage, message),
+                (Action::NextTool, call),
                 (Action::Fold, "fold"),
                 (Action::CopySource, "copy"),
                 (Action::CodeBlock, "code"),
                 (Action::View, "editor"),
                 (Action::Close, "close"),
             ];
-            let keys =
-                keys.into_iter().map(|(action, word)| (app.keymap.chord_of(Place::Viewer, action), word));
+            let has_code = subject != Some(Subject::Changes);
+            let keys = keys.into_iter().filter(|(action, _)| has_code || *action != Action::CodeBlock);
+            let keys = keys.map(|(action, word)| (app.keymap.chord_of(Place::Viewer, action), word));
             let keys =
                 keys.filter(|(chord, _)| !chord.is_empty()).map(|(chord, word)| format!("{chord} {word}"));
             format!("  {}", keys.collect::<Vec<_>>().join(" · "))
