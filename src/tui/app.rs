@@ -28,6 +28,8 @@ mod compose_tests;
 mod edited_tests;
 #[cfg(test)]
 pub(super) mod tests;
+#[cfg(test)]
+mod widths_tests;
 
 /// How often the picture moves while a run is awake.
 pub const TICK_MS: u64 = 125;

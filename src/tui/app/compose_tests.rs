@@ -1,5 +1,6 @@
 //! The text that is written: what its keys do beside a run, cards and lists.
 
+use insta::assert_snapshot;
 use proptest::prelude::*;
 use serde_json::json;
 

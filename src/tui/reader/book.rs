@@ -124,7 +124,7 @@ impl Book {
         let mut book = Book::new(Subject::Forks);
         let [left, right] = said;
         let messages = left.iter().zip(right).take_while(|(a, b)| a.message == b.message).count();
-        let title = |n: usize| if titles[n].is_empty() { "(nothing said)" } else { titles[n] };
+        let title = |n: usize| if titles[n].is_empty() { "(no title)" } else { titles[n] };
         book.pages.page("two conversations", format!("one: {}\nother: {}", title(0), title(1)));
         if messages > 0 {
             let entries = Transcript::of_messages(&left[..messages]).into_entries();

@@ -117,6 +117,8 @@ impl App {
             Some(Action::Down) => self.queued_at = self.queued.get(at + 1).map(|row| row.id),
             Some(Action::Accept) => {
                 self.queued_at = None;
+                // It may be here still because dropping it did not work.
+                self.dropped.remove(&id);
                 cmds.push(Cmd::Unqueue(vec![id]));
             }
             Some(Action::Drop) => {

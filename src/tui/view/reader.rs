@@ -235,7 +235,7 @@ fn foot(app: &App, viewer: &Reader, scene: &Scene<'_>, theme: &Theme) -> Picture
                 (Action::View, "editor"),
                 (Action::Close, "close"),
             ];
-            let has_code = subject != Some(Subject::Changes);
+            let has_code = subject.is_none();
             let keys = keys.into_iter().filter(|(action, _)| has_code || *action != Action::CodeBlock);
             let keys = keys.map(|(action, word)| (app.keymap.chord_of(Place::Viewer, action), word));
             let keys =
