@@ -102,7 +102,7 @@ fn lists(width: u16) -> String {
     };
     test.send(Msg::Grants(Ok(vec![grant])));
     shown(&mut all, "grants", &test);
-    test.keys("<esc>/mode<enter>");
+    test.keys("<esc>/mode <enter>");
     shown(&mut all, "modes", &test);
     test.keys("<esc><ctrl-r>");
     test.send(Msg::History(Ok(vec![ODD.into(), "second\nline".into()])));
@@ -158,7 +158,7 @@ fn cards(width: u16) -> String {
         new_text: Some(format!("one\n{ODD}, changed\nthree\nfour\n")),
     };
     let parameters = json!({"cwd": "/home/me/proj", "preview": [preview]});
-    let arguments = json!({"file_path": "漢字.rs", "content": ODD});
+    let arguments = json!({"file_path": "漢字.rs", "content": preview.new_text});
     let mut test = asked("Write", arguments, ACTION_PERMISSION, parameters);
     shown(&mut all, "a file", &test);
     test.keys("h");

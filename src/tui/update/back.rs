@@ -43,6 +43,12 @@ impl App {
     }
 
     pub(super) fn back_command(&mut self, name: &str, words: &str, cmds: &mut Vec<Cmd>) {
+        // What git knows has to do with no conversation.
+        if let ("diff", ("git", rest)) = (name, words.split_once(char::is_whitespace).unwrap_or((words, "")))
+        {
+            cmds.push(Cmd::Back(BackCmd::GitChanges(rest.trim().to_owned())));
+            return;
+        }
         let Some(thread) = self.thread_id().cloned() else {
             self.say_hint("no conversation is open yet");
             return;
@@ -50,13 +56,7 @@ impl App {
         match name {
             "rewind" => self.ask_where(Chooses::Back, cmds),
             "fork" => self.ask_where(Chooses::Fork, cmds),
-            "diff" => {
-                let (first, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
-                cmds.push(Cmd::Back(match first {
-                    "git" => BackCmd::GitChanges(rest.trim().to_owned()),
-                    _ => BackCmd::Changes(thread, words.to_owned()),
-                }));
-            }
+            "diff" => cmds.push(Cmd::Back(BackCmd::Changes(thread, words.to_owned()))),
             "rename" if words.is_empty() => self.ask_name(&thread),
             "rename" => cmds.push(Cmd::Back(BackCmd::Rename(thread, words.to_owned()))),
             "compare" if words.is_empty() => {

@@ -107,7 +107,6 @@ impl App {
                 cmds.push(Cmd::Unqueue(vec![last.id]));
             } else {
                 self.queued_at = Some(last.id);
-                self.say_what_is_done_with_queued();
             }
             return true;
         };
@@ -133,16 +132,7 @@ impl App {
                 return false;
             }
         }
-        if self.queued_at.is_none() {
-            self.hint = None;
-        }
         true
-    }
-
-    fn say_what_is_done_with_queued(&mut self) {
-        let chord = |action| self.keymap.chord_of(Place::Queue, action);
-        let (edit, drop, close) = (chord(Action::Accept), chord(Action::Drop), chord(Action::Close));
-        self.say_hint(format!("{edit} takes it back · {drop} drops it · {close} leaves it"));
     }
 
     /// What is chosen may have been read or begun meanwhile.

@@ -4,6 +4,7 @@ use ratatui::text::Line;
 
 use super::super::app::{App, Focus, RunState};
 use super::super::host::UserInput;
+use super::super::keymap::{Action, Place};
 use super::super::picker::Picker;
 use super::super::theme::Theme;
 use crate::contract::display::visible_line;
@@ -71,7 +72,10 @@ fn queue(app: &App) -> String {
         count => match app.queued.iter().enumerate().find(|(_, row)| Some(row.id) == app.queued_at) {
             Some((at, row)) => {
                 let text = app.own_queued.get(&row.id).map_or(row.text.clone(), UserInput::written);
-                format!("Queued {} of {count}: {}", at + 1, visible_line(&text))
+                let chord = |action| app.keymap.chord_of(Place::Queue, action);
+                let (edit, drop) = (chord(Action::Accept), chord(Action::Drop));
+                let text = visible_line(&text);
+                format!("Queued {} of {count}: {text}. {edit} takes it back, {drop} drops it.", at + 1)
             }
             None => format!("{count} queued."),
         },

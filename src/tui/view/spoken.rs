@@ -9,10 +9,11 @@ use super::super::keymap::{Action, Place};
 use crate::contract::display::{visible, visible_line};
 use crate::contract::surface::{Field, Piece, text_of};
 
-/// Whether the current card is said in words here: a question or a form that nobody is deciding yet.
+/// The current card, when it is said in words here: a question or a form.
 pub(super) fn says(app: &App) -> Option<&Card> {
     let card = app.current_card().filter(|_| app.batch.is_none())?;
-    (matches!(card.kind, CardKind::Ask | CardKind::Form) && matches!(card.stage, Stage::Open)).then_some(card)
+    let is_said = matches!(card.stage, Stage::Open | Stage::Deciding(_));
+    (matches!(card.kind, CardKind::Ask | CardKind::Form) && is_said).then_some(card)
 }
 
 /// All there is to the question, as it came.
@@ -49,7 +50,7 @@ pub(super) fn all(card: &Card, app: &App) -> Vec<String> {
 
 /// What the arrows are at.
 pub(super) fn here(card: &Card, app: &App) -> Vec<String> {
-    if app.focus != Focus::Card || card.line().is_some() {
+    if app.focus != Focus::Card || card.line().is_some() || card.is_deciding() {
         return Vec::new();
     }
     match card.kind {
