@@ -20,7 +20,7 @@ const ODD: &str =
 
 fn shown(all: &mut String, name: &str, test: &TestApp) {
     assert!(!test.live().contains(['\u{1b}', '\u{202e}']), "{name}");
-    all.push_str(&format!("== {name}\n{}\n", test.live()));
+    all.extend(["== ", name, "\n", &test.live(), "\n"]);
 }
 
 fn thread(id: &str, title: &str) -> ThreadSummary {

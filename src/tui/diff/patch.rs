@@ -227,10 +227,10 @@ impl Patch {
             parts.push((part(0, 0), false));
         }
         if let Some((first, _)) = parts.first_mut() {
-            first.above = self.above.clone();
+            first.above.clone_from(&self.above);
         }
         if let Some((last, _)) = parts.last_mut() {
-            last.below = self.below.clone();
+            last.below.clone_from(&self.below);
         }
         parts
     }

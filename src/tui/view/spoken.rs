@@ -142,7 +142,7 @@ fn said(piece: &Piece, card: &Card, count: usize, at: &mut usize, lines: &mut Ve
         Piece::Divider => {}
         Piece::Unknown(what) => lines.push(format!("{} is not shown here", visible_line(what))),
         Piece::Button(button) if button.action.is_empty() => {
-            lines.push(format!("button without an effect: {}", visible_line(&button.label)))
+            lines.push(format!("button without an effect: {}", visible_line(&button.label)));
         }
         Piece::Field(_) | Piece::Check(_) | Piece::Button(_) => {
             lines.push(stop(piece, card, *at, count));
