@@ -20,7 +20,7 @@ use crate::tui::back::{BackPoint, BackPoints, BackPreview, WentBack};
 /// Characters of a message that are named in sentences.
 const NAMED: usize = 40;
 /// So many files are shown with what changed in them.
-const SHOWN_FILES: usize = 60;
+const SHOWN_FILES: usize = 200;
 
 /// The snapshots of the folder, unless nothing is kept of it.
 pub(super) fn snapshots_of(foundation: &Foundation, clock: &Arc<dyn Clock>) -> Option<FolderSnapshots> {

@@ -21,6 +21,7 @@ mod elsewhere;
 mod export;
 mod files;
 mod foundation;
+mod git;
 mod giving;
 mod grants;
 mod history;

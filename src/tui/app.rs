@@ -28,6 +28,8 @@ mod compose_tests;
 mod edited_tests;
 #[cfg(test)]
 pub(super) mod tests;
+#[cfg(test)]
+mod widths_tests;
 
 /// How often the picture moves while a run is awake.
 pub const TICK_MS: u64 = 125;
@@ -154,6 +156,8 @@ pub struct App {
     pub queue: VecDeque<UserInput>,
     /// What the store keeps to be said when the conversation is free.
     pub queued: Vec<QueuedRow>,
+    /// The one of them that the arrows are at.
+    pub queued_at: Option<QueueId>,
     /// Messages do not close open questions: they begin behind them.
     pub keeps_waiting: bool,
     /// Open questions, oldest first.
@@ -229,6 +233,8 @@ pub struct App {
     pub(super) chosen_question: Option<SuspensionId>,
     /// What was queued here, as it was written.
     pub(super) own_queued: HashMap<QueueId, UserInput>,
+    /// Queued messages that are taken back and not wanted any more.
+    pub(super) dropped: HashSet<QueueId>,
     /// What a run took out of the queue in the middle: a look at the queue from before does not bring it back.
     pub(super) steered: HashSet<QueueId>,
     /// Questions of the conversation that are over, with what became of them as far as it is known: a look at the store
@@ -254,6 +260,8 @@ pub struct App {
     /// Where the conversation began when it was opened, once more of it was fetched; whether some is on its way.
     pub(super) fetched_from: Option<u64>,
     pub(super) fetching: bool,
+    /// How many books were opened in the viewer.
+    pub(super) books: u32,
     /// What is kept of the text that is written.
     pub(super) kept: KeptDraft,
 }
@@ -289,6 +297,8 @@ impl App {
             driver: Driver::Nobody,
             queue: VecDeque::new(),
             queued: Vec::new(),
+            queued_at: None,
+            dropped: HashSet::new(),
             keeps_waiting: false,
             cards: Vec::new(),
             card: 0,
@@ -342,6 +352,7 @@ impl App {
             kept: KeptDraft::default(),
             fetched_from: None,
             fetching: false,
+            books: 0,
         };
         app.resize(size.0, size.1);
         app
@@ -458,6 +469,7 @@ impl App {
         if self.quit_armed.is_some_and(|armed| self.now.since(armed) >= QUIT_MS) {
             self.quit_armed = None;
         }
+        self.see_to_chosen_queued();
         self.see_to_late_cards();
         self.card = self.card.min(self.cards.len().saturating_sub(1));
         if self.cards.is_empty() {

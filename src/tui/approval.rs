@@ -196,6 +196,11 @@ pub struct Card {
 }
 
 impl Card {
+    /// The surface as it came.
+    pub(in crate::tui) fn fresh_form(&self) -> FormState {
+        FormState::of(&self.ticket.suspension.parameters)
+    }
+
     /// A card for a question.
     pub fn new(thread_id: ThreadId, run_id: RunId, ticket: SuspendTicket) -> Card {
         let kind = match ticket.suspension.action.as_str() {

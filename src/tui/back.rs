@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::host::ExportFormat;
+use super::reader::Book;
 use super::transcript::Moment;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::ThreadSummary;
@@ -80,6 +81,8 @@ pub enum BackCmd {
     Export(ThreadId, ExportFormat),
     /// Ask what was changed in a conversation, in files whose path holds this.
     Changes(ThreadId, String),
+    /// Ask what differs from the last commit, in files whose path holds this.
+    GitChanges(String),
     /// Put two conversations side by side.
     Compare(ThreadId, ThreadId),
 }
@@ -112,10 +115,10 @@ pub enum BackMsg {
     Deleted(ThreadId, Result<(), String>),
     /// It was written there.
     Exported(Result<PathBuf, String>),
-    /// What was changed.
-    Changes(Result<Changes, String>),
-    /// Two conversations side by side, as a page.
-    Compared(Result<super::host::Page, String>),
+    /// What was changed, and the same to be read in the viewer.
+    Changes(Result<(Changes, Box<Book>), String>),
+    /// Two conversations side by side, to be read in the viewer.
+    Compared(Result<Box<Book>, String>),
 }
 
 /// What the terminal knows of going back and of conversations while it is looked at.

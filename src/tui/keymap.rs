@@ -23,6 +23,8 @@ pub enum Place {
     Composer,
     /// In the same, while nothing is written; what is not said here is as when something is.
     Empty,
+    /// In the same, while a queued message is chosen; what is not said here is as when nothing is written.
+    Queue,
     /// In the same, while letters are commands of vi; what is not said here is as in [`Place::Composer`].
     Vim,
     /// On a question.
@@ -35,8 +37,16 @@ pub enum Place {
 
 impl Place {
     /// All of them, in the order of the help.
-    pub const ALL: [Place; 7] =
-        [Place::Composer, Place::Empty, Place::Vim, Place::Card, Place::List, Place::Viewer, Place::Global];
+    pub const ALL: [Place; 8] = [
+        Place::Composer,
+        Place::Empty,
+        Place::Queue,
+        Place::Vim,
+        Place::Card,
+        Place::List,
+        Place::Viewer,
+        Place::Global,
+    ];
 
     /// The name of its table.
     pub fn name(self) -> &'static str {
@@ -44,6 +54,7 @@ impl Place {
             Place::Global => "global",
             Place::Composer => "composer",
             Place::Empty => "empty",
+            Place::Queue => "queue",
             Place::Vim => "vim",
             Place::Card => "card",
             Place::List => "list",
@@ -66,6 +77,7 @@ impl Place {
             Place::Global => &[Place::Global],
             Place::Composer => &[Place::Composer, Place::Global],
             Place::Empty => &[Place::Empty, Place::Composer, Place::Global],
+            Place::Queue => &[Place::Queue, Place::Empty, Place::Composer, Place::Global],
             Place::Vim => &[Place::Vim, Place::Composer, Place::Global],
             Place::Card => &[Place::Card, Place::Global],
             Place::List => &[Place::List, Place::Global],
@@ -79,6 +91,7 @@ impl Place {
             Place::Global => "Everywhere",
             Place::Composer => "Writing",
             Place::Empty => "Writing, while nothing is written",
+            Place::Queue => "On a queued message (Up, while nothing is written)",
             Place::Vim => "Writing, with the keys of vi, out of insert mode",
             Place::Card => "On a question",
             Place::List => "In a list",
@@ -146,16 +159,17 @@ actions! {
     Skip = "skip", "unknown outcome or question: leave it";
     Toggle = "toggle", "choose or unchoose";
     Accept = "accept", "take the chosen one";
+    Drop = "drop", "drop the queued message";
     Complete = "complete", "put the chosen one into the text";
     Close = "close", "close";
     Jump = "jump", "what waits: go to its conversation; conversations: what else can be done with one";
-    NextMessage = "next-message", "the next message";
-    PreviousMessage = "previous-message", "the message before";
-    NextTool = "next-tool", "the next call";
-    PreviousTool = "previous-tool", "the call before";
+    NextMessage = "next-message", "the next message; of changes: the next file";
+    PreviousMessage = "previous-message", "the message before; of changes: the file";
+    NextTool = "next-tool", "the next call; of changes: the next hunk";
+    PreviousTool = "previous-tool", "the call before; of changes: the hunk";
     NextQuestion = "next-question", "the next call that was asked about";
     PreviousQuestion = "previous-question", "the call before that was asked about";
-    Fold = "fold", "fold the chosen entry, or unfold it";
+    Fold = "fold", "fold the chosen entry, or unfold it; on a file: its hunks";
     FoldAll = "fold-all", "fold all, or unfold them";
     Search = "search", "look for a text";
     SearchNext = "search-next", "where it stands next";
@@ -173,7 +187,7 @@ actions! {
     PageDown = "page-down", "a page down";
     First = "first", "the first";
     Last = "last", "the last";
-    Up = "up", "up; in the first line: what you said before";
+    Up = "up", "up; in the first line: what is queued, then what you said before";
     Down = "down", "down; in the last line: what you said after that";
     Left = "left", "left";
     Right = "right", "right";
@@ -236,7 +250,9 @@ impl Action {
             A::UpperWord | A::LowerWord | A::CapitalWord | A::OpenPaste | A::Editor | A::History => {
                 place == Place::Composer
             }
-            A::Up | A::Down | A::DeleteLeft => matches!(place, Place::Composer | Place::List),
+            A::Up | A::Down => matches!(place, Place::Composer | Place::Queue | Place::List),
+            A::DeleteLeft => matches!(place, Place::Composer | Place::List),
+            A::Drop => place == Place::Queue,
             A::Allow | A::Deny | A::Grant | A::Stop | A::NextCard | A::PreviousCard => place == Place::Card,
             A::EditCall
             | A::Hunks
@@ -250,9 +266,10 @@ impl Action {
             A::RunAgain | A::MarkDone | A::Skip | A::Toggle => place == Place::Card,
             A::ScrollUp | A::ScrollDown => matches!(place, Place::Card | Place::Viewer | Place::Composer),
             A::PageUp | A::PageDown => place != Place::Global,
-            A::Accept => matches!(place, Place::Card | Place::List),
+            A::Accept => matches!(place, Place::Card | Place::List | Place::Queue),
             A::Complete | A::Jump => place == Place::List,
-            A::Close | A::First | A::Last => matches!(place, Place::List | Place::Viewer),
+            A::Close => matches!(place, Place::List | Place::Viewer | Place::Queue),
+            A::First | A::Last => matches!(place, Place::List | Place::Viewer),
             A::NextMessage | A::PreviousMessage | A::NextTool | A::PreviousTool => place == Place::Viewer,
             A::NextQuestion | A::PreviousQuestion | A::Fold | A::FoldAll => place == Place::Viewer,
             A::Search => matches!(place, Place::Viewer | Place::Composer),

@@ -22,6 +22,7 @@ pub(in crate::tui) mod table;
 #[cfg(test)]
 mod tests;
 
+use layout::Coding;
 use split::{Fence, Next, Piece};
 
 /// Definitions of links by their label.
@@ -46,6 +47,8 @@ pub struct MarkdownStream {
     /// A blank line stands before the tail in the source.
     blank: bool,
     finished: bool,
+    /// Blocks of code say their number.
+    numbered: bool,
     tail_lines: Option<Laid>,
 }
 
@@ -54,13 +57,25 @@ pub struct MarkdownStream {
 struct Unit {
     gap: bool,
     body: Body,
+    /// How many blocks of code stand before it, when they are numbered.
+    before: Option<usize>,
     laid: Option<Laid>,
 }
 
 #[derive(Debug)]
 enum Body {
-    Block { piece: Piece, definitions: Definitions, code: Vec<CodeBlock> },
-    CodeLine { text: String, number: usize, block: Arc<CodeBlock> },
+    Block {
+        piece: Piece,
+        definitions: Definitions,
+        code: Vec<CodeBlock>,
+    },
+    /// `info`: what the block is written in, with its first line.
+    CodeLine {
+        text: String,
+        number: usize,
+        block: Arc<CodeBlock>,
+        info: Option<String>,
+    },
 }
 
 #[derive(Debug)]
@@ -99,6 +114,7 @@ impl MarkdownStream {
             begun: false,
             blank: false,
             finished: false,
+            numbered: false,
             tail_lines: None,
         }
     }
@@ -124,11 +140,31 @@ impl MarkdownStream {
     pub fn lines(&mut self, width: u16, theme: &Theme) -> Vec<Line<'static>> {
         self.advance();
         let mut lines = Vec::new();
+        let mut seen = 0;
         for unit in &mut self.units {
+            if !self.numbered {
+                lines.extend_from_slice(unit.lines(width, theme, &self.highlighter));
+                continue;
+            }
+            if let Body::CodeLine { info: Some(info), .. } = &unit.body {
+                seen += 1;
+                layout::code_head(info, seen, width, theme, &mut lines);
+            }
+            unit.before = Some(seen);
             lines.extend_from_slice(unit.lines(width, theme, &self.highlighter));
+            if let Body::Block { code, .. } = &unit.body {
+                seen += code.iter().filter(|block| !block.is_empty()).count();
+            }
         }
         lines.extend_from_slice(self.tail_lines(width, theme));
         lines
+    }
+
+    /// Blocks of code that have text say which of the message's they are, at their head.
+    #[must_use]
+    pub fn with_numbers(mut self) -> MarkdownStream {
+        self.numbered = true;
+        self
     }
 
     /// Takes out the lines that no later text can change, to be printed for good. Code waits for its colours, unless
@@ -189,7 +225,7 @@ impl MarkdownStream {
                 self.begun = true;
                 self.blank = piece.ends_blank();
                 let unit = Body::Block { piece, definitions, code: Vec::new() };
-                self.units.push_back(Unit { gap, body: unit, laid: None });
+                self.units.push_back(Unit { gap, body: unit, before: None, laid: None });
             }
             self.definitions = cut.definitions;
             self.list = cut.list;
@@ -209,7 +245,7 @@ impl MarkdownStream {
                             definitions: Arc::clone(&self.definitions),
                             code: Vec::new(),
                         };
-                        self.units.push_back(Unit { gap: true, body, laid: None });
+                        self.units.push_back(Unit { gap: true, body, before: None, laid: None });
                     }
                     self.scanned = 0;
                 }
@@ -241,8 +277,9 @@ impl MarkdownStream {
             let number = open.block.len() + code.matches('\n').count();
             code.push_str(line);
             code.push('\n');
-            let body = Body::CodeLine { text: line.to_owned(), number, block: Arc::clone(&open.block) };
-            self.units.push_back(Unit { gap: false, body, laid: None });
+            let info = (number == 0).then(|| open.fence.info.clone());
+            let body = Body::CodeLine { text: line.to_owned(), number, block: Arc::clone(&open.block), info };
+            self.units.push_back(Unit { gap: false, body, before: None, laid: None });
         }
         if !code.is_empty() {
             open.block.push(&code);
@@ -276,7 +313,15 @@ impl MarkdownStream {
                     }
                     (begun, blank) = (true, piece.ends_blank());
                     let mut nothing = Vec::new();
-                    layout::block(&piece, &definitions, width, theme, None, &mut nothing, &mut lines);
+                    layout::block(
+                        &piece,
+                        &definitions,
+                        width,
+                        theme,
+                        Coding::default(),
+                        &mut nothing,
+                        &mut lines,
+                    );
                 }
                 if let Next::Fence(fence, opening) = cut.next {
                     if begun {
@@ -310,7 +355,7 @@ impl Unit {
                         definitions,
                         80,
                         &Theme::plain(),
-                        Some(highlighter),
+                        Coding { highlighter: Some(highlighter), before: None },
                         code,
                         &mut lines,
                     );
@@ -329,9 +374,10 @@ impl Unit {
             }
             match &mut self.body {
                 Body::Block { piece, definitions, code } => {
-                    layout::block(piece, definitions, width, theme, Some(highlighter), code, &mut lines);
+                    let coding = Coding { highlighter: Some(highlighter), before: self.before };
+                    layout::block(piece, definitions, width, theme, coding, code, &mut lines);
                 }
-                Body::CodeLine { text, number, block } => {
+                Body::CodeLine { text, number, block, .. } => {
                     let pieces = block.pieces(*number);
                     lines.extend(layout::code_line(text, pieces.as_deref(), width, theme, &[]));
                 }

@@ -47,7 +47,11 @@ pub const COMMANDS: &[Command] = &[
     command("copy", "", "put the last answer on the clipboard"),
     command("rewind", "", "go back to an earlier message: conversation, files or both"),
     command("fork", "", "a new conversation of this one, up to a message or step"),
-    command("diff", "[PATH]", "what was changed in files since this conversation began"),
+    command(
+        "diff",
+        "[git] [PATH]",
+        "what changed in files since this conversation began, or since the last commit",
+    ),
     command("rename", "[TITLE]", "name this conversation"),
     command("compare", "[ID]", "put another conversation beside this one"),
     command("export", "[md|json|html]", "write this conversation to a file"),
@@ -68,6 +72,7 @@ const fn page(name: &'static str, argument: &'static str, help: &'static str) ->
 const fn words_of(name: &str) -> &'static [&'static str] {
     match name.as_bytes() {
         b"mode" => &["ask", "accept-edits", "plan", "yolo"],
+        b"diff" => &["git"],
         b"export" => &["md", "json", "html"],
         b"memory" => &["add", "edit", "forget"],
         b"stats" => &["model", "tool", "day"],

@@ -5,19 +5,22 @@
 //! goes from entry to entry.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::highlight::Highlighter;
 use super::theme::Theme;
-use super::transcript::{EntryKind, ToolState, Transcript};
+use super::transcript::{Entry, EntryKind, ToolState, Transcript};
 use super::view::Look;
 use super::view::sheet::{Paper, Sheets};
 
+mod book;
 mod find;
 mod mark;
 pub mod source;
 #[cfg(test)]
 mod tests;
 
+pub use book::{Book, FileLeaf, HunkLeaf, Leaf, Subject};
 pub use find::{Found, Search};
 pub use mark::{Mark, Point};
 
@@ -33,9 +36,9 @@ pub struct Spot {
 /// What there is to go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Landmark {
-    /// What the person or the model said.
+    /// What the person or the model said; of changes: a file.
     Message,
-    /// A call.
+    /// A call; of changes: a hunk.
     Tool,
     /// A call that somebody was asked about.
     Question,
@@ -70,6 +73,18 @@ impl Scene<'_> {
         self.transcript.entries().get(index).map_or(0, |entry| entry.id)
     }
 
+    /// The hunks of a file, when an entry is one.
+    fn hunks_of(&self, index: usize) -> Vec<u64> {
+        let entries = self.transcript.entries().get(index..).unwrap_or_default();
+        let is_file =
+            entries.first().is_some_and(|entry| is_leaf(entry, |leaf| matches!(leaf, Leaf::File(_))));
+        let hunks = entries.iter().skip(1).take(if is_file { entries.len() } else { 0 });
+        hunks
+            .take_while(|entry| is_leaf(entry, |leaf| matches!(leaf, Leaf::Hunk(_))))
+            .map(|entry| entry.id)
+            .collect()
+    }
+
     /// The place of an entry, or of the one that follows when it is gone.
     pub fn index(&self, id: u64) -> usize {
         let entries = self.transcript.entries();
@@ -82,6 +97,8 @@ impl Scene<'_> {
 pub struct Reader {
     /// Nothing is left out.
     pub whole: bool,
+    /// What is read, when it is not the conversation.
+    pub book: Option<Arc<Book>>,
     /// The first row on the screen, unless it follows the end.
     at: Spot,
     follows: bool,
@@ -104,6 +121,7 @@ impl Reader {
     pub fn new(whole: bool, transcript: &Transcript) -> Reader {
         Reader {
             whole,
+            book: None,
             at: Spot::default(),
             follows: true,
             chosen: transcript.entries().last().map_or(0, |entry| entry.id),
@@ -114,6 +132,16 @@ impl Reader {
             mark: None,
             sheets: Sheets::new(Look { theme: Theme::plain(), highlighter: Highlighter::off() }),
         }
+    }
+
+    /// At the beginning of a book.
+    pub fn of_book(book: Book) -> Reader {
+        let mut reader = Reader::new(true, &book.pages);
+        reader.follows = false;
+        reader.chosen = book.pages.entries().first().map_or(0, |entry| entry.id);
+        reader.folds.extend(book.folded.iter().map(|id| (*id, true)));
+        reader.book = Some(Arc::new(book));
+        reader
     }
 
     /// Whether new entries move it on.
@@ -264,11 +292,18 @@ impl Reader {
         self.go(scene, (index, above));
     }
 
-    /// Folds or unfolds the chosen entry.
+    /// Folds or unfolds the chosen entry; with a file all of its hunks.
     pub fn fold(&mut self, scene: &Scene<'_>) {
         let (index, id) = (self.chosen(scene), scene.id(self.chosen(scene)));
         let top = self.arrive(scene);
-        self.folds.insert(id, !self.is_folded(id));
+        let hunks = scene.hunks_of(index);
+        match hunks.first() {
+            Some(first) => {
+                let fold = !self.is_folded(*first);
+                self.folds.extend(hunks.into_iter().map(|id| (id, fold)));
+            }
+            None => drop(self.folds.insert(id, !self.is_folded(id))),
+        }
         let row = if top.0 == index { 0 } else { top.1 };
         self.go(scene, (top.0, row));
     }
@@ -319,6 +354,11 @@ fn last_top(scene: &Scene<'_>, mut height: impl FnMut(usize) -> usize) -> (usize
     (0, 0)
 }
 
+/// Whether an entry is such a page of a book.
+fn is_leaf(entry: &Entry, is: impl Fn(&Leaf) -> bool) -> bool {
+    matches!(&entry.kind, EntryKind::Leaf(leaf) if is(leaf))
+}
+
 /// Whether an entry is a landmark.
 fn fits(kind: &EntryKind, to: Landmark) -> bool {
     match (kind, to) {
@@ -331,6 +371,15 @@ fn fits(kind: &EntryKind, to: Landmark) -> bool {
             );
             is_asked || tool.result.as_ref().is_some_and(|result| result.touched.is_some())
         }
+        (EntryKind::Leaf(leaf), to) => match (&**leaf, to) {
+            (Leaf::File(_) | Leaf::Same { .. }, Landmark::Message) => true,
+            // What goes on with the one above is no hunk of its own.
+            (Leaf::Hunk(hunk), Landmark::Tool) => !hunk.goes_on,
+            (Leaf::Pair(left, right), to) => {
+                [left, right].into_iter().flatten().any(|entry| fits(&entry.kind, to))
+            }
+            (Leaf::File(_) | Leaf::Hunk(_) | Leaf::Same { .. }, _) => false,
+        },
         (
             EntryKind::User { .. }
             | EntryKind::Assistant { .. }

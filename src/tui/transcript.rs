@@ -1,6 +1,7 @@
 //! What was said and done, as entries. Live events and stored messages are folded by the same code, so that a live
 //! conversation and a reopened one look the same.
 
+use super::reader::Leaf;
 use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::StoppedReason;
 use crate::contract::snapshot::Changes;
@@ -88,6 +89,8 @@ pub enum EntryKind {
         /// Its lines.
         text: String,
     },
+    /// A page of a book: no conversation has it.
+    Leaf(Box<Leaf>),
 }
 
 /// One piece of the conversation.
@@ -289,6 +292,17 @@ impl Transcript {
     /// Adds what was changed in files.
     pub fn changes(&mut self, changes: Changes) {
         self.push(EntryKind::Changes(Box::new(changes)), true);
+    }
+
+    /// Adds a page of a book, and gives its id.
+    pub(in crate::tui) fn leaf(&mut self, leaf: Leaf) -> Option<u64> {
+        self.push(EntryKind::Leaf(Box::new(leaf)), true);
+        self.entries.last().map(|entry| entry.id)
+    }
+
+    /// The entries by themselves.
+    pub(in crate::tui) fn into_entries(self) -> Vec<Entry> {
+        self.entries
     }
 
     /// The call of that id, the newest when an id was used again.

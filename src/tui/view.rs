@@ -21,6 +21,7 @@ pub(super) use card::CARD_TEXT;
 mod composer;
 pub mod entry;
 pub mod feed;
+mod leaf;
 pub mod linear;
 mod lists;
 pub mod reader;
@@ -28,6 +29,7 @@ pub mod reader;
 mod render_tests;
 mod sample;
 pub mod sheet;
+mod spoken;
 mod surface;
 mod target;
 #[cfg(test)]
@@ -165,6 +167,7 @@ pub(super) fn card_window(app: &App) -> Option<(usize, usize, usize)> {
 fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let early = app.queue.iter().map(|input| ("queued", String::new(), input.written()));
+    let chosen = app.queued_at.and_then(|id| app.queued.iter().position(|row| row.id == id));
     let kept = app.queued.iter().map(|row| {
         let own = app.own_queued.get(&row.id).map(super::host::UserInput::written);
         let note = if row.note.is_empty() { String::new() } else { format!("({}) ", row.note) };
@@ -172,15 +175,20 @@ fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Vec<Line<'static
         (kind, note, own.unwrap_or_else(|| row.text.clone()))
     });
     let all: Vec<(&str, String, String)> = kept.chain(early).collect();
-    for (kind, note, text) in all.iter().take(most) {
+    let is_cut = all.len() > most && most > 0;
+    let rows = if is_cut { most - 1 } else { most };
+    // What is chosen is in sight.
+    let first = chosen.map_or(0, |at| (at + 1).saturating_sub(rows.max(1)));
+    for (at, (kind, note, text)) in all.iter().enumerate().skip(first).take(rows) {
         let text = truncate(&visible_line(&format!("{note}{text}")), width.saturating_sub(11));
+        let is_chosen = chosen == Some(at);
+        let mark = if is_chosen { "▸" } else { " " };
         lines.push(Line::from(vec![
-            Span::styled(format!("  {kind} "), theme.style(Role::Warning)),
-            Span::styled(text, theme.style(Role::Dim)),
+            Span::styled(format!("{mark} {kind} "), theme.style(Role::Warning)),
+            Span::styled(text, theme.style(if is_chosen { Role::Accent } else { Role::Dim })),
         ]));
     }
-    if all.len() > most && most > 0 {
-        lines.pop();
+    if is_cut {
         lines.push(Line::styled(format!("  … {} queued", all.len()), theme.style(Role::Dim)));
     }
     lines

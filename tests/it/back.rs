@@ -94,12 +94,23 @@ fn changes_are_shown_and_a_copy_goes_its_own_way() {
     pty.say("/diff");
     pty.shows("1 file is different");
     pty.shows("file.txt +1 −0");
+    pty.shows("] file · t hunk");
+    pty.send("]\r");
+    pty.shows("… 3 more");
+    pty.send("q");
+    pty.wait("the viewer closed", |view| !view.on_other_screen());
     pty.say("/fork");
     pty.shows("here: all of it");
     pty.send("\r");
     pty.shows("that one stays as it is");
     pty.say("only in the copy");
     pty.shows("Ready with: only in the copy");
+    let other = threads(&home)[1]["id"].as_str().expect("an id").to_owned();
+    pty.say(&format!("/compare {other}"));
+    pty.shows("messages are the same in both  … ");
+    pty.shows("only in the copy");
+    pty.send("q");
+    pty.wait("the viewer closed", |view| !view.on_other_screen());
     pty.say("/rename A name 漢字");
     pty.shows("it is called");
     pty.quit();
@@ -143,5 +154,78 @@ fn a_folder_that_is_too_large_is_said_and_the_step_runs() {
     pty.shows("files stay as they are: the files of");
     pty.send("\x1b");
     pty.wait("the list closed", |view| !view.has("What goes back"));
+    pty.quit();
+}
+
+fn git(home: &Home, args: &[&str]) {
+    let done = std::process::Command::new("git")
+        .args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"])
+        .args(args)
+        .current_dir(home.work())
+        .env("HOME", home.root())
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .output()
+        .expect("git is there");
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Whatever a repository names to be run, looking at what changed runs none of it.
+#[test]
+fn changes_against_git_run_nothing_of_the_repository() {
+    let llm = obeys();
+    let home = home_of(&llm);
+    home.write(".gitattributes", "*.txt filter=evil diff=evil\n*.x filter=a=b\n");
+    home.write("staged.txt", "one\n");
+    home.write("gone.txt", "gone\n");
+    home.write("same.x", "same\n");
+    git(&home, &["init", "-q"]);
+    git(&home, &["add", "."]);
+    git(&home, &["commit", "-qm", "first"]);
+    let evil = home.root().join("evil");
+    let ran = home.root().join("ran");
+    std::fs::write(&evil, format!("#!/bin/sh\necho $0 \"$@\" >> {}\ncat\n", ran.display())).expect("written");
+    std::fs::set_permissions(&evil, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("set");
+    let evil = evil.to_str().expect("a name").to_owned();
+    home.write("staged.txt", "one\nstaged\n");
+    git(&home, &["add", "staged.txt"]);
+    for name in [
+        "filter.evil.clean",
+        "filter.evil.process",
+        "filter.a=b.clean",
+        "diff.evil.textconv",
+        "diff.evil.command",
+    ] {
+        git(&home, &["config", name, &evil]);
+    }
+    for name in ["core.fsmonitor", "diff.external", "core.pager", "core.sshCommand", "core.editor"] {
+        git(&home, &["config", name, &evil]);
+    }
+    git(&home, &["config", "filter.a=b.required", "true"]);
+    let hooks = home.work().join(".git/hooks");
+    for hook in ["post-index-change", "fsmonitor-watchman", "reference-transaction"] {
+        std::fs::copy(&evil, hooks.join(hook)).expect("copied");
+    }
+    home.write("file.txt", "one\n2\n");
+    home.write("new 漢字.txt", "new\n");
+    // Its time changed, its text did not.
+    home.write("same.x", "same\n");
+    std::fs::remove_file(home.work().join("gone.txt")).expect("removed");
+
+    let mut pty = Pty::start(&home, &[], 100, 40);
+    pty.ready();
+    pty.say("/diff git");
+    pty.shows("4 files are different");
+    pty.shows("against git: ");
+    pty.shows("file.txt +1 −1");
+    pty.shows("deleted gone.txt +0 −1");
+    pty.shows("new new 漢字.txt +1 −0");
+    pty.shows("staged.txt +1 −0");
+    assert!(!pty.look(super::support::pty::View::all).contains("same.x"));
+    pty.send("q");
+    pty.wait("the viewer closed", |view| !view.on_other_screen());
+    assert!(!ran.exists(), "{}", std::fs::read_to_string(&ran).unwrap_or_default());
+    std::fs::remove_dir_all(home.work().join(".git")).expect("removed");
+    pty.say("/diff git");
+    pty.shows("not a git repository");
     pty.quit();
 }

@@ -163,6 +163,34 @@ fn a_screen_reader_gets_lines_and_answers_in_words() {
 }
 
 #[test]
+fn a_screen_reader_hears_each_choice_once() {
+    let question = serde_json::json!({
+        "question": "Which colour?",
+        "choices": [{"label": "red"}, {"label": "blue", "description": "like the sky"}],
+    });
+    let llm =
+        MockLlm::answers([Answer::new().call("q1", "AskUser", question), Answer::say("So be it: blue.")]);
+    let home = Home::with(&llm);
+    let mut tty = Pty::start(&home, &["--screen-reader"], 80, 30);
+    tty.shows("> ");
+    tty.send("ask me\r");
+    tty.shows("choice 2 of 2: blue, like the sky");
+    tty.shows("Tab goes to it");
+    tty.send("\t");
+    tty.shows("question>");
+    // The question can be read for a while.
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    tty.send("2");
+    tty.shows("At choice 2 of 2: blue");
+    tty.send("\r");
+    tty.shows("So be it: blue.");
+    let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
+    assert_eq!(raw.matches("choice 1 of 2").count(), 1, "{raw}");
+    assert!(!raw.contains(['│', '┃', '▸']), "{raw}");
+    tty.quit();
+}
+
+#[test]
 fn doctor_says_what_the_terminal_can_do() {
     let home = Home::new();
     let out = home.aye(&["doctor"]).env("TERM", "tmux-256color").env("TMUX", "/tmp/t,1,0").run();

@@ -312,10 +312,16 @@ fn what_is_queued_outlives_its_terminal() {
     until("the command", || home.works("cat pipe"));
     tty.queue("and then this");
     tty.wait("the queue", |view| view.has("queued and then this"));
+    tty.queue("not this");
+    tty.wait("the queue", |view| view.has("queued not this"));
     tty.queue("never mind");
     tty.wait("the queue", |view| view.has("queued never mind"));
-    // The last one is taken back, and thrown away.
-    tty.send("\x1b[A");
+    // One in the middle is dropped, the last one is taken back and thrown away.
+    tty.send("\x1b[A\x1b[A");
+    tty.wait("the choice", |view| view.has("▸ queued not this"));
+    tty.send("\x1b[3~");
+    tty.wait("one less", |view| !view.has("queued not this") && view.has("▸ queued never mind"));
+    tty.send("\r");
     tty.wait("the text", |view| view.has("❯ never mind") && !view.has("queued never mind"));
     tty.kill();
     let mut tty = terminal(&home, &["-c"]);

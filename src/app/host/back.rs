@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::TerminalHost;
-use crate::app::{compare, export};
+use crate::app::{compare, export, git};
 use crate::config::write_private;
 use crate::contract::event_sink::NullEventSink;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::NamedBy;
-use crate::contract::snapshot::BackWhat;
+use crate::contract::snapshot::{BackWhat, Changes};
 use crate::tui::back::{BackCmd, BackMsg, Chooses};
 use crate::tui::host::ExportFormat;
+use crate::tui::reader::Book;
 
 /// A search takes no longer.
 const SEARCH: Duration = Duration::from_secs(5);
@@ -22,6 +23,16 @@ const FOUND: usize = 200;
 /// The number of the search that is wanted: an older one stops.
 #[derive(Debug, Default)]
 pub(super) struct Searching(AtomicU64);
+
+/// What changed, and the same to be read in the viewer. Comparing long texts takes its time.
+async fn bound(changes: Result<Changes, String>) -> Result<(Changes, Box<Book>), String> {
+    let changes = changes?;
+    let bind = move || {
+        let book = Box::new(Book::of_changes(&changes));
+        (changes, book)
+    };
+    tokio::task::spawn_blocking(bind).await.map_err(|error| error.to_string())
+}
 
 impl TerminalHost {
     pub(super) async fn do_back(&self, cmd: BackCmd) -> BackMsg {
@@ -56,8 +67,15 @@ impl TerminalHost {
                 BackMsg::Deleted(thread, deleted)
             }
             BackCmd::Export(thread, format) => BackMsg::Exported(self.write_export(&thread, format).await),
-            BackCmd::Changes(thread, wanted) => BackMsg::Changes(app.changes(&thread, &wanted).await),
-            BackCmd::Compare(one, other) => BackMsg::Compared(compare::page(&app.store, &one, &other).await),
+            BackCmd::Changes(thread, wanted) => {
+                BackMsg::Changes(bound(app.changes(&thread, &wanted).await).await)
+            }
+            BackCmd::GitChanges(wanted) => {
+                BackMsg::Changes(bound(git::changes(&app.foundation, &wanted).await).await)
+            }
+            BackCmd::Compare(one, other) => {
+                BackMsg::Compared(compare::book(&app.store, &one, &other).await.map(Box::new))
+            }
         }
     }
 

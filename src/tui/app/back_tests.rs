@@ -2,12 +2,14 @@
 
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::TerminationReason;
-use crate::contract::record::{ThreadMarks, ThreadRecord, ThreadSummary};
+use crate::contract::message::Message;
+use crate::contract::record::{StoredMessage, ThreadMarks, ThreadRecord, ThreadSummary};
 use crate::contract::snapshot::{BackWhat, Change, ChangedFile, Changes, FileChange};
 use crate::contract::tool::FilePreview;
 use crate::tui::app::tests::TestApp;
 use crate::tui::back::{BackCmd, BackMsg, BackPoint, BackPoints, BackPreview, Chooses, WentBack};
 use crate::tui::msg::{Cmd, Msg};
+use crate::tui::reader::Book;
 
 fn talked(width: u16) -> TestApp {
     let mut app = TestApp::new(width, 24);
@@ -190,31 +192,150 @@ fn the_menu_of_a_conversation_names_pins_and_deletes_it() {
     assert!(matches!(app.cmds.last(), Some(Cmd::Threads)));
 }
 
+fn changed(path: &str, change: Change, old: &str, new: &str) -> FileChange {
+    let preview = FilePreview {
+        path: format!("/w/{path}").into(),
+        before: None,
+        after: String::new(),
+        old_text: Some(old.into()),
+        new_text: Some(new.into()),
+    };
+    FileChange { about: file(change, path, None), preview: Some(preview) }
+}
+
+fn numbered(lines: std::ops::Range<usize>) -> String {
+    lines.fold(String::new(), |text, n| text + &format!("line {n}\n"))
+}
+
+fn told_changes(app: &mut TestApp, changes: Changes) {
+    let book = Box::new(Book::of_changes(&changes));
+    told(app, BackMsg::Changes(Ok((changes, book))));
+}
+
+fn some_changes() -> Changes {
+    let old = "fn main() {\n    old();\n}\n".to_owned() + &numbered(0..20);
+    let new = "fn main() {\n    new(\"👍 e\u{301}\");\n}\n".to_owned() + &numbered(0..18) + "end\n";
+    Changes {
+        files: vec![
+            changed("src/漢字.rs", Change::Changed, &old, &new),
+            FileChange { about: file(Change::Deleted, "bytes.bin", None), preview: None },
+            changed("src/last.rs", Change::Created, "", "one\ntwo\n"),
+        ],
+        more: 3,
+        notes: vec!["since 12:00, before the first step".into()],
+    }
+}
+
 #[test]
-fn what_was_changed_is_a_page_of_diffs() {
+fn what_was_changed_is_read_file_by_file_and_hunk_by_hunk() {
     for width in [40, 80, 140] {
         let mut app = talked(width);
         app.keys("/diff<enter>");
         assert_eq!(asked(&app), [&BackCmd::Changes("t".into(), String::new())]);
-        let preview = FilePreview {
-            path: "/w/src/漢字.rs".into(),
-            before: None,
-            after: String::new(),
-            old_text: Some("fn main() {\n    old();\n}\n".into()),
-            new_text: Some("fn main() {\n    new(\"👍\");\n}\n".into()),
-        };
-        let changes = Changes {
-            files: vec![
-                FileChange {
-                    about: file(Change::Changed, "src/漢字.rs", Some((1, 1))),
-                    preview: Some(preview),
-                },
-                FileChange { about: file(Change::Deleted, "bytes.bin", None), preview: None },
-            ],
-            more: 3,
-            notes: vec!["since 12:00, before the first step".into()],
-        };
-        told(&mut app, BackMsg::Changes(Ok(changes)));
+        told_changes(&mut app, some_changes());
         insta::assert_snapshot!(format!("diff_page_{width}"), app.screen());
+        app.keys("]<enter>");
+        insta::assert_snapshot!(format!("diff_folded_{width}"), app.screen());
     }
+    let mut app = talked(80);
+    told_changes(&mut app, some_changes());
+    // The first file, its second hunk, folded by itself.
+    app.keys("]tt<enter>");
+    assert!(app.screen().contains("▎  @@ -19,5 +19,4 @@ +1 −2  … 6 more"), "{}", app.screen());
+    assert!(app.screen().contains("new(\"👍"), "the other one is not");
+    app.keys("y");
+    let copied = app.cmds.last().cloned();
+    assert!(
+        matches!(&copied, Some(Cmd::Copy(text)) if text.starts_with("@@ -19,5 +19,4 @@\n line 15\n")),
+        "{copied:?}"
+    );
+    app.keys("]]]");
+    assert!(app.screen().contains("there is none below"), "{}", app.screen());
+    assert!(app.screen().contains("src/last.rs"), "{}", app.screen());
+    app.keys("<tab>");
+    assert!(!app.screen().contains("new(\"👍"), "{}", app.screen());
+    app.keys("q");
+    assert!(app.app.viewer.is_none());
+}
+
+#[test]
+fn twenty_thousand_lines_open_at_once() {
+    let old: String = (0..20_000).fold(String::new(), |text, n| text + &format!("before {n}\n"));
+    let new: String = (0..20_000).fold(String::new(), |text, n| text + &format!("after {n}\n"));
+    let changes =
+        Changes { files: vec![changed("long.rs", Change::Changed, &old, &new)], ..Changes::default() };
+    let mut app = talked(80);
+    let book = Box::new(Book::of_changes(&changes));
+    let began = std::time::Instant::now();
+    told(&mut app, BackMsg::Changes(Ok((changes, book))));
+    assert!(app.screen().contains("long.rs +20000 −20000"), "{}", app.screen());
+    app.keys("<end>");
+    assert!(app.screen().contains("after 19999"), "{}", app.screen());
+    // Only what is near is laid out: all of it takes seconds in a build for tests.
+    assert!(began.elapsed() < std::time::Duration::from_secs(1), "{:?}", began.elapsed());
+    app.keys("<home>]t<down><pagedown>/after 9000<enter>");
+    assert!(app.screen().contains("after 9000"), "{}", app.screen());
+}
+
+#[test]
+fn changes_against_git_are_asked_for_by_that_word() {
+    let mut app = talked(80);
+    app.keys("/diff ");
+    assert!(app.live().contains("[git] [PATH]"), "{}", app.live());
+    app.keys("git src/a b<enter>");
+    assert_eq!(asked(&app), [&BackCmd::GitChanges("src/a b".into())]);
+    told_changes(&mut app, Changes::default());
+    assert!(app.app.viewer.is_none());
+    assert!(app.screen().contains("nothing is different"), "{}", app.screen());
+}
+
+#[test]
+fn a_screen_reader_is_told_what_changed_in_order() {
+    let mut app = talked(80);
+    app.app.is_linear = true;
+    told_changes(&mut app, some_changes());
+    assert!(app.app.viewer.is_none());
+    let told = app.scrollback.join("\n") + &app.live();
+    assert!(told.contains("6 files are different") && told.contains("new(\"👍"), "{told}");
+}
+
+fn stored(seq: u64, message: Message) -> StoredMessage {
+    StoredMessage { seq, run_id: "r".into(), created_at: 0, message }
+}
+
+fn forks() -> Book {
+    let begin = [Message::user("hello 漢字"), Message::assistant("Hello. What is it?")];
+    let one = [
+        Message::user("do it the first way"),
+        Message::assistant("I did it so:\n\n```rust\nfn first() {}\n```\n\n- 👩‍👩‍👧 family\n- e\u{301}"),
+        Message::user("more"),
+        Message::assistant(
+            "Here is more of the first way, in one sentence that is somewhat longer than a line.",
+        ),
+    ];
+    let other = [Message::user("do it the other way"), Message::assistant("I did it otherwise.")];
+    let said = |rest: &[Message]| -> Vec<StoredMessage> {
+        begin.iter().chain(rest).cloned().zip(1..).map(|(message, seq)| stored(seq, message)).collect()
+    };
+    Book::of_forks(["the first", ""], [&said(&one), &said(&other)])
+}
+
+#[test]
+fn two_conversations_stand_beside_each_other_where_there_is_room() {
+    for width in [40, 80, 100, 140] {
+        let mut app = talked(width);
+        app.keys("/compare t2<enter>");
+        assert_eq!(asked(&app), [&BackCmd::Compare("t".into(), "t2".into())]);
+        told(&mut app, BackMsg::Compared(Ok(Box::new(forks()))));
+        insta::assert_snapshot!(format!("compared_{width}"), app.screen());
+    }
+    let mut app = talked(100);
+    told(&mut app, BackMsg::Compared(Ok(Box::new(forks()))));
+    app.keys("]");
+    assert!(app.screen().contains("▎the first 2 messages are the same in both  … "), "{}", app.screen());
+    app.keys("<enter>");
+    assert!(app.screen().contains("Hello. What is it?"), "{}", app.screen());
+    app.keys("<enter>]]]y");
+    let copied = app.cmds.last().cloned();
+    assert!(matches!(&copied, Some(Cmd::Copy(text)) if text == "one: more"), "{copied:?}");
 }

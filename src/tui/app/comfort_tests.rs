@@ -1,5 +1,7 @@
 //! Themes, sequences of keys, help, the status line, and what the terminal is told.
 
+use serde_json::json;
+
 use super::tests::TestApp;
 use crate::tui::host::{Choice, ModelRow};
 use crate::tui::keymap::Keymap;
@@ -142,6 +144,36 @@ fn a_screen_reader_hears_words_and_answers_with_them() {
 }
 
 #[test]
+fn a_screen_reader_hears_a_form_once_and_then_only_where_it_is() {
+    use crate::contract::surface::ACTION_SURFACE;
+    use crate::tui::terminal::Linear;
+    use crate::tui::view::linear;
+    let mut test = TestApp::new(80, 24);
+    test.app.is_linear = true;
+    test.start("go");
+    let surface = super::widths_tests::surface();
+    test.ask("a", "render_a2ui", json!({}), ACTION_SURFACE, json!({"surface": surface}));
+    let mut reader = Linear::default();
+    let mut all = String::new();
+    let mut heard = |test: &mut TestApp, keys: &str| {
+        for key in keys.split_inclusive('>') {
+            test.keys(key);
+            let bytes = reader.frame(&[], linear::topics(&test.app), &linear::prompt(&test.app));
+            all.push_str(&String::from_utf8(bytes).expect("it is text"));
+        }
+    };
+    heard(&mut test, "");
+    heard(&mut test, "<tab>");
+    test.wait(1000);
+    heard(&mut test, "<down><enter>A<left>d<right>");
+    heard(&mut test, "a");
+    heard(&mut test, "<enter><down><enter>1<enter><enter><down>");
+    insta::assert_snapshot!("a_form_in_words", all.replace('\r', ""));
+    assert_eq!(all.matches("New order").count(), 1, "nothing is said twice");
+    assert!(!all.contains('\u{1b}') && !all.contains('\u{202e}'), "{all:?}");
+}
+
+#[test]
 fn the_first_start_asks_twice_at_most_and_esc_skips() {
     use crate::tui::app::FirstStart;
     let mut test = TestApp::new(80, 24);
@@ -152,6 +184,11 @@ fn the_first_start_asks_twice_at_most_and_esc_skips() {
     let row = |name: &str| ModelRow { name: name.into(), note: "here".into(), unusable: None };
     test.send(Msg::Models(vec![row("m1"), row("m2")]));
     insta::assert_snapshot!("the_first_question", test.screen());
+    for width in [40, 140] {
+        test.send(Msg::Resize(width, 24));
+        insta::assert_snapshot!(format!("the_first_question_{width}"), test.live());
+    }
+    test.send(Msg::Resize(80, 24));
     test.keys("<down><enter>");
     assert!(test.cmds.contains(&Cmd::SetModel("m2".into())));
     assert!(test.cmds.contains(&Cmd::Keep(Choice::Model, "m2".into())));

@@ -1,5 +1,6 @@
 //! The text that is written: what its keys do beside a run, cards and lists.
 
+use insta::assert_snapshot;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -64,6 +65,56 @@ fn enter_steers_and_tab_queues_while_the_agent_works() {
     assert_eq!(test.cmds.last(), Some(&Cmd::Unqueue(vec![8])));
     test.send(Msg::Unqueued { back: vec![8], gone: Vec::new() });
     assert_eq!(test.app.composer.text(), "then this");
+}
+
+#[test]
+fn any_queued_message_can_be_taken_back_or_dropped() {
+    for width in [40, 80, 140] {
+        let mut test = TestApp::new(width, 24);
+        test.start("go");
+        let texts = ["first", "second 漢字 👍", "third e\u{301}", "fourth", "fifth"];
+        for (id, text) in (1..).zip(texts) {
+            test.send(Msg::Enqueued(UserInput::text(text), Ok(queued(id, text))));
+        }
+        test.keys("<up><up><up><up>");
+        assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Unqueue(_))), "{:?}", test.cmds);
+        assert_snapshot!(format!("queued_{width}"), test.live());
+    }
+    let mut test = TestApp::new(80, 24);
+    test.start("go");
+    for (id, text) in [(1, "one"), (2, "two"), (3, "three")] {
+        test.send(Msg::Enqueued(UserInput::text(text), Ok(queued(id, text))));
+    }
+    test.cmds.clear();
+    test.keys("<up><up>");
+    assert!(test.live().contains("▸ queued two"), "{}", test.live());
+    assert!(test.live().contains("Enter takes it back"), "{}", test.live());
+    // It is dropped, and the words are not lost even so.
+    test.keys("<delete>");
+    assert_eq!(test.cmds, [Cmd::Unqueue(vec![2])]);
+    test.send(Msg::Unqueued { back: vec![2], gone: Vec::new() });
+    assert!(test.app.composer.is_empty());
+    assert!(test.live().contains("dropped; Ctrl-Y"), "{}", test.live());
+    assert!(test.live().contains("▸ queued three"), "{}", test.live());
+    test.keys("<up><enter>");
+    assert_eq!(test.cmds.last(), Some(&Cmd::Unqueue(vec![1])));
+    test.send(Msg::Unqueued { back: vec![1], gone: Vec::new() });
+    assert_eq!(test.app.composer.text(), "one");
+    test.keys("<ctrl-u><ctrl-k>");
+    // Two are left again, and one is read while it is chosen.
+    test.send(Msg::Enqueued(UserInput::text("four"), Ok(queued(4, "four"))));
+    test.keys("<up><up><down>");
+    assert_eq!(test.app.queued_at, Some(4));
+    test.send(Msg::Began("t".into(), queued(4, "four")));
+    assert_eq!(test.app.queued_at, None);
+    test.send(Msg::Enqueued(UserInput::text("five"), Ok(queued(5, "five"))));
+    test.keys("<up>x");
+    assert_eq!((test.app.queued_at, test.app.composer.text()), (None, "x"), "what is written is no key");
+    test.keys("<backspace><up><esc>");
+    assert_eq!(test.app.queued_at, None);
+    assert!(test.app.is_awake(), "Esc left the row, and the run goes on");
+    test.keys("<up><down>");
+    assert_eq!(test.app.queued_at, None);
 }
 
 #[test]

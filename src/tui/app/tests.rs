@@ -225,6 +225,7 @@ fn named(name: &str) -> KeyEvent {
         "pageup" => KeyCode::PageUp,
         "home" => KeyCode::Home,
         "end" => KeyCode::End,
+        "delete" => KeyCode::Delete,
         other => KeyCode::Char(other.chars().next().expect("a key has a name")),
     };
     KeyEvent::new(code, modifiers)

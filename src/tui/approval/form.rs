@@ -28,6 +28,16 @@ impl FormState {
         &self.surface
     }
 
+    /// The fields, boxes and buttons, in order.
+    pub fn stops(&self) -> &[Piece] {
+        &self.stops
+    }
+
+    /// Which of them the arrows are at.
+    pub fn cursor(&self) -> Option<usize> {
+        self.cursor
+    }
+
     /// What the arrows are at.
     pub fn here(&self) -> Option<&Piece> {
         self.stops.get(self.cursor?)

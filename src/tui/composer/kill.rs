@@ -34,6 +34,13 @@ impl KillRing {
 }
 
 impl Composer {
+    /// Something that was thrown away elsewhere can be put back here.
+    pub fn keep_killed(&mut self, text: String) {
+        if !text.is_empty() {
+            self.killed.add(text, false, false);
+        }
+    }
+
     /// Puts back what was deleted last.
     pub fn yank(&mut self) {
         let Some(piece) = self.killed.newest(0).cloned() else { return };

@@ -67,7 +67,7 @@ impl Patch {
         let (mut old_seen, mut new_seen) = (0, 0);
         let mut end = 0;
         for stretch in &self.stretches {
-            if self.above.is_none() && show.numbers {
+            if self.above.is_none() && show.numbers && !self.is_part {
                 view.gap(stretch.old_at.saturating_sub(end));
             }
             let (mut old_at, mut new_at) = (stretch.old_at, stretch.new_at);

@@ -18,6 +18,34 @@ pub(super) enum Piece {
     },
 }
 
+impl Piece {
+    /// Lines of the old text, and of the new one.
+    fn counts(&self) -> (usize, usize) {
+        match self {
+            Piece::Same(same) => (same.len(), same.len()),
+            Piece::Change { old, new } => (old.len(), new.len()),
+        }
+    }
+
+    /// The same in pieces of so many lines of each side.
+    fn split(&self, most: usize) -> Vec<Piece> {
+        match self {
+            Piece::Same(same) => same.chunks(most).map(|lines| Piece::Same(lines.to_vec())).collect(),
+            Piece::Change { old, new } => {
+                let (mut old, mut new) = (old.chunks(most), new.chunks(most));
+                std::iter::from_fn(|| match (old.next(), new.next()) {
+                    (None, None) => None,
+                    (old, new) => Some(Piece::Change {
+                        old: old.unwrap_or_default().to_vec(),
+                        new: new.unwrap_or_default().to_vec(),
+                    }),
+                })
+                .collect()
+            }
+        }
+    }
+}
+
 /// A change with what is around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stretch {
@@ -45,6 +73,8 @@ pub struct Patch {
     pub(super) last: usize,
     /// Carriage returns are part of what changed.
     pub(super) show_cr: bool,
+    /// It is one of several parts: nothing is said of the lines around it.
+    pub(super) is_part: bool,
 }
 
 /// Lines without their `\n`.
@@ -163,6 +193,86 @@ impl Patch {
             }
         }
         (!patch.stretches.is_empty()).then_some(patch)
+    }
+
+    /// One part for each hunk, and several for a long one, of about so many lines; whether a part goes on with the one
+    /// before it.
+    pub fn parts(self, most: usize) -> Vec<(Patch, bool)> {
+        let mut parts: Vec<(Patch, bool)> = Vec::new();
+        let part = |old_at: usize, new_at: usize| Patch {
+            stretches: vec![Stretch { old_at, new_at, pieces: Vec::new() }],
+            last: self.last,
+            show_cr: self.show_cr,
+            is_part: true,
+            ..Patch::default()
+        };
+        for stretch in &self.stretches {
+            let (mut old_at, mut new_at) = (stretch.old_at, stretch.new_at);
+            parts.push((part(old_at, new_at), false));
+            for piece in stretch.pieces.iter().flat_map(|piece| piece.split(most.div_ceil(2).max(1))) {
+                if parts.last().is_some_and(|(part, _)| part.len() >= most) {
+                    parts.push((part(old_at, new_at), true));
+                }
+                let (old, new) = piece.counts();
+                (old_at, new_at) = (old_at + old, new_at + new);
+                if let Some((part, _)) = parts.last_mut() {
+                    if matches!(piece, Piece::Change { .. }) {
+                        (part.removed, part.added) = (part.removed + old, part.added + new);
+                    }
+                    part.stretches[0].pieces.push(piece);
+                }
+            }
+        }
+        if parts.is_empty() && self.below.is_some() {
+            parts.push((part(0, 0), false));
+        }
+        if let Some((first, _)) = parts.first_mut() {
+            first.above.clone_from(&self.above);
+        }
+        if let Some((last, _)) = parts.last_mut() {
+            last.below.clone_from(&self.below);
+        }
+        parts
+    }
+
+    /// `@@ -12,7 +12,9 @@` of the first hunk.
+    pub fn place(&self) -> String {
+        let Some(stretch) = self.stretches.first() else { return String::new() };
+        let (old, new) =
+            stretch.pieces.iter().map(Piece::counts).fold((0, 0), |all, n| (all.0 + n.0, all.1 + n.1));
+        let side = |at: usize, count: usize| format!("{},{count}", if count == 0 { at } else { at + 1 });
+        format!("@@ -{} +{} @@", side(stretch.old_at, old), side(stretch.new_at, new))
+    }
+
+    /// All lines, those that are gone before those that came.
+    pub fn all_lines(&self) -> impl Iterator<Item = &str> {
+        self.stretches.iter().flat_map(|stretch| &stretch.pieces).flat_map(|piece| {
+            let (first, second): (&[String], &[String]) = match piece {
+                Piece::Same(same) => (same, &[]),
+                Piece::Change { old, new } => (old, new),
+            };
+            first.iter().chain(second).map(String::as_str)
+        })
+    }
+
+    /// The first hunk as it stands in a patch.
+    pub fn unified(&self) -> String {
+        let mut text = self.place();
+        let mut add = |sign: &str, lines: &[String]| {
+            for line in lines {
+                text.extend(["\n", sign, line]);
+            }
+        };
+        for piece in self.stretches.iter().flat_map(|stretch| &stretch.pieces) {
+            match piece {
+                Piece::Same(same) => add(" ", same),
+                Piece::Change { old, new } => {
+                    add("-", old);
+                    add("+", new);
+                }
+            }
+        }
+        text
     }
 
     /// How many lines it has, with those around.

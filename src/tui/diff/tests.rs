@@ -240,3 +240,40 @@ fn both_sides_have_the_colours_of_their_own_text() {
         .filter(|span| span.content == "fn" && span.style.fg == theme.style(Role::CodeKeyword).fg);
     assert_eq!(keywords.count(), 2, "{row:?}");
 }
+
+#[test]
+fn a_part_says_where_it_stands_and_a_long_one_goes_on() {
+    let old = lines("line", 1..=20);
+    let new = old.replace("line 10\n", "line ten\n").replace("line 20\n", "");
+    let parts = Patch::between(&old, &new).parts(200);
+    let places: Vec<String> = parts.iter().map(|(part, _)| part.place()).collect();
+    assert_eq!(places, ["@@ -7,7 +7,7 @@", "@@ -17,4 +17,3 @@"]);
+    assert_eq!(parts[1].0.unified(), "@@ -17,4 +17,3 @@\n line 17\n line 18\n line 19\n-line 20");
+    let parts = Patch::between("", &lines("new", 1..=25)).parts(10);
+    let told: Vec<(String, bool)> = parts.iter().map(|(part, goes_on)| (part.place(), *goes_on)).collect();
+    assert_eq!(
+        told,
+        [
+            ("@@ -0,0 +1,10 @@".to_owned(), false),
+            ("@@ -0,0 +11,10 @@".to_owned(), true),
+            ("@@ -0,0 +21,5 @@".to_owned(), true)
+        ]
+    );
+    // Only a line end came.
+    assert_eq!(Patch::between("a", "a\n").parts(10).len(), 1);
+}
+
+proptest! {
+    #[test]
+    fn parts_hold_all_lines_in_order(old in "([ab]\n){0,60}", new in "([abc]\n){0,60}", most in 1usize..20) {
+        let whole = Patch::between(&old, &new);
+        let parts = whole.clone().parts(most);
+        prop_assert_eq!(parts.iter().map(|(part, _)| part.added).sum::<usize>(), whole.added);
+        prop_assert_eq!(parts.iter().map(|(part, _)| part.removed).sum::<usize>(), whole.removed);
+        let (before, after) = whole.texts();
+        let of = |side: fn(&Patch) -> String| parts.iter().map(|(part, _)| side(part)).collect::<String>();
+        prop_assert_eq!(of(|part| part.texts().0), before);
+        prop_assert_eq!(of(|part| part.texts().1), after);
+        prop_assert!(parts.iter().all(|(part, _)| part.len() < most * 2 + 2));
+    }
+}

@@ -9,14 +9,34 @@ use ratatui::text::{Line, Span};
 use super::split::{Kind, OPTIONS, Piece, lookup};
 use super::table::Table;
 use super::{Definitions, address};
+use crate::contract::display::visible_line;
 use crate::tui::highlight::{CodeBlock, Highlighter};
 use crate::tui::theme::{Role, Theme};
-use crate::tui::wrap::Wrap;
+use crate::tui::wrap::{Wrap, truncate, width as wide};
 
 /// Deeper levels of quotes and lists get no more indent.
 const MAX_LEVELS: usize = 12;
 /// How wide a rule is at most, so that it survives in the scrollback of a terminal that gets narrower.
 const RULE: u16 = 60;
+
+/// What is done with blocks of code.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Coding<'a> {
+    /// Gives them colours.
+    pub(super) highlighter: Option<&'a Highlighter>,
+    /// How many stand before the piece, when they are numbered.
+    pub(super) before: Option<usize>,
+}
+
+/// The number of a block of code, and what it is written in, at the right of the empty line above it.
+pub(super) fn code_head(info: &str, number: usize, width: u16, theme: &Theme, out: &mut Vec<Line<'static>>) {
+    let language: String = info.split([' ', ',']).next().unwrap_or_default().chars().take(20).collect();
+    let text = format!("{} #{number}", visible_line(&language));
+    let text = truncate(text.trim_start(), width);
+    let before = usize::from(width).saturating_sub(wide(&text));
+    out.pop_if(|line| line.width() == 0);
+    out.push(Line::styled(format!("{}{text}", " ".repeat(before)), theme.style(Role::Dim)));
+}
 
 /// Lays out a piece and appends its lines. `code` keeps the code blocks inside between two layouts; without a
 /// highlighter, code that is not in it stays plain.
@@ -25,7 +45,7 @@ pub(super) fn block(
     definitions: &Definitions,
     width: u16,
     theme: &Theme,
-    highlighter: Option<&Highlighter>,
+    coding: Coding<'_>,
     code: &mut Vec<CodeBlock>,
     out: &mut Vec<Line<'static>>,
 ) {
@@ -46,7 +66,7 @@ pub(super) fn block(
     let mut layout = Layout {
         width,
         theme,
-        highlighter,
+        coding,
         code,
         seen: 0,
         out,
@@ -96,7 +116,7 @@ struct Container {
 struct Layout<'a> {
     width: u16,
     theme: &'a Theme,
-    highlighter: Option<&'a Highlighter>,
+    coding: Coding<'a>,
     code: &'a mut Vec<CodeBlock>,
     /// Code blocks that were met so far.
     seen: usize,
@@ -415,9 +435,13 @@ impl Layout<'_> {
         let at = self.seen;
         self.seen += 1;
         if at >= self.code.len()
-            && let Some(highlighter) = self.highlighter
+            && let Some(highlighter) = self.coding.highlighter
         {
             self.code.push(highlighter.whole(&info, &text));
+        }
+        if let Some(before) = self.coding.before.as_mut().filter(|_| !text.is_empty()) {
+            *before += 1;
+            code_head(&info, *before, self.width, self.theme, self.out);
         }
         for (number, line) in text.lines().enumerate() {
             let pieces = self.code.get(at).and_then(|block| block.pieces(number));

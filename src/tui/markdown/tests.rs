@@ -302,3 +302,22 @@ fn links_lead_where_they_say() {
     assert_ne!(style[0], style[1], "each leads where it says");
     assert_eq!(linked("[x](https://a.org/\u{202e}y)"), Vec::<String>::new());
 }
+
+#[test]
+fn blocks_of_code_say_their_number_where_it_is_asked_for() {
+    let text = "```rust,ignore\nfn a() {}\n```\n\n```\n```\n\n- item\n\n  ```sh\n  ls 漢字\n  ```\n\ntext\n\n    indented\n\n```\u{202e}x\ny\n```\n";
+    let mut stream = MarkdownStream::new(&Highlighter::off()).with_numbers();
+    for piece in text.split_inclusive('\n') {
+        stream.push(piece);
+        stream.lines(30, &Theme::plain());
+    }
+    stream.finish();
+    insta::assert_snapshot!(shown(&stream.lines(30, &Theme::plain())));
+    // What is copied by a number is what stands below it.
+    let blocks = crate::tui::reader::source::code_blocks(text);
+    let texts: Vec<&str> = blocks.iter().map(|code| code.text.trim()).collect();
+    assert_eq!(texts, ["fn a() {}", "ls 漢字", "indented", "y"]);
+    for width in 1..30 {
+        assert!(stream.lines(width, &Theme::plain()).iter().all(|line| line.width() <= usize::from(width)));
+    }
+}

@@ -7,6 +7,7 @@ use serde_json::Value;
 use similar::TextDiff;
 
 use super::super::transcript::{EntryKind, ToolEntry, Transcript};
+use super::{Book, Leaf};
 use crate::contract::snapshot::Changes;
 
 /// The texts of an entry, for a search.
@@ -18,6 +19,7 @@ pub fn pieces(kind: &EntryKind) -> Vec<Cow<'_, str>> {
         EntryKind::Notice { text, .. } => vec![text.into()],
         EntryKind::Page { title, text } => vec![title.into(), text.into()],
         EntryKind::Changes(changes) => vec![changes_of(changes).into()],
+        EntryKind::Leaf(leaf) => leaf_pieces(leaf),
         EntryKind::Tool(tool) => {
             let mut found = vec![Cow::Borrowed(tool.name.as_str())];
             strings(&tool.arguments, &mut found);
@@ -51,8 +53,53 @@ pub fn text(kind: &EntryKind) -> String {
         EntryKind::Notice { text, .. } => text.clone(),
         EntryKind::Page { title, text } => format!("{title}\n{text}"),
         EntryKind::Changes(changes) => changes_of(changes),
+        EntryKind::Leaf(leaf) => leaf_text(leaf),
         EntryKind::Tool(tool) => call(tool),
     }
+}
+
+fn leaf_pieces(leaf: &Leaf) -> Vec<Cow<'_, str>> {
+    match leaf {
+        Leaf::File(file) => vec![file.shown.as_str().into()],
+        Leaf::Hunk(hunk) => hunk.patch.all_lines().map(Cow::Borrowed).collect(),
+        Leaf::Same { entries, .. } => entries.iter().flat_map(|entry| pieces(&entry.kind)).collect(),
+        Leaf::Pair(left, right) => {
+            [left, right].into_iter().flatten().flat_map(|entry| pieces(&entry.kind)).collect()
+        }
+    }
+}
+
+fn leaf_text(leaf: &Leaf) -> String {
+    match leaf {
+        Leaf::File(file) => file.shown.clone(),
+        Leaf::Hunk(hunk) => hunk.patch.unified(),
+        Leaf::Same { entries, .. } => {
+            entries.iter().map(|entry| text(&entry.kind)).collect::<Vec<_>>().join("\n\n")
+        }
+        Leaf::Pair(left, right) => {
+            let side = |name: &str, entry: &Option<Box<super::super::transcript::Entry>>| {
+                entry.as_ref().map(|entry| format!("{name}: {}", text(&entry.kind)))
+            };
+            let sides = [side("one", left), side("other", right)];
+            sides.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+        }
+    }
+}
+
+/// A whole book: changes as a patch, conversations one below the other.
+pub fn book(book: &Book) -> String {
+    let mut all = String::new();
+    for entry in book.pages.entries() {
+        if let EntryKind::Leaf(leaf) = &entry.kind
+            && let Leaf::File(file) = &**leaf
+        {
+            all.extend(["--- a/", &file.shown, "\n+++ b/", &file.shown, "\n"]);
+            continue;
+        }
+        all.push_str(text(&entry.kind).trim_end());
+        all.push_str(if matches!(book.subject, super::Subject::Changes) { "\n" } else { "\n\n" });
+    }
+    all
 }
 
 /// What was changed in files, as a patch.
@@ -99,7 +146,7 @@ pub fn conversation(transcript: &Transcript) -> String {
             EntryKind::Thinking { .. } => ("# Thoughts", false),
             EntryKind::Tool(_) => ("# Call", true),
             EntryKind::Changes(_) => ("# Changes", true),
-            EntryKind::Notice { .. } | EntryKind::Page { .. } => ("# Note", true),
+            EntryKind::Notice { .. } | EntryKind::Page { .. } | EntryKind::Leaf(_) => ("# Note", true),
         };
         let text = text(&entry.kind);
         let text = text.trim_end();
@@ -126,7 +173,7 @@ pub struct Code {
     pub text: String,
 }
 
-/// The blocks of code in a text, in order.
+/// The blocks of code in a text that have text, in order.
 pub fn code_blocks(text: &str) -> Vec<Code> {
     let mut blocks = Vec::new();
     let mut open: Option<Code> = None;
@@ -146,7 +193,7 @@ pub fn code_blocks(text: &str) -> Vec<Code> {
                     code.text.push_str(&part);
                 }
             }
-            Event::End(TagEnd::CodeBlock) => blocks.extend(open.take()),
+            Event::End(TagEnd::CodeBlock) => blocks.extend(open.take().filter(|code| !code.text.is_empty())),
             _ => {}
         }
     }

@@ -12,7 +12,7 @@ use crate::tui::transcript::{Level, Moment};
 use crate::tui::view::sheet::text_of;
 
 fn looked(transcript: &Transcript, info: &HostInfo, rows: usize, act: impl FnOnce(&Scene<'_>)) {
-    let paper = Paper { width: 40, info, now: Moment(0), whole: true, epoch: 1 };
+    let paper = Paper { width: 40, info, now: Moment(0), whole: true, is_part: false, epoch: 1 };
     act(&Scene { transcript, paper, rows });
 }
 

@@ -41,7 +41,8 @@ impl Transcript {
                 | EntryKind::User { .. }
                 | EntryKind::Notice { .. }
                 | EntryKind::Page { .. }
-                | EntryKind::Changes(_),
+                | EntryKind::Changes(_)
+                | EntryKind::Leaf(_),
             )
             | None => Doing::Asking,
         }

@@ -64,17 +64,23 @@ impl Transcript {
         transcript
     }
 
+    /// The entries of some messages that are over.
+    pub(in crate::tui) fn of_messages(messages: &[StoredMessage]) -> Transcript {
+        let mut transcript = Transcript::default();
+        for stored in messages {
+            transcript.take_message(&stored.message);
+        }
+        transcript.close_calls();
+        transcript
+    }
+
     /// Puts older messages before what is here.
     pub fn take_earlier(&mut self, messages: &[StoredMessage]) {
         let Some(first) = messages.first() else {
             self.before = 0;
             return;
         };
-        let mut older = Transcript::default();
-        for stored in messages {
-            older.take_message(&stored.message);
-        }
-        older.close_calls();
+        let mut older = Transcript::of_messages(messages);
         let count = older.entries.len();
         let least = self.entries.first().map_or(FIRST_ID, |entry| entry.id);
         for (entry, id) in older.entries.iter_mut().rev().zip((0..least).rev()) {

@@ -6,6 +6,7 @@ use super::super::host::ExportFormat;
 use super::super::keymap::{Action, Place};
 use super::super::msg::Cmd;
 use super::super::picker::{PickRow, Picker, PickerKind};
+use super::super::reader::source;
 use super::super::transcript::Level;
 use crate::contract::display::visible_line;
 use crate::contract::ids::ThreadId;
@@ -42,6 +43,12 @@ impl App {
     }
 
     pub(super) fn back_command(&mut self, name: &str, words: &str, cmds: &mut Vec<Cmd>) {
+        // What git knows has to do with no conversation.
+        if let ("diff", ("git", rest)) = (name, words.split_once(char::is_whitespace).unwrap_or((words, "")))
+        {
+            cmds.push(Cmd::Back(BackCmd::GitChanges(rest.trim().to_owned())));
+            return;
+        }
         let Some(thread) = self.thread_id().cloned() else {
             self.say_hint("no conversation is open yet");
             return;
@@ -343,8 +350,15 @@ impl App {
             BackMsg::Exported(Ok(path)) => {
                 self.transcript.note(Level::Info, format!("written to {}", path.display()));
             }
-            BackMsg::Changes(Ok(changes)) => self.transcript.changes(changes),
-            BackMsg::Compared(Ok(page)) => self.transcript.page(page.title, page.text),
+            // A screen reader is told everything in order.
+            BackMsg::Changes(Ok((changes, _))) if self.is_linear => self.transcript.changes(changes),
+            BackMsg::Changes(Ok((_, book))) if book.count() == 0 => {
+                self.transcript.note(Level::Info, "nothing is different");
+            }
+            BackMsg::Compared(Ok(book)) if self.is_linear => {
+                self.transcript.page("two conversations", source::book(&book));
+            }
+            BackMsg::Changes(Ok((_, book))) | BackMsg::Compared(Ok(book)) => self.open_book(*book),
             BackMsg::Points(_, Err(why))
             | BackMsg::Preview(_, Err(why))
             | BackMsg::Went(Err(why))

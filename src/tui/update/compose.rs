@@ -23,16 +23,22 @@ impl App {
     /// The tables that count for the text, the first one first.
     pub(super) fn writing_layers(&self) -> Vec<Place> {
         let empty = self.composer.is_empty().then_some(Place::Empty);
-        empty.into_iter().chain(self.writing().layers().iter().copied()).collect()
+        let queue = empty.and(self.queued_at).map(|_| Place::Queue);
+        queue.into_iter().chain(empty).chain(self.writing().layers().iter().copied()).collect()
     }
 
     pub(super) fn writing_action(&self, key: KeyEvent) -> Option<Action> {
-        let empty = self.composer.is_empty().then(|| self.keymap.own(Place::Empty, key)).flatten();
-        empty.or_else(|| self.keymap.action(self.writing(), key))
+        let is_empty = self.composer.is_empty();
+        let queue = self.queued_at.filter(|_| is_empty).and_then(|_| self.keymap.own(Place::Queue, key));
+        let empty = || is_empty.then(|| self.keymap.own(Place::Empty, key)).flatten();
+        queue.or_else(empty).or_else(|| self.keymap.action(self.writing(), key))
     }
 
     pub(super) fn composer_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
         let action = self.writing_action(key);
+        if self.queued_key(action, cmds) {
+            return;
+        }
         match action {
             Some(Action::Send) => {
                 if !self.composer.newline_after_backslash() {
@@ -55,9 +61,6 @@ impl App {
             }
             Some(Action::FocusCard) => self.focus_card(),
             Some(Action::DeleteOrQuit) if self.composer.is_empty() => self.quit(cmds),
-            Some(Action::Up) if self.composer.is_empty() && !self.queued.is_empty() => {
-                self.take_back_last(cmds);
-            }
             Some(Action::OpenPaste) => {
                 if !self.composer.open_paste() {
                     self.say_hint("there is no long paste in the text");

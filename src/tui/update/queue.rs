@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::super::app::{App, Early, RunState};
 use super::super::host::{QueuedRow, UserInput};
+use super::super::keymap::{Action, Place};
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
 use crate::contract::ids::ThreadId;
@@ -92,11 +93,52 @@ impl App {
         }
     }
 
-    /// Up in an empty text: the last one comes back.
-    pub(super) fn take_back_last(&mut self, cmds: &mut Vec<Cmd>) {
-        if let Some(row) = self.queued.last() {
-            cmds.push(Cmd::Unqueue(vec![row.id]));
+    /// A key in an empty text that is about what is queued: one message comes back at once, of several one is chosen
+    /// first. `false`: it is about something else, and nothing is chosen any more.
+    pub(super) fn queued_key(&mut self, action: Option<Action>, cmds: &mut Vec<Cmd>) -> bool {
+        if !self.composer.is_empty() || self.queued.is_empty() {
+            self.queued_at = None;
+            return false;
         }
+        let at = self.queued_at.and_then(|id| self.queued.iter().position(|row| row.id == id));
+        let Some(at) = at else {
+            let Some(last) = self.queued.last().filter(|_| action == Some(Action::Up)) else { return false };
+            if self.queued.len() == 1 {
+                cmds.push(Cmd::Unqueue(vec![last.id]));
+            } else {
+                self.queued_at = Some(last.id);
+            }
+            return true;
+        };
+        let id = self.queued[at].id;
+        match action {
+            Some(Action::Up) => self.queued_at = Some(self.queued[at.saturating_sub(1)].id),
+            Some(Action::Down) => self.queued_at = self.queued.get(at + 1).map(|row| row.id),
+            Some(Action::Accept) => {
+                self.queued_at = None;
+                // It may be here still because dropping it did not work.
+                self.dropped.remove(&id);
+                cmds.push(Cmd::Unqueue(vec![id]));
+            }
+            Some(Action::Drop) => {
+                let next = self.queued.get(at + 1).or_else(|| self.queued.get(at.checked_sub(1)?));
+                self.queued_at = next.map(|row| row.id);
+                self.dropped.insert(id);
+                cmds.push(Cmd::Unqueue(vec![id]));
+            }
+            Some(Action::Close) => self.queued_at = None,
+            _ => {
+                self.queued_at = None;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What is chosen may have been read or begun meanwhile.
+    pub(in crate::tui) fn see_to_chosen_queued(&mut self) {
+        let is_there = |id: &QueueId| self.queued.iter().any(|row| row.id == *id);
+        self.queued_at = self.queued_at.filter(|id| self.composer.is_empty() && is_there(id));
     }
 
     pub(super) fn unqueued(&mut self, back: &[QueueId], gone: &[QueueId]) {
@@ -104,7 +146,17 @@ impl App {
         for id in back {
             let row = self.queued.iter().find(|row| row.id == *id).map(|row| row.text.clone());
             let own = self.own_queued.remove(id);
+            if self.dropped.remove(id) {
+                let text = own.map(|input| input.written()).or(row).unwrap_or_default();
+                self.composer.keep_killed(text);
+                let chord = self.keymap.chord_of(Place::Composer, Action::Yank);
+                self.say_hint(format!("dropped; {chord} puts its words into the text"));
+                continue;
+            }
             inputs.extend(own.or_else(|| row.map(UserInput::text)));
+        }
+        if gone.iter().any(|id| self.dropped.remove(id)) {
+            self.say_hint("it is not queued any more: it was read, or it began");
         }
         self.queued.retain(|row| !back.contains(&row.id) && !gone.contains(&row.id));
         self.own_queued.retain(|id, _| !gone.contains(id));

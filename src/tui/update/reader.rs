@@ -8,7 +8,7 @@ use super::super::keymap::{Action, Chord, Place, typed};
 use super::super::msg::Cmd;
 use super::super::palette::Offer;
 use super::super::reader::source::{self, Code};
-use super::super::reader::{Found, Landmark, Reader, Scene, Search, Wanted};
+use super::super::reader::{Book, Found, Landmark, Reader, Scene, Search, Subject, Wanted};
 use super::super::transcript::{Entry, EntryKind};
 use super::super::view::{self, Press};
 use crate::contract::ids::ThreadId;
@@ -34,6 +34,12 @@ impl App {
         }
     }
 
+    /// Opens a book in the viewer.
+    pub(super) fn open_book(&mut self, book: Book) {
+        self.books += 1;
+        self.viewer = Some(Reader::of_book(Book { epoch: u32::MAX - self.books, ..book }));
+    }
+
     /// A screen reader is told everything in order; another screen would tell it nothing.
     fn is_read_aloud(&mut self) -> bool {
         if self.is_linear {
@@ -54,7 +60,8 @@ impl App {
     fn read<T>(&mut self, act: impl FnOnce(&mut Reader, &Scene<'_>) -> T) -> Option<T> {
         let is_viewer = self.viewer.is_some();
         let mut reader = if is_viewer { self.viewer.take() } else { self.pane.take() }?;
-        let scene = view::reader::scene(self, &reader);
+        let book = reader.book.clone();
+        let scene = view::reader::scene(self, reader.whole, book.as_deref());
         let done = act(&mut reader, &scene);
         if is_viewer {
             self.viewer = Some(reader);
@@ -186,7 +193,8 @@ impl App {
 
     /// Has the store give what stands above, when that is near.
     pub(super) fn see_to_earlier(&mut self, cmds: &mut Vec<Cmd>) {
-        let Some(reader) = self.viewer.as_ref().or(self.pane.as_ref()) else {
+        let viewer = self.viewer.as_ref().filter(|viewer| viewer.book.is_none());
+        let Some(reader) = viewer.or(self.pane.as_ref()) else {
             self.forget_earlier();
             return;
         };
@@ -282,7 +290,14 @@ impl App {
                 }
             }
             Action::ViewAll => {
-                cmds.push(Cmd::View("conversation.md".to_owned(), source::conversation(&self.transcript)));
+                let book = self.viewer.as_ref().and_then(|viewer| viewer.book.as_deref());
+                cmds.push(match book {
+                    Some(book) => {
+                        let ending = if book.subject == Subject::Changes { "diff" } else { "md" };
+                        Cmd::View(format!("aye.{ending}"), source::book(book))
+                    }
+                    None => Cmd::View("conversation.md".to_owned(), source::conversation(&self.transcript)),
+                });
             }
             Action::Close => {
                 let mark = self.viewer.as_mut().and_then(|viewer| viewer.mark.take());
@@ -302,19 +317,19 @@ impl App {
 
     fn chosen_kind(&self) -> Option<&EntryKind> {
         let reader = self.viewer.as_ref().or(self.pane.as_ref())?;
-        let scene = view::reader::scene(self, reader);
-        self.transcript.entries().get(reader.chosen(&scene)).map(|entry| &entry.kind)
+        let scene = view::reader::scene(self, reader.whole, reader.book.as_deref());
+        scene.transcript.entries().get(reader.chosen(&scene)).map(|entry| &entry.kind)
     }
 
     /// The blocks of code of the chosen answer, or the one nearest to what is chosen.
     pub(in crate::tui) fn code_of_chosen(&self) -> Vec<Code> {
         let Some(reader) = &self.viewer else { return Vec::new() };
-        let scene = view::reader::scene(self, reader);
+        let scene = view::reader::scene(self, reader.whole, reader.book.as_deref());
         let words = |entry: &Entry| match &entry.kind {
             EntryKind::Assistant { text, .. } => Some(text.clone()),
             _ => None,
         };
-        let entries = self.transcript.entries();
+        let entries = scene.transcript.entries();
         let (before, after) = entries.split_at((reader.chosen(&scene) + 1).min(entries.len()));
         let answer = before.iter().rev().find_map(words).or_else(|| after.iter().find_map(words));
         answer.map(|text| source::code_blocks(&text)).unwrap_or_default()
@@ -327,7 +342,10 @@ impl App {
         }
         match self.read(|reader, scene| reader.find(scene, forward)) {
             Some(Found::Wrapped) => self.say_hint("round the end"),
-            Some(Found::Nowhere) if self.transcript.starts_at().is_some() => {
+            Some(Found::Nowhere)
+                if self.transcript.starts_at().is_some()
+                    && self.viewer.as_ref().is_some_and(|viewer| viewer.book.is_none()) =>
+            {
                 self.say_hint("not found in what is loaded; Home loads more");
             }
             Some(Found::Nowhere) => self.say_hint("not found"),

@@ -134,8 +134,17 @@ fn placeholder(app: &App) -> Cow<'static, str> {
         return Cow::Owned(format!("{enter} goes on where it stopped, or say something else"));
     } else if app.is_awake() {
         let chord = |action| app.keymap.chord_of(Place::Composer, action);
+        let up = chord(Action::Up);
+        if app.queued_at.is_some() {
+            let chord = |action| app.keymap.chord_of(Place::Queue, action);
+            let (edit, drop, close) = (chord(Action::Accept), chord(Action::Drop), chord(Action::Close));
+            return Cow::Owned(format!("{edit} takes it back · {drop} drops it · {close} leaves it"));
+        }
+        if app.queued.len() > 1 {
+            return Cow::Owned(format!("{up} goes to what is queued, to change or drop it"));
+        }
         if !app.queued.is_empty() {
-            return Cow::Owned(format!("{} takes the last one back, to change it", chord(Action::Up)));
+            return Cow::Owned(format!("{up} takes the last one back, to change it"));
         }
         return Cow::Owned(format!(
             "{}: after the current calls · {}: in the next turn",

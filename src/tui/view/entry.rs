@@ -24,7 +24,7 @@ mod quiet;
 mod thought;
 
 use change::change;
-pub(super) use change::{Colours, colours};
+pub(super) use change::{Colours, colours, colours_of};
 pub(super) use plan::pinned;
 pub(super) use quiet::{group, is_quiet, may_be_quiet};
 pub(crate) use thought::is_long_thought;

@@ -311,7 +311,7 @@ pub(super) fn has_gap(transcript: &Transcript, index: usize) -> bool {
         (before, kind(index)),
         (Some(EntryKind::Tool(_)), Some(EntryKind::Tool(_)))
             | (Some(EntryKind::Notice { .. }), Some(EntryKind::Notice { .. }))
-    )
+    ) && !kind(index).is_some_and(super::leaf::stands_close)
 }
 
 fn draw(entry: &Entry, page: Page<'_>) -> Vec<Line<'static>> {
@@ -324,9 +324,10 @@ fn draw(entry: &Entry, page: Page<'_>) -> Vec<Line<'static>> {
             let level: Level = *level;
             entry::notice(level, text, page.width, page.theme)
         }
-        // Answers go through their stream.
+        // Answers go through their stream; pages of a book are in no conversation.
         EntryKind::Page { title, text } => entry::page(title, text, page),
         EntryKind::Changes(changes) => super::changes::changes(changes, page),
+        EntryKind::Leaf(_) => Vec::new(),
         EntryKind::Assistant { text, .. } => vec![Line::from(Span::raw(text.clone()))],
     }
 }

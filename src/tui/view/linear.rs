@@ -3,6 +3,8 @@
 use ratatui::text::Line;
 
 use super::super::app::{App, Focus, RunState};
+use super::super::host::UserInput;
+use super::super::keymap::{Action, Place};
 use super::super::picker::Picker;
 use super::super::theme::Theme;
 use crate::contract::display::visible_line;
@@ -35,7 +37,10 @@ pub fn prompt(app: &App) -> String {
         return format!("list> {}", visible_line(filter));
     }
     match app.focus {
-        Focus::Card => "question> ".to_owned(),
+        Focus::Card => {
+            let written = super::spoken::says(app).and_then(super::spoken::writing);
+            written.unwrap_or_else(|| "question> ".to_owned())
+        }
         Focus::Composer => format!("> {}", visible_line(&app.composer.text().replace('\n', " / "))),
     }
 }
@@ -54,6 +59,7 @@ pub fn topics(app: &App) -> Vec<(&'static str, Vec<String>)> {
     vec![
         ("run", one(run.to_owned())),
         ("card", card(app)),
+        ("here", here(app)),
         ("list", list(app)),
         ("queue", one(queue(app))),
         ("hint", one(hint)),
@@ -63,7 +69,16 @@ pub fn topics(app: &App) -> Vec<(&'static str, Vec<String>)> {
 fn queue(app: &App) -> String {
     match app.queue.len() + app.queued.len() {
         0 => String::new(),
-        count => format!("{count} queued."),
+        count => match app.queued.iter().enumerate().find(|(_, row)| Some(row.id) == app.queued_at) {
+            Some((at, row)) => {
+                let text = app.own_queued.get(&row.id).map_or(row.text.clone(), UserInput::written);
+                let chord = |action| app.keymap.chord_of(Place::Queue, action);
+                let (edit, drop) = (chord(Action::Accept), chord(Action::Drop));
+                let text = visible_line(&text);
+                format!("Queued {} of {count}: {text}. {edit} takes it back, {drop} drops it.", at + 1)
+            }
+            None => format!("{count} queued."),
+        },
     }
 }
 
@@ -71,19 +86,29 @@ fn card(app: &App) -> Vec<String> {
     if app.cards.is_empty() || app.picker.is_some() {
         return Vec::new();
     }
+    let count = app.cards.len();
+    if let Some(card) = super::spoken::says(app) {
+        let mut all = vec![format!("Question {} of {count}.", app.card + 1)];
+        all.extend(super::spoken::all(card, app));
+        return all;
+    }
     let picture = super::card::cards(app, app.size.0, MOST, &Theme::plain());
     let lines = picture.lines.iter().map(|line| {
         let text = words(line);
         let text = text.trim_start_matches('|').trim();
         text.to_owned()
     });
-    let count = app.cards.len();
     let mut all = vec![format!("Question {} of {count}.", app.card + 1)];
     all.extend(lines.filter(|line| !line.is_empty()));
     if app.focus == Focus::Composer {
         all.push("Answer with yes, no, always, skip or stop, and Enter; Tab for its keys.".to_owned());
     }
     all
+}
+
+fn here(app: &App) -> Vec<String> {
+    let card = super::spoken::says(app).filter(|_| app.picker.is_none());
+    card.map(|card| super::spoken::here(card, app)).unwrap_or_default()
 }
 
 fn list(app: &App) -> Vec<String> {

@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use crossterm::event::KeyCode;
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::super::palette::{Offer, Palette};
 use super::super::picker::{PickRow, Picker, PickerKind};
 use super::super::theme::{Role, Theme};
-use super::super::wrap::{truncate, width};
+use super::super::wrap::{Wrap, truncate, width};
 use super::target::{self, Hint};
 use super::{Picture, Press, Target, spread};
 use crate::contract::display::visible_line;
@@ -58,6 +59,8 @@ fn rows_of(above: usize, rows: Range<usize>, columns: u16) -> Vec<Target> {
 
 /// A list in place of the text, in at most so many rows; `more` is said of the chosen row below it.
 pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize, theme: &Theme) -> Picture {
+    let read = if more.is_empty() { cut_row(picker, columns) } else { Vec::new() };
+    let more = if more.is_empty() { &read[..] } else { more };
     let title = picker.kind.title();
     let mut head = vec![Span::styled(format!("  {title}"), theme.style(Role::CardTitle))];
     if !picker.filter().is_empty() {
@@ -102,12 +105,7 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
         lines.push(Line::styled(why, theme.style(Role::Dim)));
     }
     let first = window(picker.selected(), picker.count(), room);
-    let share = match picker.kind {
-        // Nothing stands beside what was said.
-        PickerKind::Back | PickerKind::Fork => 3,
-        _ => 2,
-    };
-    let widest = picker.widest().min(usize::from(columns) * share / 5);
+    let widest = widest(picker, columns);
     let above = lines.len();
     for (place, row) in picker.window(first, room) {
         lines.push(row_line(row, place == picker.selected(), widest, columns, theme));
@@ -151,6 +149,38 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
     Picture { lines, targets, ..Picture::default() }
 }
 
+/// Columns of what rows are called.
+fn widest(picker: &Picker, columns: u16) -> usize {
+    let share = match picker.kind {
+        // Nothing stands beside what was said.
+        PickerKind::Back | PickerKind::Fork => 3,
+        _ => 2,
+    };
+    picker.widest().min(usize::from(columns) * share / 5)
+}
+
+/// The chosen row once more and whole, where there was no room for it and it is there to be read.
+fn cut_row(picker: &Picker, columns: u16) -> Vec<String> {
+    let is_read =
+        matches!(picker.kind, PickerKind::Help | PickerKind::Rules | PickerKind::Skills | PickerKind::Grants);
+    let Some(row) = picker.chosen().filter(|_| is_read) else { return Vec::new() };
+    let widest = widest(picker, columns).max(8);
+    let note = if row.note.is_empty() { 0 } else { width(&row.note) + 2 };
+    let label = visible_line(&row.label);
+    let is_cut = width(&label) > widest && !row.is_heading;
+    if row.is_heading && width(&label) + 4 <= usize::from(columns)
+        || !is_cut && 6 + widest + width(&row.detail) + note <= usize::from(columns)
+    {
+        return Vec::new();
+    }
+    let parts = [row.label.as_str(), &row.detail, &row.note];
+    let parts = if is_cut || row.is_heading { &parts[..] } else { &parts[1..] };
+    let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+    let text = visible_line(&parts.join(" · ")).into_owned();
+    let lines = Wrap::words(columns.saturating_sub(4).max(1)).text(&text, Style::default());
+    lines.iter().take(4).map(ToString::to_string).collect()
+}
+
 fn row_line(row: &PickRow, is_chosen: bool, widest: usize, columns: u16, theme: &Theme) -> Line<'static> {
     if row.is_heading {
         let mark = if is_chosen { "  ▸ " } else { "  " };
@@ -176,7 +206,8 @@ fn row_line(row: &PickRow, is_chosen: bool, widest: usize, columns: u16, theme: 
     let right = if row.note.is_empty() {
         Vec::new()
     } else {
-        vec![Span::styled(format!("{} ", visible_line(&row.note)), theme.style(Role::Dim))]
+        let note = truncate(&visible_line(&row.note), columns / 2);
+        vec![Span::styled(format!("{note} "), theme.style(Role::Dim))]
     };
     spread(left, right, columns)
 }

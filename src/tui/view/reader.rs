@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 
 use super::super::app::App;
 use super::super::keymap::{Action, Place};
-use super::super::reader::{Reader, Scene, Spot, Wanted};
+use super::super::reader::{Book, Reader, Scene, Spot, Subject, Wanted};
 use super::super::theme::{Role, Theme};
 use super::super::wrap::width;
 use super::sheet::{Paper, Sheets, text_of};
@@ -19,11 +19,11 @@ const FOOT: usize = 2;
 /// Columns left of it.
 const GUTTER: u16 = 1;
 
-/// What a reader reads now.
-pub fn scene<'a>(app: &'a App, reader: &Reader) -> Scene<'a> {
+/// What a reader reads now: the conversation, or that book.
+pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Book>) -> Scene<'a> {
     let (columns, height) = app.size;
     let height = usize::from(height);
-    let rows = if reader.whole {
+    let rows = if whole {
         height.saturating_sub(FOOT)
     } else {
         height.saturating_sub(super::below(app, height.max(1), &Theme::plain()).lines.len())
@@ -32,10 +32,11 @@ pub fn scene<'a>(app: &'a App, reader: &Reader) -> Scene<'a> {
         width: columns.saturating_sub(GUTTER).max(1),
         info: &app.info,
         now: app.now,
-        whole: reader.whole,
-        epoch: app.epoch,
+        whole,
+        is_part: false,
+        epoch: book.map_or(app.epoch, |book| book.epoch),
     };
-    Scene { transcript: &app.transcript, paper, rows: rows.max(1) }
+    Scene { transcript: book.map_or(&app.transcript, |book| &book.pages), paper, rows: rows.max(1) }
 }
 
 /// What a click means on a cell of the screen, below the conversation.
@@ -43,7 +44,7 @@ pub fn press_at(app: &App, row: u16, column: u16) -> Option<Press> {
     let plain = Theme::plain();
     let (_, height) = app.size;
     let below = match (&app.viewer, &app.pane) {
-        (Some(viewer), _) => foot(app, viewer, &scene(app, viewer), &plain),
+        (Some(viewer), _) => foot(app, viewer, &scene(app, viewer.whole, viewer.book.as_deref()), &plain),
         (None, Some(_)) => super::below(app, usize::from(height.max(1)), &plain),
         (None, None) => return None,
     };
@@ -55,7 +56,7 @@ pub fn press_at(app: &App, row: u16, column: u16) -> Option<Press> {
 /// The screen of the viewer.
 pub fn viewer(app: &App, viewer: &Reader, sheets: &mut Sheets) -> Picture {
     let theme = sheets.look().theme.clone();
-    let scene = scene(app, viewer);
+    let scene = scene(app, true, viewer.book.as_deref());
     let mut picture: Picture = conversation(viewer, &scene, sheets).into();
     picture.lines.resize(scene.rows, Line::default());
     if usize::from(app.size.1) > FOOT {
@@ -67,7 +68,7 @@ pub fn viewer(app: &App, viewer: &Reader, sheets: &mut Sheets) -> Picture {
 /// The full screen: the conversation, and below it what the inline terminal has there.
 pub fn full(app: &App, pane: &Reader, sheets: &mut Sheets) -> Picture {
     let theme = sheets.look().theme.clone();
-    let scene = scene(app, pane);
+    let scene = scene(app, false, None);
     let height = usize::from(app.size.1.max(1));
     let below = super::below(app, height, &theme);
     let mut lines = conversation(pane, &scene, sheets);
@@ -213,7 +214,12 @@ fn foot(app: &App, viewer: &Reader, scene: &Scene<'_>, theme: &Theme) -> Picture
         return Picture { lines: vec![rule, line], caret, ..Picture::default() };
     }
     let entries = scene.transcript.entries().len();
-    let mut right = format!("{}/{entries} ", viewer.chosen(scene) + 1);
+    let chosen = viewer.chosen(scene);
+    let mut right = format!("{}/{entries} ", chosen + 1);
+    if let Some(file) = viewer.book.as_ref().and_then(|book| book.file_at(chosen)) {
+        let name = super::truncate(&visible_line(&file.shown), columns / 3);
+        right = format!("{name} · {right}");
+    }
     if app.own_cards() > 0 {
         right = format!("{} waiting · {right}", app.own_cards());
     }
@@ -222,27 +228,34 @@ fn foot(app: &App, viewer: &Reader, scene: &Scene<'_>, theme: &Theme) -> Picture
         let key = app.keymap.key_of(Place::Viewer, action);
         (!chord.is_empty()).then(|| Hint::new(format!("{chord} {word}"), key))
     };
-    let (before, keys): (String, &[(Action, &str)]) = match (&app.hint, &viewer.search) {
-        (Some((hint, _)), _) => (visible_line(hint).into_owned(), &[]),
+    let (before, keys): (String, Vec<(Action, &str)>) = match (&app.hint, &viewer.search) {
+        (Some((hint, _)), _) => (visible_line(hint).into_owned(), Vec::new()),
         (None, Some(search)) => (
             format!("\"{}\"", visible_line(&search.query)),
-            &[(Action::SearchNext, "next"), (Action::SearchPrevious, "before"), (Action::Close, "close")],
+            vec![(Action::SearchNext, "next"), (Action::SearchPrevious, "before"), (Action::Close, "close")],
         ),
         (None, None) => {
-            let keys = &[
+            let subject = viewer.book.as_ref().map(|book| book.subject);
+            let (message, call) = match subject {
+                Some(Subject::Changes) => ("file", "hunk"),
+                Some(Subject::Forks) | None => ("message", "call"),
+            };
+            let keys = [
                 (Action::Search, "search"),
-                (Action::NextMessage, "message"),
-                (Action::NextTool, "call"),
+                (Action::NextMessage, message),
+                (Action::NextTool, call),
                 (Action::Fold, "fold"),
                 (Action::CopySource, "copy"),
                 (Action::CodeBlock, "code"),
                 (Action::View, "editor"),
                 (Action::Close, "close"),
             ];
-            (String::new(), keys)
+            let has_code = subject.is_none();
+            let keys = keys.into_iter().filter(|(action, _)| has_code || *action != Action::CodeBlock);
+            (String::new(), keys.collect())
         }
     };
-    let hints: Vec<Hint> = keys.iter().copied().filter_map(hint).collect();
+    let hints: Vec<Hint> = keys.into_iter().filter_map(hint).collect();
     let parts = std::iter::once(before.as_str()).chain(hints.iter().map(|hint| hint.text.as_str()));
     let left = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ");
     let line = spread(vec![dim(format!("  {left}"))], vec![dim(right)], columns);

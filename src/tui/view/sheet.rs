@@ -8,11 +8,13 @@ use ratatui::text::{Line, Span};
 
 use super::super::host::HostInfo;
 use super::super::markdown::MarkdownStream;
+use super::super::reader::Leaf;
 use super::super::theme::Role;
 use super::super::transcript::{Entry, EntryKind, Moment, Transcript};
 use super::Look;
 use super::entry::{self, Colours, Page, indented};
 use super::feed;
+use super::leaf;
 
 /// How many entries are kept laid out.
 const KEPT: usize = 256;
@@ -28,6 +30,8 @@ pub struct Paper<'a> {
     pub now: Moment,
     /// Nothing is left out, as the viewer has it; else as the inline terminal prints it.
     pub whole: bool,
+    /// It is only a part of what is shown.
+    pub is_part: bool,
     /// Which conversation it is: ids of entries begin anew in each.
     pub epoch: u32,
 }
@@ -126,25 +130,56 @@ impl Sheets {
         let theme = &self.look.theme;
         let asked = || match &entry.kind {
             EntryKind::Tool(tool) => entry::colours(tool, &self.look.highlighter),
+            EntryKind::Leaf(leaf) => match &**leaf {
+                Leaf::Hunk(hunk) => Some(entry::colours_of(&hunk.patch, &hunk.shown, &self.look.highlighter)),
+                Leaf::File(_) | Leaf::Same { .. } | Leaf::Pair(..) => None,
+            },
             _ => None,
         };
         let colours = colours.or_else(asked);
         let is_coloured = colours.as_ref().is_some_and(Colours::are_ready);
+        let (mut body, kept) = self.body(entry, paper, words, colours.as_ref());
+        if folded && body.len() > 1 {
+            let first = body.iter().position(|line| !is_blank(line)).unwrap_or(0);
+            let more = body.len() - first - 1;
+            let mut line = body.swap_remove(first);
+            let more = format!("  … {more} more");
+            let room = usize::from(paper.width).saturating_sub(more.chars().count());
+            line.spans = super::fit(std::mem::take(&mut line.spans), room);
+            line.spans.push(Span::styled(more, theme.style(Role::Dim)));
+            body = vec![line];
+        }
+        if index > 0 && !body.is_empty() && feed::has_gap(transcript, index) {
+            body.insert(0, Line::default());
+        }
+        let key = (entry.version, paper.width, paper.whole, folded);
+        Sheet { key, turn: self.turn, lines: body, words: kept, is_done: entry.is_done, colours, is_coloured }
+    }
+
+    /// The lines of an entry, none left out, and what is kept of its words.
+    fn body(
+        &self,
+        entry: &Entry,
+        paper: &Paper<'_>,
+        words: Option<(MarkdownStream, usize)>,
+        colours: Option<&Colours>,
+    ) -> (Vec<Line<'static>>, Option<(MarkdownStream, usize)>) {
+        let theme = &self.look.theme;
         let page = Page {
             width: paper.width,
             theme,
             info: paper.info,
             now: paper.now,
             expanded: paper.whole,
-            colours: colours.as_ref(),
+            colours,
         };
         let mut kept = None;
-        let mut body = match &entry.kind {
+        let lines = match &entry.kind {
             EntryKind::User { text, images } => entry::user(text, *images, page),
             EntryKind::Assistant { text, interrupted } => {
                 let (mut stream, mut taken) = words
                     .filter(|(_, taken)| *taken <= text.len() && text.is_char_boundary(*taken))
-                    .unwrap_or_else(|| (MarkdownStream::new(&self.look.highlighter), 0));
+                    .unwrap_or_else(|| (self.stream(paper), 0));
                 if text.len() > taken {
                     stream.push(&text[taken..]);
                     taken = text.len();
@@ -170,22 +205,29 @@ impl Sheets {
             EntryKind::Notice { level, text } => entry::notice(*level, text, paper.width, theme),
             EntryKind::Page { title, text } => entry::page(title, text, page),
             EntryKind::Changes(changes) => super::changes::changes(changes, page),
+            EntryKind::Leaf(leaf) => self.leaf(leaf, page, paper),
         };
-        if folded && body.len() > 1 {
-            let first = body.iter().position(|line| !is_blank(line)).unwrap_or(0);
-            let more = body.len() - first - 1;
-            let mut line = body.swap_remove(first);
-            let more = format!("  … {more} more");
-            let room = usize::from(paper.width).saturating_sub(more.chars().count());
-            line.spans = super::fit(std::mem::take(&mut line.spans), room);
-            line.spans.push(Span::styled(more, theme.style(Role::Dim)));
-            body = vec![line];
+        (lines, kept)
+    }
+
+    /// For the words of an answer. Where a block of code can be named by its number, the number is shown.
+    fn stream(&self, paper: &Paper<'_>) -> MarkdownStream {
+        let stream = MarkdownStream::new(&self.look.highlighter);
+        if paper.whole && !paper.is_part { stream.with_numbers() } else { stream }
+    }
+
+    /// A page of a book. What was said in two conversations is drawn as it is in one.
+    fn leaf(&self, leaf: &Leaf, page: Page<'_>, paper: &Paper<'_>) -> Vec<Line<'static>> {
+        let draw = |entry: &Entry, width: u16| {
+            let paper = Paper { width: width.max(1), is_part: true, ..*paper };
+            self.body(entry, &paper, None, None).0
+        };
+        match leaf {
+            Leaf::File(file) => vec![leaf::file(file, page)],
+            Leaf::Hunk(hunk) => leaf::hunk(hunk, page),
+            Leaf::Same { messages, entries } => leaf::same(*messages, entries, page, draw),
+            Leaf::Pair(left, right) => leaf::pair(left.as_deref(), right.as_deref(), page, draw),
         }
-        if index > 0 && !body.is_empty() && feed::has_gap(transcript, index) {
-            body.insert(0, Line::default());
-        }
-        let key = (entry.version, paper.width, paper.whole, folded);
-        Sheet { key, turn: self.turn, lines: body, words: kept, is_done: entry.is_done, colours, is_coloured }
     }
 }
 

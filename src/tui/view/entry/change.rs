@@ -59,7 +59,13 @@ pub(super) fn is_long(tool: &ToolEntry) -> Option<bool> {
 /// Asks for the colours of what a call changed, if it is code.
 pub(in crate::tui::view) fn colours(tool: &ToolEntry, highlighter: &Highlighter) -> Option<Colours> {
     let (patch, _) = patch(tool).filter(|(patch, _)| patch.len() <= COLOURED)?;
-    let name = tool.arguments.get("file_path").and_then(Value::as_str)?.rsplit('/').next()?;
+    let path = tool.arguments.get("file_path").and_then(Value::as_str)?;
+    Some(colours_of(&patch, path, highlighter))
+}
+
+/// Asks for the colours of a change of that file.
+pub(in crate::tui::view) fn colours_of(patch: &Patch, path: &str, highlighter: &Highlighter) -> Colours {
+    let name = path.rsplit('/').next().unwrap_or(path);
     let language = name.rsplit_once('.').map_or(name, |(_, ending)| ending);
     let (old, new) = patch.texts();
     let block = |text: &str| {
@@ -69,7 +75,7 @@ pub(in crate::tui::view) fn colours(tool: &ToolEntry, highlighter: &Highlighter)
         }
         block
     };
-    Some(Colours { old: block(&old), new: block(&new) })
+    Colours { old: block(&old), new: block(&new) }
 }
 
 /// How many lines came and went, for the line of the call.

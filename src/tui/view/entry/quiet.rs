@@ -30,7 +30,8 @@ pub(in crate::tui::view) fn is_quiet(entry: &Entry) -> bool {
         | EntryKind::Thinking { .. }
         | EntryKind::Notice { .. }
         | EntryKind::Page { .. }
-        | EntryKind::Changes(_) => false,
+        | EntryKind::Changes(_)
+        | EntryKind::Leaf(_) => false,
     }
 }
 
@@ -43,7 +44,8 @@ pub(in crate::tui::view) fn may_be_quiet(entry: &Entry) -> bool {
         | EntryKind::Thinking { .. }
         | EntryKind::Notice { .. }
         | EntryKind::Page { .. }
-        | EntryKind::Changes(_) => false,
+        | EntryKind::Changes(_)
+        | EntryKind::Leaf(_) => false,
     }
 }
 

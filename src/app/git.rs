@@ -1,0 +1,417 @@
+//! What differs in a folder from the last commit of its repository: staged, not staged, and not tracked.
+//!
+//! A repository can make git run anything: hooks, filters, a file system monitor, helpers to fetch what is missing, a
+//! program that shows differences. So git is only asked which files may differ and what stood in them, with all of that
+//! off; what stands in them now is read here, without following links.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::Read as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Component, Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, statat};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+
+use super::foundation::Foundation;
+use crate::contract::snapshot::{Change, ChangedFile, Changes, FileChange};
+use crate::contract::tool::FilePreview;
+
+/// Everything takes no longer.
+const LIMIT: Duration = Duration::from_secs(20);
+/// A longer list of files is not read.
+const MAX_LIST: usize = 16 << 20;
+/// What is kept of git's complaints.
+const MAX_WORDS: usize = 4 << 10;
+/// A longer file is not shown.
+const MAX_TEXT: usize = 1 << 20;
+/// All texts together.
+const MAX_ALL: usize = 48 << 20;
+/// So many files are shown.
+const SHOWN: usize = 200;
+/// A file whose time changed may be as it was: so many are looked at.
+const LOOKED_AT: usize = 5_000;
+/// More filters than this no repository has.
+const FILTERS: usize = 200;
+
+/// Git, in one folder.
+struct Git {
+    program: PathBuf,
+    root: PathBuf,
+    env: BTreeMap<OsString, OsString>,
+    settings: Vec<(OsString, OsString)>,
+}
+
+/// What git said, and whether it went well.
+struct Told {
+    is_ok: bool,
+    out: Vec<u8>,
+    words: String,
+}
+
+impl Git {
+    fn of(foundation: &Foundation) -> Result<Git, String> {
+        let mut env = super::agent::tool_env(foundation).child_env(None::<(&str, &str)>);
+        let path = env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
+        // A folder of the project in PATH would be as good as a hook.
+        let program = std::env::split_paths(&path)
+            .filter(|dir| dir.is_absolute() && !dir.starts_with(&foundation.workspace.root))
+            .map(|dir| dir.join("git"))
+            .find(|path| path.is_file())
+            .ok_or("git is not in PATH")?;
+        env.retain(|name, _| !name.as_bytes().starts_with(b"GIT_"));
+        for (name, value) in [
+            ("GIT_OPTIONAL_LOCKS", "0"),
+            ("GIT_TERMINAL_PROMPT", "0"),
+            ("GIT_NO_LAZY_FETCH", "1"),
+            ("GIT_ALLOW_PROTOCOL", "none"),
+            ("GIT_NO_REPLACE_OBJECTS", "1"),
+            ("GIT_PAGER", "cat"),
+            ("LC_ALL", "C"),
+        ] {
+            env.insert(name.into(), value.into());
+        }
+        let settings = [
+            ("core.fsmonitor", "false"),
+            ("core.hooksPath", "/dev/null"),
+            ("core.sshCommand", "false"),
+            ("core.alternateRefsCommand", "false"),
+            ("safe.bareRepository", "explicit"),
+            ("diff.external", ""),
+        ];
+        let settings = settings.map(|(name, value)| (name.into(), value.into())).to_vec();
+        Ok(Git { program, root: foundation.workspace.root.clone(), env, settings })
+    }
+
+    async fn ask(&self, args: &[&str], input: &[u8], most: usize) -> Result<Told, String> {
+        let mut command = Command::new(&self.program);
+        command.arg("--no-pager").args(args).current_dir(&self.root);
+        command.env_clear().envs(&self.env).env("GIT_CONFIG_COUNT", self.settings.len().to_string());
+        for (at, (name, value)) in self.settings.iter().enumerate() {
+            command.env(format!("GIT_CONFIG_KEY_{at}"), name).env(format!("GIT_CONFIG_VALUE_{at}"), value);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(0).kill_on_drop(true);
+        let mut child = command.spawn().map_err(|error| format!("git did not start: {error}"))?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let write = async {
+            if let Some(mut stdin) = stdin {
+                // It may end before it read all.
+                let _ = stdin.write_all(input).await;
+            }
+        };
+        let read = async {
+            let mut out = Vec::new();
+            if let Some(stdout) = stdout {
+                stdout
+                    .take(most as u64 + 1)
+                    .read_to_end(&mut out)
+                    .await
+                    .map_err(|error| error.to_string())?;
+            }
+            Ok::<_, String>(out)
+        };
+        let complain = async {
+            let mut words = Vec::new();
+            if let Some(stderr) = stderr {
+                let _ = stderr.take(MAX_WORDS as u64).read_to_end(&mut words).await;
+            }
+            String::from_utf8_lossy(&words).into_owned()
+        };
+        let ((), out, words) = tokio::join!(write, read, complain);
+        let out = out?;
+        if out.len() > most {
+            return Err(format!("git had more to say than {} MiB", most >> 20));
+        }
+        let status = child.wait().await.map_err(|error| error.to_string())?;
+        Ok(Told { is_ok: status.success(), out, words })
+    }
+
+    /// The same where anything but success is an error.
+    async fn list(&self, args: &[&str], input: &[u8], most: usize) -> Result<Vec<u8>, String> {
+        let told = self.ask(args, input, most).await?;
+        if told.is_ok { Ok(told.out) } else { Err(why(&told.words)) }
+    }
+
+    /// Filters of any name do nothing from now on.
+    async fn without_filters(&mut self) -> Result<(), String> {
+        let asked = ["config", "-z", "--name-only", "--get-regexp", r"^filter\."];
+        let told = self.ask(&asked, b"", MAX_LIST).await?;
+        let mut names: Vec<&[u8]> = Vec::new();
+        for key in told.out.split(|b| *b == 0).filter(|key| !key.is_empty()) {
+            let Some(end) = key.iter().rposition(|b| *b == b'.') else { continue };
+            names.push(&key[..end]);
+        }
+        names.sort_unstable();
+        names.dedup();
+        if names.len() > FILTERS {
+            return Err("the settings of git name too many filters".to_owned());
+        }
+        for name in names {
+            for (part, value) in [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")] {
+                let key = [name, b".", part.as_bytes()].concat();
+                self.settings.push((OsString::from_vec(key), value.into()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What git complained of, in its words.
+fn why(words: &str) -> String {
+    let line = words.lines().find(|line| !line.trim().is_empty()).unwrap_or("git failed");
+    line.trim_start_matches("fatal: ").trim_start_matches("error: ").to_owned()
+}
+
+/// A file that may differ: what stood in it, by its id, when it was there.
+type Candidates = BTreeMap<Vec<u8>, Option<String>>;
+
+/// Reads the raw form of a difference: `:modes ids letter NUL path NUL`.
+fn read_raw(raw: &[u8], into: &mut Candidates) {
+    let mut fields = raw.split(|b| *b == 0);
+    while let (Some(head), Some(path)) = (fields.next(), fields.next()) {
+        let head = String::from_utf8_lossy(head);
+        let mut words = head.trim_start_matches(':').split(' ');
+        let (Some(mode), Some(id)) = (words.next(), words.nth(1)) else { continue };
+        let was_there = id.bytes().any(|b| b != b'0') && mode != "000000";
+        // A path that is in conflict comes twice.
+        let known = into.entry(path.to_vec()).or_default();
+        if was_there && known.is_none() {
+            *known = Some(id.to_owned());
+        }
+    }
+}
+
+/// What differs from the last commit, in files whose path holds this.
+pub(super) async fn changes(foundation: &Foundation, wanted: &str) -> Result<Changes, String> {
+    let found = tokio::time::timeout(LIMIT, find(foundation, wanted)).await;
+    found.map_err(|_| format!("git took more than {} s and was stopped", LIMIT.as_secs()))?
+}
+
+async fn find(foundation: &Foundation, wanted: &str) -> Result<Changes, String> {
+    let mut git = Git::of(foundation)?;
+    git.list(&["rev-parse", "--show-prefix"], b"", MAX_WORDS).await?;
+    git.without_filters().await?;
+    let head = git.ask(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], b"", MAX_WORDS).await?;
+    let mut notes = Vec::new();
+    let commit = if head.is_ok {
+        String::from_utf8_lossy(&head.out).trim().to_owned()
+    } else {
+        notes.push("there is no commit yet".to_owned());
+        let none = git.list(&["hash-object", "-t", "tree", "--stdin"], b"", MAX_WORDS).await?;
+        String::from_utf8_lossy(&none).trim().to_owned()
+    };
+    if head.is_ok {
+        let at = crate::runtime::head_of(&git.root).unwrap_or_else(|| commit.chars().take(8).collect());
+        notes.push(format!("against git: {at}; staged, not staged, and files that git does not know"));
+    }
+    let mut files = Candidates::new();
+    let raw = ["diff-index", "--raw", "-z", "--no-renames", "--no-ext-diff", "--no-textconv"];
+    let raw = [&raw[..], &["--no-abbrev", "--ignore-submodules=dirty", "--relative", &commit, "--"]].concat();
+    read_raw(&git.list(&raw, b"", MAX_LIST).await?, &mut files);
+    let unknown = git.list(&["ls-files", "-z", "--others", "--exclude-standard"], b"", MAX_LIST).await?;
+    for path in unknown.split(|b| *b == 0).filter(|path| !path.is_empty()) {
+        files.entry(path.to_vec()).or_default();
+    }
+    files.retain(|path, _| String::from_utf8_lossy(path).contains(wanted));
+    let before = texts(&git, files.values().flatten().take(LOOKED_AT)).await?;
+    let root = git.root;
+    tokio::task::spawn_blocking(move || compare(&root, files, &before, notes))
+        .await
+        .map_err(|e| e.to_string())
+}
+
+/// What stood in files, by its id; `None`: it is no text, or too long to show.
+async fn texts(
+    git: &Git,
+    ids: impl Iterator<Item = &String>,
+) -> Result<BTreeMap<String, Option<Vec<u8>>>, String> {
+    let mut list: Vec<&str> = ids.map(String::as_str).collect();
+    list.sort_unstable();
+    list.dedup();
+    if list.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let sizes = git.list(&["cat-file", "--batch-check"], list.join("\n").as_bytes(), MAX_LIST).await?;
+    let (mut found, mut short, mut all) = (BTreeMap::new(), Vec::new(), 0);
+    for line in String::from_utf8_lossy(&sizes).lines() {
+        let mut words = line.split(' ');
+        let (Some(id), kind, size) = (words.next(), words.next(), words.next()) else { continue };
+        let size = size.and_then(|size| size.parse::<usize>().ok()).unwrap_or(usize::MAX);
+        if kind == Some("blob") && size <= MAX_TEXT && all + size <= MAX_ALL {
+            all += size;
+            short.push(id.to_owned());
+        } else {
+            found.insert(id.to_owned(), None);
+        }
+    }
+    let most = MAX_ALL + MAX_LIST;
+    let mut rest = &git.list(&["cat-file", "--batch"], short.join("\n").as_bytes(), most).await?[..];
+    while let Some(end) = rest.iter().position(|b| *b == b'\n') {
+        let head = String::from_utf8_lossy(&rest[..end]).into_owned();
+        let mut words = head.split(' ');
+        let (Some(id), Some(size)) = (words.next(), words.nth(1)) else { break };
+        let Some(size) = size.parse::<usize>().ok() else { break };
+        let Some(bytes) = rest.get(end + 1..end + 1 + size) else { break };
+        found.insert(id.to_owned(), Some(bytes.to_vec()));
+        rest = rest.get(end + 2 + size..).unwrap_or_default();
+    }
+    Ok(found)
+}
+
+/// What stands in a file.
+#[derive(Debug, PartialEq)]
+enum Found {
+    /// There is none.
+    Nothing,
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// Something else, or too much.
+    Other,
+}
+
+/// Reads a file below a folder; of a link, where it leads. No link on the way is followed.
+fn read(root: &Path, path: &[u8]) -> Found {
+    let path = Path::new(OsStr::from_bytes(path));
+    let mut parts: Vec<&OsStr> = Vec::new();
+    for part in path.components() {
+        let Component::Normal(part) = part else { return Found::Other };
+        parts.push(part);
+    }
+    let Some(name) = parts.pop() else { return Found::Other };
+    let folder = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+    let open = || {
+        let mut at = rustix::fs::open(root, folder, Mode::empty())?;
+        for part in parts {
+            at = openat(&at, part, folder | OFlags::NOFOLLOW, Mode::empty())?;
+        }
+        Ok::<_, rustix::io::Errno>(at)
+    };
+    let Ok(at) = open() else { return Found::Nothing };
+    let Ok(about) = statat(&at, name, AtFlags::SYMLINK_NOFOLLOW) else { return Found::Nothing };
+    match FileType::from_raw_mode(about.st_mode) {
+        FileType::Symlink => match readlinkat(&at, name, Vec::new()) {
+            Ok(to) => Found::Bytes(to.into_bytes()),
+            Err(_) => Found::Other,
+        },
+        FileType::RegularFile => {
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let Ok(file) = openat(&at, name, flags, Mode::empty()) else { return Found::Other };
+            let file = std::fs::File::from(file);
+            if !file.metadata().is_ok_and(|about| about.is_file()) {
+                return Found::Other;
+            }
+            let mut bytes = Vec::new();
+            match file.take(MAX_TEXT as u64 + 1).read_to_end(&mut bytes) {
+                Ok(read) if read <= MAX_TEXT => Found::Bytes(bytes),
+                Ok(_) | Err(_) => Found::Other,
+            }
+        }
+        _ => Found::Other,
+    }
+}
+
+fn text(bytes: Option<&[u8]>) -> Option<String> {
+    let bytes = bytes.unwrap_or_default();
+    if bytes.contains(&0) { None } else { String::from_utf8(bytes.to_vec()).ok() }
+}
+
+/// The files that do differ.
+fn compare(
+    root: &Path,
+    files: Candidates,
+    before: &BTreeMap<String, Option<Vec<u8>>>,
+    notes: Vec<String>,
+) -> Changes {
+    let mut changes = Changes { notes, ..Changes::default() };
+    let (mut looked_at, mut all) = (0, 0);
+    for (path, id) in files {
+        looked_at += 1;
+        if changes.files.len() >= SHOWN || looked_at > LOOKED_AT || all > MAX_ALL {
+            changes.more += 1;
+            continue;
+        }
+        let old = id.as_ref().map(|id| before.get(id).and_then(Option::as_deref));
+        let now = read(root, &path);
+        let new = match &now {
+            Found::Bytes(bytes) => Some(bytes.as_slice()),
+            Found::Nothing | Found::Other => None,
+        };
+        let is_same = match (&old, &now) {
+            (None, Found::Nothing) => true,
+            (Some(Some(old)), Found::Bytes(new)) => {
+                without_returns(old).eq(without_returns(new)) && {
+                    // A file that is checked out with other line ends than it is kept with is the same.
+                    old == new || old.contains(&b'\r') != new.contains(&b'\r')
+                }
+            }
+            _ => false,
+        };
+        if is_same {
+            continue;
+        }
+        let change = match (&old, &now) {
+            (None, _) => Change::Created,
+            (Some(_), Found::Nothing) => Change::Deleted,
+            (Some(_), Found::Bytes(_) | Found::Other) => Change::Changed,
+        };
+        // What is too long on one side is shown on neither.
+        let is_short = old != Some(None) && now != Found::Other;
+        let texts = is_short.then(|| text(old.flatten()).zip(text(new))).flatten();
+        all += texts.as_ref().map_or(0, |(old, new)| old.len() + new.len());
+        let preview = texts.map(|(old_text, new_text)| FilePreview {
+            path: root.join(Path::new(OsStr::from_bytes(&path))),
+            before: None,
+            after: String::new(),
+            old_text: Some(old_text),
+            new_text: Some(new_text),
+        });
+        let shown = String::from_utf8_lossy(&path).into_owned();
+        changes.files.push(FileChange {
+            about: ChangedFile { path: shown, change, added: None, removed: None },
+            preview,
+        });
+    }
+    changes
+}
+
+fn without_returns(bytes: &[u8]) -> impl Iterator<Item = &u8> {
+    bytes.iter().filter(|byte| **byte != b'\r')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_raw_form_is_read_whatever_the_names_are() {
+        let mut files = Candidates::new();
+        let raw = b":100644 100644 1111 0000 M\0a\nb \xff.txt\0:000000 100644 0000 0000 A\0new\0\
+                    :100644 000000 2222 0000 U\0c\0:100644 100644 3333 0000 M\0c\0:bad\0";
+        read_raw(raw, &mut files);
+        assert_eq!(files.get(&b"a\nb \xff.txt"[..]), Some(&Some("1111".to_owned())));
+        assert_eq!(files.get(&b"new"[..]), Some(&None));
+        assert_eq!(files.get(&b"c"[..]), Some(&Some("2222".to_owned())));
+    }
+
+    #[test]
+    fn nothing_outside_of_the_folder_is_read_and_nothing_blocks() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        std::fs::create_dir_all(root.join("sub")).unwrap();
+        std::fs::write(dir.path().join("secret"), "secret").unwrap();
+        std::os::unix::fs::symlink(dir.path(), root.join("out")).unwrap();
+        std::os::unix::fs::symlink("../secret", root.join("link")).unwrap();
+        std::fs::write(root.join("sub/a"), "a").unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(root.join("pipe")).status().unwrap().success());
+        assert_eq!(read(&root, b"sub/a"), Found::Bytes(b"a".to_vec()));
+        assert_eq!(read(&root, b"link"), Found::Bytes(b"../secret".to_vec()));
+        assert_eq!(read(&root, b"out/secret"), Found::Nothing);
+        assert_eq!(read(&root, b"../secret"), Found::Other);
+        assert_eq!(read(&root, b"pipe"), Found::Other);
+        assert_eq!(read(&root, b"sub"), Found::Other);
+    }
+}
