@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::app::{App, WallClock};
+use super::gallery::Gallery;
 use super::highlight::Highlighter;
 use super::host::{Host, HostEvent};
 use super::input::{Input, TerminalEvent};
 use super::msg::{Cmd, Msg};
 use super::status::{Progress, StatusFeed};
 use super::terminal::{self, LiveTerminal, TerminalGuard, TtyOut};
+use super::theme::Depth;
 use super::transcript::Moment;
 use super::view::feed::Feed;
 use super::view::{self, Look};
@@ -97,6 +99,8 @@ pub(super) async fn run(
         // What is longer than a row goes on in the next one.
         let _ = std::io::Write::write_all(screen.terminal.out_mut(), b"\x1b[?7h");
     }
+    let shows_pictures = abilities.utf8 && abilities.depth >= Depth::Indexed && !app.is_linear;
+    app.gallery = Gallery::new(shows_pictures.then_some(abilities.depth));
     app.is_calm = options.reduced_motion || options.screen_reader;
     app.theme = options.theme;
     app.background = options.background;

@@ -1,6 +1,7 @@
 //! What was said and done, as entries. Live events and stored messages are folded by the same code, so that a live
 //! conversation and a reopened one look the same.
 
+use crate::contract::image::ImageRef;
 use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::StoppedReason;
 use crate::contract::snapshot::Changes;
@@ -55,8 +56,8 @@ pub enum EntryKind {
     User {
         /// The words.
         text: String,
-        /// How many pictures came with them.
-        images: usize,
+        /// Pictures that came with them.
+        images: Vec<ImageRef>,
     },
     /// The model said something, in markdown.
     Assistant {
@@ -231,12 +232,12 @@ impl Transcript {
     }
 
     /// Adds what the person said.
-    pub fn say(&mut self, text: impl Into<String>, images: usize) {
+    pub fn say(&mut self, text: impl Into<String>, images: Vec<ImageRef>) {
         self.push(EntryKind::User { text: text.into(), images }, true);
     }
 
     /// Adds what the person said and is not accepted yet: it can still be taken away.
-    pub fn say_on_trial(&mut self, text: impl Into<String>, images: usize) {
+    pub fn say_on_trial(&mut self, text: impl Into<String>, images: Vec<ImageRef>) {
         self.push(EntryKind::User { text: text.into(), images }, false);
     }
 

@@ -32,6 +32,7 @@ pub fn scene<'a>(app: &'a App, reader: &Reader) -> Scene<'a> {
         info: &app.info,
         now: app.now,
         whole: reader.whole,
+        gallery: &app.gallery,
         epoch: app.epoch,
     };
     Scene { transcript: &app.transcript, paper, rows: rows.max(1) }

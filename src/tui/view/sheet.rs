@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use ratatui::text::{Line, Span};
 
+use super::super::gallery::Gallery;
 use super::super::host::HostInfo;
 use super::super::markdown::MarkdownStream;
 use super::super::theme::Role;
@@ -28,6 +29,8 @@ pub struct Paper<'a> {
     pub now: Moment,
     /// Nothing is left out, as the viewer has it; else as the inline terminal prints it.
     pub whole: bool,
+    /// Pictures that are here.
+    pub gallery: &'a Gallery,
     /// Which conversation it is: ids of entries begin anew in each.
     pub epoch: u32,
 }
@@ -35,9 +38,20 @@ pub struct Paper<'a> {
 /// What is taken over from an earlier picture of an entry: its words and how much of them it has, its colours.
 type Known = (Option<(MarkdownStream, usize)>, Option<Colours>);
 
+/// The version of an entry, the width, whether all of it is shown, whether it is folded, and how many of its pictures are here.
+type Key = (u32, u16, bool, bool, usize);
+
+fn key_of(entry: &Entry, folded: bool, paper: &Paper<'_>) -> Key {
+    let pictures = match &entry.kind {
+        EntryKind::User { images, .. } => paper.gallery.ready(images),
+        _ => 0,
+    };
+    (entry.version, paper.width, paper.whole, folded, pictures)
+}
+
 #[derive(Debug)]
 struct Sheet {
-    key: (u32, u16, bool, bool),
+    key: Key,
     turn: u64,
     lines: Vec<Line<'static>>,
     /// An answer, which may grow until it is done, and how much of its text was taken in.
@@ -90,7 +104,7 @@ impl Sheets {
             self.epoch = paper.epoch;
             self.kept.clear();
         }
-        let key = (entry.version, paper.width, paper.whole, folded);
+        let key = key_of(entry, folded, paper);
         let is_timed = matches!(&entry.kind, EntryKind::Tool(_)) && !entry.is_done;
         let is_words = matches!(&entry.kind, EntryKind::Assistant { .. });
         let turn = self.turn;
@@ -136,11 +150,12 @@ impl Sheets {
             info: paper.info,
             now: paper.now,
             expanded: paper.whole,
+            gallery: paper.gallery,
             colours: colours.as_ref(),
         };
         let mut kept = None;
         let mut body = match &entry.kind {
-            EntryKind::User { text, images } => entry::user(text, *images, page),
+            EntryKind::User { text, images } => entry::user(text, images, page),
             EntryKind::Assistant { text, interrupted } => {
                 let (mut stream, mut taken) = words
                     .filter(|(_, taken)| *taken <= text.len() && text.is_char_boundary(*taken))
@@ -184,7 +199,7 @@ impl Sheets {
         if index > 0 && !body.is_empty() && feed::has_gap(transcript, index) {
             body.insert(0, Line::default());
         }
-        let key = (entry.version, paper.width, paper.whole, folded);
+        let key = key_of(entry, folded, paper);
         Sheet { key, turn: self.turn, lines: body, words: kept, is_done: entry.is_done, colours, is_coloured }
     }
 }
