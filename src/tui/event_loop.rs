@@ -16,7 +16,6 @@ use super::input::{Input, TerminalEvent};
 use super::msg::{Cmd, Msg};
 use super::status::{Progress, StatusFeed};
 use super::terminal::{self, LiveTerminal, TerminalGuard, TtyOut};
-use super::theme::Depth;
 use super::transcript::Moment;
 use super::view::feed::Feed;
 use super::view::{self, Look};
@@ -99,8 +98,7 @@ pub(super) async fn run(
         // What is longer than a row goes on in the next one.
         let _ = std::io::Write::write_all(screen.terminal.out_mut(), b"\x1b[?7h");
     }
-    let shows_pictures = abilities.utf8 && abilities.depth >= Depth::Indexed && !app.is_linear;
-    app.gallery = Gallery::new(shows_pictures.then_some(abilities.depth));
+    app.gallery = Gallery::new(abilities.pictures().filter(|_| !app.is_linear));
     app.is_calm = options.reduced_motion || options.screen_reader;
     app.theme = options.theme;
     app.background = options.background;

@@ -60,6 +60,8 @@ impl App {
         }
         if self.attaching.open.is_empty()
             && let Some(behind) = self.attaching.sends.take()
+            // It may have been taken away meanwhile; an empty text would mean something else.
+            && !self.composer.is_empty()
         {
             self.send(behind, cmds);
         }
