@@ -244,7 +244,7 @@ pub fn bytes_in_words(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),
         1024..1_048_576 => format!("{} KiB", bytes.div_ceil(1024)),
-        _ => format!("{}.{:02} MiB", bytes >> 20, (bytes & 0xf_ffff) * 100 >> 20),
+        _ => format!("{}.{:02} MiB", bytes >> 20, ((bytes & 0xf_ffff) * 100) >> 20),
     }
 }
 

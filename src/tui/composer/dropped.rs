@@ -88,13 +88,13 @@ pub fn mentions(text: &str) -> Vec<(String, String)> {
             continue;
         }
         let rest = &text[at + 1..];
-        let (end, path) = match rest.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
-            Some((path, _)) => (path.len() + 2, path),
-            None => {
-                let word = &rest[..rest.find(char::is_whitespace).unwrap_or(rest.len())];
-                let path = word.trim_end_matches(PUNCTUATION);
-                (path.len(), path)
-            }
+        let quoted = rest.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+        let (end, path) = if let Some((path, _)) = quoted {
+            (path.len() + 2, path)
+        } else {
+            let word = &rest[..rest.find(char::is_whitespace).unwrap_or(rest.len())];
+            let path = word.trim_end_matches(PUNCTUATION);
+            (path.len(), path)
         };
         let is_other = path.starts_with("thread:") || path.starts_with("skill:");
         if ImageFormat::is_likely(path) && !is_other {

@@ -55,7 +55,7 @@ fn half_blocks(pixels: &Pixels, columns: usize, rows: usize, depth: Depth) -> Ve
         for x in 0..w {
             let (upper, lower) = (colour(x, y), (y + 1 < h).then(|| colour(x, y + 1)).flatten());
             let (symbol, style) = match (upper, lower) {
-                (Some(upper), Some(lower)) if upper == lower => (" ", Style::new().bg(upper)),
+                // Also where both are the same: what copies a screen drops blanks.
                 (Some(upper), Some(lower)) => ("▀", Style::new().fg(upper).bg(lower)),
                 (Some(upper), None) => ("▀", Style::new().fg(upper)),
                 (None, Some(lower)) => ("▄", Style::new().fg(lower)),
