@@ -74,6 +74,10 @@ pub struct Cli {
     #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub print: Option<String>,
 
+    /// Attach an image: PNG, JPEG, GIF or WebP, at most 3.75 MiB; `@FILE` in the prompt does the same
+    #[arg(long, value_name = "FILE", requires = "print", action = clap::ArgAction::Append)]
+    pub image: Vec<PathBuf>,
+
     /// Tools that the caller carries out: a JSON list of {name, description, parameters}
     ///
     /// A call of one is a question (exit status 3); `aye answer ID RESULT --resume` gives its result. Rules judge it as any

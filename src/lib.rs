@@ -30,6 +30,8 @@ pub mod tools;
 
 pub mod mcp;
 
+pub mod picture;
+
 pub mod config;
 
 pub mod headless;

@@ -57,6 +57,8 @@ pub struct App {
     pub(super) telemetry: Telemetry,
     /// The files of the folder as they were; `None` when they are not kept.
     pub(super) snapshots: Option<FolderSnapshots>,
+    /// Who decodes a picture.
+    pub(super) decoding: Arc<tokio::sync::Semaphore>,
     purse: Purse,
     pub(super) mcp: super::mcp::Mcp,
     /// What went wrong at the start and does not stop it.
@@ -125,6 +127,7 @@ impl App {
             notifier,
             mcp,
             snapshots,
+            decoding: Arc::new(tokio::sync::Semaphore::new(1)),
             purse,
             telemetry,
             warnings,

@@ -14,11 +14,12 @@ use super::elsewhere::{Elsewhere, folder_of, tell};
 use super::files::Files;
 use super::grants::Pasts;
 use super::viewer::{Viewer, row_of};
-use super::{edited, editor, ledger, mentions, statusline, themes};
+use super::{edited, editor, images, ledger, mentions, statusline, themes};
 use crate::config::{list_models, repository_root};
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{CallId, SuspensionId, ThreadId};
+use crate::contract::image::{ImageRef, Pixels};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::{Message, ToolCall, Visibility};
 use crate::contract::record::{
@@ -32,9 +33,9 @@ use crate::store::{ChangeKind, Glance, InboxFilter, Part};
 use crate::tui::back::{BackCmd, BackMsg};
 use crate::tui::composer::paste::Draft;
 use crate::tui::host::{
-    Choice, Driver, Earlier, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft, MentionRow, Mode,
-    ModelRow, OpenedQuestion, OpenedThread, Page, Price, QueuedRow, Review, RuleRow, Shell, SkillRow,
-    UserInput,
+    Attach, Attached, Choice, Driver, Earlier, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft,
+    MentionRow, Mode, ModelRow, OpenedQuestion, OpenedThread, Page, Price, QueuedRow, Review, RuleRow, Shell,
+    SkillRow, UserInput,
 };
 use crate::tui::theme::ThemeRow;
 
@@ -193,7 +194,7 @@ impl TerminalHost {
                 }
             }
         };
-        content.extend(input.images.iter().cloned());
+        content.extend(input.images.iter().cloned().map(ContentBlock::StoredImage));
         if goes_with.is_empty() {
             return Ok(Message::user_with(content));
         }
@@ -353,6 +354,14 @@ impl Host for TerminalHost {
             self.viewer.begin_queued(thread);
         }
         Ok(row_of(&queued))
+    }
+
+    async fn attach(&self, what: Attach) -> Result<Attached, String> {
+        images::attach(&self.app, what).await
+    }
+
+    async fn picture(&self, image: &ImageRef) -> Result<Pixels, String> {
+        images::pixels(&self.app, image).await
     }
 
     async fn unqueue(&self, id: QueueId) -> Result<bool, String> {

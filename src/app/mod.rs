@@ -27,6 +27,7 @@ mod grants;
 mod history;
 mod hooks;
 mod host;
+mod images;
 mod ledger;
 mod mcp;
 mod memory;

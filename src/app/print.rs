@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::agent::App;
 use super::foundation::Foundation;
 use super::remote::{Counter, Hearing, Place};
-use super::{Failure, commands, say};
+use super::{Failure, commands, images, say};
 use crate::cli::{Cli, OnUnknown, OutputFormat, ThreadChoice};
 use crate::config::{self, Env, TrustAssessment};
 use crate::contract::event_sink::EventSink;
@@ -63,7 +63,9 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             } else {
                 text
             };
-            let content = super::mcp::message(&app, &text).await.map_err(Failure::usage)?;
+            let mut content = super::mcp::message(&app, &text).await.map_err(Failure::usage)?;
+            content.extend(images::of_flags(&app, &cli.image).await.map_err(Failure::usage)?);
+            content.extend(images::mentioned(&app, &text).await.map_err(Failure::usage)?);
             let request = RunRequest {
                 frontend_tools: client_tools(cli.client_tools.as_deref())?,
                 ..RunRequest::new(thread, vec![Message::user_with(content)])

@@ -539,8 +539,8 @@ fn went_well(termination: &TerminationReason) -> bool {
 
 /// A queued message as the terminal shows it.
 pub(super) fn row_of(message: &QueuedMessage) -> QueuedRow {
-    let content = || message.messages.iter().flat_map(|message| &message.content);
-    let images = content().filter(|block| matches!(block, ContentBlock::Image { .. })).count();
+    let content = message.messages.iter().flat_map(|message| &message.content);
+    let images = content.filter_map(ContentBlock::as_stored_image).cloned().collect();
     let texts: Vec<String> =
         message.messages.iter().map(Message::written).filter(|text| !text.is_empty()).collect();
     let note = match &message.failed {

@@ -210,7 +210,7 @@ fn transcript(messages: &[Message]) -> String {
         for block in &message.content {
             let said = match block {
                 ContentBlock::Text { text } if !text.trim().is_empty() => text.trim(),
-                ContentBlock::Image { .. } => "(a picture)",
+                ContentBlock::Image { .. } | ContentBlock::StoredImage(_) => "(a picture)",
                 ContentBlock::Text { .. } | ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => {
                     continue;
                 }

@@ -15,6 +15,7 @@ const PER_TOOL: usize = 10;
 fn block(block: &ContentBlock) -> usize {
     match block {
         ContentBlock::Text { text } => text.len() / 4,
+        ContentBlock::StoredImage(image) => image.tokens(),
         ContentBlock::Image { .. } | ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => PER_BLOCK,
     }
 }

@@ -9,7 +9,7 @@ use crate::state::EffectSpec;
 /// `level` one of `info` (the default), `warning`, `error`.
 pub const NOTICE_ACTIVITY_TYPE: &str = "notice";
 
-/// The activity type of a message that a run took in between two steps: `{"queued", "text", "images"}`.
+/// The activity type of a message that a run took in between two steps: `{"queued", "text", "images"}`, the last a list of `ImageRef`s.
 pub const STEERED_ACTIVITY_TYPE: &str = "steered";
 
 /// The full state of an activity.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::image::ImageRef;
+
 /// One piece of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -18,6 +20,8 @@ pub enum ContentBlock {
         /// The bytes as base64, standard alphabet.
         data: String,
     },
+    /// A picture whose bytes the store keeps. They are put in its place right before a request goes out.
+    StoredImage(ImageRef),
     /// What the model thought before it answered.
     Thinking {
         /// Readable thoughts; may be empty when only a signature came.
@@ -46,11 +50,19 @@ impl ContentBlock {
         Self::Image { media_type: media_type.into(), data: data.into() }
     }
 
+    /// The picture of a block whose bytes the store keeps.
+    pub fn as_stored_image(&self) -> Option<&ImageRef> {
+        match self {
+            Self::StoredImage(image) => Some(image),
+            Self::Text { .. } | Self::Image { .. } | Self::Thinking { .. } | Self::Opaque { .. } => None,
+        }
+    }
+
     /// The text of a text block.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text { text } => Some(text),
-            Self::Image { .. } | Self::Thinking { .. } | Self::Opaque { .. } => None,
+            Self::Image { .. } | Self::StoredImage(_) | Self::Thinking { .. } | Self::Opaque { .. } => None,
         }
     }
 }

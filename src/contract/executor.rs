@@ -220,6 +220,7 @@ pub fn pieces_of(result: StreamResult, model: String) -> Vec<LlmStreamEvent> {
             ContentBlock::Text { .. }
             | ContentBlock::Thinking { .. }
             | ContentBlock::Image { .. }
+            | ContentBlock::StoredImage(_)
             | ContentBlock::Opaque { .. } => {}
         }
     }

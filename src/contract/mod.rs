@@ -16,6 +16,7 @@ pub mod handoff;
 pub mod hook;
 pub mod identity;
 pub mod ids;
+pub mod image;
 pub mod inference;
 pub mod json;
 pub mod judgement;

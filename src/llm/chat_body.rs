@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use super::classify::Origin;
-use super::convert::{PICTURES, Prepared, cache_key};
+use super::convert::{PICTURES, Prepared, cache_key, unseen};
 use crate::contract::content::{ContentBlock, text_of};
 use crate::contract::executor::InferenceRequest;
 use crate::contract::inference::ReasoningEffort;
@@ -135,13 +135,16 @@ fn show(pictures: &mut Vec<Value>, out: &mut Vec<Value>) {
 }
 
 fn image(block: &ContentBlock) -> Option<Value> {
-    let ContentBlock::Image { media_type, data } = block else { return None };
+    let ContentBlock::Image { media_type, data } = block else {
+        return block.as_stored_image().map(|image| json!({"type": "text", "text": unseen(image)}));
+    };
     Some(json!({"type": "image_url", "image_url": {"url": format!("data:{media_type};base64,{data}")}}))
 }
 
 /// Plain text where it is enough: not every server takes lists.
 fn user_content(content: &[ContentBlock]) -> Value {
-    if content.iter().any(|block| matches!(block, ContentBlock::Image { .. })) {
+    if content.iter().any(|block| matches!(block, ContentBlock::Image { .. } | ContentBlock::StoredImage(_)))
+    {
         let parts = content
             .iter()
             .filter_map(|block| match block {
@@ -179,7 +182,10 @@ fn assistant(message: &Message, habits: Habits) -> Value {
             .iter()
             .filter_map(|block| match block {
                 ContentBlock::Thinking { thinking, .. } => Some(thinking.as_str()),
-                ContentBlock::Text { .. } | ContentBlock::Image { .. } | ContentBlock::Opaque { .. } => None,
+                ContentBlock::Text { .. }
+                | ContentBlock::Image { .. }
+                | ContentBlock::StoredImage(_)
+                | ContentBlock::Opaque { .. } => None,
             })
             .collect();
         if !thoughts.is_empty() {

@@ -14,6 +14,7 @@ use super::repair::repair;
 use crate::contract::content::{ContentBlock, text_of};
 use crate::contract::digest::{hex, sha256_hex};
 use crate::contract::executor::InferenceRequest;
+use crate::contract::image::ImageRef;
 use crate::contract::inference::ReasoningEffort;
 use crate::contract::message::{Message, Role, ToolCall};
 
@@ -40,7 +41,10 @@ pub fn prepare(request: &InferenceRequest) -> Prepared {
     for mut message in repair(request.messages.clone()) {
         message.content.retain(|block| match block {
             ContentBlock::Text { text } => !text.trim().is_empty(),
-            ContentBlock::Image { .. } | ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => true,
+            ContentBlock::Image { .. }
+            | ContentBlock::StoredImage(_)
+            | ContentBlock::Thinking { .. }
+            | ContentBlock::Opaque { .. } => true,
         });
         match message.role {
             Role::System if messages.is_empty() => {
@@ -279,8 +283,14 @@ fn user_part(block: &ContentBlock) -> Option<ContentPart> {
         ContentBlock::Image { media_type, data } => {
             Some(ContentPart::from_binary_base64(media_type.as_str(), data.as_str(), None))
         }
+        ContentBlock::StoredImage(image) => Some(ContentPart::Text(unseen(image))),
         ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => None,
     }
+}
+
+/// What a model reads in the place of a picture whose bytes do not go with the request.
+pub(super) fn unseen(image: &ImageRef) -> String {
+    format!("[an image that is not sent with this request: {image}]")
 }
 
 fn assistant(adapter: Adapter, message: &Message) -> ChatMessage {
@@ -306,7 +316,7 @@ fn assistant(adapter: Adapter, message: &Message) -> ChatMessage {
             ContentBlock::Opaque { provider, data } if provider == adapter.as_str() => {
                 parts.push(ContentPart::Custom(CustomPart { model_iden: None, data: data.clone() }));
             }
-            ContentBlock::Opaque { .. } | ContentBlock::Image { .. } => {}
+            ContentBlock::Opaque { .. } | ContentBlock::Image { .. } | ContentBlock::StoredImage(_) => {}
         }
     }
     for call in &message.tool_calls {
@@ -344,6 +354,7 @@ fn tool_result(
                     "type": "image",
                     "source": {"type": "base64", "media_type": media_type, "data": data},
                 })),
+                ContentBlock::StoredImage(image) => Some(json!({"type": "text", "text": unseen(image)})),
                 ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => None,
             })
             .collect();
@@ -364,7 +375,7 @@ fn tool_result(
     let found: Vec<ContentPart> = message
         .content
         .iter()
-        .filter(|block| matches!(block, ContentBlock::Image { .. }))
+        .filter(|block| matches!(block, ContentBlock::Image { .. } | ContentBlock::StoredImage(_)))
         .filter_map(user_part)
         .collect();
     let mut text = text_of(&message.content);

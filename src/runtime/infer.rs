@@ -7,6 +7,7 @@ use futures::StreamExt;
 use serde_json::json;
 
 use super::driver::{Done, Driver};
+use super::images;
 use super::request::RuntimeError;
 use crate::contract::activity::Activity;
 use crate::contract::content::ContentBlock;
@@ -77,6 +78,7 @@ impl Driver {
         let tools: Vec<ToolDescriptor> =
             self.agent.descriptors.iter().filter(|tool| self.shape.offers(&tool.id)).cloned().collect();
         let mut messages = self.pack(&system, &tools).await;
+        images::fill(&self.shared.store, &mut messages).await;
         for context in &self.shape.context_messages {
             match context.target {
                 ContextTarget::System => system.push(ContentBlock::text(context.content.clone())),

@@ -19,6 +19,7 @@ mod edited;
 mod frontend;
 mod git;
 mod handoff;
+mod images;
 mod infer;
 mod journal;
 mod lease;

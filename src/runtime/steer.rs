@@ -51,7 +51,7 @@ impl Driver {
         }
         let texts: Vec<String> = queued.messages.iter().map(Message::written).collect();
         let blocks = queued.messages.iter().flat_map(|message| &message.content);
-        let images = blocks.filter(|block| matches!(block, ContentBlock::Image { .. })).count();
+        let images: Vec<_> = blocks.filter_map(ContentBlock::as_stored_image).collect();
         let content = json!({"queued": queued.id, "text": texts.join("\n\n"), "images": images});
         self.tell(vec![Activity { activity_type: STEERED_ACTIVITY_TYPE.into(), content }]).await;
         Ok(())

@@ -347,6 +347,8 @@ fn copy(tx: &Connection, fork: &ForkAt) -> Result<(), StoreError> {
     for sql in [
         "INSERT INTO message (thread_id, seq, run_id, created_at, body) \
          SELECT ?1, seq, run_id, created_at, body FROM message WHERE thread_id = ?2 AND seq <= ?3",
+        // More than the beginning names does no harm.
+        "INSERT INTO image_of (thread_id, hash) SELECT ?1, hash FROM image_of WHERE thread_id = ?2 AND ?3 > 0",
         "INSERT INTO summary (thread_id, upto_seq, body) SELECT ?1, upto_seq, json_set(body, '$.thread_id', ?1) \
          FROM summary WHERE thread_id = ?2 AND upto_seq <= ?3",
         "INSERT INTO snapshot (thread_id, seq, run_id, created_at, body) \

@@ -10,7 +10,7 @@ mod take;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::rows::{encode, int, uint};
-use super::{Change, ChangeKind, Store, StoreError, threads};
+use super::{Change, ChangeKind, Store, StoreError, images, threads};
 use crate::contract::ids::{JobId, ThreadId};
 use crate::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus};
 
@@ -394,6 +394,11 @@ pub(super) fn insert(conn: &Connection, mut job: MailboxJob) -> Result<MailboxJo
     job.status = MailboxJobStatus::Queued;
     job.attempt_count = 0;
     (job.claim_token, job.claimed_by, job.lease_until) = (None, None, None);
+    let mut kept = Vec::with_capacity(job.messages.len());
+    for message in &job.messages {
+        kept.push(images::keep(conn, &job.mailbox_id, job.created_at, message)?.into_owned());
+    }
+    job.messages = kept;
     let n: Option<i64> = conn
         .prepare_cached(
             "INSERT INTO mailbox (job_id, mailbox_id, status, priority, available_at, created_at, updated_at, \

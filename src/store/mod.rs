@@ -17,6 +17,7 @@ mod glance;
 mod grants;
 mod group;
 mod history;
+mod images;
 mod inbox;
 mod journal;
 mod leases;

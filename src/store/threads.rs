@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::audit::{self, About};
 use super::rows::{body, decode, encode, int, path_bytes, path_from, run_status_from, text, uint};
-use super::{Store, StoreError, back, children, leases, statistics};
+use super::{Store, StoreError, back, children, images, leases, statistics};
 use crate::contract::audit::AuditKind;
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::inference::TokenUsage;
@@ -191,8 +191,10 @@ impl Store {
                 "actor": actor,
             });
             for child in children::below(tx, &id, false)? {
+                images::forget(tx, &child)?;
                 tx.prepare_cached("DELETE FROM thread WHERE id = ?1")?.execute((child.as_str(),))?;
             }
+            images::forget(tx, &id)?;
             if tx.prepare_cached("DELETE FROM thread WHERE id = ?1")?.execute((id.as_str(),))? == 0 {
                 return Ok(false);
             }
@@ -440,7 +442,7 @@ pub(super) fn append(
         "INSERT INTO message (thread_id, seq, run_id, created_at, body) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
     for (seq, message) in (written + 1..).zip(messages) {
-        let body = encode("the message", message)?;
+        let body = encode("the message", &*images::keep(conn, thread, at, message)?)?;
         insert.execute((thread.as_str(), seq, run.as_str(), int(at), body)).map_err(|error| {
             match error.sqlite_error_code() {
                 // Somebody wrote there by hand. To go on would only bury it.

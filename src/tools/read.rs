@@ -18,16 +18,15 @@ use super::atomic::MAX_FILE;
 use super::change::note;
 use super::page::{self, Page};
 use super::paths::{absolute, shown};
-use super::text::{binary_kind, image_type};
+use super::text::binary_kind;
 use crate::contract::content::ContentBlock;
+use crate::contract::image::{ImageError, ImageFormat, ImageRef, MAX_IMAGE_BYTES};
 use crate::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
 
 const NAME: &str = "Read";
 const LINES: usize = 2000;
-/// Providers take no larger pictures.
-const MAX_IMAGE: u64 = 5 << 20;
 
 /// Shows a page of a text file, or a picture.
 pub(super) struct Read {
@@ -115,8 +114,8 @@ fn read(
     let failed = |error: std::io::Error| refuse(format!("cannot read {name}: {error}"));
     let mut head = Vec::with_capacity(8192);
     file.by_ref().take(8192).read_to_end(&mut head).map_err(failed)?;
-    if let Some(media_type) = image_type(&head) {
-        return image(file, head, meta.len(), media_type, &name);
+    if ImageFormat::of(&head).is_some() {
+        return image(file, head, meta.len(), &name);
     }
     if head.len() == 8192 && head.iter().all(|b| *b == 0) {
         let text = format!(
@@ -175,23 +174,21 @@ fn answer(name: &str, call: &Call<'_>, page: &Page) -> Result<ToolResult, ToolEr
     Ok(ToolResult::text(NAME, text.trim_end_matches('\n')).with_details(details))
 }
 
-fn image(
-    file: File,
-    head: Vec<u8>,
-    size: u64,
-    media_type: &str,
-    name: &str,
-) -> Result<ToolResult, ToolError> {
-    if size > MAX_IMAGE {
-        return Err(refuse(format!("{name} is a picture of {size} bytes; at most {MAX_IMAGE} can be shown")));
+fn image(file: File, head: Vec<u8>, size: u64, name: &str) -> Result<ToolResult, ToolError> {
+    let refused = |error| refuse(format!("{name} is not shown: {error}"));
+    if size > MAX_IMAGE_BYTES {
+        return Err(refused(ImageError::Heavy(size)));
     }
     let mut bytes = head;
-    file.take(MAX_IMAGE)
+    file.take(MAX_IMAGE_BYTES)
         .read_to_end(&mut bytes)
         .map_err(|error| refuse(format!("cannot read {name}: {error}")))?;
+    let image = ImageRef::of(name, &bytes).map_err(refused)?;
+    let ImageRef { format, width, height, .. } = &image;
+    let text = format!("{name}: {}, {width}×{height} pixels, {} bytes", format.media_type(), bytes.len());
     let data = base64::engine::general_purpose::STANDARD.encode(&bytes);
-    let mut result = ToolResult::text(NAME, format!("{name}: {media_type}, {} bytes", bytes.len()));
-    result.images.push(ContentBlock::image(media_type, data));
+    let mut result = ToolResult::text(NAME, text);
+    result.images.push(ContentBlock::image(format.media_type(), data));
     Ok(result)
 }
 

@@ -54,17 +54,6 @@ pub(super) fn to_crlf(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\n', "\r\n")
 }
 
-/// A picture that models take.
-pub(super) fn image_type(head: &[u8]) -> Option<&'static str> {
-    match head {
-        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        _ => None,
-    }
-}
-
 /// What a file is that is no text, by its first bytes; `None` for what may be text.
 pub(super) fn binary_kind(head: &[u8]) -> Option<&'static str> {
     const MAGIC: &[(&[u8], &str)] = &[
@@ -153,9 +142,5 @@ mod tests {
         for text in ["BM is a word", "MZ", "héllo", "BMé", "漢字", ""] {
             assert_eq!(binary_kind(text.as_bytes()), None, "{text}");
         }
-        assert_eq!(image_type(b"GIF89a.."), Some("image/gif"));
-        assert_eq!(image_type(b"RIFF0000WEBPVP8 "), Some("image/webp"));
-        assert_eq!(image_type(b"\xff\xd8\xff\xe0"), Some("image/jpeg"));
-        assert_eq!(image_type(b"\x89PNG\r\n\x1a\n"), Some("image/png"));
     }
 }

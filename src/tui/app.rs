@@ -6,6 +6,7 @@ use super::approval::{Batch, Card, QUIET_MS};
 use super::back::Back;
 use super::composer::Composer;
 use super::composer::vim::Vim;
+use super::gallery::Gallery;
 use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UserInput};
 use super::keymap::{Chord, Keymap};
 use super::palette::Palette;
@@ -26,6 +27,8 @@ mod comfort_tests;
 mod compose_tests;
 #[cfg(test)]
 mod edited_tests;
+#[cfg(test)]
+mod images_tests;
 #[cfg(test)]
 pub(super) mod tests;
 #[cfg(test)]
@@ -208,6 +211,8 @@ pub struct App {
     pub back: Back,
     /// The ledger of grants, while it is looked at.
     pub grants: Vec<GrantRow>,
+    /// Pictures of the conversation that are shown.
+    pub gallery: Gallery,
     /// Whether running tools show more of their output.
     pub expanded: bool,
     /// The keys of a sequence that was begun.
@@ -264,6 +269,19 @@ pub struct App {
     pub(super) books: u32,
     /// What is kept of the text that is written.
     pub(super) kept: KeptDraft,
+    /// Pictures on their way into the text.
+    pub(super) attaching: Attaching,
+}
+
+/// Pictures that are being read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Attaching {
+    /// The words that each will stand in the place of; none for one of the clipboard.
+    pub(super) open: HashSet<String>,
+    /// The text is sent when they were read; `true`: behind open questions.
+    pub(super) sends: Option<bool>,
+    /// Words that were looked at and are no picture.
+    pub(super) tried: HashSet<String>,
 }
 
 /// What was told of the text that is written, so that it outlives the program.
@@ -324,6 +342,7 @@ impl App {
             skills: Vec::new(),
             back: Back::default(),
             grants: Vec::new(),
+            gallery: Gallery::default(),
             expanded: false,
             begun: Vec::new(),
             hint: None,
@@ -350,6 +369,7 @@ impl App {
             opening: 0,
             early: Vec::new(),
             kept: KeptDraft::default(),
+            attaching: Attaching::default(),
             fetched_from: None,
             fetching: false,
             books: 0,

@@ -3,6 +3,8 @@
 
 use unicode_segmentation::GraphemeCursor;
 
+pub mod dropped;
+mod image;
 pub mod kill;
 pub mod layout;
 pub mod paste;
@@ -48,6 +50,8 @@ pub struct Composer {
     last: Option<Change>,
     killed: KillRing,
     pastes: Vec<Paste>,
+    /// The number of the last picture that was attached.
+    images: usize,
     history: Vec<String>,
     /// The place in the history that is shown, and the text that was written before.
     browsing: Option<(usize, String)>,
@@ -86,6 +90,7 @@ impl Composer {
             history: std::mem::take(&mut self.history),
             width: self.width,
             killed: std::mem::take(&mut self.killed),
+            images: self.images,
             ..Self::default()
         };
         text

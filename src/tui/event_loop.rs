@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::app::{App, WallClock};
+use super::gallery::Gallery;
 use super::highlight::Highlighter;
 use super::host::{Host, HostEvent};
 use super::input::{Input, TerminalEvent};
@@ -97,6 +98,7 @@ pub(super) async fn run(
         // What is longer than a row goes on in the next one.
         let _ = std::io::Write::write_all(screen.terminal.out_mut(), b"\x1b[?7h");
     }
+    app.gallery = Gallery::new(abilities.pictures().filter(|_| !app.is_linear));
     app.is_calm = options.reduced_motion || options.screen_reader;
     app.theme = options.theme;
     app.background = options.background;

@@ -10,10 +10,10 @@ use super::back::{BackCmd, BackMsg};
 use super::composer::paste::Draft;
 use super::theme::ThemeRow;
 use crate::contract::child::TaskRecord;
-use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
+use crate::contract::image::{ImageRef, Pixels};
 use crate::contract::inference::TokenUsage;
 use crate::contract::judgement::Ruling;
 pub use crate::contract::mode::Mode;
@@ -30,8 +30,8 @@ use crate::contract::tool::FilePreview;
 pub struct UserInput {
     /// The words. With a skill, what was written behind its name.
     pub text: String,
-    /// Pictures.
-    pub images: Vec<ContentBlock>,
+    /// Pictures, each with its mark in the words.
+    pub images: Vec<ImageRef>,
     /// The skill called by `/name`.
     pub skill: Option<String>,
     /// The words are a command line that the person runs themselves.
@@ -82,6 +82,26 @@ impl UserInput {
             (None, None) => self.text.clone(),
         }
     }
+}
+
+/// What is to become a picture of the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attach {
+    /// The file of that path.
+    Path(String),
+    /// What is on the clipboard.
+    Clipboard,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// A picture that the store keeps now.
+    Image(ImageRef),
+    /// A text, on the clipboard.
+    Text(String),
+    /// No such file, or no picture.
+    Nothing,
 }
 
 /// What is written and not sent, to be kept over the end of the program.
@@ -150,8 +170,8 @@ pub struct QueuedRow {
     pub id: QueueId,
     /// The words.
     pub text: String,
-    /// How many pictures came with them.
-    pub images: usize,
+    /// Pictures that came with them.
+    pub images: Vec<ImageRef>,
     /// What it waits for besides its turn; empty when for nothing.
     pub note: String,
     /// A run that is awake reads it after the calls that run.
@@ -491,6 +511,12 @@ pub trait Host: Send + Sync + 'static {
 
     /// Writes a conversation to a file and says where.
     async fn export(&self, thread: &ThreadId, format: ExportFormat) -> Result<PathBuf, String>;
+
+    /// Reads a picture and keeps its bytes.
+    async fn attach(&self, what: Attach) -> Result<Attached, String>;
+
+    /// A kept picture, small enough for a terminal.
+    async fn picture(&self, image: &ImageRef) -> Result<Pixels, String>;
 
     /// The first picture is there: what it did not need can begin.
     async fn shown(&self);

@@ -213,6 +213,7 @@ actions! {
     LowerWord = "lower-word", "the word in small letters";
     CapitalWord = "capital-word", "the word with a large first letter";
     OpenPaste = "open-paste", "show a long paste whole, to change it";
+    AttachImage = "attach-image", "attach the image on the clipboard, or put its text here";
     Editor = "editor", "write on in your editor";
     History = "history", "search all that you ever said";
 }
@@ -250,6 +251,7 @@ impl Action {
             A::UpperWord | A::LowerWord | A::CapitalWord | A::OpenPaste | A::Editor | A::History => {
                 place == Place::Composer
             }
+            A::AttachImage => place == Place::Composer,
             A::Up | A::Down => matches!(place, Place::Composer | Place::Queue | Place::List),
             A::DeleteLeft => matches!(place, Place::Composer | Place::List),
             A::Drop => place == Place::Queue,

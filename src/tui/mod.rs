@@ -18,6 +18,7 @@ pub mod back;
 pub mod composer;
 pub mod diff;
 mod event_loop;
+pub mod gallery;
 pub mod highlight;
 pub mod host;
 pub mod input;

@@ -10,13 +10,14 @@ use super::approval::edit::Draft as CallDraft;
 use super::back::{BackCmd, BackMsg};
 use super::composer::paste::Draft;
 use super::host::{
-    Choice, ExportFormat, GrantRow, HostInfo, KeepDraft, MentionRow, Mode, ModelRow, OpenedQuestion,
-    OpenedThread, Page, QueuedRow, Review, RuleRow, SkillRow, ThreadSync, UserInput,
+    Attach, Attached, Choice, ExportFormat, GrantRow, HostInfo, KeepDraft, MentionRow, Mode, ModelRow,
+    OpenedQuestion, OpenedThread, Page, QueuedRow, Review, RuleRow, SkillRow, ThreadSync, UserInput,
 };
 use super::theme::{Background, ThemeRow};
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
+use crate::contract::image::{ImageRef, Pixels};
 use crate::contract::record::{
     DecideOutcome, InboxRow, QueueId, StoredMessage, SuspensionRecord, ThreadSummary,
 };
@@ -117,6 +118,10 @@ pub enum Msg {
     Page(Result<Page, String>),
     /// What became of something with whole conversations.
     Back(Box<BackMsg>),
+    /// What came of what was to be attached in the place of these words.
+    Attached(String, Result<Attached, String>),
+    /// The picture of that hash, or why it cannot be shown.
+    Picture(String, Result<Pixels, String>),
     /// Something that was asked for went wrong.
     Failed(String),
     /// The terminal is gone: stop without a question.
@@ -148,6 +153,10 @@ pub enum Cmd {
     Review(SuspensionId, Value),
     /// Open a text in the person's editor.
     Editor(SuspensionId, CallDraft),
+    /// Attach something in the place of these words of the text.
+    Attach(String, Attach),
+    /// Ask for a picture.
+    Picture(ImageRef),
     /// Open the text that is being written in the person's editor.
     Compose(String),
     /// Ask for what was said before, in all conversations.

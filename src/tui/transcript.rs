@@ -2,6 +2,7 @@
 //! conversation and a reopened one look the same.
 
 use super::reader::Leaf;
+use crate::contract::image::ImageRef;
 use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::StoppedReason;
 use crate::contract::snapshot::Changes;
@@ -56,8 +57,8 @@ pub enum EntryKind {
     User {
         /// The words.
         text: String,
-        /// How many pictures came with them.
-        images: usize,
+        /// Pictures that came with them.
+        images: Vec<ImageRef>,
     },
     /// The model said something, in markdown.
     Assistant {
@@ -234,12 +235,12 @@ impl Transcript {
     }
 
     /// Adds what the person said.
-    pub fn say(&mut self, text: impl Into<String>, images: usize) {
+    pub fn say(&mut self, text: impl Into<String>, images: Vec<ImageRef>) {
         self.push(EntryKind::User { text: text.into(), images }, true);
     }
 
     /// Adds what the person said and is not accepted yet: it can still be taken away.
-    pub fn say_on_trial(&mut self, text: impl Into<String>, images: usize) {
+    pub fn say_on_trial(&mut self, text: impl Into<String>, images: Vec<ImageRef>) {
         self.push(EntryKind::User { text: text.into(), images }, false);
     }
 

@@ -11,6 +11,7 @@ use super::picker::{PickRow, PickerKind};
 use super::transcript::{Level, Moment};
 
 mod agent;
+mod attach;
 mod back;
 mod cards;
 mod commands;
@@ -124,6 +125,8 @@ impl App {
                 }
             }
             Msg::Themes(themes, wanted) => self.list_themes(themes, wanted, &mut cmds),
+            Msg::Attached(words, found) => self.attached(&words, found, &mut cmds),
+            Msg::Picture(hash, pixels) => self.gallery.take(&hash, pixels),
             Msg::Background(background) => self.background_is(background),
             Msg::Skills(skills) => {
                 let rows = skills.iter().map(|skill| PickRow {
@@ -165,6 +168,7 @@ impl App {
         self.see_to_expired(&mut cmds);
         self.settle();
         self.keep_draft(&mut cmds);
+        self.want_pictures(&mut cmds);
         self.feed_status(is_news, is_tick, &mut cmds);
         cmds
     }

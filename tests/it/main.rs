@@ -20,6 +20,7 @@ mod granting;
 mod headless;
 mod hooks;
 mod hostile;
+mod images;
 mod inbox;
 mod kills;
 mod layers;

@@ -85,7 +85,10 @@ fn thoughts_of(result: &StreamResult) -> String {
         .iter()
         .filter_map(|block| match block {
             ContentBlock::Thinking { thinking, .. } => Some(thinking.as_str()),
-            ContentBlock::Text { .. } | ContentBlock::Image { .. } | ContentBlock::Opaque { .. } => None,
+            ContentBlock::Text { .. }
+            | ContentBlock::Image { .. }
+            | ContentBlock::StoredImage(_)
+            | ContentBlock::Opaque { .. } => None,
         })
         .collect()
 }
@@ -400,7 +403,10 @@ async fn recorded_answers_give_what_the_models_said() {
             assert_eq!(result.stop_reason, Some(stop), "{name}");
             let proofs = result.content.iter().filter_map(|block| match block {
                 ContentBlock::Thinking { signature, .. } => signature.as_deref(),
-                ContentBlock::Text { .. } | ContentBlock::Image { .. } | ContentBlock::Opaque { .. } => None,
+                ContentBlock::Text { .. }
+                | ContentBlock::Image { .. }
+                | ContentBlock::StoredImage(_)
+                | ContentBlock::Opaque { .. } => None,
             });
             let first = proofs
                 .chain(result.tool_calls.iter().flat_map(|call| &call.signatures).map(String::as_str))

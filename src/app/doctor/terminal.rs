@@ -62,6 +62,7 @@ pub(super) fn checks(env: &Env) -> Vec<(&'static str, State, String)> {
     let lines = [
         ("keys", yes_no(can.keys, "Shift-Enter and the like (kitty keyboard)", keys)),
         ("frames", yes_no(can.synchronized, "shown at once (mode 2026)", "aye writes only what changed")),
+        ("images", images(&can)),
         ("links", yes_no(Links::of(var).are_on(), "can be opened (OSC 8)", "addresses are written out")),
         (
             "clipboard",
@@ -92,6 +93,16 @@ pub(super) fn checks(env: &Env) -> Vec<(&'static str, State, String)> {
     ];
     rows.extend(lines.map(|(name, text)| (name, State::Ok, text)));
     rows
+}
+
+/// How pictures of a conversation are shown.
+fn images(can: &Abilities) -> String {
+    let why = match can.pictures() {
+        Some(depth) => return format!("in half blocks, {}", depth.name()),
+        None if !can.utf8 => "without UTF-8",
+        None => "with so few colours",
+    };
+    format!("{why} they are named, with their size; models see them all the same")
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ mod crash;
 mod decisions;
 mod files;
 mod hostile;
+mod images;
 mod inbox;
 mod journal;
 mod ledger;

@@ -60,14 +60,18 @@ async fn what_is_no_text_is_refused_by_what_it_is() {
 #[tokio::test]
 async fn a_picture_is_shown_as_one() {
     let sandbox = Sandbox::new();
-    sandbox.write("x.png", b"\x89PNG\r\n\x1a\nrest");
+    sandbox.write("x.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\x80\0\0\x01\xe0rest");
     let result = sandbox.call("Read", json!({"file_path": "x.png"})).await.expect("shown");
     let [ContentBlock::Image { media_type, data }] = &result.images[..] else { panic!("{result:?}") };
-    assert_eq!((media_type.as_str(), data.as_str()), ("image/png", "iVBORw0KGgpyZXN0"));
+    assert_eq!(
+        (media_type.as_str(), data.as_str()),
+        ("image/png", "iVBORw0KGgoAAAANSUhEUgAAAoAAAAHgcmVzdA==")
+    );
+    assert_eq!(result.message.as_deref(), Some("x.png: image/png, 640×480 pixels, 28 bytes"));
     let file = std::fs::File::options().write(true).open(sandbox.path("x.png")).expect("there");
     file.set_len((5 << 20) + 1).expect("longer");
     let text = sandbox.refused("Read", json!({"file_path": "x.png"})).await;
-    assert!(text.contains("at most 5242880"), "{text}");
+    assert!(text.contains("at most 3.75 MiB"), "{text}");
 }
 
 fn resident_kib() -> u64 {

@@ -35,7 +35,7 @@ fn enter_steers_and_tab_queues_while_the_agent_works() {
     assert!(matches!(test.cmds.last(), Some(Cmd::Enqueue(..))) && last_input(&test).steers);
     let input = last_input(&test).clone();
     test.send(Msg::Enqueued(input, Ok(QueuedRow { steers: true, ..queued(7, "faster") })));
-    let early = json!({"queued": 6, "text": "early", "images": 0});
+    let early = json!({"queued": 6, "text": "early", "images": []});
     test.event(E::ActivitySnapshot {
         message_id: "m".into(),
         activity_type: STEERED_ACTIVITY_TYPE.into(),
@@ -53,7 +53,7 @@ fn enter_steers_and_tab_queues_while_the_agent_works() {
         "{}",
         test.live()
     );
-    let content = json!({"queued": 7, "text": "faster", "images": 0});
+    let content = json!({"queued": 7, "text": "faster", "images": []});
     test.event(E::ActivitySnapshot {
         message_id: "m".into(),
         activity_type: STEERED_ACTIVITY_TYPE.into(),

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::Composer;
 use crate::contract::display::visible;
+use crate::contract::image::ImageRef;
 
 /// A paste with more lines or characters than this is shown as one short mark.
 const PASTE_LINES: usize = 12;
@@ -16,6 +17,9 @@ pub struct Paste {
     pub mark: String,
     /// What it stands for.
     pub text: String,
+    /// It is a picture; the text is its mark then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageRef>,
 }
 
 /// What is written and not sent, as it is kept.
@@ -51,11 +55,11 @@ impl Composer {
             mark = format!("[paste {number}: {size}]");
         }
         self.insert_text(&mark);
-        self.pastes.push(Paste { mark, text });
+        self.pastes.push(Paste { mark, text, image: None });
     }
 
     /// Where marks stand, in order, each with the number of its paste.
-    fn marks(&self) -> Vec<(Range<usize>, usize)> {
+    pub(super) fn marks(&self) -> Vec<(Range<usize>, usize)> {
         let mut marks: Vec<(Range<usize>, usize)> = Vec::new();
         for (nth, paste) in self.pastes.iter().enumerate() {
             marks.extend(self.text.find(&paste.mark).map(|at| (at..at + paste.mark.len(), nth)));
@@ -95,7 +99,8 @@ impl Composer {
     /// Puts what was pasted in the place of its mark: the one at the caret, else the last before it, else the first.
     /// `false`: there is none.
     pub fn open_paste(&mut self) -> bool {
-        let marks = self.marks();
+        let mut marks = self.marks();
+        marks.retain(|(_, nth)| self.pastes[*nth].image.is_none());
         let caret = self.caret();
         let before = marks.iter().rev().find(|(range, _)| range.start <= caret);
         let Some((range, nth)) = before.or(marks.first()).cloned() else { return false };
@@ -117,7 +122,7 @@ impl Composer {
         let is_double = |own: &Paste| pastes.iter().any(|paste| paste.mark == own.mark);
         if self.pastes.iter().any(is_double) {
             while self.open_paste() {}
-            self.pastes.clear();
+            self.pastes.retain(|paste| paste.image.is_some());
         }
         self.pastes.extend(pastes);
         self.put_back(&text);

@@ -128,6 +128,13 @@ impl Performer {
                 let preview = host.preview_grant(&id, &pattern).await;
                 send(Msg::GrantPreviewed(id, pattern, preview));
             }),
+            Cmd::Attach(words, what) => self.spawn(async move {
+                send(Msg::Attached(words, host.attach(what).await));
+            }),
+            Cmd::Picture(image) => self.spawn(async move {
+                let pixels = host.picture(&image).await;
+                send(Msg::Picture(image.hash, pixels));
+            }),
             Cmd::History => self.spawn(async move { send(Msg::History(host.history().await)) }),
             Cmd::KeepDraft(keep) => self.spawn(async move { host.keep_draft(keep).await }),
             Cmd::Draft(thread, is_new) => self.spawn(async move {

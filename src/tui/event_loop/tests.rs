@@ -10,6 +10,7 @@ use super::*;
 use crate::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
 use crate::contract::ids::SuspensionId;
 use crate::contract::ids::ThreadId;
+use crate::contract::image::{ImageRef, Pixels};
 use crate::contract::record::{
     DecideOutcome, GrantScope, InboxRow, QueueId, StoredMessage, SuspensionRecord, ThreadSummary,
 };
@@ -18,8 +19,8 @@ use crate::tui::app::tests::opened;
 use crate::tui::approval::Answer;
 use crate::tui::back::{BackCmd, BackMsg};
 use crate::tui::host::{
-    Choice, ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread, Page, QueuedRow,
-    Review, RuleRow, SkillRow, UserInput,
+    Attach, Attached, Choice, ExportFormat, GrantRow, HostInfo, Mode, ModelRow, OpenedQuestion, OpenedThread,
+    Page, QueuedRow, Review, RuleRow, SkillRow, UserInput,
 };
 use crate::tui::keymap::Keymap;
 use crate::tui::theme::{Theme, ThemeRow};
@@ -51,7 +52,13 @@ impl Host for FakeHost {
     }
     async fn enqueue(&self, _: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
         self.note(format!("enqueue {}", input.text));
-        Ok(QueuedRow { id: 1, text: input.text, images: 0, note: String::new(), steers: false })
+        Ok(QueuedRow { id: 1, text: input.text, images: Vec::new(), note: String::new(), steers: false })
+    }
+    async fn attach(&self, _: Attach) -> Result<Attached, String> {
+        Ok(Attached::Nothing)
+    }
+    async fn picture(&self, _: &ImageRef) -> Result<Pixels, String> {
+        Err("there is none".into())
     }
     async fn unqueue(&self, id: QueueId) -> Result<bool, String> {
         self.note(format!("unqueue {id}"));

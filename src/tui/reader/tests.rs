@@ -12,14 +12,16 @@ use crate::tui::transcript::{Level, Moment};
 use crate::tui::view::sheet::text_of;
 
 fn looked(transcript: &Transcript, info: &HostInfo, rows: usize, act: impl FnOnce(&Scene<'_>)) {
-    let paper = Paper { width: 40, info, now: Moment(0), whole: true, is_part: false, epoch: 1 };
+    let gallery = crate::tui::gallery::Gallery::default();
+    let paper =
+        Paper { width: 40, info, now: Moment(0), whole: true, is_part: false, gallery: &gallery, epoch: 1 };
     act(&Scene { transcript, paper, rows });
 }
 
 fn said(count: usize) -> Transcript {
     let mut transcript = Transcript::default();
     for n in 0..count {
-        transcript.say(format!("question {n}\nline two of {n}"), 0);
+        transcript.say(format!("question {n}\nline two of {n}"), Vec::new());
         transcript.note(Level::Info, format!("note {n}"));
     }
     transcript
@@ -143,7 +145,7 @@ fn it_goes_from_landmark_to_landmark() {
 fn what_is_marked_is_copied_as_it_is_shown() {
     let info = HostInfo::default();
     let mut transcript = Transcript::default();
-    transcript.say("漢字 first\nsecond line", 0);
+    transcript.say("漢字 first\nsecond line", Vec::new());
     transcript.note(Level::Info, "third");
     let mut reader = Reader::new(true, &transcript);
     looked(&transcript, &info, 10, |scene| {

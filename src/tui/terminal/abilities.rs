@@ -52,6 +52,11 @@ pub struct Abilities {
 }
 
 impl Abilities {
+    /// In how many colours pictures are drawn, two pixels a cell; `None`: they are named instead.
+    pub fn pictures(&self) -> Option<Depth> {
+        Some(self.depth).filter(|depth| self.utf8 && *depth >= Depth::Indexed)
+    }
+
     /// What the variables of the environment tell.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Abilities {
         let get = |name: &str| variable(name).unwrap_or_default();

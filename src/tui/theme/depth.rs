@@ -55,7 +55,7 @@ impl Depth {
     }
 
     /// The nearest colour of this depth. The terminal's own sixteen stay what they are.
-    pub(super) fn map(self, colour: Color) -> Color {
+    pub(in crate::tui) fn map(self, colour: Color) -> Color {
         match (self, colour) {
             (Depth::Indexed, Color::Rgb(r, g, b)) => Color::Indexed(indexed([r, g, b])),
             (Depth::Sixteen, Color::Rgb(r, g, b)) => sixteen([r, g, b]),

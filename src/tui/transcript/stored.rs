@@ -112,19 +112,17 @@ impl Transcript {
         match message.role {
             Role::System => {}
             Role::User => {
-                let images = message
-                    .content
-                    .iter()
-                    .filter(|block| matches!(block, ContentBlock::Image { .. }))
-                    .count();
-                self.say(message.written(), images);
+                let images = message.content.iter().filter_map(ContentBlock::as_stored_image);
+                self.say(message.written(), images.cloned().collect());
             }
             Role::Assistant => {
                 for block in &message.content {
                     match block {
                         ContentBlock::Text { text } => self.grow(text, false),
                         ContentBlock::Thinking { thinking, .. } => self.grow(thinking, true),
-                        ContentBlock::Image { .. } | ContentBlock::Opaque { .. } => {}
+                        ContentBlock::Image { .. }
+                        | ContentBlock::StoredImage(_)
+                        | ContentBlock::Opaque { .. } => {}
                     }
                 }
                 let interrupted = metadata("interrupted").is_some_and(|value| *value != Value::Bool(false));

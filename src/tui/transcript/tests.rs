@@ -12,7 +12,7 @@ use crate::tui::host::OpenedThread;
 
 fn fold(events: &[E]) -> Transcript {
     let mut transcript = Transcript::default();
-    transcript.say("hello", 0);
+    transcript.say("hello", Vec::new());
     for (i, event) in events.iter().enumerate() {
         transcript.apply(Moment(i as u64 * 10), event);
     }
@@ -314,7 +314,7 @@ fn results_of_an_open_step_are_told_once() {
 #[test]
 fn words_on_trial_stand_behind_what_others_said_and_can_be_taken_away() {
     let mut transcript = Transcript::default();
-    transcript.say_on_trial("mine", 0);
+    transcript.say_on_trial("mine", Vec::new());
     let sync = sync_of(stored(story()[..4].to_vec()), 0, crate::tui::host::Driver::Own);
     transcript.sync(Moment(5), &sync, 0);
     let is_mine = |entry: &Entry| matches!(&entry.kind, EntryKind::User { text, .. } if text == "mine");

@@ -100,6 +100,9 @@ impl App {
     pub(super) fn hand_back(&mut self, inputs: &[UserInput]) {
         let texts: Vec<String> =
             inputs.iter().map(UserInput::written).filter(|text| !text.is_empty()).collect();
+        for input in inputs {
+            self.composer.know_again(&input.written(), &input.images);
+        }
         if !texts.is_empty() {
             self.composer.put_back(&texts.join("\n\n"));
         }
@@ -181,7 +184,7 @@ impl App {
 
     pub(super) fn start(&mut self, input: UserInput, cmds: &mut Vec<Cmd>) {
         let Some(thread) = self.thread_id().cloned() else { return };
-        self.transcript.say_on_trial(input.written(), input.images.len());
+        self.transcript.say_on_trial(input.written(), input.images.clone());
         self.run = RunState::Starting(self.now);
         self.hint = None;
         cmds.push(Cmd::Start(thread, input));

@@ -1,6 +1,7 @@
 //! Sending, commands that begin with `/`, and what is chosen from lists.
 
 use super::super::app::{App, Focus};
+use super::super::composer::dropped;
 use super::super::host::{ExportFormat, Mode, Shell, UserInput};
 use super::super::keymap::{Action, Place};
 use super::super::msg::Cmd;
@@ -25,7 +26,12 @@ impl App {
     /// Says something as if it had been written.
     pub fn say(&mut self, text: &str) -> Vec<Cmd> {
         let mut cmds = Vec::new();
-        self.submit(UserInput::text(text), self.keeps_waiting, &mut cmds);
+        if dropped::mentions(text).is_empty() {
+            self.submit(UserInput::text(text), self.keeps_waiting, &mut cmds);
+        } else {
+            self.composer.set(text);
+            self.send(self.keeps_waiting, &mut cmds);
+        }
         cmds
     }
 
@@ -49,6 +55,9 @@ impl App {
         }
         self.palette = None;
         self.dismissed = None;
+        if self.attach_mentioned(behind, cmds) {
+            return;
+        }
         if let Some(command) = written.strip_prefix('/') {
             let (name, words) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
             if is_command_word(name) && !name.is_empty() {
@@ -56,10 +65,11 @@ impl App {
                 if self.skills.iter().any(|skill| skill.name == name)
                     && COMMANDS.iter().all(|command| command.name != name)
                 {
+                    let images = self.composer.attached();
                     let text = self.take_text(cmds);
                     let words =
                         text.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words.trim());
-                    let input = UserInput { skill: Some(name), ..UserInput::text(words) };
+                    let input = UserInput { skill: Some(name), images, ..UserInput::text(words) };
                     self.submit(input, behind, cmds);
                     return;
                 }
@@ -75,10 +85,11 @@ impl App {
             self.say_hint("! runs the command behind it, !! without showing it to the model");
             return;
         }
+        let images = self.composer.attached();
         let text = self.take_text(cmds);
         let input = match Shell::of(&text) {
             Some((shell, command)) => UserInput { shell: Some(shell), ..UserInput::text(command) },
-            None => UserInput::text(text.trim()),
+            None => UserInput { images, ..UserInput::text(text.trim()) },
         };
         self.submit(input, behind, cmds);
     }
@@ -117,6 +128,7 @@ impl App {
     /// The text, remembered.
     fn take_text(&mut self, cmds: &mut Vec<Cmd>) -> String {
         let text = self.begin_text();
+        self.attaching.tried.clear();
         self.composer.remember(text.trim());
         cmds.push(Cmd::Remember(text.trim().to_owned()));
         text

@@ -66,6 +66,7 @@ impl App {
                     self.say_hint("there is no long paste in the text");
                 }
             }
+            Some(Action::AttachImage) => self.attach_clipboard(cmds),
             Some(Action::Editor) => cmds.push(Cmd::Compose(self.composer.whole())),
             Some(Action::History) => self.fetch(PickerKind::History, Cmd::History, cmds),
             Some(action) => {

@@ -173,6 +173,7 @@ impl App {
         self.focus = Focus::Composer;
         self.typed_at = Some(self.now);
         self.composer.paste(text);
+        self.attach_dropped(text, cmds);
         self.refresh_palette(cmds);
     }
 

@@ -1,5 +1,6 @@
 //! Messages that the store keeps until their conversation is free.
 
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::super::app::{App, Early, RunState};
@@ -65,9 +66,9 @@ impl App {
         self.steered.insert(id);
         self.queued.retain(|known| known.id != id);
         let text = told.get("text").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let images = told.get("images").and_then(Value::as_u64).unwrap_or_default();
+        let images = told.get("images").and_then(|images| Vec::deserialize(images).ok());
         let written = self.own_queued.remove(&id).map_or(text, |input| input.written());
-        self.transcript.say(written, usize::try_from(images).unwrap_or_default());
+        self.transcript.say(written, images.unwrap_or_default());
     }
 
     /// What was said here could not begin: another process was quicker. It will be shown where it begins.
@@ -144,16 +145,21 @@ impl App {
     pub(super) fn unqueued(&mut self, back: &[QueueId], gone: &[QueueId]) {
         let mut inputs = Vec::new();
         for id in back {
-            let row = self.queued.iter().find(|row| row.id == *id).map(|row| row.text.clone());
+            let row = self
+                .queued
+                .iter()
+                .find(|row| row.id == *id)
+                .map(|row| UserInput { images: row.images.clone(), ..UserInput::text(row.text.clone()) });
             let own = self.own_queued.remove(id);
             if self.dropped.remove(id) {
-                let text = own.map(|input| input.written()).or(row).unwrap_or_default();
+                let text =
+                    own.map(|input| input.written()).or_else(|| row.map(|row| row.text)).unwrap_or_default();
                 self.composer.keep_killed(text);
                 let chord = self.keymap.chord_of(Place::Composer, Action::Yank);
                 self.say_hint(format!("dropped; {chord} puts its words into the text"));
                 continue;
             }
-            inputs.extend(own.or_else(|| row.map(UserInput::text)));
+            inputs.extend(own.or(row));
         }
         if gone.iter().any(|id| self.dropped.remove(id)) {
             self.say_hint("it is not queued any more: it was read, or it began");

@@ -6,6 +6,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use serde_json::Value;
 
+use super::super::gallery::Gallery;
 use super::super::host::HostInfo;
 use super::super::status::{duration, short_path};
 use super::super::theme::{Role, Theme};
@@ -15,9 +16,11 @@ use super::spread;
 use super::surface::{self, At};
 use crate::contract::child::ChildStatus;
 use crate::contract::display::{visible, visible_line};
+use crate::contract::image::ImageRef;
 use crate::contract::surface::Surface;
 
 mod change;
+mod picture;
 mod plan;
 mod progress;
 mod quiet;
@@ -53,21 +56,22 @@ pub(super) struct Page<'a> {
     pub(super) info: &'a HostInfo,
     pub(super) now: Moment,
     pub(super) expanded: bool,
+    /// Pictures that are here.
+    pub(super) gallery: &'a Gallery,
     /// The colours of the code that is changed.
     pub(super) colours: Option<&'a Colours>,
 }
 
 /// What the person said.
-pub(super) fn user(text: &str, images: usize, page: Page<'_>) -> Vec<Line<'static>> {
+pub(super) fn user(text: &str, images: &[ImageRef], page: Page<'_>) -> Vec<Line<'static>> {
     let mark = Span::styled("❯ ", page.theme.style(Role::Accent));
     let style = page.theme.style(Role::User);
-    let pictures = match images {
-        0 => String::new(),
-        1 => " [picture]".to_owned(),
-        n => format!(" [{n} pictures]"),
-    };
-    let text = format!("{}{pictures}", visible(text.trim_end()));
-    Wrap::words(page.width).prefix(vec![mark], vec![Span::raw("  ")]).text(&text, style)
+    let text = visible(text.trim_end());
+    let mut lines = Wrap::words(page.width).prefix(vec![mark], vec![Span::raw("  ")]).text(&text, style);
+    for image in images {
+        lines.extend(picture::picture(image, page));
+    }
+    lines
 }
 
 /// Thoughts: the last lines while they grow, the first ones when they are complete.

@@ -14,6 +14,7 @@ use super::super::theme::{Role, Theme};
 use super::super::transcript::{Entry, EntryKind, Level, Transcript};
 use super::Look;
 use super::entry::{self, Colours, Page, indented};
+use crate::contract::image::ImageRef;
 
 /// How many entries of a stored conversation are printed when it is opened.
 const SHOWN_AT_OPEN: usize = 200;
@@ -89,6 +90,9 @@ impl Feed {
             let is_over = match &entry.kind {
                 EntryKind::Assistant { .. } => self.drain_words(entry, app, look, &mut lines),
                 _ if entry.is_done && self.waits_for_colours(entry, app, look) => false,
+                EntryKind::User { images, .. } if entry.is_done && waits_for_pictures(images, at, app) => {
+                    false
+                }
                 _ if entry.is_done => {
                     if has_gap(transcript, self.next + fetched) {
                         lines.push(Line::default());
@@ -174,7 +178,10 @@ impl Feed {
             let is_timed =
                 matches!(&entry.kind, EntryKind::Tool(tool) if tool.started.is_some() && !entry.is_done);
             let colours = self.colours.get(&entry.id);
-            let is_coloured = colours.is_some_and(Colours::are_ready);
+            let is_coloured = match &entry.kind {
+                EntryKind::User { images, .. } => app.gallery.ready(images) == images.len(),
+                _ => colours.is_some_and(Colours::are_ready),
+            };
             let kept = self.kept.get(&entry.id);
             if let Some(kept) = kept.filter(|kept| kept.version == entry.version && kept.width == app.size.0)
                 && kept.is_coloured == is_coloured
@@ -275,6 +282,12 @@ pub(super) fn plan(app: &App, theme: &Theme, most: usize) -> Vec<Line<'static>> 
     lines
 }
 
+/// Whether pictures of an entry are still on their way; not for ever when much stands behind it.
+fn waits_for_pictures(images: &[ImageRef], at: usize, app: &App) -> bool {
+    let behind = app.transcript.entries().len().saturating_sub(at);
+    behind <= MOST_BEHIND && app.gallery.ready(images) < images.len()
+}
+
 /// How many calls that only looked stand behind each other from an entry on.
 fn quiet_run(transcript: &Transcript, from: usize) -> usize {
     transcript.entries()[from.min(transcript.entries().len())..]
@@ -300,7 +313,15 @@ fn page<'a>(app: &'a App, look: &'a Look) -> Page<'a> {
 }
 
 fn page_of<'a>(app: &'a App, theme: &'a Theme) -> Page<'a> {
-    Page { width: app.size.0, theme, info: &app.info, now: app.now, expanded: app.expanded, colours: None }
+    Page {
+        width: app.size.0,
+        theme,
+        info: &app.info,
+        now: app.now,
+        expanded: app.expanded,
+        gallery: &app.gallery,
+        colours: None,
+    }
 }
 
 /// Whether an empty line stands before an entry: calls stand close together, and so do notices.
@@ -316,7 +337,7 @@ pub(super) fn has_gap(transcript: &Transcript, index: usize) -> bool {
 
 fn draw(entry: &Entry, page: Page<'_>) -> Vec<Line<'static>> {
     match &entry.kind {
-        EntryKind::User { text, images } => entry::user(text, *images, page),
+        EntryKind::User { text, images } => entry::user(text, images, page),
         EntryKind::Thinking { text } if entry.is_done => entry::thought(text, entry, page),
         EntryKind::Thinking { text } => entry::thinking(text, false, false, page),
         EntryKind::Tool(tool) => entry::tool(tool, page),

@@ -34,6 +34,7 @@ pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Book>) -> Scene<'a>
         now: app.now,
         whole,
         is_part: false,
+        gallery: &app.gallery,
         epoch: book.map_or(app.epoch, |book| book.epoch),
     };
     Scene { transcript: book.map_or(&app.transcript, |book| &book.pages), paper, rows: rows.max(1) }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use ratatui::text::{Line, Span};
 
+use super::super::gallery::Gallery;
 use super::super::host::HostInfo;
 use super::super::markdown::MarkdownStream;
 use super::super::reader::Leaf;
@@ -32,6 +33,8 @@ pub struct Paper<'a> {
     pub whole: bool,
     /// It is only a part of what is shown.
     pub is_part: bool,
+    /// Pictures that are here.
+    pub gallery: &'a Gallery,
     /// Which conversation it is: ids of entries begin anew in each.
     pub epoch: u32,
 }
@@ -39,9 +42,20 @@ pub struct Paper<'a> {
 /// What is taken over from an earlier picture of an entry: its words and how much of them it has, its colours.
 type Known = (Option<(MarkdownStream, usize)>, Option<Colours>);
 
+/// The version of an entry, the width, whether all of it is shown, whether it is folded, and how many of its pictures are here.
+type Key = (u32, u16, bool, bool, usize);
+
+fn key_of(entry: &Entry, folded: bool, paper: &Paper<'_>) -> Key {
+    let pictures = match &entry.kind {
+        EntryKind::User { images, .. } => paper.gallery.ready(images),
+        _ => 0,
+    };
+    (entry.version, paper.width, paper.whole, folded, pictures)
+}
+
 #[derive(Debug)]
 struct Sheet {
-    key: (u32, u16, bool, bool),
+    key: Key,
     turn: u64,
     lines: Vec<Line<'static>>,
     /// An answer, which may grow until it is done, and how much of its text was taken in.
@@ -94,7 +108,7 @@ impl Sheets {
             self.epoch = paper.epoch;
             self.kept.clear();
         }
-        let key = (entry.version, paper.width, paper.whole, folded);
+        let key = key_of(entry, folded, paper);
         let is_timed = matches!(&entry.kind, EntryKind::Tool(_)) && !entry.is_done;
         let is_words = matches!(&entry.kind, EntryKind::Assistant { .. });
         let turn = self.turn;
@@ -152,7 +166,7 @@ impl Sheets {
         if index > 0 && !body.is_empty() && feed::has_gap(transcript, index) {
             body.insert(0, Line::default());
         }
-        let key = (entry.version, paper.width, paper.whole, folded);
+        let key = key_of(entry, folded, paper);
         Sheet { key, turn: self.turn, lines: body, words: kept, is_done: entry.is_done, colours, is_coloured }
     }
 
@@ -171,11 +185,12 @@ impl Sheets {
             info: paper.info,
             now: paper.now,
             expanded: paper.whole,
+            gallery: paper.gallery,
             colours,
         };
         let mut kept = None;
         let lines = match &entry.kind {
-            EntryKind::User { text, images } => entry::user(text, *images, page),
+            EntryKind::User { text, images } => entry::user(text, images, page),
             EntryKind::Assistant { text, interrupted } => {
                 let (mut stream, mut taken) = words
                     .filter(|(_, taken)| *taken <= text.len() && text.is_char_boundary(*taken))

@@ -1,0 +1,180 @@
+//! Pictures that a person attaches: read from a file or from the clipboard, looked at, and kept by the store.
+
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::agent::App;
+use crate::contract::content::ContentBlock;
+use crate::contract::display::visible_line;
+use crate::contract::image::{ImageError, ImageRef, MAX_IMAGE_BYTES, Pixels};
+use crate::plugins::permission::{Decision, Question, evaluate};
+use crate::tui::composer::dropped;
+use crate::tui::host::{Attach, Attached};
+
+mod clipboard;
+
+/// A picture on a terminal has no more pixels than these.
+const SHOWN: (u32, u32) = (160, 96);
+/// The tool whose rules say which files a model may see.
+const READ: &str = "Read";
+
+/// Why a file is not attached.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotAttached {
+    /// There is no such file.
+    Missing,
+    /// It is something else than a picture.
+    NoImage,
+    /// It is one that cannot be sent, or may not; a sentence.
+    Refused(String),
+}
+
+/// What a text of a path names.
+fn place(app: &App, path: &str) -> PathBuf {
+    let workspace = &app.foundation.workspace;
+    if let Some(rest) = path.strip_prefix("~/") {
+        return workspace.home.join(rest);
+    }
+    // Windows' own paths, as its terminals paste them into its Linux.
+    if let [letter, b':', b'\\' | b'/', ..] = path.as_bytes()
+        && letter.is_ascii_alphabetic()
+        && app.foundation.env.has("WSL_DISTRO_NAME")
+    {
+        let letter = char::from(letter.to_ascii_lowercase());
+        return PathBuf::from(format!("/mnt/{letter}/{}", path[3..].replace('\\', "/")));
+    }
+    workspace.cwd.join(path)
+}
+
+/// Attaches a file.
+pub(super) async fn attach_file(app: &App, path: &str) -> Result<ImageRef, NotAttached> {
+    let place = place(app, path);
+    let cwd = &app.foundation.workspace.cwd;
+    let name = place.strip_prefix(cwd).ok().or_else(|| place.file_name().map(Path::new)).unwrap_or(&place);
+    let name = name.to_string_lossy().into_owned();
+    let read = {
+        let (place, name) = (place.clone(), name.clone());
+        tokio::task::spawn_blocking(move || read(&place, &name)).await
+    };
+    let (image, bytes) =
+        read.unwrap_or_else(|_| Err(NotAttached::Refused(format!("{name} could not be read"))))?;
+    allowed(app, &place, &name)?;
+    keep(app, &image, bytes).await.map_err(NotAttached::Refused)?;
+    Ok(image)
+}
+
+/// What a rule keeps from the model it does not get this way either.
+fn allowed(app: &App, place: &Path, name: &str) -> Result<(), NotAttached> {
+    let workspace = &app.foundation.workspace;
+    let args = json!({"file_path": place});
+    let question = Question {
+        tool: READ,
+        args: &args,
+        cwd: &workspace.cwd,
+        workspace: &workspace.root,
+        home: Some(&workspace.home),
+        primary: None,
+    };
+    let verdict = evaluate(&app.permission.rules(), &question);
+    if verdict.decision == Decision::Deny {
+        return Err(NotAttached::Refused(format!("{} is not attached: {}", visible_line(name), verdict.why)));
+    }
+    Ok(())
+}
+
+fn read(place: &Path, name: &str) -> Result<(ImageRef, Vec<u8>), NotAttached> {
+    let refused = |why: &dyn std::fmt::Display| {
+        NotAttached::Refused(format!("{} is not attached: {why}", visible_line(name)))
+    };
+    let real = place.canonicalize().map_err(|_| NotAttached::Missing)?;
+    let meta = real.metadata().map_err(|error| refused(&error))?;
+    if !meta.is_file() || real.starts_with("/proc") {
+        return Err(NotAttached::NoImage);
+    }
+    // A file may be replaced by a FIFO after the look: then opening must not wait for a writer.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = std::fs::File::options().read(true).custom_flags(flags).open(&real);
+    let mut bytes = Vec::new();
+    let most = MAX_IMAGE_BYTES + 1;
+    file.and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(|error| refused(&error))?;
+    let image = match ImageRef::of(name, &bytes) {
+        Err(ImageError::Unknown) => return Err(NotAttached::NoImage),
+        Err(ImageError::Heavy(_)) => return Err(refused(&ImageError::Heavy(meta.len().max(most)))),
+        other => other.map_err(|error| refused(&error))?,
+    };
+    Ok((image, bytes))
+}
+
+async fn keep(app: &App, image: &ImageRef, bytes: Vec<u8>) -> Result<(), String> {
+    app.store.put_image(image, bytes, app.clock.now_ms()).await.map_err(|error| error.to_string())
+}
+
+/// What the terminal wants in its text.
+pub(super) async fn attach(app: &App, what: Attach) -> Result<Attached, String> {
+    match what {
+        Attach::Path(path) => match attach_file(app, &path).await {
+            Ok(image) => Ok(Attached::Image(image)),
+            Err(NotAttached::Missing | NotAttached::NoImage) => Ok(Attached::Nothing),
+            Err(NotAttached::Refused(why)) => Err(why),
+        },
+        Attach::Clipboard => match clipboard::read(app).await? {
+            clipboard::Found::Text(text) => Ok(Attached::Text(text)),
+            clipboard::Found::Image(bytes) => {
+                let image = ImageRef::of("clipboard", &bytes)
+                    .map_err(|why| format!("the image on the clipboard is not attached: {why}"))?;
+                keep(app, &image, bytes).await?;
+                Ok(Attached::Image(image))
+            }
+        },
+    }
+}
+
+/// The pictures that a text names with `@`, for those that were not attached before. What is no picture is words.
+pub(super) async fn mentioned(app: &App, text: &str) -> Result<Vec<ContentBlock>, String> {
+    let mut blocks = Vec::new();
+    for (_, path) in dropped::mentions(text) {
+        match attach_file(app, &path).await {
+            Ok(image) => blocks.push(ContentBlock::StoredImage(image)),
+            Err(NotAttached::Missing | NotAttached::NoImage) => {}
+            Err(NotAttached::Refused(why)) => return Err(why),
+        }
+    }
+    Ok(blocks)
+}
+
+/// The files of `--image`.
+pub(super) async fn of_flags(app: &App, files: &[PathBuf]) -> Result<Vec<ContentBlock>, String> {
+    let mut blocks = Vec::new();
+    for file in files {
+        let path = file.to_string_lossy();
+        let why = match attach_file(app, &path).await {
+            Ok(image) => {
+                blocks.push(ContentBlock::StoredImage(image));
+                continue;
+            }
+            Err(NotAttached::Missing) => format!("{} is not there", visible_line(&path)),
+            Err(NotAttached::NoImage) => format!("{}: {}", visible_line(&path), ImageError::Unknown),
+            Err(NotAttached::Refused(why)) => why,
+        };
+        return Err(format!("--image: {why}"));
+    }
+    Ok(blocks)
+}
+
+/// A kept picture, as small as a terminal shows it.
+pub(super) async fn pixels(app: &App, image: &ImageRef) -> Result<Pixels, String> {
+    let found = app.store.image(&image.hash).await.map_err(|error| error.to_string())?;
+    let bytes = found.ok_or("its bytes are not kept any more")?;
+    // One after another: each may take much memory for a moment.
+    let turn = Arc::clone(&app.decoding).acquire_owned().await;
+    let decoded = tokio::task::spawn_blocking(move || {
+        let decoded = crate::picture::decode(&bytes, SHOWN);
+        drop(turn);
+        decoded
+    });
+    decoded.await.unwrap_or_else(|_| Err("it cannot be decoded".to_owned()))
+}

@@ -1,0 +1,165 @@
+//! Pictures: attached in every way, sent, queued and taken back, and shown.
+
+use ratatui::style::Color;
+
+use super::tests::{TestApp, opened};
+use crate::contract::content::ContentBlock;
+use crate::contract::image::{ImageRef, Pixels};
+use crate::contract::message::Message;
+use crate::contract::record::StoredMessage;
+use crate::tui::gallery::Gallery;
+use crate::tui::host::{Attach, Attached, OpenedThread, QueuedRow, UserInput};
+use crate::tui::msg::{Cmd, Msg};
+use crate::tui::theme::Depth;
+
+fn image(name: &str) -> ImageRef {
+    ImageRef::of(name, b"GIF89a\x80\x02\xe0\x01").unwrap()
+}
+
+fn attached(test: &mut TestApp, words: &str, name: &str) {
+    test.send(Msg::Attached(words.into(), Ok(Attached::Image(image(name)))));
+}
+
+fn started(cmds: &[Cmd]) -> Option<&UserInput> {
+    cmds.iter().find_map(|cmd| match cmd {
+        Cmd::Start(_, input) => Some(input),
+        _ => None,
+    })
+}
+
+/// Red above, blue below, see-through at the right.
+fn pixels() -> Pixels {
+    let row = |colour: [u8; 3]| {
+        [[colour[0], colour[1], colour[2], 255]; 6].into_iter().chain([[0; 4]; 2]).flatten()
+    };
+    let rgba = (0..4).flat_map(|y| row(if y < 2 { [250, 0, 0] } else { [0, 0, 250] })).collect();
+    Pixels { width: 8, height: 4, rgba }
+}
+
+#[test]
+fn a_dropped_file_becomes_a_mark_and_goes_with_the_message() {
+    let mut test = TestApp::new(80, 24);
+    test.keys("what is ");
+    test.send(Msg::Paste("'/home/me/My Shot.gif' ".into()));
+    assert!(test.cmds.contains(&Cmd::Attach(
+        "'/home/me/My Shot.gif'".into(),
+        Attach::Path("/home/me/My Shot.gif".into())
+    )));
+    attached(&mut test, "'/home/me/My Shot.gif'", "My Shot.gif");
+    assert_eq!(test.app.composer.text(), "what is [image 1: My Shot.gif 640×480] ");
+    test.keys("?<enter>");
+    let input = started(&test.cmds).expect("sent").clone();
+    assert_eq!(input.text, "what is [image 1: My Shot.gif 640×480] ?");
+    assert_eq!(input.images, [image("My Shot.gif")]);
+    test.keys("and <ctrl-v>");
+    assert!(test.cmds.contains(&Cmd::Attach(String::new(), Attach::Clipboard)));
+    attached(&mut test, "", "clipboard");
+    assert_eq!(test.app.composer.text(), "and [image 2: clipboard 640×480] ");
+}
+
+#[test]
+fn enter_waits_for_what_is_named_with_an_at() {
+    let mut test = TestApp::new(80, 24);
+    test.keys("see @a.gif and @no.png.<enter>");
+    assert!(started(&test.cmds).is_none(), "{:?}", test.cmds);
+    attached(&mut test, "@a.gif", "a.gif");
+    test.send(Msg::Attached("@no.png".into(), Ok(Attached::Nothing)));
+    let input = started(&test.cmds).expect("sent");
+    assert_eq!(input.text, "see [image 1: a.gif 640×480] and @no.png.");
+    assert_eq!(input.images.len(), 1);
+}
+
+#[test]
+fn what_cannot_be_attached_is_said_and_nothing_is_sent() {
+    let mut test = TestApp::new(80, 24);
+    test.keys("see @a.gif<esc><enter>");
+    test.send(Msg::Attached("@a.gif".into(), Err("a.gif is not attached: it has 9.00 MiB".into())));
+    assert!(test.screen().contains("a.gif is not attached: it has 9.00 MiB"), "{}", test.screen());
+    assert!(started(&test.cmds).is_none());
+    assert_eq!(test.app.composer.text(), "see @a.gif");
+    test.keys("<enter>");
+    assert_eq!(started(&test.cmds).expect("as words").text, "see @a.gif");
+}
+
+#[test]
+fn queued_messages_keep_their_pictures() {
+    let mut test = TestApp::new(80, 24);
+    test.keys("go<enter>");
+    test.keys("later ");
+    test.send(Msg::Paste("/a.gif".into()));
+    attached(&mut test, "/a.gif", "a.gif");
+    test.keys("<enter>");
+    let input = test.cmds.iter().find_map(|cmd| match cmd {
+        Cmd::Enqueue(_, input) => Some(input.clone()),
+        _ => None,
+    });
+    let input = input.expect("queued");
+    assert_eq!(input.images, [image("a.gif")]);
+    // As another process has it: words and pictures of the store.
+    let row = QueuedRow {
+        id: 9,
+        text: input.text.clone(),
+        images: input.images.clone(),
+        note: String::new(),
+        steers: false,
+    };
+    test.app.queued.push(row);
+    test.send(Msg::Unqueued { back: vec![9], gone: Vec::new() });
+    assert_eq!(test.app.composer.attached(), [image("a.gif")]);
+}
+
+fn stored(messages: Vec<Message>) -> OpenedThread {
+    let stored = |(message, seq)| StoredMessage { seq, run_id: "r".into(), created_at: 1, message };
+    opened(messages.into_iter().zip(1..).map(stored).collect())
+}
+
+fn shown(width: u16) -> String {
+    let mut test = TestApp::new(width, 30);
+    test.app.gallery = Gallery::new(Some(Depth::True));
+    let said = Message::user_with(vec![
+        ContentBlock::text("漢字 🎉 see [image 1: größe 漢字.gif 640×480]"),
+        ContentBlock::StoredImage(image("größe 漢字.gif")),
+        ContentBlock::StoredImage(ImageRef { hash: "b".into(), ..image("broken.gif") }),
+    ]);
+    test.send(Msg::Opened(Ok(Box::new(stored(vec![said, Message::assistant("Seen.")])))));
+    assert!(
+        test.scrollback.iter().all(|line| !line.contains("see [image")),
+        "it waits: {:?}",
+        test.scrollback
+    );
+    let asked = test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::Picture(_))).count();
+    assert_eq!(asked, 2);
+    test.send(Msg::Picture(image("").hash, Ok(pixels())));
+    test.send(Msg::Picture("b".into(), Err("it cannot be decoded: its palette is \u{1b}[31mred".into())));
+    assert!(test.scrollback.iter().any(|line| line.contains("Seen.")), "{:?}", test.scrollback);
+    test.screen()
+}
+
+#[test]
+fn pictures_are_shown_in_half_blocks_with_what_they_are() {
+    for width in [40, 80, 140] {
+        insta::assert_snapshot!(format!("pictures_{width}"), shown(width));
+    }
+}
+
+#[test]
+fn without_colours_there_is_only_what_they_are() {
+    let mut test = TestApp::new(80, 24);
+    let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
+    test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
+    assert!(test.cmds.iter().all(|cmd| !matches!(cmd, Cmd::Picture(_))));
+    assert!(test.screen().contains("a.gif: GIF, 640×480, 10 bytes"), "{}", test.screen());
+}
+
+#[test]
+fn the_viewer_shows_them_too() {
+    let mut test = TestApp::new(80, 24);
+    test.app.gallery = Gallery::new(Some(Depth::Indexed));
+    let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
+    test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
+    test.keys("<ctrl-o>");
+    assert!(!test.screen().contains('▀'));
+    test.send(Msg::Picture(image("").hash, Ok(pixels())));
+    assert!(test.screen().contains("a.gif: GIF"), "{}", test.screen());
+    assert_eq!(Depth::Indexed.map(Color::Rgb(250, 0, 0)), Color::Indexed(196));
+}

@@ -1,0 +1,122 @@
+//! Pictures, from a file of the person to the model and onto the screen, in the real program.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, Chat, MockLlm};
+use crate::support::pty::Pty;
+
+/// Another colour in each pixel.
+fn png(width: u32, height: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut encoder = png::Encoder::new(&mut out, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    let byte = |n: u32, of: u32| u8::try_from(n * 255 / of).expect("a byte");
+    let data: Vec<u8> = (0..height)
+        .flat_map(|y| (0..width).flat_map(move |x| [byte(x, width), byte(y, height), 128]))
+        .collect();
+    encoder.write_header().expect("written").write_image_data(&data).expect("written");
+    out
+}
+
+fn put(home: &Home, name: &str, bytes: &[u8]) {
+    std::fs::write(home.work().join(name), bytes).expect("written");
+}
+
+/// How often the picture stands in a request.
+fn shown(chat: &Chat, bytes: &[u8]) -> usize {
+    let url = format!("data:image/png;base64,{}", STANDARD.encode(bytes));
+    let parts = chat.messages().iter().filter_map(|message| message["content"].as_array()).flatten();
+    parts.filter(|part| part["image_url"]["url"] == url.as_str()).count()
+}
+
+#[test]
+fn a_dropped_file_is_seen_by_the_model_and_the_person_and_outlives_a_kill() {
+    let llm = MockLlm::by(|_| Answer::say("A gradient."));
+    let home = Home::with(&llm);
+    let shot = png(64, 40);
+    put(&home, "My Shot.png", &shot);
+    let env = [("COLORTERM", "truecolor")];
+    let tty = Pty::start_with(&home, &[], 100, 30, &env);
+    tty.ready();
+    tty.send("what is ");
+    tty.paste(&format!("'{}' ", home.work().join("My Shot.png").display()));
+    tty.shows("what is [image 1: My Shot.png 64×40]");
+    tty.send("?\r");
+    tty.shows("A gradient.");
+    tty.shows("My Shot.png: PNG, 64×40");
+    assert!(tty.look(|view| view.all().contains("▀▀▀▀")), "half blocks");
+    let asked = llm.asked();
+    assert_eq!(shown(&asked[0], &shot), 1, "{:#}", asked[0].body["messages"]);
+    assert_eq!(asked[0].user(), "what is [image 1: My Shot.png 64×40] ?");
+    // What is not sent yet outlives a kill, as what was said does.
+    tty.paste("My\\ Shot.png");
+    tty.shows("[image 2: My Shot.png 64×40]");
+    tty.wait("the draft", |_| {
+        let drafts = std::fs::read_dir(home.root().join("aye/state/drafts")).into_iter().flatten().flatten();
+        drafts
+            .into_iter()
+            .any(|file| std::fs::read_to_string(file.path()).is_ok_and(|text| text.contains("image 2")))
+    });
+    tty.kill();
+    let mut tty = Pty::start_with(&home, &["-c"], 100, 40, &env);
+    tty.shows("My Shot.png: PNG, 64×40");
+    tty.shows("▀▀▀▀");
+    tty.shows("[image 2: My Shot.png 64×40]");
+    tty.send(" and this?\r");
+    tty.wait("an answer", |view| view.all().matches("A gradient.").count() == 2);
+    assert_eq!(shown(&llm.asked()[1], &shot), 2);
+    tty.quit();
+}
+
+#[test]
+fn headless_takes_pictures_by_flag_and_by_name() {
+    let llm = MockLlm::by(|_| Answer::say("Seen."));
+    let home = Home::with(&llm);
+    let (a, b) = (png(10, 10), png(20, 10));
+    put(&home, "a.png", &a);
+    put(&home, "b.png", &b);
+    home.ok(&["-p", "compare with @b.png, and @none.png", "--image", "a.png"]);
+    let asked = llm.asked();
+    assert_eq!((shown(&asked[0], &a), shown(&asked[0], &b)), (1, 1), "{:#}", asked[0].body["messages"]);
+
+    put(&home, "c.png", b"#!/bin/sh\n");
+    let out = home.aye(&["-p", "x", "--image", "c.png"]).run().exits(2);
+    assert!(out.stderr.contains("--image: c.png: it is no PNG, JPEG, GIF or WebP image"), "{}", out.stderr);
+    home.rules("rules:\n  - {tool: 'Read(b.png)', behavior: deny}\n");
+    let out = home.aye(&["-p", "see @b.png"]).run().exits(2);
+    assert!(out.stderr.contains("b.png is not attached: deny by rule"), "{}", out.stderr);
+    assert_eq!(llm.asked().len(), 1);
+}
+
+#[test]
+fn ctrl_v_reads_the_clipboard_and_a_screen_without_colours_says_what_it_is() {
+    let llm = MockLlm::by(|_| Answer::say("Seen."));
+    let home = Home::with(&llm);
+    let shot = png(30, 20);
+    put(&home, "clip.png", &shot);
+    let bin = home.root().join("bin");
+    std::fs::create_dir_all(&bin).expect("a folder");
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *TARGETS*) echo image/png;; *image/png*) cat '{}';; esac\n",
+        home.work().join("clip.png").display()
+    );
+    let xclip = bin.join("xclip");
+    std::fs::write(&xclip, script).expect("written");
+    let mode = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    std::fs::set_permissions(&xclip, mode).expect("ours");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let env = [("PATH", path.as_str()), ("DISPLAY", ":7"), ("NO_COLOR", "1")];
+    let mut tty = Pty::start_with(&home, &[], 90, 24, &env);
+    tty.ready();
+    tty.send("look ");
+    tty.send("\x16");
+    tty.shows("look [image 1: clipboard 30×20]");
+    tty.send("\r");
+    tty.shows("Seen.");
+    tty.shows("clipboard: PNG, 30×20");
+    assert!(!tty.look(|view| view.all().contains('▀')), "no colours, no picture");
+    assert_eq!(shown(&llm.asked()[0], &shot), 1);
+    tty.quit();
+}
