@@ -242,6 +242,8 @@ pub struct App {
     pub(super) rings: bool,
     /// When the host was told that a question has ended.
     pub(super) expiry_told: Option<Moment>,
+    /// Whether the first frame was shown.
+    pub(super) is_shown: bool,
     /// When the terminal was asked for its background.
     pub(super) asked_background: Option<Moment>,
     /// What the first start still asks.
@@ -332,6 +334,7 @@ impl App {
             has_focus: true,
             rings: false,
             expiry_told: None,
+            is_shown: false,
             asked_background: None,
             first: None,
             opening: 0,

@@ -36,12 +36,6 @@ impl Performer {
         self.spawn(async move { host.shown().await });
     }
 
-    pub(super) fn do_all(&mut self, cmds: Vec<Cmd>) {
-        for cmd in cmds {
-            self.perform(cmd);
-        }
-    }
-
     pub(super) fn host(&self) -> Arc<dyn Host> {
         Arc::clone(&self.host)
     }
