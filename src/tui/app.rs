@@ -254,6 +254,8 @@ pub struct App {
     /// Where the conversation began when it was opened, once more of it was fetched; whether some is on its way.
     pub(super) fetched_from: Option<u64>,
     pub(super) fetching: bool,
+    /// Where the beginning of the conversation is cut off is being asked.
+    pub(super) cutting: bool,
     /// What is kept of the text that is written.
     pub(super) kept: KeptDraft,
 }
@@ -342,6 +344,7 @@ impl App {
             kept: KeptDraft::default(),
             fetched_from: None,
             fetching: false,
+            cutting: false,
         };
         app.resize(size.0, size.1);
         app

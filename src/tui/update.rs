@@ -72,6 +72,7 @@ impl App {
                 }
             }
             Msg::Earlier(thread, messages) => self.earlier_came(&thread, messages, &mut cmds),
+            Msg::Placed(thread, message, place) => self.placed(&thread, message, place),
             Msg::Started(Ok(())) => {}
             Msg::Started(Err((error, input))) => {
                 self.transcript.unsay();
@@ -163,6 +164,7 @@ impl App {
             Msg::Hangup | Msg::Terminate => self.quit(&mut cmds),
         }
         self.see_to_earlier(&mut cmds);
+        self.see_to_length(&mut cmds);
         self.ask_next_of_first(&mut cmds);
         self.see_to_expired(&mut cmds);
         self.settle();

@@ -73,6 +73,10 @@ impl Performer {
                 let messages = host.earlier(&thread, seq).await;
                 send(Msg::Earlier(thread, messages));
             }),
+            Cmd::Place(thread, message) => self.spawn(async move {
+                let place = host.place(&thread, &message).await;
+                send(Msg::Placed(thread, message, place));
+            }),
             Cmd::Start(thread, input) => self.spawn(async move {
                 let started = host.start(&thread, input.clone()).await;
                 send(Msg::Started(started.map_err(|error| (error, input))));

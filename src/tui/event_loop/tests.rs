@@ -46,6 +46,9 @@ impl Host for FakeHost {
     async fn earlier(&self, _: &ThreadId, _: u64) -> Result<Vec<StoredMessage>, String> {
         Ok(Vec::new())
     }
+    async fn place(&self, _: &ThreadId, _: &str) -> Result<Option<u64>, String> {
+        Ok(None)
+    }
     async fn start(&self, _: &ThreadId, input: UserInput) -> Result<(), String> {
         self.note(format!("start {}", input.text));
         Err("the store is locked".into())

@@ -84,6 +84,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<(String, String)> {
     }
     let stop = |what: &str| key(Action::Stop, if card.elsewhere.is_some() { "put away" } else { what });
     let mut keys = match &card.stage {
+        Stage::Stopping => return vec![("stopping…".to_owned(), String::new())],
         Stage::Deciding(word) => return vec![(format!("{word}…"), String::new())],
         Stage::Reason(_) => vec![enter("no, with or without a reason"), esc("back")],
         Stage::Modify(_) => vec![enter("send it back, nothing runs"), esc("back")],
