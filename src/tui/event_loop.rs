@@ -14,7 +14,7 @@ use super::host::{Host, HostEvent};
 use super::input::{Input, TerminalEvent};
 use super::msg::Msg;
 use super::status::{Progress, StatusFeed};
-use super::terminal::{self, LiveTerminal, TerminalGuard, TtyOut};
+use super::terminal::{self, LiveTerminal, Output, TerminalGuard, TtyOut};
 use super::transcript::Moment;
 use super::view::{self, Look};
 use super::{Cause, ExitStatus, TuiError, TuiOptions};
@@ -57,11 +57,13 @@ impl Loop {
 }
 
 pub(super) async fn run(
-    options: TuiOptions,
+    mut options: TuiOptions,
     host: Arc<dyn Host>,
     events: UnboundedReceiver<HostEvent>,
 ) -> Result<ExitStatus, TuiError> {
-    let guard = TerminalGuard::enter().map_err(TuiError::NoTerminal)?;
+    let escapes = options.abilities.escapes;
+    options.screen_reader |= !escapes;
+    let guard = TerminalGuard::enter(escapes).map_err(TuiError::NoTerminal)?;
     let restore = guard.restore();
     let size = terminal::size().unwrap_or((80, 24));
     let (keys_in, keys) = unbounded_channel();
@@ -83,7 +85,8 @@ pub(super) async fn run(
     if abilities.progress {
         restore.also(Progress::None.bytes());
     }
-    let live = LiveTerminal::new(TtyOut, size.0, size.1, options.reflow)
+    let out = Output::new(TtyOut, options.abilities.utf8);
+    let live = LiveTerminal::new(out, size.0, size.1, options.reflow)
         .with_restore(&restore)
         .with_links(options.links.clone())
         .with_probe(terminal::size);
@@ -94,7 +97,7 @@ pub(super) async fn run(
         app.feed = StatusFeed::on();
     }
     app.is_linear = options.screen_reader;
-    if app.is_linear {
+    if app.is_linear && escapes {
         // What is longer than a row goes on in the next one.
         let _ = std::io::Write::write_all(screen.terminal.out_mut(), b"\x1b[?7h");
     }
@@ -126,7 +129,7 @@ pub(super) async fn run(
     let growing = screen.feed.growing(&app, &screen.look);
     screen.append(growing);
     screen.end_linear();
-    let ended = ended.and(screen.terminal.finish(false));
+    let ended = ended.and(screen.finish());
     drop(guard);
     let cause = cause?;
     if cause == Cause::Quit {

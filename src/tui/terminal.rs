@@ -26,6 +26,7 @@ mod guard;
 mod linear;
 mod notify;
 mod paint;
+mod plain;
 #[cfg(test)]
 mod reflow_tests;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use guard::{Restore, TerminalGuard, TtyOut, reflows, size, stop_process};
 pub use linear::Linear;
 pub use notify::Desktop;
 use paint::Painter;
+pub use plain::Output;
 
 /// Begins a synchronized update with the cursor hidden.
 const BEGIN: &[u8] = b"\x1b[?2026h\x1b[?25l";

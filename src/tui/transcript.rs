@@ -333,6 +333,15 @@ impl Transcript {
         })
     }
 
+    /// The address that was shown last, when nothing was said since.
+    pub fn last_address(&self) -> Option<&str> {
+        let spoken = |entry: &&Entry| !matches!(entry.kind, EntryKind::Notice { .. });
+        match self.entries.iter().rev().find(spoken).map(|entry| &entry.kind) {
+            Some(EntryKind::Page { text, .. }) => super::links::sole_address(text),
+            Some(_) | None => None,
+        }
+    }
+
     /// Whether nobody said anything yet.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

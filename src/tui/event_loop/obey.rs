@@ -118,10 +118,7 @@ impl<W: io::Write, T: Tty> Stage<W, T> {
 
     fn give(&mut self) -> Result<(), TuiError> {
         self.tty.stop_reading();
-        self.screen
-            .leave_other()
-            .and_then(|()| self.screen.terminal.finish(false))
-            .map_err(TuiError::Write)?;
+        self.screen.leave_other().and_then(|()| self.screen.finish()).map_err(TuiError::Write)?;
         self.tty.give();
         Ok(())
     }

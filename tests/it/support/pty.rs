@@ -251,6 +251,12 @@ impl Pty {
             let screen = view.screen();
             screen.lines().any(|l| l.starts_with('┃') && l.contains(text))
         });
+        self.card_takes_keys();
+    }
+
+    /// Waits until a card that is shown takes keys: that a person has the time to read it is how it behaves, and nothing
+    /// on the screen says when that time is over.
+    pub fn card_takes_keys(&self) {
         std::thread::sleep(Duration::from_millis(700));
     }
 
