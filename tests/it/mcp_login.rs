@@ -228,9 +228,9 @@ fn logging_out_takes_the_tokens_back() {
 /// The address behind what the terminal shows as a link.
 fn linked(tty: &Pty) -> Option<String> {
     let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
-    let end = raw.rfind("/authorize?")?;
-    let begin = raw[..end].rfind("http")?;
-    raw[begin..].split('\u{1b}').next().map(str::to_owned)
+    let links = raw.split("\u{1b}]8;").skip(1).filter_map(|link| link.split_once(';'));
+    let addresses = links.filter_map(|(_, rest)| rest.split('\u{1b}').next());
+    addresses.filter(|address| address.contains("/authorize?")).last().map(str::to_owned)
 }
 
 #[test]
@@ -252,7 +252,10 @@ fn a_person_logs_in_and_out_in_the_terminal() {
     assert_eq!(status, 302, "{answer}");
     assert_eq!(get(&location(&answer)).0, 200);
     tty.shows("logged in to far");
-    until("it is connected", || far.count("POST /mcp") > 3);
+    until("it is connected", || {
+        tty.say("/mcp");
+        tty.look(|view| view.all().contains("far (user)  connected"))
+    });
     tty.say("go");
     tty.shows("It is done.");
     assert_eq!(llm.last().result("c1"), "called with a token");
@@ -368,7 +371,7 @@ fn a_server_that_takes_the_token_back_says_so_in_the_terminal() {
     tty.shows("It is done.");
     tty.shows("MCP server far: needs login: aye mcp login far");
     tty.say("/mcp");
-    tty.shows("in a shell, then /mcp restart far");
+    tty.shows("/mcp login far, or `aye mcp login far` in a shell");
     assert!(llm.last().result("c1").contains("authorization required"), "{}", llm.last().result("c1"));
     logged_in(&home);
     tty.say("/mcp restart far");
