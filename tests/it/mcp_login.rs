@@ -268,7 +268,7 @@ fn a_person_logs_in_and_out_in_the_terminal() {
     until("another address", || linked(&tty).is_some_and(|now| now != address));
     tty.say("/mcp cancel far");
     tty.shows("The login at far is given up");
-    assert_eq!((far.count("POST /token"), login_files(&home).len()), (1, 0));
+    assert_eq!((far.count("POST /token"), far.left()), (1, 0));
     tty.quit();
     tty.is_restored();
 }

@@ -64,8 +64,7 @@ pub(super) async fn login(app: &App, words: &str) -> Result<Page, String> {
     let text = format!(
         "Open this address in a browser; it is at {}, the login is that of {}. /copy copies it.\n\n{}\n\n\
          aye waits for the browser for {} minutes and goes on meanwhile; /mcp cancel {shown} gives it up.\n\
-         Where the browser cannot come back, because it runs on another machine: /mcp login {shown} ADDRESS\n\
-         with the address that it ends at.\n",
+         From a browser on another machine, which cannot come back: /mcp login {shown} and the address it ends at.\n",
         visible_line(login.goes_to.host_str().unwrap_or_default()),
         visible_line(login.issuer()),
         login.goes_to.as_str(),

@@ -107,8 +107,12 @@ pub(super) fn page(title: &str, text: &str, page: Page<'_>) -> Vec<Line<'static>
     // Each line begins where the first one does; only what is wrapped stands further in.
     for line in visible(text.trim_end()).lines() {
         let style = page.theme.style(Role::Text);
-        let style = if is_address(line) { style.patch(page.theme.links().to(line)) } else { style };
-        lines.extend(wrap.text(line, style));
+        if is_address(line) {
+            let wrap = Wrap::anywhere(page.width).indent(INDENT, INDENT);
+            lines.extend(wrap.text(line, style.patch(page.theme.links().to(line))));
+        } else {
+            lines.extend(wrap.text(line, style));
+        }
     }
     lines
 }

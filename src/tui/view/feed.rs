@@ -119,11 +119,11 @@ impl Feed {
         let gone = app.transcript.trimmed().saturating_sub(self.next);
         if gone > 0 {
             self.next += gone;
-            self.say_earlier(gone, app, look, lines);
+            Feed::say_earlier(gone, app, look, lines);
         }
     }
 
-    fn say_earlier(&self, count: usize, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) {
+    fn say_earlier(count: usize, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) {
         let keys = app.keymap.chord_of(Place::Global, Action::Viewer);
         let text = format!("  … {count} earlier entries ({keys})");
         lines.push(Line::styled(super::truncate(&text, app.size.0), look.theme.style(Role::Dim)));
@@ -154,7 +154,7 @@ impl Feed {
         self.next = left_out + app.transcript.trimmed();
         if self.next > 0 {
             let stored = app.transcript.starts_at().map_or(0, |seq| seq as usize - 1);
-            self.say_earlier(left_out + stored, app, look, lines);
+            Feed::say_earlier(left_out + stored, app, look, lines);
         }
     }
 

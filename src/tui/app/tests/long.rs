@@ -18,7 +18,7 @@ fn step(test: &mut TestApp, seq: u64) {
     tell(test, E::StepStart { message_id: format!("m{seq}") });
     tell(test, E::TextDelta { delta: format!("answer {seq}") });
     tell(test, E::StepEnd);
-    if seq % 20 == 0 {
+    if seq.is_multiple_of(20) {
         test.draw();
     }
     answer(test);
