@@ -170,7 +170,7 @@ impl Far {
             }
             ("GET", "/authorize") => self.authorize(request, &mut state, stream),
             ("POST", "/token") => self.token(request, &mut state, stream),
-            ("POST", "/revoke") => self.take_back(request, &mut state, stream),
+            ("POST", "/revoke") => Self::take_back(request, &mut state, stream),
             _ => say(stream, "404 Not Found", "", ""),
         }
     }
@@ -235,7 +235,7 @@ impl Far {
     }
 
     /// Takes tokens back (RFC 7009).
-    fn take_back(&self, request: &Request, state: &mut State, stream: &TcpStream) {
+    fn take_back(request: &Request, state: &mut State, stream: &TcpStream) {
         if state.keeps {
             return say(stream, "503 Service Unavailable", "", "");
         }

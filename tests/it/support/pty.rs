@@ -256,8 +256,10 @@ impl Pty {
 
     /// Waits until a card that is shown takes keys: that a person has the time to read it is how it behaves, and nothing
     /// on the screen says when that time is over.
+    #[track_caller]
     pub fn card_takes_keys(&self) {
         std::thread::sleep(Duration::from_millis(700));
+        assert!(!self.look(|view| view.ended), "it has ended");
     }
 
     /// Whether the terminal is as a shell left it: lines, echo, a cursor, no modes.
