@@ -93,7 +93,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         }
         None => (events, None),
     };
-    let status = tui::run(options, Arc::<TerminalHost>::clone(&host), events).await;
+    let status = Box::pin(tui::run(options, Arc::<TerminalHost>::clone(&host), events)).await;
     if let Some(counter) = counter {
         counter.close().await;
     }

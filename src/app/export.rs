@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::contract::display::visible;
+use crate::contract::display::{escape_markup, visible};
 use crate::contract::message::{Message, Role};
 use crate::contract::record::{StoredMessage, ThreadRecord};
 
@@ -103,21 +103,9 @@ fn folded(out: &mut String, head: &str, text: &str) {
     );
 }
 
-/// Text that means nothing but itself, in an element or in quotes.
+/// Text that is seen as it is and means nothing else.
 fn escaped(text: &str) -> String {
-    let text = visible(text);
-    let mut out = String::with_capacity(text.len() + text.len() / 8);
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
+    escape_markup(&visible(text))
 }
 
 fn section(out: &mut String, who: &str, text: &str) {

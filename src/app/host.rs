@@ -324,6 +324,10 @@ impl Host for TerminalHost {
         self.app.store.messages_before(thread, seq, OPENED).await.map_err(|e| e.to_string())
     }
 
+    async fn place(&self, thread: &ThreadId, message: &str) -> Result<Option<u64>, String> {
+        self.app.store.place_of_message(thread, message).await.map_err(|e| e.to_string())
+    }
+
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String> {
         let messages = self.messages_of(&input).await?;
         let request = RunRequest::new(thread.clone(), messages.clone());

@@ -4,6 +4,7 @@ mod attach;
 mod commands;
 mod doctor;
 mod edit;
+mod inside;
 mod login;
 mod logins;
 mod plugin;
@@ -37,8 +38,9 @@ const MAX_UNHEARD: usize = 50;
 
 /// The servers of an app.
 pub(super) struct Mcp {
-    pub(super) manager: Manager,
+    pub(super) manager: Arc<Manager>,
     told: Arc<Told>,
+    begun: inside::Begun,
     changed: Changed,
     wait: Duration,
 }
@@ -123,7 +125,14 @@ impl Mcp {
         };
         let (manager, problems) = Manager::new(servers.usable, around);
         warnings.extend(problems);
-        Self { manager, told, changed, wait: foundation.loaded.settings.mcp.wait }
+        let manager = Arc::new(manager);
+        Self {
+            manager,
+            told,
+            begun: inside::Begun::default(),
+            changed,
+            wait: foundation.loaded.settings.mcp.wait,
+        }
     }
 
     /// Starts the servers, and says from now on what they have to say.

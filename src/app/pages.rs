@@ -22,7 +22,7 @@ pub(super) async fn page(
         "tasks" => super::tasks::page(app, thread, words).await,
         "context" => super::context::page(app, thread).await,
         "compact" => super::context::compact(app, thread, words).await,
-        "mcp" => super::mcp::page(app, words),
+        "mcp" => super::mcp::page(app, words).await,
         _ => Err(format!("there is no /{name}")),
     }
 }

@@ -52,6 +52,21 @@ pub fn escape_json(json: &str) -> String {
     out
 }
 
+/// Text that means nothing but itself in XML and HTML, in an element and between double quotes.
+pub fn escape_markup(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 8);
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// The text with each unsafe character written out: C0 controls as `^[`, all others as `<U+202E>`.
 ///
 /// A carriage return before a newline is dropped. Newlines and tabs stay.
@@ -112,6 +127,12 @@ pub fn count_unsafe(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn markup_stays_in_its_element() {
+        let escaped = escape_markup("a</note><b c=\"d\">it's & 漢");
+        assert_eq!(escaped, "a&lt;/note&gt;&lt;b c=&quot;d&quot;&gt;it's &amp; 漢");
+    }
 
     #[test]
     fn escapes_become_text() {

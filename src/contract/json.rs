@@ -1,4 +1,6 @@
-//! JSON text, before it is read.
+//! JSON text before it is read, and schemas of JSON.
+
+use serde_json::Value;
 
 /// How deep arrays and objects are nested in JSON text. Readers recurse, so what is too deep is refused first.
 pub fn depth_of(json: &str) -> usize {
@@ -27,9 +29,23 @@ pub fn depth_of(json: &str) -> usize {
     deepest
 }
 
+/// The names that a schema of an object says must be there.
+pub fn required(schema: &Value) -> Vec<&str> {
+    let names = schema.get("required").and_then(Value::as_array);
+    names.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::depth_of;
+    use serde_json::json;
+
+    use super::{depth_of, required};
+
+    #[test]
+    fn what_is_required_is_a_list_of_names() {
+        assert_eq!(required(&json!({"required": ["a", 1, "b"]})), ["a", "b"]);
+        assert!(required(&json!({"required": "a"})).is_empty() && required(&json!({})).is_empty());
+    }
 
     #[test]
     fn brackets_in_texts_do_not_count() {

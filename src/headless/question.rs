@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use crate::contract::display::{call_summary, visible_line};
+use crate::contract::json;
 use crate::contract::record::SuspensionRecord;
 
 /// What is said of a question.
@@ -96,13 +97,7 @@ fn example(schema: &Value) -> Value {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return json!("…");
     };
-    let required: Vec<&str> = schema
-        .get("required")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
+    let required = json::required(schema);
     let wanted = properties.iter().filter(|(key, _)| required.is_empty() || required.contains(&key.as_str()));
     wanted
         .map(|(key, property)| {

@@ -1,7 +1,7 @@
 //! Logging in to servers elsewhere (OAuth 2.1), and staying logged in.
 //!
 //! What is discovered, registered and exchanged is the protocol library's work. Here stands what it may be told and what
-//! it may reach (`http.rs`), how a person gets through it (`flow.rs`, `landing.rs`), what is kept of it (`kept.rs`), and
+//! it may reach (`http.rs`), how a person gets through it (`flow.rs`, `landing.rs`), what is kept of it (`kept.rs`), how it ends (`revoke.rs`), and
 //! how each request of a connection gets its token (`bearer.rs`). Tokens are good for one address and one issuer only; they leave this
 //! folder in requests to that address and in the text that a [`LoginStore`] keeps, and nowhere else.
 
@@ -10,6 +10,7 @@ mod flow;
 mod http;
 mod kept;
 mod landing;
+mod revoke;
 
 use secrecy::SecretString;
 
@@ -17,6 +18,7 @@ pub(super) use bearer::{Bearer, Session};
 pub use flow::{Login, NotLoggedIn};
 pub use kept::LoginState;
 pub use landing::Landing;
+pub use revoke::{LoggedOut, log_out};
 
 use crate::contract::server::{ServerConfig, ServerTransport};
 

@@ -30,7 +30,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
-pub use login::{Landing, Login, LoginState, LoginStore, NoLogins, NotLoggedIn, login_command, login_state};
+pub use login::{
+    Landing, LoggedOut, Login, LoginState, LoginStore, NoLogins, NotLoggedIn, log_out, login_command,
+    login_state,
+};
 pub use manager::Manager;
 pub use names::{PREFIX, server_part};
 pub use pins::{PinStore, Pinned, Standing};

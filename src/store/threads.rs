@@ -276,6 +276,23 @@ impl Store {
         .await
     }
 
+    /// Where a message of a thread stands, by its id, when it is one of the latest ten thousand.
+    pub async fn place_of_message(&self, id: &ThreadId, message: &str) -> Result<Option<u64>, StoreError> {
+        let (id, message) = (id.clone(), message.to_owned());
+        self.read(move |conn| {
+            let sql = "SELECT seq FROM message WHERE thread_id = ?1 \
+                       AND seq > (SELECT max(seq) FROM message WHERE thread_id = ?1) - 10000 \
+                       AND body ->> '$.id' = ?2 ORDER BY seq DESC LIMIT 1";
+            let mut statement = conn.prepare_cached(sql)?;
+            let mut rows = statement.query((id.as_str(), message))?;
+            Ok(match rows.next()? {
+                Some(row) => Some(uint(row.get(0)?)),
+                None => None,
+            })
+        })
+        .await
+    }
+
     /// How many messages a thread has.
     pub async fn message_count(&self, id: &ThreadId) -> Result<u64, StoreError> {
         let id = id.clone();

@@ -1,16 +1,17 @@
 //! What Write and Edit share: a planned change of one file, its preview, its diff, and doing it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
 
 use super::ToolEnv;
 use super::atomic::{FileError, Target};
 use super::ledger::{Seen, hash};
 use super::paths::{absolute, resolve, shown};
-use crate::contract::tool::{FilePreview, ToolCallContext, ToolError, ToolResult};
+use crate::contract::tool::{FilePreview, ToolCallContext, ToolError, ToolOutput, ToolResult};
 
 /// Texts above this are not shown on a card, and diffs are cut here.
 const MAX_SHOWN: usize = 256 << 10;
@@ -81,7 +82,7 @@ pub(super) fn is_decided(ctx: &ToolCallContext) -> bool {
 
 /// What a person was shown is what may be changed: a file that is another one now is asked about again. Called under
 /// the ledger's lock, so that no other call of this process comes between.
-pub(super) fn still_agreed(change: &Change, ctx: &ToolCallContext) -> Result<(), ToolError> {
+fn still_agreed(change: &Change, ctx: &ToolCallContext) -> Result<(), ToolError> {
     if ctx.agreed.is_empty() {
         return Ok(());
     }
@@ -92,6 +93,37 @@ pub(super) fn still_agreed(change: &Change, ctx: &ToolCallContext) -> Result<(),
         Some(_) => Err(ToolError::Moved(format!("{name} changed since the user was asked"))),
         None => Err(ToolError::Moved(format!("{name} leads to another file since the user was asked"))),
     }
+}
+
+/// Says of a call what it would change.
+type Plan = fn(&ToolEnv, &Value, &ToolCallContext) -> Result<Change, ToolError>;
+
+/// What a call would change, to be looked at.
+pub(super) async fn preview(
+    env: &Arc<ToolEnv>,
+    plan: Plan,
+    args: &Value,
+    ctx: &ToolCallContext,
+) -> Result<Vec<FilePreview>, ToolError> {
+    let (env, args, call) = (Arc::clone(env), args.clone(), ctx.clone());
+    super::blocking(ctx, move |_| Ok(vec![plan(&env, &args, &call)?.preview()])).await
+}
+
+/// Makes the change of a call, when it is still the one that was agreed to.
+pub(super) async fn make(
+    env: &Arc<ToolEnv>,
+    (name, plan): (&'static str, Plan),
+    args: Value,
+    ctx: &ToolCallContext,
+) -> Result<ToolOutput, ToolError> {
+    let (env, call) = (Arc::clone(env), ctx.clone());
+    super::blocking(ctx, move |cancel| {
+        let _changing = env.ledger.changing();
+        let change = plan(&env, &args, &call)?;
+        still_agreed(&change, &call)?;
+        Ok(change.apply(name, &env, &call, || cancel.is_cancelled())?.into())
+    })
+    .await
 }
 
 /// A change that can be made.

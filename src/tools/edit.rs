@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::ToolEnv;
 use super::args::{Args, invalid};
-use super::change::{Change, Subject, is_decided, still_agreed};
+use super::change::{self, Change, Subject, is_decided};
 use super::hint;
 use super::ledger::Seen;
 use super::text::{LineEnding, TextFile, to_crlf};
@@ -158,18 +158,10 @@ impl Tool for Edit {
     }
 
     async fn preview(&self, args: &Value, ctx: &ToolCallContext) -> Result<Vec<FilePreview>, ToolError> {
-        let (env, args, call) = (self.env.clone(), args.clone(), ctx.clone());
-        super::blocking(ctx, move |_| Ok(vec![plan(&env, &args, &call)?.preview()])).await
+        change::preview(&self.env, plan, args, ctx).await
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
-        let (env, call) = (self.env.clone(), ctx.clone());
-        super::blocking(ctx, move |cancel| {
-            let _changing = env.ledger.changing();
-            let change = plan(&env, &args, &call)?;
-            still_agreed(&change, &call)?;
-            Ok(change.apply(NAME, &env, &call, || cancel.is_cancelled())?.into())
-        })
-        .await
+        change::make(&self.env, (NAME, plan), args, ctx).await
     }
 }

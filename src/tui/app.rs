@@ -255,6 +255,8 @@ pub struct App {
     pub(super) rings: bool,
     /// When the host was told that a question has ended.
     pub(super) expiry_told: Option<Moment>,
+    /// Whether the first frame was shown.
+    pub(super) is_shown: bool,
     /// When the terminal was asked for its background.
     pub(super) asked_background: Option<Moment>,
     /// What the first start still asks.
@@ -267,6 +269,8 @@ pub struct App {
     pub(super) fetching: bool,
     /// How many books were opened in the viewer.
     pub(super) books: u32,
+    /// Where the beginning of the conversation is cut off is being asked.
+    pub(super) cutting: bool,
     /// What is kept of the text that is written.
     pub(super) kept: KeptDraft,
     /// Pictures on their way into the text.
@@ -364,6 +368,7 @@ impl App {
             has_focus: true,
             rings: false,
             expiry_told: None,
+            is_shown: false,
             asked_background: None,
             first: None,
             opening: 0,
@@ -373,6 +378,7 @@ impl App {
             fetched_from: None,
             fetching: false,
             books: 0,
+            cutting: false,
         };
         app.resize(size.0, size.1);
         app

@@ -70,6 +70,8 @@ pub enum Stage {
     Grant(Box<GrantForm>),
     /// The answer was sent and is not stored yet.
     Deciding(&'static str),
+    /// The run was told to stop, which closes the question.
+    Stopping,
 }
 
 /// How far a grant can reach, narrowest first.
@@ -332,7 +334,7 @@ impl Card {
 
     /// Whether an answer is on its way.
     pub fn is_deciding(&self) -> bool {
-        matches!(self.stage, Stage::Deciding(_))
+        matches!(self.stage, Stage::Deciding(_) | Stage::Stopping)
     }
 
     /// Whether the person is in the middle of an answer.
@@ -353,7 +355,7 @@ impl Card {
             Stage::Open if self.kind == CardKind::Form => self.surface.line(),
             Stage::Open => self.ask.line(),
             Stage::Grant(form) => form.line(),
-            Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Deciding(_) => None,
+            Stage::Edit(_) | Stage::Hunks(_) | Stage::Away | Stage::Deciding(_) | Stage::Stopping => None,
         }
     }
 
@@ -390,7 +392,7 @@ impl Card {
             // Nothing is written there: a paste is not an answer, and not a message either.
             Stage::Hunks(_) | Stage::Away => return true,
             Stage::Grant(form) => return form.insert(&one_line),
-            Stage::Deciding(_) => None,
+            Stage::Deciding(_) | Stage::Stopping => None,
         };
         let Some(line) = line else { return false };
         line.insert_text(&one_line);

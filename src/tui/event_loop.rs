@@ -13,21 +13,22 @@ use super::gallery::Gallery;
 use super::highlight::Highlighter;
 use super::host::{Host, HostEvent};
 use super::input::{Input, TerminalEvent};
-use super::msg::{Cmd, Msg};
+use super::msg::Msg;
 use super::status::{Progress, StatusFeed};
-use super::terminal::{self, LiveTerminal, TerminalGuard, TtyOut};
+use super::terminal::{self, LiveTerminal, Output, TerminalGuard, TtyOut};
 use super::transcript::Moment;
-use super::view::feed::Feed;
 use super::view::{self, Look};
 use super::{Cause, ExitStatus, TuiError, TuiOptions};
 use crate::contract::event::AgentEvent;
 use crate::contract::lifecycle::ToolCallOutcome;
 
+mod obey;
 mod perform;
 mod screen;
 #[cfg(test)]
 mod tests;
 
+use obey::{OwnTty, Stage, Tty};
 use perform::Performer;
 use screen::Screen;
 
@@ -57,11 +58,13 @@ impl Loop {
 }
 
 pub(super) async fn run(
-    options: TuiOptions,
+    mut options: TuiOptions,
     host: Arc<dyn Host>,
     events: UnboundedReceiver<HostEvent>,
 ) -> Result<ExitStatus, TuiError> {
-    let guard = TerminalGuard::enter().map_err(TuiError::NoTerminal)?;
+    let escapes = options.abilities.escapes;
+    options.screen_reader |= !escapes;
+    let guard = TerminalGuard::enter(escapes).map_err(TuiError::NoTerminal)?;
     let restore = guard.restore();
     let size = terminal::size().unwrap_or((80, 24));
     let (keys_in, keys) = unbounded_channel();
@@ -83,24 +86,25 @@ pub(super) async fn run(
     if abilities.progress {
         restore.also(Progress::None.bytes());
     }
-    let live = LiveTerminal::new(TtyOut, size.0, size.1, options.reflow)
+    let out = Output::new(TtyOut, options.abilities.utf8);
+    let live = LiveTerminal::new(out, size.0, size.1, options.reflow)
         .with_restore(&restore)
         .with_links(options.links.clone())
         .with_probe(terminal::size);
     let mut screen = Screen::new(live, look, &options, restore.other_screen());
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
-    app.segments = options.segments;
+    app.segments = options.segments.clone();
     if options.status_command {
         app.feed = StatusFeed::on();
     }
     app.is_linear = options.screen_reader;
-    if app.is_linear {
+    if app.is_linear && escapes {
         // What is longer than a row goes on in the next one.
         let _ = std::io::Write::write_all(screen.terminal.out_mut(), b"\x1b[?7h");
     }
     app.gallery = Gallery::new(abilities.pictures().filter(|_| !app.is_linear));
     app.is_calm = options.reduced_motion || options.screen_reader;
-    app.theme = options.theme;
+    app.theme = options.theme.clone();
     app.background = options.background;
     app.keeps_waiting = options.keep_waiting;
     app.rings = options.rings;
@@ -109,28 +113,16 @@ pub(super) async fn run(
         app.toggle_screen();
     }
     screen.append(view::banner(&app.info, size.0, &screen.look.theme));
-    let mut waits = Loop { keys, events, answers, colours, started: Instant::now() };
-    let mut performer = Performer::new(host, answers_in);
+    let waits = Loop { keys, events, answers, colours, started: Instant::now() };
+    let performer = Performer::new(host, answers_in);
+    let mut stage = Stage { app, screen, waits, performer, tty: OwnTty { guard, input } };
 
-    let first = match (&options.thread, options.choose_thread) {
-        (_, true) => app.ask_which_thread(),
-        (thread, false) => app.open_first(thread.clone()),
+    let cause = match stage.begin(&options).await {
+        Ok(None) => stage.turn().await,
+        Ok(Some(cause)) => Ok(cause),
+        Err(error) => Err(error),
     };
-    performer.load(&mut app);
-    performer.do_all(first);
-    if let Some(questions) = options.first_start {
-        performer.do_all(app.begin_first_start(questions));
-    }
-    if let Some(prompt) = &options.initial_prompt {
-        performer.do_all(app.say(prompt));
-    }
-    screen.draw(&app).map_err(TuiError::Write)?;
-    app.update(waits.now(), Msg::Drawn);
-    if app.ask_first().contains(&Cmd::AskBackground) {
-        screen.ask_background();
-    }
-
-    let cause = turn(&mut app, &mut screen, &mut waits, &mut performer, &guard, &input).await;
+    let Stage { app, mut screen, mut performer, tty: OwnTty { guard, input }, .. } = stage;
     drop(input);
     let ended = screen.leave_other();
     // The text that was not sent is of no use on the screen of the shell.
@@ -139,7 +131,7 @@ pub(super) async fn run(
     let growing = screen.feed.growing(&app, &screen.look);
     screen.append(growing);
     screen.end_linear();
-    let ended = ended.and(screen.terminal.finish(false));
+    let ended = ended.and(screen.finish());
     drop(guard);
     let cause = cause?;
     if cause == Cause::Quit {
@@ -149,116 +141,93 @@ pub(super) async fn run(
     Ok(ExitStatus { thread: app.thread_id().cloned(), waiting: app.own_cards(), cause })
 }
 
-/// Goes round until the end.
-async fn turn(
-    app: &mut App,
-    screen: &mut Screen<TtyOut>,
-    waits: &mut Loop,
-    performer: &mut Performer,
-    guard: &TerminalGuard,
-    input: &Input,
-) -> Result<Cause, TuiError> {
-    let mut bulk = Vec::with_capacity(BULK);
-    let mut drawn_at = Instant::now();
-    let mut resizing: Option<(Instant, Instant)> = None;
-    let mut frame_due = screen.terminal.was_missed().then_some(drawn_at);
-    loop {
-        let deadline = app.deadline().map(|at| waits.started + Duration::from_millis(at.0));
-        let mut at_once = false;
-        let mut has_key = false;
-        let mut msgs: Vec<Msg> = Vec::new();
-        tokio::select! {
-            biased;
-            key = waits.keys.recv() => {
-                msgs.push(of_terminal(key.unwrap_or(TerminalEvent::Hangup)));
-                while let Ok(key) = waits.keys.try_recv() {
-                    msgs.push(of_terminal(key));
-                }
-                has_key = !msgs.iter().all(|msg| matches!(msg, Msg::Resize(..)));
-                at_once = has_key;
-            }
-            Some(answer) = waits.answers.recv() => {
-                at_once = true;
-                msgs.push(answer);
-            }
-            () = until(frame_due), if frame_due.is_some() => at_once = true,
-            count = waits.events.recv_many(&mut bulk, BULK), if !waits.events.is_closed() || !waits.events.is_empty() => {
-                let _ = count;
-                // A question is shown at once: somebody has to answer it.
-                at_once = bulk.iter().any(asks);
-                msgs.extend(bulk.drain(..).map(of_host));
-            }
-            () = waits.colours.notified() => {}
-            () = until(deadline), if deadline.is_some() => msgs.push(Msg::Tick),
+impl<W: std::io::Write, T: Tty> Stage<W, T> {
+    /// Asks for what is shown first, and shows the first frame.
+    async fn begin(&mut self, options: &TuiOptions) -> Result<Option<Cause>, TuiError> {
+        let mut first = match (&options.thread, options.choose_thread) {
+            (_, true) => self.app.ask_which_thread(),
+            (thread, false) => self.app.open_first(thread.clone()),
+        };
+        self.performer.load(&mut self.app);
+        if let Some(questions) = options.first_start {
+            first.extend(self.app.begin_first_start(questions));
         }
-        let now = waits.now();
-        for msg in msgs {
-            if let Msg::Resize(width, height) = &msg {
-                screen.terminal.resize(*width, *height);
-                let since = resizing.map_or_else(Instant::now, |(since, _)| since);
-                resizing = Some((since, Instant::now().min(since + RESIZE_MOST) + RESIZE_QUIET));
+        if let Some(prompt) = &options.initial_prompt {
+            first.extend(self.app.say(prompt));
+        }
+        if self.obey(first).await?.is_break() {
+            return Ok(Some(Cause::Quit));
+        }
+        Ok(self.show().await?.1)
+    }
+
+    /// Goes round until the end.
+    async fn turn(&mut self) -> Result<Cause, TuiError> {
+        let mut bulk = Vec::with_capacity(BULK);
+        let mut drawn_at = Instant::now();
+        let mut resizing: Option<(Instant, Instant)> = None;
+        let mut frame_due = self.screen.terminal.was_missed().then_some(drawn_at);
+        loop {
+            let waits = &mut self.waits;
+            let deadline = self.app.deadline().map(|at| waits.started + Duration::from_millis(at.0));
+            let mut at_once = false;
+            let mut has_key = false;
+            let mut msgs: Vec<Msg> = Vec::new();
+            tokio::select! {
+                biased;
+                key = waits.keys.recv() => {
+                    msgs.push(of_terminal(key.unwrap_or(TerminalEvent::Hangup)));
+                    while let Ok(key) = waits.keys.try_recv() {
+                        msgs.push(of_terminal(key));
+                    }
+                    has_key = !msgs.iter().all(|msg| matches!(msg, Msg::Resize(..)));
+                    at_once = has_key;
+                }
+                Some(answer) = waits.answers.recv() => {
+                    at_once = true;
+                    msgs.push(answer);
+                }
+                () = until(frame_due), if frame_due.is_some() => at_once = true,
+                count = waits.events.recv_many(&mut bulk, BULK), if !waits.events.is_closed() || !waits.events.is_empty() => {
+                    let _ = count;
+                    // A question is shown at once: somebody has to answer it.
+                    at_once = bulk.iter().any(asks);
+                    msgs.extend(bulk.drain(..).map(of_host));
+                }
+                () = waits.colours.notified() => {}
+                () = until(deadline), if deadline.is_some() => msgs.push(Msg::Tick),
             }
-            let cause = match msg {
-                Msg::Hangup => Cause::Hangup,
-                Msg::Terminate => Cause::Terminated,
-                _ => Cause::Quit,
-            };
-            for cmd in app.update(now, msg) {
-                match cmd {
-                    Cmd::Quit => return Ok(cause),
-                    Cmd::Redraw => screen.redraw(),
-                    Cmd::Suspend => suspend(app, screen, guard, input)?,
-                    Cmd::Editor(id, draft) => {
-                        let edited =
-                            lend(&draft.text, &draft.name, screen, waits, performer, guard, input).await?;
-                        performer.tell(Msg::EditorClosed(id, draft.argument, edited));
-                    }
-                    Cmd::Compose(text) => {
-                        let edited =
-                            lend(&text, "message.md", screen, waits, performer, guard, input).await?;
-                        performer.tell(Msg::Composed(edited));
-                    }
-                    Cmd::View(name, text) => {
-                        let shown = lend(&text, &name, screen, waits, performer, guard, input).await?;
-                        if let Err(why) = shown {
-                            performer.tell(Msg::Failed(why));
-                        }
-                    }
-                    Cmd::ShowWhole(entries) => {
-                        for entry in entries {
-                            let lines = Feed::whole(app, &screen.look, entry);
-                            screen.append(lines);
-                        }
-                    }
-                    Cmd::AskBackground => screen.ask_background(),
-                    Cmd::Copy(text) => screen.copy(&text),
-                    Cmd::Notify { bell, desktop } => screen.tell(bell, desktop.as_deref()),
-                    other => performer.perform(other),
+            for msg in msgs {
+                if let Msg::Resize(width, height) = &msg {
+                    self.screen.terminal.resize(*width, *height);
+                    let since = resizing.map_or_else(Instant::now, |(since, _)| since);
+                    resizing = Some((since, Instant::now().min(since + RESIZE_MOST) + RESIZE_QUIET));
+                }
+                if let Some(cause) = self.tell(msg).await? {
+                    return Ok(cause);
                 }
             }
-        }
-        let ready = drawn_at + FRAME;
-        let quiet = resizing.map(|(_, until)| until).filter(|until| !has_key && Instant::now() < *until);
-        if let Some(quiet) = quiet {
-            frame_due = Some(quiet);
-        } else if at_once || Instant::now() >= ready {
-            frame_due = None;
-            resizing = None;
-            if let Some((width, height)) = terminal::size()
-                && (width, height) != app.size
-            {
-                app.update(now, Msg::Resize(width, height));
-            }
-            screen.draw(app).map_err(TuiError::Write)?;
-            drawn_at = Instant::now();
-            if screen.terminal.was_missed() {
-                // The size changed while the picture was made.
-                frame_due = Some(drawn_at);
+            let ready = drawn_at + FRAME;
+            let quiet = resizing.map(|(_, until)| until).filter(|until| !has_key && Instant::now() < *until);
+            if let Some(quiet) = quiet {
+                frame_due = Some(quiet);
+            } else if at_once || Instant::now() >= ready {
+                resizing = None;
+                if let Some((width, height)) = terminal::size()
+                    && (width, height) != self.app.size
+                    && let Some(cause) = self.tell(Msg::Resize(width, height)).await?
+                {
+                    return Ok(cause);
+                }
+                let (is_whole, cause) = self.show().await?;
+                if let Some(cause) = cause {
+                    return Ok(cause);
+                }
+                drawn_at = Instant::now();
+                frame_due = (!is_whole).then_some(drawn_at);
             } else {
-                app.update(waits.now(), Msg::Drawn);
+                frame_due = Some(ready);
             }
-        } else {
-            frame_due = Some(ready);
         }
     }
 }
@@ -324,67 +293,6 @@ fn watch_signals(answers: &UnboundedSender<Msg>) -> Result<(), TuiError> {
         let _ = answers.send(msg);
     });
     Ok(())
-}
-
-/// Ctrl-Z: the terminal goes back to the shell until `fg`.
-fn suspend(
-    app: &mut App,
-    screen: &mut Screen<TtyOut>,
-    guard: &TerminalGuard,
-    input: &Input,
-) -> Result<(), TuiError> {
-    input.pause();
-    screen.leave_other().and_then(|()| screen.terminal.finish(false)).map_err(TuiError::Write)?;
-    guard.pause();
-    let stopped = terminal::stop_process();
-    guard.resume().map_err(TuiError::NoTerminal)?;
-    input.resume();
-    screen.redraw();
-    if stopped.is_err() {
-        app.say_hint("this process cannot be stopped here");
-    }
-    Ok(())
-}
-
-/// Lends the terminal to the person's editor. What happens meanwhile is told afterwards; the end of the program ends the
-/// editor too.
-async fn lend(
-    text: &str,
-    name: &str,
-    screen: &mut Screen<TtyOut>,
-    waits: &mut Loop,
-    performer: &Performer,
-    guard: &TerminalGuard,
-    input: &Input,
-) -> Result<Result<String, String>, TuiError> {
-    input.pause();
-    screen.leave_other().and_then(|()| screen.terminal.finish(false)).map_err(TuiError::Write)?;
-    guard.pause();
-    let host = performer.host();
-    let mut later = Vec::new();
-    let edited = {
-        let editing = host.edit(text, name);
-        tokio::pin!(editing);
-        loop {
-            tokio::select! {
-                edited = &mut editing => break edited,
-                Some(answer) = waits.answers.recv() => {
-                    let is_end = matches!(answer, Msg::Hangup | Msg::Terminate);
-                    later.push(answer);
-                    if is_end {
-                        break Err("the editor was closed".to_owned());
-                    }
-                }
-            }
-        }
-    };
-    guard.resume().map_err(TuiError::NoTerminal)?;
-    input.resume();
-    screen.redraw();
-    for msg in later {
-        performer.tell(msg);
-    }
-    Ok(edited)
 }
 
 fn wall_clock(offset: i32) -> WallClock {

@@ -423,6 +423,8 @@ pub trait Host: Send + Sync + 'static {
 
     /// Messages of a conversation before that place, in order, as many as are good to hold at once.
     async fn earlier(&self, thread: &ThreadId, seq: u64) -> Result<Vec<StoredMessage>, String>;
+    /// Where one of the latest messages of a conversation stands, by its id.
+    async fn place(&self, thread: &ThreadId, message: &str) -> Result<Option<u64>, String>;
 
     /// Says something in a conversation; open questions of it are superseded. Returns when the message was accepted;
     /// what follows comes as events.

@@ -124,6 +124,17 @@ impl Links {
     }
 }
 
+/// Whether a line is an address and nothing else.
+pub fn is_address(line: &str) -> bool {
+    (line.starts_with("https://") || line.starts_with("http://")) && !line.contains(char::is_whitespace)
+}
+
+/// The address that a page is about: the only one that has a line of its own.
+pub fn sole_address(text: &str) -> Option<&str> {
+    let mut found = text.lines().filter(|line| is_address(line));
+    found.next().filter(|_| found.next().is_none())
+}
+
 /// Takes the number of an address out of a cell's style: what is left is for the terminal.
 pub(super) fn take(modifier: &mut Modifier, underline: &mut Color) -> Option<u32> {
     if !modifier.contains(LINKED) {

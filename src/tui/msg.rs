@@ -53,6 +53,8 @@ pub enum Msg {
     Opened(Result<Box<OpenedThread>, String>),
     /// Older messages of the conversation, as they were asked for.
     Earlier(ThreadId, Result<Vec<StoredMessage>, String>),
+    /// Where a message of the conversation stands in the store, as it was asked for.
+    Placed(ThreadId, String, Result<Option<u64>, String>),
     /// A message was accepted, or not: then it is handed back.
     Started(Result<(), (String, UserInput)>),
     /// A message was queued, or not.
@@ -137,6 +139,8 @@ pub enum Cmd {
     Open(Option<ThreadId>),
     /// Ask for older messages of the conversation, before that place.
     Earlier(ThreadId, u64),
+    /// Ask where the message of that id stands in the store.
+    Place(ThreadId, String),
     /// Say something.
     Start(ThreadId, UserInput),
     /// Put a message behind what the conversation does.

@@ -41,7 +41,11 @@ pub const COMMANDS: &[Command] = &[
     page("tasks", "[stop ID]", "agents at work for this conversation, and stop one"),
     page("context", "", "what fills the model's window"),
     page("compact", "[HINT]", "summarise older messages, to make room"),
-    page("mcp", "[NAME | trust NAME | restart NAME]", "tool servers: what they offer, agree to it"),
+    page(
+        "mcp",
+        "[NAME | trust|restart|login|logout NAME]",
+        "tool servers: what they offer, agree to it, log in",
+    ),
     page("doctor", "", "what the terminal can do, and what to set"),
     command("vim", "", "write with the keys of vi, or without them again"),
     command("copy", "", "put the last answer on the clipboard"),
@@ -77,7 +81,7 @@ const fn words_of(name: &str) -> &'static [&'static str] {
         b"memory" => &["add", "edit", "forget"],
         b"stats" => &["model", "tool", "day"],
         b"tasks" => &["stop"],
-        b"mcp" => &["trust", "restart"],
+        b"mcp" => &["trust", "restart", "login", "logout", "cancel"],
         _ => &[],
     }
 }

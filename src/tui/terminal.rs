@@ -26,6 +26,7 @@ mod guard;
 mod linear;
 mod notify;
 mod paint;
+mod plain;
 #[cfg(test)]
 mod reflow_tests;
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use guard::{Restore, TerminalGuard, TtyOut, reflows, size, stop_process};
 pub use linear::Linear;
 pub use notify::Desktop;
 use paint::Painter;
+pub use plain::Output;
 
 /// Begins a synchronized update with the cursor hidden.
 const BEGIN: &[u8] = b"\x1b[?2026h\x1b[?25l";
@@ -284,6 +286,12 @@ impl<W: Write> LiveTerminal<W> {
             painter.raw(ERASE_BELOW);
         }
         let mut printed = 0usize;
+        // How far the rows are filled that are written over.
+        let shown = &self.shown;
+        let filled = |at: usize| match u16::try_from(at) {
+            Ok(y) if y < shown.area.height && !erase_all => paint::end_of(row(shown, y)),
+            Ok(_) | Err(_) => 0,
+        };
         let wrap = Wrap::anywhere(self.width);
         if !pending.is_empty() {
             painter.raw(WRAP);
@@ -301,7 +309,7 @@ impl<W: Write> LiveTerminal<W> {
                 self.scratch.reset();
                 self.scratch.set_style(self.scratch.area, line.style);
                 self.scratch.set_line(0, 0, line, self.width);
-                painter.row(self.scratch.content());
+                painter.row(self.scratch.content(), filled(printed));
                 painter.raw(b"\r\n");
                 printed += 1;
             }
@@ -314,7 +322,7 @@ impl<W: Write> LiveTerminal<W> {
             if y > 0 {
                 painter.raw(b"\r\n");
             }
-            painter.row(row(&self.next, y));
+            painter.row(row(&self.next, y), filled(printed + usize::from(y)));
         }
         if rows == 0 {
             painter.raw(ERASE_BELOW);
@@ -339,7 +347,7 @@ impl<W: Write> LiveTerminal<W> {
             painter.move_to(&mut self.at, (old_rows.max(1) - 1, 0));
             for y in old_rows..rows {
                 painter.raw(if y > 0 { b"\r\n" } else { b"\r" });
-                painter.row(row(&self.next, y));
+                painter.row(row(&self.next, y), 0);
             }
             painter.lost_column();
             self.at = (rows - 1, 0);

@@ -1,6 +1,8 @@
 //! What was said and done, as entries. Live events and stored messages are folded by the same code, so that a live
 //! conversation and a reopened one look the same.
 
+use std::collections::VecDeque;
+
 use super::reader::Leaf;
 use crate::contract::image::ImageRef;
 use crate::contract::inference::TokenUsage;
@@ -16,11 +18,16 @@ mod tail;
 mod tests;
 pub mod todo;
 pub mod tool;
+mod trim;
 
 pub use doing::Doing;
 pub use tail::Tail;
 pub use todo::{Todo, TodoState};
 pub use tool::{Progress, ToolEntry, ToolState};
+pub use trim::Place;
+
+/// Ids of entries begin here: what is fetched from the store stands before these, in the order of ids too.
+const FIRST_ID: u64 = 1 << 40;
 
 /// A point in time: milliseconds since the terminal started. Time is data here; nobody looks at a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -153,6 +160,12 @@ pub struct Transcript {
     before: u64,
     /// How many entries were fetched from there, to be looked at for a while.
     fetched: usize,
+    /// How many ids were given to what was fetched.
+    fetched_ids: u64,
+    /// Where the store has what is here, oldest first.
+    marks: VecDeque<trim::Mark>,
+    /// How many entries were left to the store since it was opened.
+    trimmed: usize,
 }
 
 impl Transcript {
@@ -335,13 +348,22 @@ impl Transcript {
         })
     }
 
+    /// The address that was shown last, when nothing was said since.
+    pub fn last_address(&self) -> Option<&str> {
+        let spoken = |entry: &&Entry| !matches!(entry.kind, EntryKind::Notice { .. });
+        match self.entries.iter().rev().find(spoken).map(|entry| &entry.kind) {
+            Some(EntryKind::Page { text, .. }) => super::links::sole_address(text),
+            Some(_) | None => None,
+        }
+    }
+
     /// Whether nobody said anything yet.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     fn push(&mut self, kind: EntryKind, is_done: bool) {
-        let (id, began) = (self.next_id, self.at);
+        let (id, began) = (FIRST_ID + self.next_id, self.at);
         self.entries.push(Entry { id, version: 0, is_done, kind, began, took: None });
         self.next_id += 1;
         self.advance();

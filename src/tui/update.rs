@@ -34,7 +34,6 @@ impl App {
         let mut cmds = Vec::new();
         // Time alone changes nothing that is told.
         let is_news = !matches!(msg, Msg::Tick | Msg::Drawn | Msg::StatusLine(_));
-        let is_tick = matches!(msg, Msg::Tick);
         match msg {
             Msg::Key(key) => self.key(key, &mut cmds),
             Msg::Paste(text) => self.paste(&text, &mut cmds),
@@ -55,7 +54,10 @@ impl App {
             Msg::Enqueued(input, row) => self.enqueued(input, row),
             Msg::Unqueued { back, gone } => self.unqueued(&back, &gone),
             Msg::Closed(record) => self.question_closed(&record),
-            Msg::Drawn => self.drawn(),
+            Msg::Drawn => {
+                self.drawn();
+                self.ask_first(&mut cmds);
+            }
             Msg::Tick => {}
             Msg::Opened(opened) => {
                 self.opening = self.opening.saturating_sub(1);
@@ -71,6 +73,7 @@ impl App {
                 }
             }
             Msg::Earlier(thread, messages) => self.earlier_came(&thread, messages, &mut cmds),
+            Msg::Placed(thread, message, place) => self.placed(&thread, message, place),
             Msg::Started(Ok(())) => {}
             Msg::Started(Err((error, input))) => {
                 self.transcript.unsay();
@@ -164,23 +167,20 @@ impl App {
             Msg::Hangup | Msg::Terminate => self.quit(&mut cmds),
         }
         self.see_to_earlier(&mut cmds);
+        self.see_to_length(&mut cmds);
         self.ask_next_of_first(&mut cmds);
         self.see_to_expired(&mut cmds);
         self.settle();
         self.keep_draft(&mut cmds);
         self.want_pictures(&mut cmds);
-        self.feed_status(is_news, is_tick, &mut cmds);
+        self.feed_status(is_news, &mut cmds);
         cmds
     }
 
     /// Has the command of the status line told what changed.
-    fn feed_status(&mut self, is_news: bool, is_tick: bool, cmds: &mut Vec<Cmd>) {
+    fn feed_status(&mut self, is_news: bool, cmds: &mut Vec<Cmd>) {
         if is_news {
             self.feed.touch(self.now);
-        }
-        // The time comes by itself; what a frame or a new size brings about is not carried out.
-        if !is_tick {
-            return;
         }
         let mut feed = std::mem::take(&mut self.feed);
         if let Some(json) = feed.take(self.now, || super::status::told(self)) {

@@ -107,7 +107,7 @@ pub fn width(text: &str) -> usize {
 }
 
 /// The display width of one grapheme.
-fn grapheme_width(grapheme: &str) -> usize {
+pub fn grapheme_width(grapheme: &str) -> usize {
     match grapheme.as_bytes() {
         [b] => usize::from((0x20..0x7f).contains(b)),
         _ => usize::from(grapheme.cell_width()),

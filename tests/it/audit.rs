@@ -35,7 +35,8 @@ fn story(home: &Home, yes: &[&str], no: &[&str]) {
     home.aye(&["-r", &home.thread(), "-p"]).run().exits(0);
 }
 
-fn database(home: &Home) -> rusqlite::Connection {
+/// The store's file, opened by somebody else.
+pub fn database(home: &Home) -> rusqlite::Connection {
     let mut folders = vec![home.root().join("aye")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("a folder").flatten() {

@@ -146,8 +146,7 @@ fn a_screen_reader_gets_lines_and_answers_in_words() {
     tty.shows("Question 1 of 1.");
     tty.shows("echo ran >> log.txt");
     tty.shows("Answer with yes, no");
-    // The question can be read for a while.
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    tty.card_takes_keys();
     tty.send("yes\r");
     tty.shows("It is done.");
     assert_eq!(home.read("log.txt"), "ran\n");

@@ -40,6 +40,7 @@ mod stops;
 mod support;
 mod surfaces;
 mod terminal;
+mod terminals;
 mod unknown;
 mod viewer;
 mod waiting;

@@ -1,9 +1,10 @@
 //! Logins at tool servers, in the real program.
 
+use base64::Engine as _;
 use serde_json::json;
 
 use crate::support::home::{Home, Out, Running};
-use crate::support::llm::{Answer, MockLlm};
+use crate::support::llm::{Answer, MockLlm, until};
 use crate::support::oauth::{Far, get, location};
 use crate::support::pty::Pty;
 
@@ -199,6 +200,79 @@ fn logging_out_forgets_the_login() {
     assert_eq!(login_files(&home).len(), 0, "what is taken out takes its login along");
 }
 
+/// Whoever gave the tokens out is asked to take them back, where that can be done safely.
+#[test]
+fn logging_out_takes_the_tokens_back() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    let revoke = far.url().replace("/mcp", "/revoke");
+    for (end, keeps, says) in [
+        (json!(revoke), false, "its tokens are taken back"),
+        (json!(revoke), true, "not taken back: its login answered HTTP 503"),
+        (json!("http://evil.test/revoke"), false, "not taken back: a login goes over https, not over http"),
+        (json!(null), false, "not taken back: its login has no address for that"),
+    ] {
+        far.state().metadata.remove("revocation_endpoint");
+        far.revoke(true);
+        logged_in(&home);
+        far.state().metadata.insert("revocation_endpoint", end);
+        far.state().keeps = keeps;
+        home.ok(&["mcp", "logout", "far"]).prints("the login at far is forgotten here").prints(says);
+        assert_eq!(login_files(&home).len(), 0);
+        assert_eq!(far.left(), if says.starts_with("its") { 0 } else { 2 }, "{says}");
+    }
+    assert_eq!(far.state().wrong, [] as [String; 0]);
+    assert_eq!(far.count("POST /revoke"), 3);
+}
+
+/// The address behind what the terminal shows as a link.
+fn linked(tty: &Pty) -> Option<String> {
+    let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
+    let links = raw.split("\u{1b}]8;").skip(1).filter_map(|link| link.split_once(';'));
+    let addresses = links.filter_map(|(_, rest)| rest.split('\u{1b}').next());
+    addresses.filter(|address| address.contains("/authorize?")).last().map(str::to_owned)
+}
+
+#[test]
+fn a_person_logs_in_and_out_in_the_terminal() {
+    let llm = calls();
+    let (home, far) = added(&llm);
+    far.state().metadata.insert("revocation_endpoint", json!(far.url().replace("/mcp", "/revoke")));
+    let mut tty = Pty::start_with(&home, &[], 120, 40, &[("TERM", "xterm-kitty")]);
+    tty.ready();
+    tty.shows("needs login");
+    tty.say("/mcp login far");
+    tty.shows("/mcp cancel far");
+    let address = linked(&tty).expect("where to go");
+    assert!(tty.raw().windows(4).any(|w| w == b"\x1b]8;"), "it is a link");
+    tty.say("/copy");
+    let copied = format!("]52;c;{}", base64::engine::general_purpose::STANDARD.encode(&address));
+    until("the address is copied", || String::from_utf8_lossy(&tty.raw()).contains(&copied));
+    let (status, answer) = get(&address);
+    assert_eq!(status, 302, "{answer}");
+    assert_eq!(get(&location(&answer)).0, 200);
+    tty.shows("logged in to far");
+    until("it is connected", || {
+        tty.say("/mcp");
+        tty.look(|view| view.all().contains("far (user)  connected"))
+    });
+    tty.say("go");
+    tty.shows("It is done.");
+    assert_eq!(llm.last().result("c1"), "called with a token");
+    tty.say("/mcp logout far");
+    tty.shows("its tokens are taken back");
+    assert_eq!((far.left(), login_files(&home).len()), (0, 0));
+    assert_eq!(far.state().wrong, [] as [String; 0]);
+    // One that is given up keeps nothing.
+    tty.say("/mcp login far");
+    until("another address", || linked(&tty).is_some_and(|now| now != address));
+    tty.say("/mcp cancel far");
+    tty.shows("The login at far is given up");
+    assert_eq!((far.count("POST /token"), far.left()), (1, 0));
+    tty.quit();
+    tty.is_restored();
+}
+
 #[test]
 fn a_login_that_cannot_be_trusted_is_not_begun() {
     let llm = calls();
@@ -297,7 +371,7 @@ fn a_server_that_takes_the_token_back_says_so_in_the_terminal() {
     tty.shows("It is done.");
     tty.shows("MCP server far: needs login: aye mcp login far");
     tty.say("/mcp");
-    tty.shows("in a shell, then /mcp restart far");
+    tty.shows("/mcp login far, or `aye mcp login far` in a shell");
     assert!(llm.last().result("c1").contains("authorization required"), "{}", llm.last().result("c1"));
     logged_in(&home);
     tty.say("/mcp restart far");

@@ -1,7 +1,5 @@
 //! The program in a terminal, against a server on loopback.
 
-use std::time::Duration;
-
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -279,7 +277,10 @@ fn a_kill_while_a_command_runs_asks_what_to_do() {
         tty.send("y");
         until("the command", || home.works("cat pipe") && home.read("log.txt") == "begun\n");
         // What it printed is stored a little later.
-        std::thread::sleep(Duration::from_millis(400));
+        until("what it printed is stored", || {
+            let sql = "SELECT count(*) FROM output WHERE text LIKE '%begun%'";
+            crate::audit::database(&home).query_row(sql, (), |row| row.get::<_, i64>(0)).is_ok_and(|n| n > 0)
+        });
         tty.kill();
         // It does not go on unseen.
         until("the end of the command", || !home.works("cat pipe"));

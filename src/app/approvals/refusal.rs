@@ -8,6 +8,7 @@ use super::super::Failure;
 use super::super::commands::when;
 use super::{Answer, LIST, summary};
 use crate::contract::display::visible_line;
+use crate::contract::json::required;
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
@@ -205,13 +206,7 @@ fn shape(schema: &Value, depth: usize) -> String {
     }
     match schema.get("type").and_then(Value::as_str) {
         Some("object") if depth < DEEP => {
-            let required: Vec<&str> = schema
-                .get("required")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-                .collect();
+            let required = required(schema);
             let properties = schema.get("properties").and_then(Value::as_object);
             let part = |name: &str| {
                 let of = properties.and_then(|properties| properties.get(name)).unwrap_or(&Value::Null);

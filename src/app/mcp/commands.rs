@@ -25,7 +25,7 @@ pub(in crate::app) async fn run(command: McpCommand, foundation: &Foundation) ->
         McpCommand::Add(args) => edit::add(args, foundation),
         McpCommand::Remove { name, scope } => edit::remove(&name, scope, foundation),
         McpCommand::Login(args) => login::login(args, foundation).await,
-        McpCommand::Logout { name } => login::logout(&name, foundation),
+        McpCommand::Logout { name } => login::logout(&name, foundation).await,
         McpCommand::Test { name, json } => test(&name, json, foundation).await,
         McpCommand::Trust { name, yes } => trust(&name, yes, foundation).await,
     }

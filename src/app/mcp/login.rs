@@ -15,7 +15,7 @@ use crate::app::{Failure, put, say};
 use crate::cli::McpLoginArgs;
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
-use crate::mcp::{Landing, Login, LoginStore as _, NotLoggedIn};
+use crate::mcp::{Landing, LoggedOut, Login, LoginStore as _, NotLoggedIn, log_out};
 
 /// What is typed or pasted is not longer.
 const MAX_LINE: usize = 16 << 10;
@@ -126,23 +126,30 @@ fn lines() -> mpsc::Receiver<String> {
     lines
 }
 
-pub(super) fn logout(name: &str, foundation: &Foundation) -> Result<u8, Failure> {
-    let shown = visible_line(name).into_owned();
-    let is_forgotten = forget(name, foundation)?;
-    put(&if is_forgotten {
-        format!("the login at {shown} is forgotten here; the server itself was not told\n")
-    } else {
-        format!("nobody is logged in to {shown}\n")
-    })?;
-    Ok(0)
-}
-
-/// Forgets a login, also that of a server that is not written down any more.
-fn forget(name: &str, foundation: &Foundation) -> Result<bool, Failure> {
+/// Ends a login, also that at a server that is not written down any more.
+pub(super) async fn logout(name: &str, foundation: &Foundation) -> Result<u8, Failure> {
     let all = servers(foundation, true).usable;
     let server: Option<&ServerConfig> = all.iter().find(|server| server.name == name);
     let scope = server.map_or(ServerScope::User, |server| server.scope.clone());
-    forget_of(&scope, name, foundation)
+    let out = log_out(&scope, name, server, &logins(foundation)).await.map_err(Failure::failed)?;
+    put(&ended(&visible_line(name), &out))?;
+    Ok(0)
+}
+
+/// What became of a login, as a line.
+pub(super) fn ended(shown: &str, out: &LoggedOut) -> String {
+    match out {
+        LoggedOut::Nobody => format!("nobody is logged in to {shown}\n"),
+        LoggedOut::TakenBack => {
+            format!("the login at {shown} is forgotten here, and its tokens are taken back\n")
+        }
+        LoggedOut::Forgotten(why) => {
+            format!(
+                "the login at {shown} is forgotten here; its tokens are not taken back: {}\n",
+                visible_line(why)
+            )
+        }
+    }
 }
 
 pub(super) fn forget_of(scope: &ServerScope, name: &str, foundation: &Foundation) -> Result<bool, Failure> {

@@ -8,7 +8,7 @@ use crate::mcp::{Phase, ServerView, Standing, ToolView, login_command};
 use crate::tui::host::Page;
 
 /// The page of `/mcp` with the words behind it.
-pub(in crate::app) fn page(app: &App, words: &str) -> Result<Page, String> {
+pub(in crate::app) async fn page(app: &App, words: &str) -> Result<Page, String> {
     let manager = &app.mcp.manager;
     let words = words.trim();
     let (verb, name) =
@@ -26,7 +26,12 @@ pub(in crate::app) fn page(app: &App, words: &str) -> Result<Page, String> {
             manager.restart(name)?;
             Ok(Page { title: "MCP servers".to_owned(), text: format!("{name} is started anew.\n") })
         }
-        ("trust" | "restart", _) => Err(format!("which server? /mcp {verb} NAME")),
+        ("login", name) if !name.is_empty() => super::inside::login(app, name).await,
+        ("logout", name) if !name.is_empty() => super::inside::logout(app, name).await,
+        ("cancel", name) if !name.is_empty() => super::inside::cancel(app, name),
+        ("trust" | "restart" | "login" | "logout" | "cancel", _) => {
+            Err(format!("which server? /mcp {verb} NAME"))
+        }
         _ => {
             let view = manager.look(words)?;
             Ok(Page { title: format!("MCP server {}", visible_line(&view.name)), text: details(&view) })
@@ -49,7 +54,7 @@ pub(super) fn phase_words(phase: &Phase) -> String {
 }
 
 fn login_hint(view: &ServerView) -> String {
-    format!("`{}` in a shell, then /mcp restart {}", login_command(&view.name), view.typed)
+    format!("/mcp login {}, or `{}` in a shell", view.typed, login_command(&view.name))
 }
 
 fn counted(count: usize, what: &str) -> String {

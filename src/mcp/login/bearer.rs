@@ -46,13 +46,13 @@ fn store_error(why: String) -> AuthError {
 
 /// What of an answer with tokens is looked at here.
 #[derive(serde::Deserialize)]
-struct Given {
-    access_token: String,
-    refresh_token: Option<String>,
+pub(super) struct Given {
+    pub(super) access_token: String,
+    pub(super) refresh_token: Option<String>,
     expires_in: Option<u64>,
 }
 
-fn given(tokens: &Tokens) -> Option<Given> {
+pub(super) fn given(tokens: &Tokens) -> Option<Given> {
     let response = serde_json::to_value(tokens.credentials.token_response.as_ref()?).ok()?;
     serde_json::from_value(response).ok()
 }

@@ -90,6 +90,35 @@ impl Http {
         Ok(built.body(body)?)
     }
 
+    /// Sends a form, with a name and a password when there is one. Gives the status of the answer.
+    ///
+    /// # Errors
+    /// The address may not be reached, or is not.
+    pub(super) async fn post(
+        &self,
+        url: &Url,
+        form: &[(&str, &str)],
+        basic: Option<(&str, &str)>,
+    ) -> Result<u16, String> {
+        self.may(url)?;
+        let client = http_client(url.as_str()).map_err(|_| "no HTTP client can be made".to_owned())?;
+        let mut request = client
+            .post(url.clone())
+            .header(reqwest::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(coded(form));
+        if let Some((name, password)) = basic {
+            // Both are written as in a form (RFC 6749, 2.3.1).
+            let coded = |text: &str| coded(&[("", text)]).trim_start_matches('=').to_owned();
+            request = request.basic_auth(coded(name), Some(coded(password)));
+        }
+        match tokio::time::timeout(PATIENCE, request.send()).await {
+            Ok(answer) => {
+                answer.map(|answer| answer.status().as_u16()).map_err(|e| crate::mcp::client::plainly(&e))
+            }
+            Err(_) => Err(format!("no answer for {} s", PATIENCE.as_secs())),
+        }
+    }
+
     /// What a server wants to be shown, when it does: the challenge in its answer to a request as a connection begins.
     pub(super) async fn challenge(&self, server: &Url) -> Result<Option<String>, String> {
         let client = http_client(server.as_str()).map_err(|_| "no HTTP client can be made".to_owned())?;
@@ -112,6 +141,12 @@ impl Http {
         let said = said.iter().filter_map(|value| value.to_str().ok());
         Ok(said.max_by_key(|text| text.contains("resource_metadata")).map(str::to_owned))
     }
+}
+
+/// Fields as a form has them.
+fn coded(fields: &[(&str, &str)]) -> String {
+    let url = Url::parse_with_params("http://form/", fields).ok();
+    url.as_ref().and_then(Url::query).unwrap_or_default().to_owned()
 }
 
 impl OAuthHttpClient for Http {

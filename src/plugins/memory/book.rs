@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use crate::contract::display::visible;
+use crate::contract::display::{escape_markup, visible};
 
 /// Bytes of one note.
 pub const MAX_TEXT: usize = 2048;
@@ -251,30 +251,17 @@ fn rendered(scope: Scope, note: &Note) -> String {
         Author::Agent { .. } => "agent",
         Author::Person { .. } => "person",
     };
-    let mut out = format!("<note id=\"{}\" about=\"{}\" by=\"{by}\"", escaped(&note.id), scope.as_str());
+    let mut out =
+        format!("<note id=\"{}\" about=\"{}\" by=\"{by}\"", escape_markup(&note.id), scope.as_str());
     if let Some(day) = day(note.written.at) {
         let _ = write!(out, " day=\"{day}\"");
     }
     // The store is the person's own file, but what another program wrote into it must not leave its element either.
-    let _ = writeln!(out, ">{}</note>", escaped(&visible(&note.text)));
+    let _ = writeln!(out, ">{}</note>", escape_markup(&visible(&note.text)));
     out
 }
 
 fn day(at: u64) -> Option<String> {
     let at = jiff::Timestamp::from_millisecond(i64::try_from(at).ok()?).ok()?;
     Some(at.strftime("%Y-%m-%d").to_string())
-}
-
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c => out.push(c),
-        }
-    }
-    out
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::front_matter::MAX_DESCRIPTION;
 use super::skill::Skill;
-use crate::contract::display::visible_line;
+use crate::contract::display::{escape_markup, visible_line};
 
 /// Entries of a catalogue.
 pub const MAX_CATALOGUE_ENTRIES: usize = 32;
@@ -85,8 +85,8 @@ pub fn catalogue(registry: &dyn SkillRegistry) -> Option<String> {
         let _ = writeln!(
             entry,
             "<skill><name>{}</name><description>{}</description></skill>",
-            escape_xml(&visible_line(&meta.name)),
-            escape_xml(&visible_line(&description))
+            escape_markup(&visible_line(&meta.name)),
+            escape_markup(&visible_line(&description))
         );
         let length = entry.chars().count();
         if used + length > room {
@@ -101,21 +101,6 @@ pub fn catalogue(registry: &dyn SkillRegistry) -> Option<String> {
         text.push_str(&note(skills.len() - shown));
     }
     Some(text)
-}
-
-fn escape_xml(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&apos;"),
-            _ => out.push(c),
-        }
-    }
-    out
 }
 
 /// What a person's `/name arguments` means: the message that has the model take the skill up. `None` when no skill has

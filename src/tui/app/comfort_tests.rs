@@ -65,7 +65,10 @@ fn a_late_answer_of_the_terminal_changes_nothing() {
     test.send(Msg::Background(Background::Light));
     assert_eq!(test.app.background, None, "nobody asked");
     test.app.theme = ThemeChoice::find("auto", Depth::True, |_| None).expect("right").expect("known");
-    assert_eq!(test.app.ask_first(), [Cmd::AskBackground]);
+    test.app.is_shown = false;
+    let cmds = test.app.update(test.app.now, Msg::Drawn);
+    assert_eq!(cmds, [Cmd::AskBackground], "with the first frame");
+    assert_eq!(test.app.update(test.app.now, Msg::Drawn), [], "and with no other");
     test.wait(5000);
     test.send(Msg::Background(Background::Light));
     assert_eq!(test.app.theme().name(), "default");

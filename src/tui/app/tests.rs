@@ -113,6 +113,18 @@ impl TestApp {
         self.send_undrawn(Msg::Drawn);
     }
 
+    /// A call that prints more than is shown of it.
+    fn prints_fifty_lines(&mut self) {
+        self.call("a", "Bash", json!({"command": "seq 50"}));
+        let output: Vec<String> = (1..=50).map(|n| format!("line {n}")).collect();
+        self.event(E::ToolCallDone {
+            id: "a".into(),
+            message_id: "m".into(),
+            result: ToolResult::text("Bash", output.join("\n")),
+            outcome: ToolCallOutcome::Succeeded,
+        });
+    }
+
     pub(crate) fn event(&mut self, event: E) {
         self.send(Msg::Agent(ThreadId::from("t"), Box::new(event)));
     }
@@ -301,6 +313,27 @@ pub(crate) fn record(ticket: SuspendTicket) -> Box<SuspensionRecord> {
         }),
         decided_by: Some(Actor { user: "ann".into(), channel: "cli".into(), pid: 7, ..Actor::default() }),
     })
+}
+
+/// Esc closes the card; what is typed right behind it is text, also before the run has stopped.
+#[test]
+fn what_is_typed_behind_esc_is_not_eaten_by_the_card_that_closes() {
+    let mut test = TestApp::new(120, 40);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("<esc><esc>no, y");
+    assert!(test.cmds.contains(&Cmd::Cancel("t".into())) && test.decisions().is_empty());
+    assert_eq!(test.app.composer.text(), "no, y");
+    test.finish(TerminationReason::Cancelled);
+    test.keys("et");
+    assert_eq!((test.app.composer.text(), test.app.cards.len()), ("no, yet", 0));
+
+    // The same behind an answer that is not stored yet; the answer pressed twice is no text.
+    let mut test = TestApp::new(120, 40);
+    test.start("push it");
+    test.ask_bash("a", "git push");
+    test.keys("yyi see");
+    assert_eq!((test.decisions().len(), test.app.composer.text()), (1, "i see"));
 }
 
 #[test]
@@ -801,14 +834,7 @@ fn modes_cycle_and_yolo_is_only_reached_by_name() {
 fn whole_output_is_printed_on_request_and_once() {
     let mut test = TestApp::new(100, 30);
     test.start("go");
-    test.call("a", "Bash", json!({"command": "seq 50"}));
-    let output: Vec<String> = (1..=50).map(|n| format!("line {n}")).collect();
-    test.event(E::ToolCallDone {
-        id: "a".into(),
-        message_id: "m".into(),
-        result: ToolResult::text("Bash", output.join("\n")),
-        outcome: ToolCallOutcome::Succeeded,
-    });
+    test.prints_fifty_lines();
     assert!(test.screen().contains("… 45 more lines (Ctrl-O)"), "{}", test.screen());
     test.cmds.clear();
     test.keys("<alt-o>");
@@ -854,6 +880,7 @@ fn a_run_that_could_not_be_loaded_ends_the_wait() {
 
 mod fuzz;
 mod inbox;
+mod long;
 mod press;
 mod reader;
 

@@ -102,7 +102,8 @@ impl Card {
             | Stage::Edit(_)
             | Stage::Hunks(_)
             | Stage::Away
-            | Stage::Deciding(_) => None,
+            | Stage::Deciding(_)
+            | Stage::Stopping => None,
         }
     }
 

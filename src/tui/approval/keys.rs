@@ -16,7 +16,10 @@ impl Card {
     pub fn key(&mut self, key: KeyEvent, keymap: &Keymap, project: &Path) -> Reply {
         self.problem = None;
         match &mut self.stage {
-            Stage::Deciding(_) => Reply::Taken,
+            // A key that is pressed twice is no text; what is typed on is none of the card's.
+            Stage::Deciding(_) if keymap.action(Place::Card, key).is_some() => Reply::Taken,
+            Stage::Stopping if keymap.action(Place::Card, key) == Some(Action::Stop) => Reply::Taken,
+            Stage::Deciding(_) | Stage::Stopping => Reply::NotMine,
             Stage::Reason(line) => match edit_line(line, key, keymap) {
                 Edited::Sent => {
                     let reason = line.take();
@@ -190,7 +193,7 @@ impl Card {
             // Ending a run that is not in sight is more than a person may mean.
             Action::Stop if self.elsewhere.is_some() => Reply::PutAway,
             Action::Stop => {
-                self.stage = Stage::Deciding("stopping");
+                self.stage = Stage::Stopping;
                 Reply::Stop
             }
             Action::Comment => {

@@ -36,12 +36,6 @@ impl Performer {
         self.spawn(async move { host.shown().await });
     }
 
-    pub(super) fn do_all(&mut self, cmds: Vec<Cmd>) {
-        for cmd in cmds {
-            self.perform(cmd);
-        }
-    }
-
     pub(super) fn host(&self) -> Arc<dyn Host> {
         Arc::clone(&self.host)
     }
@@ -78,6 +72,10 @@ impl Performer {
             Cmd::Earlier(thread, seq) => self.spawn(async move {
                 let messages = host.earlier(&thread, seq).await;
                 send(Msg::Earlier(thread, messages));
+            }),
+            Cmd::Place(thread, message) => self.spawn(async move {
+                let place = host.place(&thread, &message).await;
+                send(Msg::Placed(thread, message, place));
             }),
             Cmd::Start(thread, input) => self.spawn(async move {
                 let started = host.start(&thread, input.clone()).await;

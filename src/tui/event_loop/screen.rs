@@ -171,6 +171,11 @@ impl<W: io::Write> Screen<W> {
         Ok(())
     }
 
+    /// Takes the live region away. A screen reader was told everything in lines that stay.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        if self.linear.is_some() { Ok(()) } else { self.terminal.finish(false) }
+    }
+
     /// Paints everything with the next frame.
     pub(super) fn redraw(&mut self) {
         self.chrome = None;
@@ -189,12 +194,16 @@ impl<W: io::Write> Screen<W> {
 
     /// Puts text on the clipboard through the terminal, also over a remote shell.
     pub(super) fn copy(&mut self, text: &str) {
+        if !self.abilities.escapes {
+            return;
+        }
         let bytes = self.clipboard.bytes(text);
         let _ = self.terminal.out_mut().write_all(&bytes);
     }
 
     /// Rings, and has the terminal show a notification. Neither moves the cursor or changes the picture.
     pub(super) fn tell(&mut self, bell: bool, desktop: Option<&str>) {
+        let desktop = desktop.filter(|_| self.abilities.escapes);
         let mut bytes = desktop.map(|text| self.desktop.bytes(text)).unwrap_or_default();
         if bell {
             bytes.push(0x07);

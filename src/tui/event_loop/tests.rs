@@ -23,7 +23,8 @@ use crate::tui::host::{
     Page, QueuedRow, Review, RuleRow, SkillRow, UserInput,
 };
 use crate::tui::keymap::Keymap;
-use crate::tui::theme::{Theme, ThemeRow};
+use crate::tui::msg::Cmd;
+use crate::tui::theme::{Depth, Theme, ThemeChoice, ThemeRow};
 
 /// Writes down what it is asked.
 #[derive(Default)]
@@ -45,6 +46,9 @@ impl Host for FakeHost {
     }
     async fn earlier(&self, _: &ThreadId, _: u64) -> Result<Vec<StoredMessage>, String> {
         Ok(Vec::new())
+    }
+    async fn place(&self, _: &ThreadId, _: &str) -> Result<Option<u64>, String> {
+        Ok(None)
     }
     async fn start(&self, _: &ThreadId, input: UserInput) -> Result<(), String> {
         self.note(format!("start {}", input.text));
@@ -76,6 +80,7 @@ impl Host for FakeHost {
         Ok(GrantPreview::default())
     }
     async fn status_line(&self, json: String) -> Result<String, String> {
+        self.note("status line");
         Ok(json)
     }
     fn themes(&self) -> Vec<ThemeRow> {
@@ -174,7 +179,9 @@ async fn perform(host: FakeHost, cmds: Vec<Cmd>) -> (Vec<String>, Vec<Msg>) {
     let host = Arc::new(host);
     let (sender, mut answers) = unbounded_channel();
     let mut performer = Performer::new(Arc::clone(&host) as Arc<dyn Host>, sender);
-    performer.do_all(cmds);
+    for cmd in cmds {
+        performer.perform(cmd);
+    }
     performer.settle().await;
     let mut msgs = Vec::new();
     while let Ok(msg) = answers.try_recv() {
@@ -313,4 +320,63 @@ fn an_answer_of_twenty_thousand_deltas_writes_little() {
         let written = written(20_000, per_frame);
         assert!(written <= 400 * 1024, "{written} bytes with {per_frame} deltas in a frame");
     }
+}
+
+/// A terminal that nobody sits at.
+struct NoTty;
+
+impl Tty for NoTty {
+    fn stop_reading(&self) {}
+    fn give(&self) {}
+    fn take(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+    fn stop_process(&self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A loop around a new model; the senders keep it from seeing an end.
+fn stage(host: &Arc<FakeHost>, app: App) -> Stage<Vec<u8>, NoTty> {
+    let (width, height) = app.size;
+    let look = Look { theme: Theme::plain(), highlighter: Highlighter::off() };
+    let terminal = LiveTerminal::new(Vec::new(), width, height, true);
+    let mut options = TuiOptions::default();
+    options.abilities.background = true;
+    let screen = Screen::new(terminal, look, &options, Arc::default());
+    let (answers_in, answers) = unbounded_channel();
+    let (_, keys) = unbounded_channel();
+    let (_, events) = unbounded_channel();
+    let waits = Loop { keys, events, answers, colours: Arc::default(), started: Instant::now() };
+    let performer = Performer::new(Arc::clone(host) as Arc<dyn Host>, answers_in);
+    Stage { app, screen, waits, performer, tty: NoTty }
+}
+
+/// What a new size or a frame brings about is done like everything else.
+#[tokio::test]
+async fn what_an_update_asks_for_is_done_whatever_it_was_told() {
+    for msg in [Msg::Resize(60, 20), Msg::Drawn, Msg::Tick] {
+        let host = Arc::new(FakeHost::default());
+        let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
+        app.feed = StatusFeed::on();
+        let mut stage = stage(&host, app);
+        assert_eq!(stage.tell(msg.clone()).await.expect("nothing is written"), None);
+        stage.performer.settle().await;
+        assert_eq!(*host.asked.lock().expect("not poisoned"), ["status line"], "{msg:?}");
+        let answer = stage.waits.answers.try_recv();
+        assert!(matches!(answer, Ok(Msg::StatusLine(Ok(_)))), "{msg:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_frame_asks_for_the_background_and_no_other_one_does() {
+    let host = Arc::new(FakeHost::default());
+    let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
+    app.theme = ThemeChoice::find("auto", Depth::True, |_| None).expect("right").expect("known");
+    let mut stage = stage(&host, app);
+    for _ in 0..3 {
+        assert_eq!(stage.show().await.expect("a vector takes everything"), (true, None));
+    }
+    let written = String::from_utf8_lossy(stage.screen.terminal.out_mut()).into_owned();
+    assert_eq!(written.matches("\u{1b}]11;?").count(), 1, "{written:?}");
 }

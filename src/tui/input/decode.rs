@@ -40,6 +40,11 @@ impl Decoder {
             // The end of the paste got lost, and somebody presses Ctrl-C or Escape because nothing happens.
             self.bytes.extend_from_slice(PASTE_END);
         }
+        if self.bytes == [0x1b] && !bytes.first().is_none_or(|first| goes_on(*first)) {
+            // The terminal sends Alt and a key in one piece: this one was pressed after Escape.
+            self.bytes.clear();
+            out.push(key(KeyCode::Esc, KeyModifiers::NONE));
+        }
         self.bytes.extend_from_slice(bytes);
         let mut at = 0;
         while at < self.bytes.len() {
@@ -90,6 +95,11 @@ impl Decoder {
         let rest = rest.to_vec();
         self.feed(&rest, out);
     }
+}
+
+/// Whether a sequence may go on with this byte behind an Escape that came by itself, as over a slow line.
+fn goes_on(byte: u8) -> bool {
+    matches!(byte, b'[' | b'O' | b']' | b'P' | b'_' | b'^' | 0x1b)
 }
 
 /// A whole paste. An end mark inside of it (no honest terminal sends one) is known by the one that follows.

@@ -103,6 +103,27 @@ fn a_paste_without_an_end_can_be_left_by_a_key() {
     assert_eq!(events.len(), 2);
 }
 
+/// A terminal sends Alt and a key in one piece. A key that comes in another one was pressed after Escape, however soon.
+#[test]
+fn a_key_soon_after_escape_is_not_one_with_alt() {
+    let pieces = |pieces: &[&[u8]]| {
+        let mut decoder = Decoder::default();
+        let mut events = Vec::new();
+        for piece in pieces {
+            decoder.feed(piece, &mut events);
+        }
+        decoder.flush(&mut events);
+        events
+    };
+    for key in ["x", "y", "漢", "\r", "\u{3}", "\u{7f}"] {
+        let apart = [decode(b"\x1b"), decode(key.as_bytes())].concat();
+        assert_eq!(pieces(&[b"\x1b", key.as_bytes()]), apart, "{key:?}");
+    }
+    assert_eq!(pieces(&[b"\x1bx"]), decode(b"\x1bx"), "Alt");
+    assert_eq!(pieces(&[b"\x1b", b"[A"]), decode(b"\x1b[A"), "a sequence over a slow line");
+    assert_eq!(pieces(&[b"\x1b", b"\x1b"]), decode(b"\x1b\x1b"));
+}
+
 #[test]
 fn a_large_paste_in_small_pieces_is_cheap() {
     let mut decoder = Decoder::default();
@@ -123,7 +144,7 @@ proptest! {
     fn bytes_in_pieces_mean_the_same_as_in_one(
         bytes in proptest::collection::vec(prop_oneof![
             Just(b"\x1b[A".to_vec()), Just(b"\x1b[97;5u".to_vec()), Just("漢".as_bytes().to_vec()),
-            Just(b"\x1b[200~pa\rste\x1b[201~".to_vec()), Just(b"\x1bx".to_vec()), Just(b"\x1b[<0;1;1M".to_vec()),
+            Just(b"\x1b[200~pa\rste\x1b[201~".to_vec()), Just(b"\x1b[<0;1;1M".to_vec()),
             "[a-z]{1,3}".prop_map(String::into_bytes),
         ], 0..12),
         size in 1usize..5,

@@ -6,6 +6,7 @@ use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 use serde_json::Value;
 use similar::TextDiff;
 
+use super::super::links::sole_address;
 use super::super::transcript::{EntryKind, ToolEntry, Transcript};
 use super::{Book, Leaf};
 use crate::contract::snapshot::Changes;
@@ -51,7 +52,9 @@ pub fn text(kind: &EntryKind) -> String {
             text.clone()
         }
         EntryKind::Notice { text, .. } => text.clone(),
-        EntryKind::Page { title, text } => format!("{title}\n{text}"),
+        EntryKind::Page { title, text } => {
+            sole_address(text).map_or_else(|| format!("{title}\n{text}"), str::to_owned)
+        }
         EntryKind::Changes(changes) => changes_of(changes),
         EntryKind::Leaf(leaf) => leaf_text(leaf),
         EntryKind::Tool(tool) => call(tool),

@@ -27,6 +27,8 @@ impl Multiplexer {
 /// What a terminal can do. What is not known to be there is not used where it would be seen as rubbish.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
+    /// It obeys escape sequences. One that does not is written to line after line.
+    pub escapes: bool,
     /// How many colours it shows.
     pub depth: Depth,
     /// It tells modified keys apart (the keyboard protocol of kitty).
@@ -93,6 +95,7 @@ impl Abilities {
             locale.contains("utf-8") || locale.contains("utf8")
         });
         Abilities {
+            escapes: term != "dumb",
             depth: Depth::of(&variable),
             keys: is_modern || multiplexer == Some(Multiplexer::Zellij),
             synchronized: is_modern || is_windows || is_konsole || is_tmux,
@@ -127,7 +130,7 @@ mod tests {
     #[test]
     fn what_would_be_rubbish_is_not_sent() {
         let dumb = of(&[("TERM", "dumb")]);
-        assert!(!dumb.title && !dumb.background && !dumb.progress && !dumb.focus);
+        assert!(!dumb.escapes && !dumb.title && !dumb.background && !dumb.progress && !dumb.focus);
         let xterm = of(&[("TERM", "xterm-256color")]);
         assert!(xterm.title && xterm.background && !xterm.progress, "old ones show progress as a message");
         let ghostty = [("TERM", "xterm-ghostty"), ("TERM_PROGRAM", "ghostty")];

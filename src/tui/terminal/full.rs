@@ -89,7 +89,7 @@ impl FullScreen {
                 if y > 0 {
                     painter.raw(b"\r\n");
                 }
-                painter.row(row(&self.next, y));
+                painter.row(row(&self.next, y), 0);
             }
             painter.lost_column();
             self.at = (area.height - 1, 0);

@@ -22,6 +22,8 @@ struct Shared {
     original: Termios,
     active: AtomicBool,
     below: Arc<AtomicU16>,
+    /// It obeys escape sequences.
+    obeys: bool,
     /// The other screen is shown.
     other: Arc<AtomicBool>,
     owner: ThreadId,
@@ -46,13 +48,15 @@ pub struct TerminalGuard {
 pub struct Restore(Arc<Shared>);
 
 impl TerminalGuard {
-    /// Takes the terminal on standard input and output and sets the panic hook.
-    pub fn enter() -> io::Result<TerminalGuard> {
+    /// Takes the terminal on standard input and output and sets the panic hook. One that does not obey escape sequences
+    /// gets none.
+    pub fn enter(obeys: bool) -> io::Result<TerminalGuard> {
         let original = termios::tcgetattr(stdio::stdin())?;
         let guard = TerminalGuard {
             restore: Restore(Arc::new(Shared {
                 original,
                 active: AtomicBool::new(false),
+                obeys,
                 below: Arc::default(),
                 other: Arc::default(),
                 owner: thread::current().id(),
@@ -86,7 +90,7 @@ impl TerminalGuard {
         raw.make_raw();
         termios::tcsetattr(stdio::stdin(), OptionalActions::Now, &raw)?;
         shared.active.store(true, Ordering::SeqCst);
-        TtyOut.write_all(ENTER)
+        if shared.obeys { TtyOut.write_all(ENTER) } else { Ok(()) }
     }
 }
 
@@ -109,7 +113,9 @@ impl Restore {
             bytes.extend_from_slice(super::full::MOUSE_OFF);
             bytes.extend_from_slice(super::full::LEAVE);
         }
-        bytes.extend_from_slice(LEAVE);
+        if shared.obeys {
+            bytes.extend_from_slice(LEAVE);
+        }
         bytes.extend_from_slice(&shared.also.lock().unwrap_or_else(PoisonError::into_inner));
         for _ in 0..shared.below.swap(0, Ordering::Relaxed) {
             bytes.extend_from_slice(b"\r\n");

@@ -115,21 +115,36 @@ impl Painter {
         self.bytes.push(after);
     }
 
-    /// Paints a whole row from column 0 and erases what is right of it.
-    pub(super) fn row(&mut self, cells: &[Cell]) {
+    /// Paints a whole row from column 0 and erases what is right of it. `before`: how far the row was filled.
+    pub(super) fn row(&mut self, cells: &[Cell], before: usize) {
         self.column = Some(0);
         let end = end_of(cells);
+        // tmux counts what was erased behind a text to the row, and breaks it with the row when it gets narrower. A
+        // row that is erased from its beginning is empty.
+        let is_shorter = end < before.min(cells.len());
+        if is_shorter {
+            self.erase_from(0, cells.len());
+        }
         let mut x = 0;
         while x < end {
             x += self.cell(x, cells);
         }
-        self.erase_from(end, cells.len());
+        if is_shorter {
+            self.style(&Cell::EMPTY);
+        } else {
+            self.erase_from(end, cells.len());
+        }
     }
 
     /// Writes the cells of a row of the region that differ from what is shown. Of `at` only the row is kept true:
     /// a frame that wrote something ends with a move.
     pub(super) fn changes(&mut self, at: &mut (u16, u16), y: u16, old: &[Cell], new: &[Cell]) {
         let (old_end, new_end) = (end_of(old), end_of(new));
+        if new_end < old_end {
+            self.move_to(at, (y, 0));
+            self.row(new, old_end);
+            return;
+        }
         // Cells that a wide character covered before, or covers now, are as good as changed.
         let mut stale = 0usize;
         let mut x = 0;
@@ -154,12 +169,6 @@ impl Painter {
                 stale = stale.saturating_sub(wide);
             }
             x += wide;
-        }
-        if new_end < old_end {
-            if at.0 != y {
-                self.move_to(at, (y, new_end as u16));
-            }
-            self.erase_from(new_end, new.len());
         }
         self.style(&Cell::EMPTY);
     }
@@ -324,7 +333,7 @@ fn is_certain(symbol: &str) -> bool {
 }
 
 /// The column after the last cell that is not plain blank.
-fn end_of(cells: &[Cell]) -> usize {
+pub(super) fn end_of(cells: &[Cell]) -> usize {
     let mut x = cells.len();
     while x > 0 && is_blank(&cells[x - 1]) {
         x -= 1;

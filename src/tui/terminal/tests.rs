@@ -501,3 +501,22 @@ fn text_leads_to_an_address_and_each_row_ends_it() {
     term.draw(0, |_, _| None).expect("it is drawn");
     assert!(!String::from_utf8_lossy(&term.out_mut().last).contains("a.org"));
 }
+
+/// What is erased behind a text still counts to its row in tmux, which breaks it with the row.
+#[test]
+fn a_row_that_gets_shorter_is_erased_from_its_beginning() {
+    let mut terminal = terminal(40, 10);
+    let rule = "-".repeat(40);
+    terminal.draw(2, text(&[&rule, "status"])).expect("a vector takes everything");
+    let last =
+        |terminal: &mut LiveTerminal<Screen>| String::from_utf8_lossy(&terminal.out_mut().last).into_owned();
+    terminal.append([Line::from("short")]);
+    terminal.draw(2, text(&[&rule, "status"])).expect("a vector takes everything");
+    let bytes = last(&mut terminal);
+    assert!(bytes.contains("\x1b[Kshort\r\n") && !bytes.contains("short\x1b[K"), "{bytes:?}");
+    // The same in a row that is only changed.
+    terminal.draw(2, text(&["-", "status"])).expect("a vector takes everything");
+    let bytes = last(&mut terminal);
+    assert!(bytes.contains("\x1b[K-") && !bytes.contains("-\x1b[K"), "{bytes:?}");
+    assert_eq!(terminal.out_mut().rows()[..3], ["short", "-", "status"]);
+}

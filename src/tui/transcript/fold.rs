@@ -3,7 +3,7 @@
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::{EntryKind, Level, Moment, Progress, Retry, Todo, ToolEntry, ToolState, Transcript};
+use super::{EntryKind, Level, Moment, Place, Progress, Retry, Todo, ToolEntry, ToolState, Transcript};
 use crate::contract::activity::NOTICE_ACTIVITY_TYPE;
 use crate::contract::child::{CHILD_RUN_ACTIVITY_TYPE, ChildRunState};
 use crate::contract::event::AgentEvent;
@@ -29,8 +29,9 @@ impl Transcript {
                 self.saw_error = false;
                 self.step = self.entries.len();
             }
-            AgentEvent::StepStart { .. } => {
+            AgentEvent::StepStart { message_id } => {
                 self.close_texts(false);
+                self.mark(|| Place::Message(message_id.clone()));
                 self.step = self.entries.len();
             }
             AgentEvent::TextDelta { delta } => self.grow(delta, false),

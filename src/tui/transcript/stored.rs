@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::{Moment, ToolEntry, ToolState, Transcript};
+use super::{FIRST_ID, Moment, ToolEntry, ToolState, Transcript};
 use crate::contract::content::ContentBlock;
 use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use crate::contract::message::{Message, Role, Visibility};
@@ -12,22 +12,18 @@ use crate::contract::record::StoredMessage;
 use crate::contract::tool::ToolResult;
 use crate::tui::host::OpenedThread;
 
-/// The first id of a conversation whose beginning is in the store only.
-const FIRST_ID: u64 = 1 << 40;
-
 impl Transcript {
     /// The entries of a stored conversation.
     pub fn from_thread(opened: &OpenedThread) -> Transcript {
         let mut transcript = Transcript::default();
         if opened.earlier.is_some() {
             transcript.before = opened.messages.first().map_or(0, |stored| stored.seq);
-            // What is fetched later stands before these, in the order of ids too.
-            transcript.next_id = FIRST_ID;
         }
         // Searching backwards for each call would be slow in a long thread only if a call were far from its result;
         // results follow their calls, so the search is short.
         let mut summaries = opened.summaries.iter().peekable();
         for stored in &opened.messages {
+            transcript.mark_stored(stored);
             transcript.take_message(&stored.message);
             while let Some(summary) = summaries.next_if(|summary| summary.at_seq <= stored.seq) {
                 transcript.note_summary(summary.upto_seq, &summary.words());
@@ -82,9 +78,10 @@ impl Transcript {
         };
         let mut older = Transcript::of_messages(messages);
         let count = older.entries.len();
-        let least = self.entries.first().map_or(FIRST_ID, |entry| entry.id);
-        for (entry, id) in older.entries.iter_mut().rev().zip((0..least).rev()) {
-            entry.id = id;
+        // No id comes again: pictures of entries are kept by it.
+        for entry in older.entries.iter_mut().rev() {
+            self.fetched_ids += 1;
+            entry.id = FIRST_ID.saturating_sub(self.fetched_ids);
             entry.is_done = true;
         }
         self.entries.splice(0..0, older.entries);

@@ -13,6 +13,7 @@ impl Transcript {
         // What is said here and not accepted yet will stand behind what others said before.
         let words = self.take_words();
         for stored in sync.messages.iter().filter(|stored| stored.seq > seen) {
+            self.mark_stored(stored);
             self.take_message(&stored.message);
         }
         for stored in &sync.results {

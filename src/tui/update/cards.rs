@@ -72,6 +72,9 @@ impl App {
             Reply::Batch(which) => self.begin_batch(which),
             Reply::Stop => {
                 if self.is_driven_elsewhere() {
+                    if let Some(card) = self.card_of(&id) {
+                        card.stage = Stage::Open;
+                    }
                     self.say_who_drives();
                 } else if let Some(thread) = self.thread_id() {
                     cmds.push(Cmd::Cancel(thread.clone()));

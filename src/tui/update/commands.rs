@@ -154,6 +154,10 @@ impl App {
                 None => self.say_hint(format!("there is no mode {words}: ask, accept-edits, plan or yolo")),
             },
             "mode" => self.open_modes(),
+            "copy" if self.transcript.last_address().is_some() => {
+                cmds.extend(self.transcript.last_address().map(|address| Cmd::Copy(address.to_owned())));
+                self.say_hint("the address is on the clipboard, if the terminal lets us");
+            }
             "copy" => match self.transcript.last_answer() {
                 Some(answer) => {
                     cmds.push(Cmd::Copy(answer.to_owned()));

@@ -4,12 +4,12 @@ use crossterm::event::{KeyEvent, MouseEvent};
 
 use super::super::app::{App, Focus};
 use super::super::approval::QUIET_MS;
-use super::super::keymap::{Action, Chord, Place, typed};
+use super::super::keymap::{Action, Chord, Place as Table, typed};
 use super::super::msg::Cmd;
 use super::super::palette::Offer;
 use super::super::reader::source::{self, Code};
 use super::super::reader::{Book, Found, Landmark, Reader, Scene, Search, Subject, Wanted};
-use super::super::transcript::{Entry, EntryKind};
+use super::super::transcript::{Entry, EntryKind, Place};
 use super::super::view::{self, Press};
 use crate::contract::ids::ThreadId;
 use crate::contract::record::StoredMessage;
@@ -77,14 +77,14 @@ impl App {
             self.viewer_input_key(key, cmds);
             return;
         }
-        if let Some(action) = self.keymap.action(Place::Viewer, key) {
+        if let Some(action) = self.keymap.action(Table::Viewer, key) {
             self.reader_action(action, cmds);
         }
     }
 
     /// A key that moves the conversation on the full screen. `false`: it is meant for something else.
     pub(super) fn pane_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
-        let action = self.keymap.action(Place::Composer, key);
+        let action = self.keymap.action(Table::Composer, key);
         match action {
             Some(Action::PageUp | Action::PageDown | Action::ScrollUp | Action::ScrollDown) => {
                 let Some(action) = action else { return false };
@@ -111,7 +111,7 @@ impl App {
     /// The mouse, while a screen of ours is up.
     pub(super) fn mouse(&mut self, event: MouseEvent, cmds: &mut Vec<Cmd>) {
         let Some(chord) = Chord::of_mouse(event) else { return };
-        let Some(action) = self.keymap.action_of(Place::Viewer, chord) else { return };
+        let Some(action) = self.keymap.action_of(Table::Viewer, chord) else { return };
         if action == Action::Choose
             && let Some(press) = view::reader::press_at(self, event.row, event.column)
         {
@@ -177,7 +177,7 @@ impl App {
         } else {
             return;
         };
-        if is_chosen && let Some(enter) = self.keymap.key_of(Place::List, Action::Accept) {
+        if is_chosen && let Some(enter) = self.keymap.key_of(Table::List, Action::Accept) {
             self.key(enter, cmds);
         }
     }
@@ -214,6 +214,41 @@ impl App {
         if let Some(seq) = self.fetched_from.take() {
             self.transcript.forget_earlier(seq);
         }
+    }
+
+    /// Leaves the beginning of a conversation that has become long to the store, while nobody looks at it.
+    pub(super) fn see_to_length(&mut self, cmds: &mut Vec<Cmd>) {
+        if self.cutting || self.opening > 0 || !self.is_at_the_end() {
+            return;
+        }
+        match self.transcript.cut() {
+            Some(place @ Place::Seq(seq)) => self.transcript.cut_at(&place, seq),
+            Some(Place::Message(message)) => {
+                let Some(thread) = self.thread_id().cloned() else { return };
+                self.cutting = true;
+                cmds.push(Cmd::Place(thread, message));
+            }
+            None => {}
+        }
+    }
+
+    /// The store said where a message stands: the conversation is cut there.
+    pub(super) fn placed(&mut self, thread: &ThreadId, message: String, seq: Result<Option<u64>, String>) {
+        self.cutting = false;
+        let place = Place::Message(message);
+        if self.thread_id() != Some(thread) {
+            return;
+        }
+        match seq {
+            Ok(Some(seq)) if self.is_at_the_end() => self.transcript.cut_at(&place, seq),
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => self.transcript.no_cut_at(&place),
+        }
+    }
+
+    /// Whether nothing but the end of the conversation is looked at.
+    fn is_at_the_end(&self) -> bool {
+        self.viewer.is_none() && self.pane.as_ref().is_none_or(Reader::follows)
     }
 
     pub(super) fn earlier_came(
@@ -355,7 +390,7 @@ impl App {
 
     /// A key while something is written in the viewer.
     fn viewer_input_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
-        let action = self.keymap.action(Place::List, key);
+        let action = self.keymap.action(Table::List, key);
         let Some(viewer) = &mut self.viewer else { return };
         let Some((wanted, text)) = &mut viewer.input else { return };
         if let Some(c) = typed(key) {

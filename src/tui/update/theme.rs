@@ -17,13 +17,11 @@ impl App {
         self.ask_background(cmds);
     }
 
-    /// What is asked of the terminal when the first frame is there: nothing, unless the colours depend on it.
-    pub fn ask_first(&mut self) -> Vec<Cmd> {
-        let mut cmds = Vec::new();
-        if !self.theme.is_fixed() {
-            self.ask_background(&mut cmds);
+    /// The first frame is there: the terminal is asked for what is behind it, when the colours depend on that.
+    pub(super) fn ask_first(&mut self, cmds: &mut Vec<Cmd>) {
+        if !std::mem::replace(&mut self.is_shown, true) && !self.theme.is_fixed() {
+            self.ask_background(cmds);
         }
-        cmds
     }
 
     fn ask_background(&mut self, cmds: &mut Vec<Cmd>) {

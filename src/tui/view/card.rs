@@ -270,7 +270,8 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>>
         | Stage::Comment(_)
         | Stage::Away
         | Stage::Grant { .. }
-        | Stage::Deciding(_) => {}
+        | Stage::Deciding(_)
+        | Stage::Stopping => {}
     }
     let mut lines = Vec::new();
     match card.kind {

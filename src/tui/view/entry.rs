@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::super::gallery::Gallery;
 use super::super::host::HostInfo;
+use super::super::links::is_address;
 use super::super::status::{duration, short_path};
 use super::super::theme::{Role, Theme};
 use super::super::transcript::{Level, Moment, ToolEntry, ToolState};
@@ -109,7 +110,13 @@ pub(super) fn page(title: &str, text: &str, page: Page<'_>) -> Vec<Line<'static>
     let wrap = Wrap::words(page.width).indent(INDENT, OUTPUT_INDENT);
     // Each line begins where the first one does; only what is wrapped stands further in.
     for line in visible(text.trim_end()).lines() {
-        lines.extend(wrap.text(line, page.theme.style(Role::Text)));
+        let style = page.theme.style(Role::Text);
+        if is_address(line) {
+            let wrap = Wrap::anywhere(page.width).indent(INDENT, INDENT);
+            lines.extend(wrap.text(line, style.patch(page.theme.links().to(line))));
+        } else {
+            lines.extend(wrap.text(line, style));
+        }
     }
     lines
 }

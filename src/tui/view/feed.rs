@@ -67,10 +67,9 @@ impl Feed {
         if self.epoch != app.epoch {
             self.begin(app, look, &mut lines);
         }
-        // What was fetched to be looked at elsewhere is not printed.
-        let fetched = transcript.fetched();
-        while let Some(entry) = transcript.entries().get(self.next + fetched) {
-            let at = self.next + fetched;
+        self.pass_over(app, look, &mut lines);
+        while let Some(entry) = transcript.entries().get(self.at(transcript)) {
+            let at = self.at(transcript);
             let quiet = quiet_run(transcript, at);
             if quiet > 0 && waits_for_more(app, at + quiet) {
                 break;
@@ -94,7 +93,7 @@ impl Feed {
                     false
                 }
                 _ if entry.is_done => {
-                    if has_gap(transcript, self.next + fetched) {
+                    if has_gap(transcript, at) {
                         lines.push(Line::default());
                     }
                     let colours = self.colours.get(&entry.id);
@@ -111,6 +110,27 @@ impl Feed {
             self.next += 1;
         }
         lines
+    }
+
+    /// Where the first entry stands that is not handed out whole. What was fetched to be looked at elsewhere is not
+    /// printed.
+    fn at(&self, transcript: &Transcript) -> usize {
+        (self.next + transcript.fetched()).saturating_sub(transcript.trimmed())
+    }
+
+    /// What went to the store while another screen was up is not printed any more.
+    fn pass_over(&mut self, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) {
+        let gone = app.transcript.trimmed().saturating_sub(self.next);
+        if gone > 0 {
+            self.next += gone;
+            Feed::say_earlier(gone, app, look, lines);
+        }
+    }
+
+    fn say_earlier(count: usize, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) {
+        let keys = app.keymap.chord_of(Place::Global, Action::Viewer);
+        let text = format!("  … {count} earlier entries ({keys})");
+        lines.push(Line::styled(super::truncate(&text, app.size.0), look.theme.style(Role::Dim)));
     }
 
     /// Another conversation: its last entries only, with a word about those above.
@@ -134,12 +154,11 @@ impl Feed {
             lines.push(Line::default());
             lines.push(Line::styled(format!("{text}{rest}"), look.theme.style(Role::Dim)));
         }
-        self.next = entries.saturating_sub(SHOWN_AT_OPEN).min(app.transcript.settled());
+        let left_out = entries.saturating_sub(SHOWN_AT_OPEN).min(app.transcript.settled());
+        self.next = left_out + app.transcript.trimmed();
         if self.next > 0 {
             let stored = app.transcript.starts_at().map_or(0, |seq| seq as usize - 1);
-            let keys = app.keymap.chord_of(Place::Global, Action::Viewer);
-            let text = format!("  … {} earlier entries ({keys})", self.next + stored);
-            lines.push(Line::styled(super::truncate(&text, app.size.0), look.theme.style(Role::Dim)));
+            Feed::say_earlier(left_out + stored, app, look, lines);
         }
     }
 
@@ -152,7 +171,7 @@ impl Feed {
         let mut lines = Vec::new();
         let transcript = &app.transcript;
         let mut grouped = 0;
-        let first = self.next + transcript.fetched();
+        let first = self.at(transcript);
         for (index, entry) in transcript.entries().iter().enumerate().skip(first) {
             if index < grouped {
                 continue;
@@ -214,7 +233,7 @@ impl Feed {
     /// Whether the colours of what a call changed are still looked for. Those of the next ones are asked for with it.
     fn waits_for_colours(&mut self, entry: &Entry, app: &App, look: &Look) -> bool {
         let entries = app.transcript.entries();
-        let at = self.next + app.transcript.fetched();
+        let at = self.at(&app.transcript);
         if !matches!(entry.kind, EntryKind::Tool(_)) || entries.len().saturating_sub(at) > MOST_BEHIND {
             return false;
         }
@@ -249,7 +268,7 @@ impl Feed {
 
     /// Hands out what no later text can change. Whether that was all.
     fn drain_words(&mut self, entry: &Entry, app: &App, look: &Look, lines: &mut Vec<Line<'static>>) -> bool {
-        let gap = has_gap(&app.transcript, self.next + app.transcript.fetched());
+        let gap = has_gap(&app.transcript, self.at(&app.transcript));
         let words = self.words_of(entry, look);
         let drained = words.stream.drain_stable(text_width(app.size.0), &look.theme);
         if !drained.is_empty() {

@@ -317,8 +317,7 @@ fn retry_after_is_waited_for() -> Found {
     let llm = MockLlm::by(|_| Answer::error(429, "slow down").header("retry-after", "7"));
     let home = home_at(&llm.url);
     let run = home.aye(&["-p", "go"]).spawn();
-    crate::support::llm::until("the request", || !llm.asked().is_empty());
-    std::thread::sleep(Duration::from_millis(300));
+    run.until_told("next try in 7.");
     let began = Instant::now();
     run.signal(rustix::process::Signal::INT);
     let out = run.end();

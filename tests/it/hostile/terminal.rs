@@ -49,7 +49,8 @@ fn a_paste_is_never_a_decision() {
     tty.card(RUN);
     tty.send("\x1b[200~y\r\x1b[201~");
     tty.send("\x1b[200~a\x1b[201~y\r\x1b[201~");
-    std::thread::sleep(std::time::Duration::from_millis(600));
+    // Both stand in the text: all of it was taken in.
+    tty.wait("the pastes", |view| view.screen().lines().any(|line| line.trim() == "ay"));
     assert_eq!((home.read("log.txt").as_str(), home.open().len()), ("", 1));
     assert_eq!(llm.asked().len(), 1, "nothing was sent");
     tty.signal(rustix::process::Signal::TERM);

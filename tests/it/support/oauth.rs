@@ -22,6 +22,8 @@ pub struct State {
     pub scope: Option<&'static str>,
     /// Whoever logs in is turned away.
     pub denies: bool,
+    /// It takes no token back.
+    pub keeps: bool,
     /// It says 401 and nothing else.
     pub is_mute: bool,
     tokens: BTreeSet<String>,
@@ -168,6 +170,7 @@ impl Far {
             }
             ("GET", "/authorize") => self.authorize(request, &mut state, stream),
             ("POST", "/token") => self.token(request, &mut state, stream),
+            ("POST", "/revoke") => Self::take_back(request, &mut state, stream),
             _ => say(stream, "404 Not Found", "", ""),
         }
     }
@@ -229,6 +232,36 @@ impl Far {
         let given = json!({"access_token": token, "token_type": "Bearer", "expires_in": state.lasts,
             "refresh_token": renewal, "scope": "tools"});
         say(stream, "200 OK", "cache-control: no-store\r\n", &given.to_string());
+    }
+
+    /// Takes tokens back (RFC 7009).
+    fn take_back(request: &Request, state: &mut State, stream: &TcpStream) {
+        if state.keeps {
+            return say(stream, "503 Service Unavailable", "", "");
+        }
+        let form = pairs(&String::from_utf8_lossy(&request.body));
+        let has = |name: &str| form.get(name).map_or("", String::as_str);
+        if !has("client_id").starts_with("client-") {
+            state.wrong.push(format!("client_id is {:?}", has("client_id")));
+        }
+        let was_there = match has("token_type_hint") {
+            "refresh_token" => state.renewals.remove(has("token")),
+            "access_token" => state.tokens.remove(has("token")),
+            other => {
+                state.wrong.push(format!("token_type_hint is {other:?}"));
+                false
+            }
+        };
+        if !was_there {
+            state.wrong.push("a token is taken back that was not given".to_owned());
+        }
+        say(stream, "200 OK", "", "");
+    }
+
+    /// How many tokens are good for something.
+    pub fn left(&self) -> usize {
+        let state = self.state();
+        state.tokens.len() + state.renewals.len()
     }
 
     fn tools(&self, request: &Request, state: &State, stream: &TcpStream) {

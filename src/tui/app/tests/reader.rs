@@ -12,14 +12,7 @@ fn talked(width: u16, height: u16) -> TestApp {
     let text =
         "# Findings\n\nIt is *here*, in `a.rs`:\n\n```rust\nfn main() {}\n```\n\nand\n\n```sh\nls -l\n```\n";
     test.event(E::TextDelta { delta: text.into() });
-    test.call("a", "Bash", json!({"command": "seq 50"}));
-    let output: Vec<String> = (1..=50).map(|n| format!("line {n}")).collect();
-    test.event(E::ToolCallDone {
-        id: "a".into(),
-        message_id: "m".into(),
-        result: ToolResult::text("Bash", output.join("\n")),
-        outcome: ToolCallOutcome::Succeeded,
-    });
+    test.prints_fifty_lines();
     test.event(E::StepStart { message_id: "m2".into() });
     test.event(E::TextDelta { delta: "All 50 lines are there.".into() });
     test.finish(TerminationReason::NaturalEnd);

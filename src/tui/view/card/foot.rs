@@ -121,6 +121,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
     }
     let stop = |what: &str| key(Action::Stop, if card.elsewhere.is_some() { "put away" } else { what });
     let mut keys = match &card.stage {
+        Stage::Stopping => return vec![Entry::told("stopping…", "")],
         Stage::Deciding(word) => return vec![Entry::told(format!("{word}…"), "")],
         Stage::Reason(_) => vec![enter("no, with or without a reason"), esc("back")],
         Stage::Modify(_) => vec![enter("send it back, nothing runs"), esc("back")],

@@ -1,0 +1,151 @@
+//! `/mcp login` and `/mcp logout`: a login while the program goes on.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::login::{ended, logins};
+use super::servers;
+use crate::app::agent::App;
+use crate::contract::display::visible_line;
+use crate::contract::server::{ServerConfig, ServerTransport};
+use crate::mcp::{Landing, Login, NotLoggedIn, log_out};
+use crate::tui::host::Page;
+
+/// So long is waited for a person with a browser.
+const WAIT: Duration = Duration::from_mins(10);
+
+/// Logins that were begun, by server. One goes on while its sender is here; what is sent is an address that the
+/// browser ended at.
+pub(super) type Begun = Mutex<HashMap<String, mpsc::UnboundedSender<String>>>;
+
+fn begun(app: &App) -> std::sync::MutexGuard<'_, HashMap<String, mpsc::UnboundedSender<String>>> {
+    app.mcp.begun.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The server of that name, as it may be used here.
+fn find(app: &App, name: &str) -> Result<ServerConfig, String> {
+    // As the manager knows it: one that a person can type.
+    let name = app.mcp.manager.look(name)?.name;
+    let all = servers(&app.foundation, app.foundation.is_trusted).usable;
+    let found = all.into_iter().find(|server| server.name == name);
+    found.ok_or_else(|| format!("the server {} is not written down any more", visible_line(&name)))
+}
+
+/// Begins a login, or goes on with the one that was begun when the address comes with it that a browser ended at.
+pub(super) async fn login(app: &App, words: &str) -> Result<Page, String> {
+    let (name, pasted) = match words.rsplit_once(char::is_whitespace) {
+        Some((name, last)) if last.starts_with("http://127.0.0.1") => (name.trim(), Some(last)),
+        Some(_) | None => (words, None),
+    };
+    let server = find(app, name)?;
+    let shown = visible_line(&server.name).into_owned();
+    let title = format!("Log in to {shown}");
+    if let Some(address) = pasted {
+        let text = match begun(app).get(&server.name) {
+            Some(waits) if waits.send(address.to_owned()).is_ok() => {
+                "That address is looked at.\n".to_owned()
+            }
+            Some(_) | None => return Err(format!("no login at {shown} was begun: /mcp login {shown}")),
+        };
+        return Ok(Page { title, text });
+    }
+    let fail = |why: String| format!("{shown}: {why}");
+    let port = match &server.transport {
+        ServerTransport::Http { login, .. } => login.port,
+        ServerTransport::Stdio { .. } => None,
+    };
+    // The one before may have the port.
+    begun(app).remove(&server.name);
+    let landing = Landing::open(port).await.map_err(fail)?;
+    let login = Login::begin(&server, &landing.address(), &[]).await.map_err(fail)?;
+    let text = format!(
+        "Open this address in a browser; it is at {}, the login is that of {}. /copy copies it.\n\n{}\n\n\
+         aye waits for the browser for {} minutes and goes on meanwhile; /mcp cancel {shown} gives it up.\n\
+         From a browser on another machine, which cannot come back: /mcp login {shown} and the address it ends at.\n",
+        visible_line(login.goes_to.host_str().unwrap_or_default()),
+        visible_line(login.issuer()),
+        login.goes_to.as_str(),
+        WAIT.as_secs() / 60,
+    );
+    let (sender, pasted) = mpsc::unbounded_channel();
+    begun(app).insert(server.name.clone(), sender);
+    let (told, manager) = (Arc::clone(&app.mcp.told), Arc::downgrade(&app.mcp.manager));
+    let logins = logins(&app.foundation);
+    tokio::spawn(async move {
+        let came_back = tokio::time::timeout(WAIT, came_back(&login, &landing, pasted, |why| told.tell(why)));
+        let came_back = match came_back.await {
+            Ok(Some(address)) => address,
+            // It was given up, or another one was begun.
+            Ok(None) => return,
+            Err(_) => {
+                told.tell(format!("nobody logged in to {shown} in time; nothing is kept"));
+                return;
+            }
+        };
+        match login.finish(&came_back, &logins).await {
+            Ok(()) => {
+                told.tell(format!("logged in to {shown}"));
+                if let Some(manager) = manager.upgrade() {
+                    let _ = manager.restart(&server.name);
+                }
+            }
+            Err(NotLoggedIn::NotThis(why) | NotLoggedIn::Over(why)) => told.tell(format!("{shown}: {why}")),
+        }
+    });
+    Ok(Page { title, text })
+}
+
+/// The address of this login, from the browser or from what is typed. `None`: it was given up.
+async fn came_back(
+    login: &Login,
+    landing: &Landing,
+    mut pasted: mpsc::UnboundedReceiver<String>,
+    tell: impl Fn(String),
+) -> Option<String> {
+    let is_wanted = |address: &str| match login.is_this(address) {
+        Ok(()) => true,
+        Err(NotLoggedIn::NotThis(why) | NotLoggedIn::Over(why)) => {
+            tell(format!("{why}; still waiting"));
+            false
+        }
+    };
+    let pasted = async {
+        loop {
+            match pasted.recv().await {
+                Some(address) if is_wanted(&address) => break Some(address),
+                Some(_) => {}
+                None => break None,
+            }
+        }
+    };
+    tokio::select! {
+        address = landing.comes_back(is_wanted) => Some(address),
+        address = pasted => address,
+    }
+}
+
+/// Gives a login up that was begun.
+pub(super) fn cancel(app: &App, name: &str) -> Result<Page, String> {
+    let name = find(app, name)?.name;
+    let shown = visible_line(&name);
+    let was = begun(app).remove(&name).is_some_and(|waits| !waits.is_closed());
+    let text = if was {
+        format!("The login at {shown} is given up; nothing is kept.\n")
+    } else {
+        format!("No login at {shown} was begun.\n")
+    };
+    Ok(Page { title: "MCP servers".to_owned(), text })
+}
+
+/// Ends a login: here, and at whoever gave it out.
+pub(super) async fn logout(app: &App, name: &str) -> Result<Page, String> {
+    let server = find(app, name)?;
+    begun(app).remove(&server.name);
+    let logins = logins(&app.foundation);
+    let out = log_out(&server.scope, &server.name, Some(&server), &logins).await?;
+    app.mcp.manager.restart(&server.name)?;
+    Ok(Page { title: "MCP servers".to_owned(), text: ended(&visible_line(&server.name), &out) })
+}

@@ -1,0 +1,163 @@
+//! Flags that every command takes.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::time::whole_seconds;
+use crate::config::{Flags, PermissionMode};
+
+/// Flags that every command takes.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Settings")]
+pub struct Global {
+    /// Work in this folder
+    #[arg(short = 'C', long = "cd", value_name = "DIR", global = true, allow_hyphen_values = true)]
+    pub cd: Option<PathBuf>,
+
+    /// Model, as NAME or PROVIDER/NAME; `aye models` lists them
+    #[arg(long, value_name = "NAME", global = true)]
+    pub model: Option<String>,
+
+    /// Agent to talk to; `aye agents list` shows them
+    #[arg(long, value_name = "NAME", global = true)]
+    pub agent: Option<String>,
+
+    /// What happens to calls that no rule decides
+    #[arg(long, value_name = "MODE", global = true, value_parser = ["ask", "accept-edits", "plan", "yolo"])]
+    pub permission_mode: Option<String>,
+
+    /// Allow calls like these in this start, for example 'Bash(git diff *)'; never beats a deny or an ask
+    #[arg(long, value_name = "PATTERN", global = true, num_args = 1.., action = clap::ArgAction::Append)]
+    pub allowed_tools: Vec<String>,
+
+    /// Deny calls like these in this start, for example WebFetch
+    #[arg(long, value_name = "PATTERN", global = true, num_args = 1.., action = clap::ArgAction::Append)]
+    pub disallowed_tools: Vec<String>,
+
+    /// Stop after this many answers of the model; 0 is no limit
+    #[arg(long, value_name = "N", global = true)]
+    pub max_turns: Option<u32>,
+
+    /// Stop after this many tokens, in and out, of one run; 0 is no limit
+    #[arg(long, value_name = "N", global = true)]
+    pub max_tokens_total: Option<u64>,
+
+    /// Stop when one run cost more, at the prices of the settings; 0 is no limit
+    #[arg(long, value_name = "USD", global = true, value_parser = amount)]
+    pub max_budget_usd: Option<f64>,
+
+    /// Stop after this time awake, such as 90s or 10m; waiting for you does not count, and 0 is no limit
+    #[arg(long = "timeout", value_name = "TIME", global = true, value_parser = whole_seconds)]
+    pub run_timeout: Option<u64>,
+
+    /// Order in which the calls of one answer run
+    #[arg(long, value_name = "MODE", global = true,
+          value_parser = ["sequential", "parallel_batch_approval", "parallel_streaming"])]
+    pub tool_execution: Option<String>,
+
+    /// Nothing moves by itself on the screen but the seconds
+    #[arg(long, global = true)]
+    pub reduced_motion: bool,
+
+    /// Write for a screen reader: lines one after another, nothing drawn again, questions answered in words
+    #[arg(long, global = true)]
+    pub screen_reader: bool,
+
+    /// Set one key of the settings, for example --config retry.max_retries=2
+    #[arg(long, value_name = "KEY=VALUE", global = true, action = clap::ArgAction::Append, allow_hyphen_values = true)]
+    pub config: Vec<String>,
+
+    /// Use this folder's own rules, settings and skills in this start, without asking
+    #[arg(long, global = true)]
+    pub trust: bool,
+
+    /// Keep this conversation in memory only: it and its questions are gone at the end
+    #[arg(long, global = true)]
+    pub ephemeral: bool,
+}
+
+impl Global {
+    /// The settings that these flags stand for; own flags beat `--config`.
+    pub fn flags(&self) -> Flags {
+        let mut flags = Flags::default();
+        for assignment in &self.config {
+            flags.config(assignment);
+        }
+        let own = [
+            ("--model", "model", self.model.clone()),
+            ("--agent", "agent", self.agent.clone()),
+            ("--permission-mode", "permission_mode", self.permission_mode.clone()),
+            ("--max-turns", "max_turns", self.max_turns.map(|turns| turns.to_string())),
+            ("--max-tokens-total", "stop.max_tokens_total", self.max_tokens_total.map(|n| n.to_string())),
+            ("--max-budget-usd", "stop.max_budget_usd", self.max_budget_usd.map(|most| format!("{most:?}"))),
+            ("--timeout", "stop.timeout_s", self.run_timeout.map(|seconds| seconds.to_string())),
+            ("--tool-execution", "tool_execution", self.tool_execution.clone()),
+            ("--reduced-motion", "tui.reduced_motion", self.reduced_motion.then(|| "true".to_owned())),
+            ("--screen-reader", "tui.screen_reader", self.screen_reader.then(|| "true".to_owned())),
+        ];
+        for (flag, key, value) in own {
+            if let Some(value) = value {
+                flags.set(flag, key, &value);
+            }
+        }
+        flags
+    }
+
+    /// The patterns of `--allowed-tools`, one each: a value may hold several, with blanks or commas between them.
+    pub fn allowed_patterns(&self) -> Vec<String> {
+        split_patterns(&self.allowed_tools)
+    }
+
+    /// The patterns of `--disallowed-tools`, one each.
+    pub fn disallowed_patterns(&self) -> Vec<String> {
+        split_patterns(&self.disallowed_tools)
+    }
+
+    /// The permission mode of `--permission-mode`, when it was given.
+    pub fn permission_mode(&self) -> Option<PermissionMode> {
+        self.permission_mode.as_deref().and_then(|word| word.parse().ok())
+    }
+}
+
+fn amount(text: &str) -> Result<f64, String> {
+    text.trim_start_matches('$')
+        .parse::<f64>()
+        .ok()
+        .filter(|amount| amount.is_finite() && *amount >= 0.0)
+        .ok_or_else(|| "it must be an amount such as 0.50".to_owned())
+}
+
+/// Takes lists of patterns apart at blanks and commas outside of parentheses, slashes and quotes left alone.
+pub(super) fn split_patterns(values: &[String]) -> Vec<String> {
+    let mut patterns: Vec<String> = Vec::new();
+    for value in values {
+        // A regex may hold blanks and commas, and what is one pattern by itself is not looked into.
+        if value.trim_start().starts_with('/') {
+            patterns.push(value.trim().to_owned());
+            continue;
+        }
+        let (mut part, mut depth) = (String::new(), 0_usize);
+        let mut rest = value.chars().peekable();
+        while let Some(c) = rest.next() {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            let is_between = depth == 0 && (c == ',' || c.is_whitespace());
+            if !is_between {
+                part.push(c);
+                continue;
+            }
+            while c != ',' && rest.next_if(|next| next.is_whitespace()).is_some() {}
+            // `Bash (git *)` is one pattern.
+            if c != ',' && rest.peek() == Some(&'(') {
+                continue;
+            }
+            patterns.extend(Some(std::mem::take(&mut part)).filter(|part| !part.is_empty()));
+        }
+        patterns.extend(Some(part).filter(|part| !part.is_empty()));
+    }
+    patterns
+}

@@ -1,0 +1,240 @@
+//! What is read from command lines, and what is refused.
+
+use std::time::Duration;
+
+use super::global::split_patterns;
+use super::time::span;
+use super::*;
+
+fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
+    Cli::parse_args(std::iter::once("aye").chain(args.iter().copied()))
+}
+
+fn ok(args: &[&str]) -> Cli {
+    parse(args).unwrap_or_else(|error| panic!("{args:?}: {error}"))
+}
+
+#[test]
+fn the_tree_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn a_prompt_comes_by_itself_or_after_print() {
+    assert_eq!(ok(&["hello there"]).prompt.as_deref(), Some("hello there"));
+    for args in [
+        &["-p", "hello"][..],
+        &["--print=hello"],
+        &["-p", "--output-format", "json", "hello"],
+        &["hello", "-p"],
+        &["-c", "-p", "hello"],
+        &["-r", "abc", "-p", "hello"],
+        &["--permission-mode", "yolo", "--model", "mock", "-p", "hello"],
+    ] {
+        let cli = ok(args);
+        assert!(cli.is_print(), "{args:?}");
+        assert_eq!(cli.prompt.as_deref(), Some("hello"), "{args:?}");
+    }
+    assert!(ok(&["-p"]).is_print() && ok(&["-p"]).prompt.is_none());
+    assert!(!ok(&[]).is_print());
+    assert_eq!(parse(&["-p", "a", "b"]).expect_err("two prompts").exit_code(), 2);
+}
+
+#[test]
+fn a_thread_is_chosen() {
+    assert_eq!(ok(&[]).thread(), ThreadChoice::New);
+    assert_eq!(ok(&["-c"]).thread(), ThreadChoice::Last);
+    assert_eq!(ok(&["--continue", "go on"]).thread(), ThreadChoice::Last);
+    assert_eq!(ok(&["-r"]).thread(), ThreadChoice::Pick);
+    assert_eq!(ok(&["-r", "0198", "-p"]).thread(), ThreadChoice::Id("0198".into()));
+    assert!(parse(&["-c", "-r", "x"]).is_err());
+    assert!(parse(&["-p", "-r"]).is_err());
+}
+
+/// Row HL005: what begins with a `-` inside a value stays a value.
+#[test]
+fn no_flag_is_read_from_inside_a_value() {
+    let cli = ok(&["--print=--config=model=evil"]);
+    assert_eq!(cli.prompt.as_deref(), Some("--config=model=evil"));
+    assert!(cli.global.config.is_empty());
+    assert_eq!(ok(&["-p", "--", "--trust"]).prompt.as_deref(), Some("--trust"));
+    assert_eq!(ok(&["--", "--permission-mode=yolo"]).prompt.as_deref(), Some("--permission-mode=yolo"));
+    assert_eq!(ok(&["--model=--trust"]).global.model.as_deref(), Some("--trust"));
+    assert!(!ok(&["--model=--trust"]).global.trust);
+    assert!(!ok(&["--config", "--trust"]).global.trust);
+    assert!(parse(&["--model", "--trust"]).is_err(), "a missing value is an error, not the next flag");
+    assert_eq!(parse(&["--prompt=--settings=/tmp/evil"]).expect_err("unknown").exit_code(), 2);
+    let cli = ok(&["approvals", "deny", "id", "--reason", "--trust me"]);
+    assert!(!cli.global.trust);
+    let Some(Command::Approvals(ApprovalsCommand::Deny(DenyArgs { reason, .. }))) = cli.command else {
+        panic!("deny")
+    };
+    assert_eq!(reason.as_deref(), Some("--trust me"));
+    let Some(Command::Answer(AnswerArgs { answer, .. })) = ok(&["answer", "id", "-1"]).command else {
+        panic!("answer")
+    };
+    assert_eq!(answer.as_deref(), Some("-1"));
+}
+
+#[test]
+fn patterns_and_settings_are_collected() {
+    let cli = ok(&[
+        "-p",
+        "x",
+        "--allowed-tools",
+        "Bash(git *)",
+        "Read",
+        "--disallowed-tools",
+        "WebFetch",
+        "--allowed-tools",
+        "Edit",
+        "--max-turns",
+        "3",
+        "--trust",
+    ]);
+    assert_eq!(cli.global.allowed_tools, ["Bash(git *)", "Read", "Edit"]);
+    assert_eq!(cli.global.disallowed_tools, ["WebFetch"]);
+    assert_eq!(cli.global.max_turns, Some(3));
+    assert!(cli.global.trust);
+    let cli = ok(&["config", "show", "--json", "--config", "theme=dark", "--model", "m", "-C", "/tmp"]);
+    assert_eq!(cli.global.config, ["theme=dark"]);
+    assert_eq!(cli.global.cd.as_deref(), Some(std::path::Path::new("/tmp")));
+    assert!(matches!(cli.command, Some(Command::Config(ConfigCommand::Show(JsonFlag { json: true })))));
+    assert!(matches!(ok(&["--model", "m", "models"]).command, Some(Command::Models(_))));
+}
+
+#[test]
+fn a_value_may_hold_several_patterns() {
+    for (value, expected) in [
+        ("Read,Bash(git add *), Edit", &["Read", "Bash(git add *)", "Edit"][..]),
+        ("Read Bash(echo, x)  Edit ", &["Read", "Bash(echo, x)", "Edit"]),
+        ("Bash (git *)", &["Bash(git *)"]),
+        ("/Read|List, x/", &["/Read|List, x/"]),
+        ("Bash(a (b) *)", &["Bash(a (b) *)"]),
+        ("", &[]),
+    ] {
+        assert_eq!(split_patterns(&[value.to_owned()]), expected, "{value}");
+    }
+    assert_eq!(ok(&["-p", "x", "--allowed-tools", "A,B", "C"]).global.allowed_patterns(), ["A", "B", "C"]);
+}
+
+#[test]
+fn every_command_is_there() {
+    for args in [
+        "threads list --json",
+        "threads show a",
+        "threads delete a b",
+        "threads export a --format json",
+        "threads export a --format html",
+        "threads rename a b",
+        "threads pin a --off",
+        "threads fork a --messages 2",
+        "threads search words --json",
+        "approvals list --json",
+        "approvals show a --json",
+        "approvals list --thread a --tool Bash --older-than 2h",
+        "approvals approve a b",
+        "approvals approve a --edit -m b",
+        "approvals approve a --grant 2 --scope project --for 5uses",
+        "approvals approve a --args {}",
+        "approvals approve --all-reads --thread t",
+        "approvals deny a b",
+        "approvals deny a --comment b",
+        "approvals deny --rest",
+        "approvals modify a --feedback b",
+        "approvals answer a {}",
+        "grants list --all --json",
+        "grants show a --json",
+        "grants revoke a b",
+        "inbox",
+        "inbox --watch",
+        "approve a b --resume --output-format stream-json",
+        "deny a --reason no --resume",
+        "answer a",
+        "skills list",
+        "skills check",
+        "skills check dir --json",
+        "permissions check",
+        "permissions check --rules f",
+        "permissions simulate --rules f --since 2h --json",
+        "permissions suggest --since 2026-11-21",
+        "reminders check",
+        "reminders check f --json",
+        "audit",
+        "audit --since 2h --thread a --tool Bash --rules --json",
+        "audit --rows",
+        "audit --verify --json",
+        "models",
+        "models --json",
+        "config show",
+        "doctor --json",
+        "completion bash",
+        "man",
+    ] {
+        let args: Vec<_> = args.split(' ').collect();
+        assert!(ok(&args).command.is_some(), "{args:?}");
+    }
+    assert!(ok(&["threads of execution"]).command.is_none(), "a sentence is a prompt");
+}
+
+#[test]
+fn usage_errors_end_with_status_two() {
+    for args in [
+        &["--nope"][..],
+        &["--permission-mode", "auto", "x"],
+        &["--max-turns", "many"],
+        &["threads"],
+        &["completion", "tcsh"],
+        &["--output-format", "xml", "-p"],
+        &["--output-format", "json", "x"],
+        &["--on-ask", "deny", "x"],
+        &["-p", "x", "threads", "list"],
+        &["--on-unknown", "hope"],
+        &["permissions", "simulate"],
+        &["audit", "--verify", "--since", "2h"],
+        &["-c", "models"],
+        &["approve"],
+        &["approve", "a", "--output-format", "json"],
+        &["inbox", "--older-than", "soon"],
+        &["inbox", "--older-than", ""],
+        &["inbox", "--older-than", "9999999999999999999w"],
+        &["approvals", "approve"],
+        &["approvals", "approve", "a", "--all-reads"],
+        &["approvals", "approve", "a", "--edit", "--args", "{}"],
+        &["approvals", "approve", "a", "--thread", "t"],
+        &["approvals", "deny"],
+        &["approvals", "modify", "a"],
+    ] {
+        assert_eq!(parse(args).expect_err("refused").exit_code(), 2, "{args:?}");
+    }
+    assert_eq!(parse(&["--help"]).expect_err("help").exit_code(), 0);
+}
+
+#[test]
+fn spans_of_time_are_read() {
+    for (text, seconds) in [("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86_400), ("1h 30min", 5400)] {
+        assert_eq!(span(text), Ok(Duration::from_secs(seconds)), "{text}");
+    }
+    for text in ["", " ", "2", "h", "-2h", "2 hours", "2h3", "1.5h", "２h"] {
+        assert!(span(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn version_needs_no_parser() {
+    let args = |list: &[&str]| list.iter().map(OsString::from).collect::<Vec<_>>();
+    let version = version_only(&args(&["aye", "--version"])).expect("version");
+    assert!(version.starts_with("aye ") && version.ends_with(env!("CARGO_PKG_VERSION")));
+    assert!(version_only(&args(&["aye", "--version", "x"])).is_none());
+    assert!(version_only(&args(&["aye"])).is_none());
+}
+
+#[test]
+fn completions_and_the_manual_are_written() {
+    use clap_complete::Shell;
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        assert!(String::from_utf8_lossy(&completion(shell)).contains("approvals"), "{shell}");
+    }
+    let page = man_page().expect("page");
+    assert!(String::from_utf8_lossy(&page).contains("Exit status"));
+}
