@@ -21,6 +21,7 @@ mod first;
 mod grants;
 mod inbox;
 mod keys;
+mod mouse;
 mod notify;
 mod queue;
 mod reader;

@@ -1,23 +1,19 @@
-//! The viewer and the full screen: keys, the mouse, and what they come to.
+//! The viewer and the full screen: keys, and what they come to.
 
-use crossterm::event::{KeyEvent, MouseEvent};
+use crossterm::event::KeyEvent;
 
-use super::super::app::{App, Focus};
-use super::super::approval::QUIET_MS;
-use super::super::keymap::{Action, Chord, Place as Table, typed};
+use super::super::app::App;
+use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
-use super::super::palette::Offer;
 use super::super::reader::source::{self, Code};
 use super::super::reader::{Book, Found, Landmark, Reader, Scene, Search, Subject, Wanted};
-use super::super::transcript::{Entry, EntryKind, Place};
-use super::super::view::{self, Press};
+use super::super::transcript::{self, Entry, EntryKind};
+use super::super::view;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::StoredMessage;
 
 /// More is fetched from the store when so few entries are above.
 const NEAR: usize = 100;
-/// Rows that a turn of the wheel moves.
-const WHEEL: isize = 3;
 
 impl App {
     /// Opens or closes the viewer.
@@ -57,7 +53,7 @@ impl App {
     }
 
     /// Does something with the reader that is on the screen, in what it reads.
-    fn read<T>(&mut self, act: impl FnOnce(&mut Reader, &Scene<'_>) -> T) -> Option<T> {
+    pub(super) fn read<T>(&mut self, act: impl FnOnce(&mut Reader, &Scene<'_>) -> T) -> Option<T> {
         let is_viewer = self.viewer.is_some();
         let mut reader = if is_viewer { self.viewer.take() } else { self.pane.take() }?;
         let book = reader.book.clone();
@@ -77,14 +73,14 @@ impl App {
             self.viewer_input_key(key, cmds);
             return;
         }
-        if let Some(action) = self.keymap.action(Table::Viewer, key) {
+        if let Some(action) = self.keymap.action(Place::Viewer, key) {
             self.reader_action(action, cmds);
         }
     }
 
     /// A key that moves the conversation on the full screen. `false`: it is meant for something else.
     pub(super) fn pane_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) -> bool {
-        let action = self.keymap.action(Table::Composer, key);
+        let action = self.keymap.action(Place::Composer, key);
         match action {
             Some(Action::PageUp | Action::PageDown | Action::ScrollUp | Action::ScrollDown) => {
                 let Some(action) = action else { return false };
@@ -105,80 +101,6 @@ impl App {
                 true
             }
             Some(_) | None => false,
-        }
-    }
-
-    /// The mouse, while a screen of ours is up.
-    pub(super) fn mouse(&mut self, event: MouseEvent, cmds: &mut Vec<Cmd>) {
-        let Some(chord) = Chord::of_mouse(event) else { return };
-        let Some(action) = self.keymap.action_of(Table::Viewer, chord) else { return };
-        if action == Action::Choose
-            && let Some(press) = view::reader::press_at(self, event.row, event.column)
-        {
-            self.press(press, event.column, cmds);
-            return;
-        }
-        let (row, column) = (usize::from(event.row), usize::from(event.column).saturating_sub(1));
-        let text = self.read(|reader, scene| match action {
-            Action::Choose if row < scene.rows => {
-                reader.choose(scene, row);
-                reader.drag(scene, true, row, column);
-                None
-            }
-            Action::Mark => {
-                reader.drag(scene, false, row.min(scene.rows.saturating_sub(1)), column);
-                None
-            }
-            Action::CopyMark => reader.marked(scene),
-            _ => None,
-        });
-        match action {
-            Action::Choose | Action::Mark | Action::CopyMark => {
-                if let Some(text) = text.flatten() {
-                    self.copy_out(text, "what is marked", cmds);
-                }
-            }
-            Action::ScrollUp => drop(self.read(|reader, scene| reader.scroll(scene, -WHEEL))),
-            Action::ScrollDown => drop(self.read(|reader, scene| reader.scroll(scene, WHEEL))),
-            other => self.reader_action(other, cmds),
-        }
-    }
-
-    /// A click below the conversation.
-    fn press(&mut self, press: Press, column: u16, cmds: &mut Vec<Cmd>) {
-        // What was marked stays as it is, and is not copied again when the button is let go.
-        self.read(|reader, _| reader.mark = None);
-        // Who clicks at the moment at which a question comes, clicked at something else.
-        let is_sudden = self.focus == Focus::Card && self.now.since(self.focused_at) < QUIET_MS;
-        match press {
-            Press::Key(_) if is_sudden && self.picker.is_none() && self.viewer.is_none() => {}
-            Press::Key(key) => self.key(key, cmds),
-            Press::Row(row) => self.press_row(row, cmds),
-            Press::Text(row) => {
-                self.focus = Focus::Composer;
-                self.typed_at = Some(self.now);
-                self.composer.go_to_cell(row, usize::from(column.saturating_sub(2)));
-                self.refresh_palette(cmds);
-            }
-        }
-    }
-
-    /// Chooses a row of the list that is open; one that is chosen is taken.
-    fn press_row(&mut self, row: usize, cmds: &mut Vec<Cmd>) {
-        let by = |selected: usize| row.cast_signed().wrapping_sub(selected.cast_signed());
-        let is_chosen = if let Some(picker) = &mut self.picker {
-            let by = by(picker.selected());
-            picker.step(by);
-            by == 0
-        } else if let Some(palette) = &mut self.palette {
-            let is_chosen = row == palette.selected && (palette.is_chosen || palette.offer != Offer::Words);
-            palette.step(by(palette.selected));
-            is_chosen
-        } else {
-            return;
-        };
-        if is_chosen && let Some(enter) = self.keymap.key_of(Table::List, Action::Accept) {
-            self.key(enter, cmds);
         }
     }
 
@@ -222,8 +144,8 @@ impl App {
             return;
         }
         match self.transcript.cut() {
-            Some(place @ Place::Seq(seq)) => self.transcript.cut_at(&place, seq),
-            Some(Place::Message(message)) => {
+            Some(place @ transcript::Place::Seq(seq)) => self.transcript.cut_at(&place, seq),
+            Some(transcript::Place::Message(message)) => {
                 let Some(thread) = self.thread_id().cloned() else { return };
                 self.cutting = true;
                 cmds.push(Cmd::Place(thread, message));
@@ -235,7 +157,7 @@ impl App {
     /// The store said where a message stands: the conversation is cut there.
     pub(super) fn placed(&mut self, thread: &ThreadId, message: String, seq: Result<Option<u64>, String>) {
         self.cutting = false;
-        let place = Place::Message(message);
+        let place = transcript::Place::Message(message);
         if self.thread_id() != Some(thread) {
             return;
         }
@@ -271,13 +193,13 @@ impl App {
         self.see_to_earlier(cmds);
     }
 
-    fn copy_out(&mut self, text: String, what: &str, cmds: &mut Vec<Cmd>) {
+    pub(super) fn copy_out(&mut self, text: String, what: &str, cmds: &mut Vec<Cmd>) {
         let size = text.len();
         cmds.push(Cmd::Copy(text));
         self.say_hint(format!("copied {what}, {size} bytes, if the terminal lets us"));
     }
 
-    fn reader_action(&mut self, action: Action, cmds: &mut Vec<Cmd>) {
+    pub(super) fn reader_action(&mut self, action: Action, cmds: &mut Vec<Cmd>) {
         let jump = |app: &mut App, to: Landmark, forward: bool| {
             if app.read(|reader, scene| reader.jump(scene, to, forward)) == Some(false) {
                 app.say_hint(if forward { "there is none below" } else { "there is none above" });
@@ -390,7 +312,7 @@ impl App {
 
     /// A key while something is written in the viewer.
     fn viewer_input_key(&mut self, key: KeyEvent, cmds: &mut Vec<Cmd>) {
-        let action = self.keymap.action(Table::List, key);
+        let action = self.keymap.action(Place::List, key);
         let Some(viewer) = &mut self.viewer else { return };
         let Some((wanted, text)) = &mut viewer.input else { return };
         if let Some(c) = typed(key) {
