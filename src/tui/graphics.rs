@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_place_keeps_the_shape_and_is_never_larger_than_the_picture() {
         let of = |w, h, most| Place::within(&image(w, h), most).map(|place| (place.columns, place.rows));
-        assert_eq!(of(640, 480, (48, 12)), Some((32, 12)));
+        assert_eq!(of(640, 480, (48, 12)), Some((33, 12)));
         assert_eq!(of(640, 480, (20, 12)), Some((20, 8)));
         assert_eq!(of(640, 480, (120, 40)), Some((64, 24)));
         assert_eq!(of(16, 16, (48, 12)), Some((2, 1)));
@@ -207,6 +207,8 @@ mod tests {
         assert_eq!(ids(&lines).collect::<Vec<_>>(), [0x01_02_03; 2]);
         assert!(is_row(&lines[0].spans[1].content));
         assert!(!is_row("\u{10eeee}a") && !is_row("a") && !is_row(""));
+        let theirs = crate::contract::display::visible(&lines[0].spans[1].content).into_owned();
+        assert!(!theirs.contains(PLACEHOLDER), "what others say stands for no picture: {theirs:?}");
     }
 
     #[test]
