@@ -116,7 +116,7 @@ impl Place {
             out.extend_from_slice(chunk);
             out.extend_from_slice(b"\x1b\\");
             // kitty wants it in each.
-            head = "q=2,".to_owned();
+            "q=2,".clone_into(&mut head);
         }
         out
     }

@@ -135,5 +135,5 @@ pub async fn run(
     host: Arc<dyn host::Host>,
     events: UnboundedReceiver<HostEvent>,
 ) -> Result<ExitStatus, TuiError> {
-    event_loop::run(options, host, events).await
+    Box::pin(event_loop::run(options, host, events)).await
 }
