@@ -13,9 +13,10 @@ use super::host::TerminalHost;
 use super::remote::{Counter, Place};
 use super::{Failure, commands, say, statusline, themes};
 use crate::cli::{Cli, ThreadChoice};
-use crate::config::{Env, Screen};
+use crate::config::{Env, Images, Screen};
 use crate::contract::display::{visible, visible_line};
 use crate::tui::app::FirstStart;
+use crate::tui::gallery::Images as ShownImages;
 use crate::tui::host::{Host as _, HostEvent};
 use crate::tui::keymap::Keymap;
 use crate::tui::links::Links;
@@ -64,6 +65,11 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         progress: app.foundation.loaded.settings.tui.progress,
         reduced_motion: app.foundation.loaded.settings.tui.reduced_motion,
         screen_reader: app.foundation.loaded.settings.tui.screen_reader,
+        images: match app.foundation.loaded.settings.tui.images {
+            Images::Auto => ShownImages::Auto,
+            Images::Blocks => ShownImages::Blocks,
+            Images::Off => ShownImages::Off,
+        },
         first_start: first_start(&app.foundation, cli),
         utc_offset: super::zone().to_offset(jiff::Timestamp::now()).seconds(),
         reflow: reflows(|name| env.var(name).map(str::to_owned)),

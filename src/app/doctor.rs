@@ -103,7 +103,7 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
     }
     checks.push(servers(&foundation));
     let mut add = |name, state, text: String| checks.push(Check::new(name, state, text));
-    for (name, state, text) in terminal::checks(&foundation.env) {
+    for (name, state, text) in terminal::checks(&foundation.env, foundation.loaded.settings.tui.images) {
         add(name, state, text);
     }
     let mut warnings = foundation.warnings.clone();
@@ -167,7 +167,7 @@ fn servers(foundation: &Foundation) -> Check {
 pub(super) fn page(app: &App) -> Page {
     let mut rows = vec![("version", State::Ok, format!("aye {}", env!("CARGO_PKG_VERSION")))];
     rows.push(("settings", State::Ok, app.foundation.paths.config_file().display().to_string()));
-    rows.extend(terminal::checks(&app.foundation.env));
+    rows.extend(terminal::checks(&app.foundation.env, app.foundation.loaded.settings.tui.images));
     rows.extend(app.warnings.iter().map(|text| ("warning", State::Warning, text.clone())));
     let text = rows.iter().map(|(name, state, text)| format!("{}  {name:<13} {text}\n", mark(*state)));
     let more = "aye doctor, outside, also looks at the model, the store, the rules and the plugins\n";

@@ -19,7 +19,7 @@ use crate::config::{list_models, repository_root};
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{CallId, SuspensionId, ThreadId};
-use crate::contract::image::{ImageRef, Pixels};
+use crate::contract::image::{ImageRef, Packed, Pixels};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::{Message, ToolCall, Visibility};
 use crate::contract::record::{
@@ -366,6 +366,10 @@ impl Host for TerminalHost {
 
     async fn picture(&self, image: &ImageRef) -> Result<Pixels, String> {
         images::pixels(&self.app, image).await
+    }
+
+    async fn packed(&self, image: &ImageRef) -> Result<Packed, String> {
+        images::packed(&self.app, image).await
     }
 
     async fn unqueue(&self, id: QueueId) -> Result<bool, String> {

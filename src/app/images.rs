@@ -10,7 +10,7 @@ use serde_json::json;
 use super::agent::App;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
-use crate::contract::image::{ImageError, ImageRef, MAX_IMAGE_BYTES, Pixels};
+use crate::contract::image::{ImageError, ImageRef, MAX_IMAGE_BYTES, Packed, Pixels};
 use crate::plugins::permission::{Decision, Question, evaluate};
 use crate::tui::composer::dropped;
 use crate::tui::host::{Attach, Attached};
@@ -19,6 +19,8 @@ mod clipboard;
 
 /// A picture on a terminal has no more pixels than these.
 const SHOWN: (u32, u32) = (160, 96);
+/// And on one that draws pixels.
+const SHARP: (u32, u32) = (960, 640);
 /// The tool whose rules say which files a model may see.
 const READ: &str = "Read";
 
@@ -167,14 +169,27 @@ pub(super) async fn of_flags(app: &App, files: &[PathBuf]) -> Result<Vec<Content
 
 /// A kept picture, as small as a terminal shows it.
 pub(super) async fn pixels(app: &App, image: &ImageRef) -> Result<Pixels, String> {
+    made(app, image, |bytes| crate::picture::decode(bytes, SHOWN)).await
+}
+
+/// A kept picture for a terminal that draws pixels.
+pub(super) async fn packed(app: &App, image: &ImageRef) -> Result<Packed, String> {
+    made(app, image, |bytes| crate::picture::pack(bytes, SHARP)).await
+}
+
+async fn made<T: Send + 'static>(
+    app: &App,
+    image: &ImageRef,
+    make: impl FnOnce(&[u8]) -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
     let found = app.store.image(&image.hash).await.map_err(|error| error.to_string())?;
     let bytes = found.ok_or("its bytes are not kept any more")?;
     // One after another: each may take much memory for a moment.
     let turn = Arc::clone(&app.decoding).acquire_owned().await;
-    let decoded = tokio::task::spawn_blocking(move || {
-        let decoded = crate::picture::decode(&bytes, SHOWN);
+    let made = tokio::task::spawn_blocking(move || {
+        let made = make(&bytes);
         drop(turn);
-        decoded
+        made
     });
-    decoded.await.unwrap_or_else(|_| Err("it cannot be decoded".to_owned()))
+    made.await.unwrap_or_else(|_| Err("it cannot be decoded".to_owned()))
 }

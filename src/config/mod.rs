@@ -32,7 +32,7 @@ pub use providers::{BuiltInProvider, KNOWN_MODELS, KnownModel, PROVIDERS, known_
 pub use schema::STATUS_SEGMENTS;
 pub use servers::{SERVERS_FILE, Servers, load_servers, server_files};
 pub use settings::{
-    Adapter, BashSettings, ContextSettings, McpSettings, ModelSettings, OnAsk, PermissionMode,
+    Adapter, BashSettings, ContextSettings, Images, McpSettings, ModelSettings, OnAsk, PermissionMode,
     ProviderSettings, RetrySettings, Screen, ServerSettings, Settings, StopSettings, TelemetrySettings,
     TuiSettings, UnknownWord, documented_keys, tool_execution,
 };

@@ -359,6 +359,14 @@ pub(crate) const ROOT: Fields = &[
                 "screen_reader",
                 leaf(Flag, Set, "lines one after another, nothing drawn again, questions in words"),
             ),
+            (
+                "images",
+                leaf(
+                    OneOf(&["auto", "blocks", "off"]),
+                    Set,
+                    "how images are shown: in pixels where the terminal can, in half blocks, or by name",
+                ),
+            ),
             ("editing", leaf(OneOf(&["emacs", "vim"]), Set, "the keys that text is written with")),
         ]),
     ),
@@ -413,6 +421,7 @@ title = true
 progress = true
 reduced_motion = false
 screen_reader = false
+images = "auto"
 editing = "emacs"
 "#;
 

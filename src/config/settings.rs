@@ -41,6 +41,18 @@ pub fn tool_execution(word: &str) -> Option<ToolExecutionMode> {
     }
 }
 
+/// How images of a conversation are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Images {
+    /// In pixels where the terminal draws them, else in half blocks.
+    #[default]
+    Auto,
+    /// In half blocks.
+    Blocks,
+    /// By name only.
+    Off,
+}
+
 /// How much of the terminal is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Screen {
@@ -95,6 +107,7 @@ words!(
     Demo = "demo"
 );
 words!(Screen, "screen", Inline = "inline", Full = "full");
+words!(Images, "way to show images", Auto = "auto", Blocks = "blocks", Off = "off");
 
 /// What happens to a question of a headless run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -308,6 +321,8 @@ pub struct TuiSettings {
     pub reduced_motion: bool,
     /// Whether the terminal is written for a screen reader.
     pub screen_reader: bool,
+    /// How images are shown.
+    pub images: Images,
 }
 
 /// All settings after the layers were joined.
@@ -473,6 +488,7 @@ impl Settings {
                 progress: get.flag("tui.progress"),
                 reduced_motion: get.flag("tui.reduced_motion"),
                 screen_reader: get.flag("tui.screen_reader"),
+                images: get.text("tui.images").and_then(|word| word.parse().ok()).unwrap_or_default(),
             },
             agents: get.trees("agents"),
             sections: get.trees("sections"),

@@ -15,6 +15,9 @@ pub fn is_unsafe(c: char) -> bool {
     }
 }
 
+/// Stands for a part of a picture in terminals that place pictures by characters. Text of others holds none.
+pub const PLACEHOLDER: char = '\u{10eeee}';
+
 /// Whether a character is there without being seen, or changes how its neighbours are seen: bidirectional controls,
 /// zero-width and filler characters, tags, variation selectors beyond the emoji one, interlinear and format controls.
 pub fn is_invisible(c: char) -> bool {
@@ -29,7 +32,7 @@ pub fn is_invisible(c: char) -> bool {
         | '\u{fff0}'..='\u{fffb}'
         | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1345f}'
         | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-        | '\u{e0000}'..='\u{e0fff}')
+        | '\u{e0000}'..='\u{e0fff}' | PLACEHOLDER)
 }
 
 /// JSON with every character that a terminal might obey written as an escape.

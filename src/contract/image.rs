@@ -209,6 +209,26 @@ impl ImageRef {
     }
 }
 
+/// A picture as a terminal takes it that draws pixels: from the upper left, three bytes a pixel or four with opacity,
+/// compressed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Packed {
+    /// Columns of pixels.
+    pub width: u32,
+    /// Rows of pixels.
+    pub height: u32,
+    /// Whether there is opacity in it.
+    pub has_alpha: bool,
+    /// The bytes, in the format of zlib.
+    pub zlib: Vec<u8>,
+}
+
+impl fmt::Debug for Packed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Packed({}×{})", self.width, self.height)
+    }
+}
+
 /// A picture as it is drawn: from the upper left, four bytes a pixel, red, green, blue and opacity.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pixels {

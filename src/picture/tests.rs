@@ -38,6 +38,22 @@ fn a_picture_becomes_small_and_keeps_its_colours() {
 }
 
 #[test]
+fn a_packed_picture_is_made_of_pixels_not_of_its_file() {
+    let inflate = |packed: &Packed| {
+        let mut out = Vec::new();
+        std::io::Read::read_to_end(&mut flate2::read::ZlibDecoder::new(packed.zlib.as_slice()), &mut out)
+            .unwrap();
+        out
+    };
+    let half = pack(&sample(400, 200), (40, 40)).unwrap();
+    assert_eq!((half.width, half.height, half.has_alpha), (40, 20, true));
+    assert_eq!(inflate(&half).len(), 40 * 20 * 4);
+    let gif = pack(GIF, (40, 40)).unwrap();
+    assert_eq!((gif.has_alpha, inflate(&gif)), (false, vec![0, 0, 0, 255, 255, 255]));
+    assert!(pack(b"hello", (40, 40)).is_err());
+}
+
+#[test]
 fn shapes_fit() {
     assert_eq!(fitting((400, 200), (40, 40)), (40, 20));
     assert_eq!(fitting((1, 8000), (40, 40)), (1, 40));

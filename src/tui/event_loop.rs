@@ -102,7 +102,7 @@ pub(super) async fn run(
         // What is longer than a row goes on in the next one.
         let _ = std::io::Write::write_all(screen.terminal.out_mut(), b"\x1b[?7h");
     }
-    app.gallery = Gallery::new(abilities.pictures().filter(|_| !app.is_linear));
+    app.gallery = Gallery::new(abilities.pictures().filter(|_| !app.is_linear)).shown(options.images);
     app.is_calm = options.reduced_motion || options.screen_reader;
     app.theme = options.theme.clone();
     app.background = options.background;
@@ -112,6 +112,7 @@ pub(super) async fn run(
     if options.full {
         app.toggle_screen();
     }
+    screen.ask_name(&app);
     screen.append(view::banner(&app.info, size.0, &screen.look.theme));
     let waits = Loop { keys, events, answers, colours, started: Instant::now() };
     let performer = Performer::new(host, answers_in);
@@ -127,8 +128,9 @@ pub(super) async fn run(
     let ended = screen.leave_other();
     // The text that was not sent is of no use on the screen of the shell.
     let finished = screen.feed.finished(&app, &screen.look);
-    screen.append(finished);
     let growing = screen.feed.growing(&app, &screen.look);
+    let ended = ended.and(screen.send_pictures(&app, &[&finished, &growing]));
+    screen.append(finished);
     screen.append(growing);
     screen.end_linear();
     let ended = ended.and(screen.finish());
@@ -274,6 +276,7 @@ fn of_terminal(event: TerminalEvent) -> Msg {
         TerminalEvent::Resize(width, height) => Msg::Resize(width, height),
         TerminalEvent::Focus(is_in_front) => Msg::Focus(is_in_front),
         TerminalEvent::Background(background) => Msg::Background(background),
+        TerminalEvent::DrawsPixels => Msg::DrawsPixels,
         TerminalEvent::Hangup => Msg::Hangup,
     }
 }

@@ -13,7 +13,7 @@ use crate::contract::child::TaskRecord;
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::image::{ImageRef, Pixels};
+use crate::contract::image::{ImageRef, Packed, Pixels};
 use crate::contract::inference::TokenUsage;
 use crate::contract::judgement::Ruling;
 pub use crate::contract::mode::Mode;
@@ -519,6 +519,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// A kept picture, small enough for a terminal.
     async fn picture(&self, image: &ImageRef) -> Result<Pixels, String>;
+
+    /// A kept picture for a terminal that draws pixels.
+    async fn packed(&self, image: &ImageRef) -> Result<Packed, String>;
 
     /// The first picture is there: what it did not need can begin.
     async fn shown(&self);

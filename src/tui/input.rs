@@ -43,6 +43,8 @@ pub enum TerminalEvent {
     Focus(bool),
     /// The terminal says what is behind the text.
     Background(Background),
+    /// The terminal says that it draws pixels where placeholders stand.
+    DrawsPixels,
     /// The terminal is gone; no event follows.
     Hangup,
 }

@@ -19,6 +19,7 @@ pub mod composer;
 pub mod diff;
 mod event_loop;
 pub mod gallery;
+pub mod graphics;
 pub mod highlight;
 pub mod host;
 pub mod input;
@@ -82,6 +83,8 @@ pub struct TuiOptions {
     pub reduced_motion: bool,
     /// Lines one after another, nothing drawn again.
     pub screen_reader: bool,
+    /// Whether images are shown, and whether in pixels where the terminal draws them.
+    pub images: gallery::Images,
     /// What is asked because it is the first start.
     pub first_start: Option<app::FirstStart>,
     /// Addresses behind text, where the terminal shows them.
@@ -132,5 +135,5 @@ pub async fn run(
     host: Arc<dyn host::Host>,
     events: UnboundedReceiver<HostEvent>,
 ) -> Result<ExitStatus, TuiError> {
-    event_loop::run(options, host, events).await
+    Box::pin(event_loop::run(options, host, events)).await
 }

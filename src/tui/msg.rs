@@ -17,7 +17,7 @@ use super::theme::{Background, ThemeRow};
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::image::{ImageRef, Pixels};
+use crate::contract::image::{ImageRef, Packed, Pixels};
 use crate::contract::record::{
     DecideOutcome, InboxRow, QueueId, StoredMessage, SuspensionRecord, ThreadSummary,
 };
@@ -124,6 +124,10 @@ pub enum Msg {
     Attached(String, Result<Attached, String>),
     /// The picture of that hash, or why it cannot be shown.
     Picture(String, Result<Pixels, String>),
+    /// The terminal says that it draws pixels.
+    DrawsPixels,
+    /// The picture of that hash for such a terminal, or why it cannot be shown.
+    Packed(String, Result<Packed, String>),
     /// Something that was asked for went wrong.
     Failed(String),
     /// The terminal is gone: stop without a question.
@@ -161,6 +165,8 @@ pub enum Cmd {
     Attach(String, Attach),
     /// Ask for a picture.
     Picture(ImageRef),
+    /// Ask for a picture for a terminal that draws pixels.
+    Pack(ImageRef),
     /// Open the text that is being written in the person's editor.
     Compose(String),
     /// Ask for what was said before, in all conversations.

@@ -16,6 +16,7 @@ use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
+use super::graphics;
 use super::links::Links;
 use super::wrap::{Wrap, clean};
 
@@ -298,7 +299,10 @@ impl<W: Write> LiveTerminal<W> {
         }
         for line in &pending {
             let broken;
-            let lines = if line.width() <= usize::from(self.width) && !line.spans.iter().any(needs_work) {
+            let is_picture = line.spans.iter().any(|span| graphics::is_row(&span.content));
+            let fits = line.width() <= usize::from(self.width) && !line.spans.iter().any(needs_work);
+            // A row of a picture is cut where the terminal ends.
+            let lines = if fits || is_picture {
                 std::slice::from_ref(line)
             } else {
                 broken = wrap.line(line);

@@ -131,6 +131,8 @@ impl App {
             Msg::Themes(themes, wanted) => self.list_themes(themes, wanted, &mut cmds),
             Msg::Attached(words, found) => self.attached(&words, found, &mut cmds),
             Msg::Picture(hash, pixels) => self.gallery.take(&hash, pixels),
+            Msg::DrawsPixels => self.gallery.sharpen(&mut cmds),
+            Msg::Packed(hash, packed) => self.gallery.take_packed(&hash, packed),
             Msg::Background(background) => self.background_is(background),
             Msg::Skills(skills) => {
                 let rows = skills.iter().map(|skill| PickRow {

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::support::home::Home;
-use crate::support::llm::{Answer, Chat, MockLlm};
+use crate::support::llm::{Answer, Chat, MockLlm, until};
 use crate::support::pty::Pty;
 
 /// Another colour in each pixel.
@@ -47,6 +47,7 @@ fn a_dropped_file_is_seen_by_the_model_and_the_person_and_outlives_a_kill() {
     tty.shows("A gradient.");
     tty.shows("My Shot.png: PNG, 64×40");
     assert!(tty.look(|view| view.all().contains("▀▀▀▀")), "half blocks");
+    assert_eq!((written(&tty, "\x1b[>q"), written(&tty, "\x1b_G")), (1, 0), "it was asked, and said nothing");
     let asked = llm.asked();
     assert_eq!(shown(&asked[0], &shot), 1, "{:#}", asked[0].body["messages"]);
     assert_eq!(asked[0].user(), "what is [image 1: My Shot.png 64×40] ?");
@@ -68,6 +69,42 @@ fn a_dropped_file_is_seen_by_the_model_and_the_person_and_outlives_a_kill() {
     tty.wait("an answer", |view| view.all().matches("A gradient.").count() == 2);
     assert_eq!(shown(&llm.asked()[1], &shot), 2);
     tty.quit();
+}
+
+/// How often something was written to the terminal.
+fn written(tty: &Pty, what: &str) -> usize {
+    tty.raw().windows(what.len()).filter(|bytes| *bytes == what.as_bytes()).count()
+}
+
+#[test]
+fn a_terminal_that_draws_pixels_is_sent_each_picture_once() {
+    let llm = MockLlm::by(|_| Answer::say("A gradient."));
+    let home = Home::with(&llm);
+    let shot = png(64, 40);
+    put(&home, "shot.png", &shot);
+    let mut tty = Pty::start_with(&home, &[], 100, 30, &[("COLORTERM", "truecolor")]);
+    tty.ready();
+    assert_eq!(written(&tty, "\x1b[>q"), 1);
+    tty.send("\x1bP>|kitty(0.41.1)\x1b\\");
+    tty.send("what is @shot.png\r");
+    tty.shows("A gradient.");
+    tty.shows("shot.png: PNG, 64×40");
+    // As large as it is: seven columns, two rows.
+    let placed = |tty: &Pty| tty.look(|view| view.all().matches('\u{10eeee}').count());
+    assert_eq!(placed(&tty), 14);
+    assert!(!tty.look(|view| view.all().contains('▀') || view.all().contains("kitty")));
+    let sent = |tty: &Pty| written(tty, "\x1b_Ga=T,U=1,q=2,f=24,o=z,s=64,v=40,i=");
+    assert_eq!((sent(&tty), written(&tty, "\x1b_Ga=")), (1, 1));
+    tty.say("and again?");
+    tty.wait("an answer", |view| view.all().matches("A gradient.").count() == 2);
+    assert_eq!(sent(&tty), 1, "it has it");
+    // The other screen of a terminal has pictures of its own.
+    tty.send("\x0f");
+    tty.wait("the viewer", |view| view.on_other_screen() && view.screen().contains('\u{10eeee}'));
+    until("it was sent again", || sent(&tty) == 2);
+    tty.send("q");
+    tty.quit();
+    tty.is_restored();
 }
 
 #[test]
@@ -117,6 +154,7 @@ fn ctrl_v_reads_the_clipboard_and_a_screen_without_colours_says_what_it_is() {
     tty.shows("Seen.");
     tty.shows("clipboard: PNG, 30×20");
     assert!(!tty.look(|view| view.all().contains('▀')), "no colours, no picture");
+    assert_eq!(written(&tty, "\x1b[>q"), 0, "nor a question");
     assert_eq!(shown(&llm.asked()[0], &shot), 1);
     tty.quit();
 }

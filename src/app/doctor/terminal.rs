@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use super::State;
-use crate::config::Env;
+use crate::config::{Env, Images};
 use crate::tui::links::Links;
 use crate::tui::terminal::{Abilities, Multiplexer};
 use crate::tui::theme::{Background, Depth};
 
 /// A row for each thing that a terminal may be able to do.
-pub(super) fn checks(env: &Env) -> Vec<(&'static str, State, String)> {
+pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, State, String)> {
     let var = |name: &str| env.var(name).map(str::to_owned);
     let can = Abilities::of(var);
     let term = var("TERM").unwrap_or_else(|| "not set".to_owned());
@@ -62,7 +62,7 @@ pub(super) fn checks(env: &Env) -> Vec<(&'static str, State, String)> {
     let lines = [
         ("keys", yes_no(can.keys, "Shift-Enter and the like (kitty keyboard)", keys)),
         ("frames", yes_no(can.synchronized, "shown at once (mode 2026)", "aye writes only what changed")),
-        ("images", images(&can)),
+        ("images", images(&can, shown)),
         ("links", yes_no(Links::of(var).are_on(), "can be opened (OSC 8)", "addresses are written out")),
         (
             "clipboard",
@@ -96,11 +96,18 @@ pub(super) fn checks(env: &Env) -> Vec<(&'static str, State, String)> {
 }
 
 /// How pictures of a conversation are shown.
-fn images(can: &Abilities) -> String {
-    let why = match can.pictures() {
-        Some(depth) => return format!("in half blocks, {}", depth.name()),
-        None if !can.utf8 => "without UTF-8",
-        None => "with so few colours",
+fn images(can: &Abilities, shown: Images) -> String {
+    let why = match (can.pictures(), shown) {
+        (Some(_), Images::Off) => "as tui.images says,",
+        (Some(depth), Images::Auto) if can.tells_name() => {
+            return format!(
+                "in pixels when it says that it is kitty or ghostty, else in half blocks, {}",
+                depth.name()
+            );
+        }
+        (Some(depth), Images::Auto | Images::Blocks) => return format!("in half blocks, {}", depth.name()),
+        (None, _) if !can.utf8 => "without UTF-8",
+        (None, _) => "with so few colours",
     };
     format!("{why} they are named, with their size; models see them all the same")
 }
@@ -110,7 +117,7 @@ mod tests {
     use super::*;
 
     fn rows(variables: &[(&str, &str)]) -> String {
-        let rows = checks(&Env::of(variables, "/h", "/w"));
+        let rows = checks(&Env::of(variables, "/h", "/w"), Images::Auto);
         let line = |(name, state, text): (&str, State, String)| {
             let mark = if state == State::Ok { "" } else { "! " };
             format!("{mark}{name}: {text}\n")

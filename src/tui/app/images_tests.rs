@@ -4,10 +4,10 @@ use ratatui::style::Color;
 
 use super::tests::{TestApp, opened};
 use crate::contract::content::ContentBlock;
-use crate::contract::image::{ImageRef, Pixels};
+use crate::contract::image::{ImageRef, Packed, Pixels};
 use crate::contract::message::Message;
 use crate::contract::record::StoredMessage;
-use crate::tui::gallery::Gallery;
+use crate::tui::gallery::{Gallery, Images};
 use crate::tui::host::{Attach, Attached, OpenedThread, QueuedRow, UserInput};
 use crate::tui::msg::{Cmd, Msg};
 use crate::tui::theme::Depth;
@@ -162,4 +162,43 @@ fn the_viewer_shows_them_too() {
     test.send(Msg::Picture(image("").hash, Ok(pixels())));
     assert!(test.screen().contains("a.gif: GIF"), "{}", test.screen());
     assert_eq!(Depth::Indexed.map(Color::Rgb(250, 0, 0)), Color::Indexed(196));
+}
+
+fn asked(cmds: &[Cmd]) -> (usize, usize) {
+    let count = |is: fn(&Cmd) -> bool| cmds.iter().filter(|cmd| is(cmd)).count();
+    (count(|cmd| matches!(cmd, Cmd::Picture(_))), count(|cmd| matches!(cmd, Cmd::Pack(_))))
+}
+
+#[test]
+fn a_terminal_that_draws_pixels_gets_places_for_pictures() {
+    let packed = Packed { width: 640, height: 480, has_alpha: false, zlib: vec![1, 2, 3] };
+    let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
+    let mut test = TestApp::new(80, 24);
+    test.app.gallery = Gallery::new(Some(Depth::True));
+    test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
+    assert_eq!(asked(&test.cmds), (1, 0));
+    // The answer comes while the small one is on its way, which is of no use any more then.
+    test.send(Msg::DrawsPixels);
+    test.send(Msg::DrawsPixels);
+    assert_eq!(asked(&test.cmds), (1, 1));
+    test.send(Msg::Picture(image("").hash, Ok(pixels())));
+    assert!(!test.screen().contains('▀') && test.scrollback.iter().all(|line| !line.contains("a.gif")));
+    test.send(Msg::Packed(image("").hash, Ok(packed)));
+    let rows = test.scrollback.iter().filter(|line| line.contains("\u{10eeee}"));
+    assert_eq!(rows.map(|row| row.matches('\u{10eeee}').count()).collect::<Vec<_>>(), [33; 12]);
+    test.keys("<ctrl-o>");
+    assert_eq!(test.screen().matches('\u{10eeee}').count() % 64, 0, "larger: {}", test.screen());
+}
+
+#[test]
+fn a_person_may_want_half_blocks_or_none() {
+    for (images, want) in [(Images::Blocks, (1, 0)), (Images::Off, (0, 0))] {
+        let said =
+            Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
+        let mut test = TestApp::new(80, 24);
+        test.app.gallery = Gallery::new(Some(Depth::True)).shown(images);
+        test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
+        test.send(Msg::DrawsPixels);
+        assert_eq!(asked(&test.cmds), want, "{images:?}");
+    }
 }

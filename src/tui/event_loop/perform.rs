@@ -133,6 +133,10 @@ impl Performer {
                 let pixels = host.picture(&image).await;
                 send(Msg::Picture(image.hash, pixels));
             }),
+            Cmd::Pack(image) => self.spawn(async move {
+                let packed = host.packed(&image).await;
+                send(Msg::Packed(image.hash, packed));
+            }),
             Cmd::History => self.spawn(async move { send(Msg::History(host.history().await)) }),
             Cmd::KeepDraft(keep) => self.spawn(async move { host.keep_draft(keep).await }),
             Cmd::Draft(thread, is_new) => self.spawn(async move {

@@ -1,5 +1,6 @@
 //! What the terminal shows: the inline screen with its scrollback, or the terminal's other screen while one of ours is up.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +9,7 @@ use ratatui::text::Line;
 
 use super::super::TuiOptions;
 use super::super::app::App;
+use super::super::graphics;
 use super::super::links::Links;
 use super::super::status::{Chrome, Progress, chrome};
 use super::super::terminal::{Abilities, Clipboard, Desktop, FullScreen, Linear, LiveTerminal};
@@ -35,6 +37,10 @@ pub(super) struct Screen<W: io::Write> {
     linear: Option<(Linear, Vec<String>)>,
     /// What the terminal was told to show outside of its text.
     chrome: Option<Chrome>,
+    /// Numbers of pictures that the terminal has, on its screen with the scrollback.
+    sent: HashSet<u32>,
+    /// And on its other screen, since it was switched to.
+    sent_other: HashSet<u32>,
 }
 
 /// What the terminal can do and may.
@@ -66,6 +72,8 @@ impl<W: io::Write> Screen<W> {
             links: options.links.clone(),
             linear: options.screen_reader.then(Default::default),
             chrome: None,
+            sent: HashSet::new(),
+            sent_other: HashSet::new(),
         }
     }
 
@@ -84,6 +92,7 @@ impl<W: io::Write> Screen<W> {
         }
         self.leave_other()?;
         let finished = self.feed.finished(app, &self.look);
+        self.send_pictures(app, &[&finished])?;
         self.append(finished);
         if let Some((linear, lines)) = &mut self.linear {
             let bytes = linear.frame(&std::mem::take(lines), linear::topics(app), &linear::prompt(app));
@@ -91,6 +100,7 @@ impl<W: io::Write> Screen<W> {
             return self.show_outside(app);
         }
         let picture = view::live(app, &mut self.feed, &self.look);
+        self.send_pictures(app, &[&picture.lines])?;
         let rows = u16::try_from(picture.lines.len()).unwrap_or(u16::MAX).min(height);
         self.terminal.draw(rows, |area, buf| paint(&picture, area, buf))?;
         self.show_outside(app)
@@ -146,6 +156,30 @@ impl<W: io::Write> Screen<W> {
         if let Some((other, _)) = &mut self.other {
             other.draw(self.terminal.out_mut(), app.size, |area, buf| paint(&picture, area, buf))?;
         }
+        // Behind the frame: where it begins by erasing the screen, a picture might go with it.
+        self.send_pictures(app, &[&picture.lines])
+    }
+
+    /// Asks the terminal for its name, where that may tell that it draws pixels. Nobody waits for the answer.
+    pub(super) fn ask_name(&mut self, app: &App) {
+        if app.gallery.wants_pixels() && self.abilities.tells_name() {
+            let _ = self.terminal.out_mut().write_all(graphics::ASK_NAME);
+        }
+    }
+
+    /// Sends the pictures that stand in lines and that the terminal does not have yet.
+    pub(super) fn send_pictures(&mut self, app: &App, lines: &[&[Line<'static>]]) -> io::Result<()> {
+        if !app.gallery.is_sharp() {
+            return Ok(());
+        }
+        let sent = if self.other.is_some() { &mut self.sent_other } else { &mut self.sent };
+        for id in lines.iter().flat_map(|lines| graphics::ids(lines)) {
+            if sent.insert(id)
+                && let Some((place, packed)) = app.gallery.place(id)
+            {
+                self.terminal.out_mut().write_all(&place.bytes(packed))?;
+            }
+        }
         Ok(())
     }
 
@@ -156,6 +190,7 @@ impl<W: io::Write> Screen<W> {
         // Nothing of the live region stays behind: the terminal may break its rows anew meanwhile.
         self.terminal.finish(false)?;
         self.is_other.store(true, Ordering::SeqCst);
+        self.sent_other.clear();
         let links = self.look.theme.links().clone();
         self.other = Some((FullScreen::default().with_links(links), size));
         FullScreen::enter(self.terminal.out_mut(), self.mouse)
@@ -179,6 +214,8 @@ impl<W: io::Write> Screen<W> {
     /// Paints everything with the next frame.
     pub(super) fn redraw(&mut self) {
         self.chrome = None;
+        self.sent.clear();
+        self.sent_other.clear();
         self.terminal.redraw();
         if let Some((other, _)) = &mut self.other {
             other.redraw();

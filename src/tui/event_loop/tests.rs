@@ -10,7 +10,7 @@ use super::*;
 use crate::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
 use crate::contract::ids::SuspensionId;
 use crate::contract::ids::ThreadId;
-use crate::contract::image::{ImageRef, Pixels};
+use crate::contract::image::{ImageRef, Packed, Pixels};
 use crate::contract::record::{
     DecideOutcome, GrantScope, InboxRow, QueueId, StoredMessage, SuspensionRecord, ThreadSummary,
 };
@@ -62,6 +62,9 @@ impl Host for FakeHost {
         Ok(Attached::Nothing)
     }
     async fn picture(&self, _: &ImageRef) -> Result<Pixels, String> {
+        Err("there is none".into())
+    }
+    async fn packed(&self, _: &ImageRef) -> Result<Packed, String> {
         Err("there is none".into())
     }
     async fn unqueue(&self, id: QueueId) -> Result<bool, String> {

@@ -5,14 +5,15 @@ use crossterm::event::{
 };
 
 use super::TerminalEvent;
+use crate::tui::graphics::places_pictures;
 use crate::tui::theme::Background;
 
 const PASTE_BEGIN: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
 /// Keys that end a paste whose end mark never comes, when they arrive alone.
 const GIVE_UP: [&[u8]; 4] = [b"\x03", b"\x1b[99;5u", b"\x1b", b"\x1b[27u"];
-/// How the answer to the question for the background begins. It is waited for: nobody types it.
-const ANSWER: &[u8] = b"\x1b]11;rgb";
+/// How the answers to the questions for the background and for the name begin. They are waited for: nobody types them.
+const ANSWERS: [&[u8]; 2] = [b"\x1b]11;rgb", b"\x1bP>|"];
 const MAX_ANSWER: usize = 64;
 /// A sequence longer than this is none of ours.
 const MAX_SEQUENCE: usize = 64 * 1024;
@@ -70,7 +71,8 @@ impl Decoder {
 
     /// Whether an escape sequence is begun that may as well be the Escape key. A paste is waited for as long as it takes.
     pub fn is_waiting(&self) -> bool {
-        let is_answer = self.bytes.starts_with(ANSWER) && self.bytes.len() < MAX_ANSWER;
+        let begins = |answer: &&[u8]| self.bytes.starts_with(answer);
+        let is_answer = ANSWERS.iter().any(begins) && self.bytes.len() < MAX_ANSWER;
         !self.bytes.is_empty() && !self.bytes.starts_with(PASTE_BEGIN) && !is_answer
     }
 
@@ -162,6 +164,9 @@ fn step(bytes: &[u8]) -> Step {
 /// What the terminal answers to what we asked it.
 fn answer(bytes: &[u8]) -> Option<TerminalEvent> {
     let text = std::str::from_utf8(bytes).ok()?.trim_end_matches(['\x07', '\x1b', '\\']);
+    if let Some(name) = text.strip_prefix(">|") {
+        return places_pictures(name).then_some(TerminalEvent::DrawsPixels);
+    }
     Background::of_answer(text).map(TerminalEvent::Background)
 }
 

@@ -63,6 +63,9 @@ fn keys_in_legacy_and_kitty_form() {
         ("\u{1b}[M !!x", "x"),
         ("\u{1b}[?1u\u{1b}[?62;c\u{1b}[12;40Rx", "x"),
         ("\u{1b}]11;rgb:0/0/0\u{7}x\u{1b}P1$r\u{1b}\\y", "Background(Dark) x y"),
+        // Whether it draws pixels tells its name.
+        ("\u{1b}P>|kitty(0.41.1)\u{1b}\\x", "DrawsPixels x"),
+        ("\u{1b}P>|WezTerm 20240203-110809-5046fc22\u{1b}\\x", "x"),
         ("\u{1b}[201~x", "x"),
         ("\u{1b}]a", "Alt-] a"),
         ("\u{1b}[", "Alt-["),

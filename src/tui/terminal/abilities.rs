@@ -59,6 +59,12 @@ impl Abilities {
         Some(self.depth).filter(|depth| self.utf8 && *depth >= Depth::Indexed)
     }
 
+    /// Whether it is asked for its name, which tells whether it draws pixels: the answer would come, and nothing stands
+    /// between us and it that would not let pictures through.
+    pub fn tells_name(&self) -> bool {
+        self.pictures() == Some(Depth::True) && self.background && self.multiplexer.is_none()
+    }
+
     /// What the variables of the environment tell.
     pub fn of(variable: impl Fn(&str) -> Option<String>) -> Abilities {
         let get = |name: &str| variable(name).unwrap_or_default();

@@ -6,6 +6,7 @@ use ratatui::buffer::{Cell, CellDiffOption, CellWidth};
 use ratatui::style::{Color, Modifier};
 
 use crate::contract::display::is_unsafe;
+use crate::tui::graphics;
 use crate::tui::links::{self, Links};
 
 /// Writes cells into one buffer of bytes, and knows which style and column the terminal has.
@@ -193,7 +194,7 @@ impl Painter {
             self.bytes.push(b' ');
         } else if let [byte @ 0x20..0x7f] = symbol.as_bytes() {
             self.bytes.push(*byte);
-        } else if wide == 0 || x + wide > cells.len() || symbol.chars().any(is_foreign) {
+        } else if wide == 0 || x + wide > cells.len() || is_foreign_text(symbol) {
             // Last line of defence: views clean their texts before.
             let columns = wide.clamp(1, cells.len() - x);
             self.bytes.extend(std::iter::repeat_n(b'?', columns));
@@ -316,6 +317,10 @@ fn is_foreign(c: char) -> bool {
     matches!(c, '\n' | '\t') || is_unsafe(c)
 }
 
+fn is_foreign_text(symbol: &str) -> bool {
+    symbol.chars().any(is_foreign) && !graphics::is_row(symbol)
+}
+
 /// Columns a cell's text takes on the screen.
 fn width_of(cell: &Cell) -> usize {
     match cell.symbol().as_bytes() {
@@ -327,6 +332,9 @@ fn width_of(cell: &Cell) -> usize {
 
 /// Whether all terminals agree on the width: not so for emoji, joined and combined characters.
 fn is_certain(symbol: &str) -> bool {
+    if graphics::is_row(symbol) {
+        return true;
+    }
     let mut chars = symbol.chars();
     let first = chars.next();
     chars.next().is_none() && first.is_some_and(|c| !matches!(c, '\u{2600}'..='\u{27bf}' | '\u{1f000}'..))

@@ -227,6 +227,25 @@ fn hostile_output_is_only_ever_text() {
 }
 
 #[test]
+fn rows_of_a_picture_go_out_as_they_are_and_are_cut_at_the_edge() {
+    use crate::tui::graphics::Place;
+    let lines = Place { id: 0x01_02_03, columns: 6, rows: 2 }.lines(2);
+    for (width, shown) in [(40, 6), (5, 3)] {
+        let mut term = terminal(width, 8);
+        term.append(lines.clone());
+        term.draw(1, |_, _| None).expect("memory");
+        let written = String::from_utf8(term.out_mut().last.clone()).expect("text");
+        let cells = |row: &str| row.matches('\u{10eeee}').count();
+        let rows: Vec<&str> = written.split("\r\n").collect();
+        assert_eq!((cells(rows[0]), cells(rows[1])), (shown, shown), "{written:?}");
+        assert!(
+            rows[1].contains("\x1b[38;2;1;2;3m\u{10eeee}\u{30d}\u{305}\u{10eeee}\u{30d}\u{30d}"),
+            "{written:?}"
+        );
+    }
+}
+
+#[test]
 fn wide_characters_replace_and_are_replaced() {
     let mut term = terminal(10, 3);
     for row in ["漢字漢字漢", "a漢字漢字b", "abcdefghij", "漢bcdef 漢", "👍 x", "", "e\u{301}漢"]

@@ -41,7 +41,8 @@ struct Words {
 struct Kept {
     version: u32,
     width: u16,
-    is_coloured: bool,
+    /// How its pictures are shown, or whether its colours are there.
+    stage: usize,
     lines: Vec<Line<'static>>,
 }
 
@@ -197,13 +198,13 @@ impl Feed {
             let is_timed =
                 matches!(&entry.kind, EntryKind::Tool(tool) if tool.started.is_some() && !entry.is_done);
             let colours = self.colours.get(&entry.id);
-            let is_coloured = match &entry.kind {
-                EntryKind::User { images, .. } => app.gallery.ready(images) == images.len(),
-                _ => colours.is_some_and(Colours::are_ready),
+            let stage = match &entry.kind {
+                EntryKind::User { images, .. } => app.gallery.stage(images),
+                _ => usize::from(colours.is_some_and(Colours::are_ready)),
             };
             let kept = self.kept.get(&entry.id);
             if let Some(kept) = kept.filter(|kept| kept.version == entry.version && kept.width == app.size.0)
-                && kept.is_coloured == is_coloured
+                && kept.stage == stage
                 && !is_timed
             {
                 lines.extend_from_slice(&kept.lines);
@@ -211,7 +212,7 @@ impl Feed {
             }
             let drawn = draw(entry, Page { colours, ..page(app, look) });
             lines.extend_from_slice(&drawn);
-            let kept = Kept { version: entry.version, width: app.size.0, is_coloured, lines: drawn };
+            let kept = Kept { version: entry.version, width: app.size.0, stage, lines: drawn };
             self.kept.insert(entry.id, kept);
         }
         lines

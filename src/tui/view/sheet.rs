@@ -42,12 +42,12 @@ pub struct Paper<'a> {
 /// What is taken over from an earlier picture of an entry: its words and how much of them it has, its colours.
 type Known = (Option<(MarkdownStream, usize)>, Option<Colours>);
 
-/// The version of an entry, the width, whether all of it is shown, whether it is folded, and how many of its pictures are here.
+/// The version of an entry, the width, whether all of it is shown, whether it is folded, and how its pictures are shown.
 type Key = (u32, u16, bool, bool, usize);
 
 fn key_of(entry: &Entry, folded: bool, paper: &Paper<'_>) -> Key {
     let pictures = match &entry.kind {
-        EntryKind::User { images, .. } => paper.gallery.ready(images),
+        EntryKind::User { images, .. } => paper.gallery.stage(images),
         _ => 0,
     };
     (entry.version, paper.width, paper.whole, folded, pictures)

@@ -1,9 +1,11 @@
-//! A picture of the conversation: in half blocks, two pixels a cell, with a line below that says what it is.
+//! A picture of the conversation: in pixels where the terminal draws them, else in half blocks, two pixels a cell; with a
+//! line below that says what it is.
 
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 
 use super::super::super::gallery::Shown;
+use super::super::super::graphics::Place;
 use super::super::super::theme::{Depth, Role};
 use super::super::super::wrap::Wrap;
 use super::{INDENT, OUTPUT_INDENT, Page};
@@ -11,18 +13,22 @@ use crate::contract::display::visible_line;
 use crate::contract::image::{ImageRef, Pixels};
 
 /// Columns and rows of cells: where it is printed, and where everything is shown.
-const SMALL: (usize, usize) = (48, 12);
-const LARGE: (usize, usize) = (120, 40);
+const SMALL: (u16, u16) = (48, 12);
+const LARGE: (u16, u16) = (120, 40);
 
 /// The lines of a picture.
 pub(super) fn picture(image: &ImageRef, page: Page<'_>) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut caption = image.caption();
+    let (columns, rows) = if page.expanded { LARGE } else { SMALL };
+    let columns = columns.min(page.width.saturating_sub(INDENT + 1));
     match (page.gallery.get(image), page.gallery.depth()) {
         (Some(Shown::Here(pixels)), Some(depth)) => {
-            let (columns, rows) = if page.expanded { LARGE } else { SMALL };
-            let columns = columns.min(usize::from(page.width.saturating_sub(INDENT + 1)));
-            lines = half_blocks(pixels, columns, rows, depth);
+            lines = half_blocks(pixels, usize::from(columns), usize::from(rows), depth);
+        }
+        (Some(Shown::Packed(_)), _) => {
+            let place = Place::within(image, (columns, rows));
+            lines = place.map(|place| place.lines(INDENT)).unwrap_or_default();
         }
         (Some(Shown::Broken(why)), _) => caption = format!("{caption} ({why})"),
         _ => {}
