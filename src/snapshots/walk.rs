@@ -20,6 +20,8 @@ use crate::store::objects::{Hash, Objects, Piece, hash_of};
 const RACY_NS: i128 = 1_000_000_000;
 /// So many bytes are read before they are written.
 const BATCH: usize = 16 << 20;
+/// So few files are walked before threads are made.
+const FEW: usize = 2_000;
 /// Threads that look at folders.
 const THREADS: usize = 4;
 
@@ -113,7 +115,7 @@ pub(super) fn look(
     objects: &Objects,
     progress: impl Fn(&Index),
 ) -> Result<Look, String> {
-    let mut found = walk(root, without, limits)?;
+    let mut found = walk(root, without, limits, index.len())?;
     for path in also {
         if !found.iter().any(|(known, _)| known == path)
             && let Ok(about) = std::fs::symlink_metadata(root.join(path_of(path)))
@@ -193,12 +195,11 @@ pub(super) fn look(
 
 type Found = Vec<(Vec<u8>, std::fs::Metadata)>;
 
-fn walk(root: &Path, without: &[PathBuf], limits: &Limits) -> Result<Found, String> {
-    let count = AtomicUsize::new(0);
-    let all: Mutex<Found> = Mutex::default();
+/// All files, of which there were so many the last time; 0 when that is not known.
+fn walk(root: &Path, without: &[PathBuf], limits: &Limits, last: usize) -> Result<Found, String> {
     let without = without.to_vec();
-    let walk = WalkBuilder::new(root)
-        .hidden(false)
+    let mut walk = WalkBuilder::new(root);
+    walk.hidden(false)
         .ignore(false)
         // What `.gitignore` says holds outside of a repository as well, and only that of the folder itself.
         .require_git(false)
@@ -206,35 +207,51 @@ fn walk(root: &Path, without: &[PathBuf], limits: &Limits) -> Result<Found, Stri
         .git_global(false)
         .follow_links(false)
         .same_file_system(true)
-        .threads(std::thread::available_parallelism().map_or(1, usize::from).min(THREADS))
         .filter_entry(move |entry| {
             entry.file_name() != ".git" && !without.iter().any(|other| entry.path() == other)
-        })
-        .build_parallel();
-    walk.run(|| {
+        });
+    let found = if (1..FEW).contains(&last) {
+        walk.build().filter_map(|entry| file_of(root, entry)).take(limits.max_files + 1).collect()
+    } else {
+        walk_wide(root, &mut walk, limits)
+    };
+    if found.len() > limits.max_files {
+        return Err(format!("{} has more than {} files", root.display(), limits.max_files));
+    }
+    Ok(found)
+}
+
+/// The walk on several threads.
+fn walk_wide(root: &Path, walk: &mut WalkBuilder, limits: &Limits) -> Found {
+    let count = AtomicUsize::new(0);
+    let all: Mutex<Found> = Mutex::default();
+    walk.threads(std::thread::available_parallelism().map_or(1, usize::from).min(THREADS));
+    walk.build_parallel().run(|| {
         let (count, all) = (&count, &all);
         let mut own = Gather { found: Vec::new(), all };
         Box::new(move |entry| {
-            let Ok(entry) = entry else { return WalkState::Continue };
-            if entry.file_type().is_none_or(|kind| kind.is_dir()) {
-                return WalkState::Continue;
-            }
+            let Some(file) = file_of(root, entry) else { return WalkState::Continue };
+            own.found.push(file);
             if count.fetch_add(1, Ordering::Relaxed) >= limits.max_files {
                 return WalkState::Quit;
-            }
-            let Ok(path) = entry.path().strip_prefix(root) else { return WalkState::Continue };
-            if let Ok(about) = entry.metadata()
-                && !path.as_os_str().is_empty()
-            {
-                own.found.push((path.as_os_str().as_bytes().to_vec(), about));
             }
             WalkState::Continue
         })
     });
-    if count.load(Ordering::Relaxed) > limits.max_files {
-        return Err(format!("{} has more than {} files", root.display(), limits.max_files));
+    all.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is no folder, with its path below the root.
+fn file_of(
+    root: &Path,
+    entry: Result<ignore::DirEntry, ignore::Error>,
+) -> Option<(Vec<u8>, std::fs::Metadata)> {
+    let entry = entry.ok()?;
+    if entry.file_type().is_none_or(|kind| kind.is_dir()) {
+        return None;
     }
-    Ok(all.into_inner().unwrap_or_else(PoisonError::into_inner))
+    let path = entry.path().strip_prefix(root).ok().filter(|path| !path.as_os_str().is_empty())?;
+    Some((path.as_os_str().as_bytes().to_vec(), entry.metadata().ok()?))
 }
 
 /// What one thread found; given to all when it is done.

@@ -148,7 +148,7 @@ fn working(app: &App) -> Vec<Piece> {
             match app.driver {
                 Driver::Other(_) => {}
                 Driver::Nobody | Driver::Own => {
-                    pieces.push(Piece::new(format!("{stop} stops"), Role::Dim, u8::MAX))
+                    pieces.push(Piece::new(format!("{stop} stops"), Role::Dim, u8::MAX));
                 }
             }
         }

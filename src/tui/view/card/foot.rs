@@ -199,7 +199,9 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
     };
     if !has_focus {
         // Elsewhere they are letters of the text: first the card.
-        keys.iter_mut().for_each(|entry| entry.keys.clear());
+        for entry in &mut keys {
+            entry.keys.clear();
+        }
         keys.insert(0, of(Place::Composer, Action::FocusCard, "to answer:"));
     } else if app.cards.len() > 1 && matches!(card.stage, Stage::Open) {
         keys.push(key(Action::NextCard, "next"));
