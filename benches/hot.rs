@@ -509,7 +509,7 @@ fn deferred(c: &mut Criterion) {
 
 /// A conversation of about 200,000 tokens: what a request of it costs, and a compaction besides the model.
 fn window(c: &mut Criterion) {
-    let messages = sample::messages(800);
+    let messages = sample::messages(3_000);
     let tokens = aye::context::estimate::messages_tokens(&messages);
     assert!((150_000..260_000).contains(&tokens), "{tokens} tokens");
     let sizes = Sizes::of(&messages);
@@ -519,7 +519,7 @@ fn window(c: &mut Criterion) {
     group.bench_function("fit 200k tokens", |b| b.iter(|| fit(&sizes, 0, Marks::default(), limits)));
     group.bench_function("one more message and its request", |b| {
         b.iter_batched_ref(
-            || (Sizes::of(&messages[..799]), fit(&sizes, 0, Marks::default(), limits).marks),
+            || (Sizes::of(&messages[..2_999]), fit(&sizes, 0, Marks::default(), limits).marks),
             |(sizes, marks)| {
                 sizes.take_in(&messages);
                 let fit = fit(sizes, 0, *marks, limits);
