@@ -3,6 +3,7 @@
 use super::*;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
+use crate::contract::record::LeaseRecord;
 use crate::store::{ChangeKind, JobFilter, JobLookup, Mailbox};
 
 const LEASE: u64 = 1000;
@@ -434,6 +435,22 @@ async fn a_worker_sees_what_it_may_begin_and_what_it_waits_for() {
     let seen = mailbox.outlook(62, |lease| lease.owner.token == "tui").await.unwrap();
     assert_eq!(seen.next.unwrap().messages[0].text(), "scheduled");
     assert_eq!(seen.held.len(), 1, "its end is waited for too");
+}
+
+#[tokio::test]
+async fn a_driver_that_dies_during_a_look_lets_nothing_overtake() {
+    let store = store().await;
+    let mailbox = store.mailbox();
+    for (at, said) in ["one", "two", "three"].into_iter().enumerate() {
+        put(&mailbox, said, at as u64).await;
+    }
+    store.acquire(&"t1".into(), &owner("worker"), Term::ENDLESS, |_| true).await.unwrap();
+    // It is seen alive once, and is gone when it is asked for again.
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let lives = move |_: &LeaseRecord| asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0;
+    let seen = mailbox.outlook(5, lives).await.unwrap();
+    assert_eq!((seen.next, seen.held.len()), (None, 1), "the next look sees that it is free");
+    assert_eq!(mailbox.outlook(5, |_| false).await.unwrap().next.unwrap().messages[0].text(), "one");
 }
 
 #[tokio::test]
