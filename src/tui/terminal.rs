@@ -85,7 +85,7 @@ pub struct LiveTerminal<W: Write> {
     /// Nobody knows whether the terminal took the last frame in before it got its new size or after that.
     unsure: bool,
     pending: Vec<Line<'static>>,
-    /// Asks for the size of the terminal right before a frame is written.
+    /// Asks for the size of the terminal right before and behind a frame.
     probe: Option<Probe>,
     /// The last frame was thrown away, because it was made for a size that the terminal had no more.
     missed: bool,
@@ -131,7 +131,8 @@ impl<W: Write> LiveTerminal<W> {
         self
     }
 
-    /// Has each frame looked at once more before it is written: one for a size that the terminal has no more is not.
+    /// Has the size asked for before each frame is written, and again behind it. A frame for a size that the terminal
+    /// has no more is not written; one that met a change is not counted on.
     #[must_use]
     pub fn with_probe(mut self, probe: Probe) -> LiveTerminal<W> {
         self.probe = Some(probe);
@@ -237,7 +238,9 @@ impl<W: Write> LiveTerminal<W> {
         painter.shrink(KEEP_BYTES);
         // After a failed write nobody knows what the screen holds.
         self.dirty = written.is_err();
-        self.unsure = false;
+        // The size may have changed behind the look above: only a second look can tell.
+        self.unsure =
+            self.probe.and_then(|probe| probe()).is_some_and(|size| size != (self.width, self.height));
         self.written = self.probe.map(|_| Instant::now());
         written.map(|()| true)
     }

@@ -55,6 +55,13 @@ fn text_of(line: &Line<'_>, width: u16) -> String {
 
 impl TestApp {
     pub(crate) fn new(width: u16, height: u16) -> TestApp {
+        let mut test = TestApp::unopened(width, height);
+        test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+        test
+    }
+
+    /// Before its first conversation is there.
+    fn unopened(width: u16, height: u16) -> TestApp {
         let info = HostInfo {
             model: "m1".into(),
             is_demo: true,
@@ -66,7 +73,7 @@ impl TestApp {
             ..HostInfo::default()
         };
         let app = App::new(info, Keymap::embedded(), WallClock::default(), (width, height));
-        let mut test = TestApp {
+        TestApp {
             app,
             cmds: Vec::new(),
             scrollback: Vec::new(),
@@ -76,9 +83,7 @@ impl TestApp {
             sheets: Sheets::new(Look { theme: Theme::plain(), highlighter: Highlighter::waiting() }),
             look: Look { theme: Theme::plain(), highlighter: Highlighter::waiting() },
             now: Moment(1000),
-        };
-        test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
-        test
+        }
     }
 
     pub(crate) fn send(&mut self, msg: Msg) {
@@ -861,6 +866,20 @@ fn events_that_overtake_the_opened_conversation_are_not_lost() {
     test.send(Msg::Opened(Ok(Box::new(thread))));
     assert_eq!(test.app.cards.len(), 1);
     assert!(test.live().contains("[r] run again"), "{}", test.live());
+}
+
+#[test]
+fn what_is_said_before_the_first_conversation_is_open_stands_where_it_would_later() {
+    for note in [None, Some("no such theme")] {
+        let mut test = TestApp::unopened(100, 30);
+        note.into_iter().for_each(|text| test.send(Msg::Note(text.into())));
+        test.keys("hello<enter>");
+        test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
+        let screen = test.screen();
+        assert!(!screen.contains("new conversation"), "{screen}");
+        assert_eq!(screen.matches("hello").count(), 1, "{screen}");
+        assert_eq!(screen.matches("no such theme").count(), note.iter().count(), "{screen}");
+    }
 }
 
 #[test]

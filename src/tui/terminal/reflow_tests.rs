@@ -116,6 +116,47 @@ fn words(lines: &[String]) -> String {
     lines.concat().chars().filter(|c| !c.is_whitespace() && !matches!(*c, '~' | LIVE)).collect()
 }
 
+thread_local! {
+    /// What the next looks at the size of the terminal find; the last one stays.
+    static SIZES: std::cell::RefCell<Vec<(u16, u16)>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+fn next_size() -> Option<(u16, u16)> {
+    SIZES
+        .with_borrow_mut(|sizes| if sizes.len() > 1 { Some(sizes.remove(0)) } else { sizes.first().copied() })
+}
+
+#[test]
+fn a_size_that_changes_while_a_frame_is_written_takes_no_finished_line() {
+    let finished: Vec<String> = (0..30).map(|n| format!("w{n:04}")).collect();
+    let (wide, narrow) = ((80, 24), (40, 24));
+    SIZES.set(vec![wide]);
+    let mut term = LiveTerminal::new(Out(Emulator::new(80, 24)), 80, 24, true).with_probe(next_size);
+    let draw = |term: &mut LiveTerminal<Out>, columns: usize| {
+        term.draw(4, |area, buf| {
+            for y in 0..area.height {
+                buf.set_string(0, y, format!("{LIVE}{}", "~".repeat(columns)), Style::default());
+            }
+            Some(Position::new(1, 3))
+        })
+        .expect("memory");
+    };
+    term.append(finished.iter().cloned().map(Line::from));
+    draw(&mut term, 9);
+    // Between the first look and the write the window gets narrow.
+    SIZES.set(vec![wide, narrow]);
+    term.out_mut().0.resize(40, 24);
+    draw(&mut term, 60);
+    assert!(!term.was_missed());
+    // The program is slow to hear of it.
+    term.written = Instant::now().checked_sub(10 * TAKEN_IN);
+    term.resize(40, 24);
+    draw(&mut term, 9);
+    let lines = term.out_mut().0.lines();
+    let kept: Vec<&String> = lines.iter().filter(|line| line.starts_with('w')).collect();
+    assert!(kept.iter().copied().eq(&finished), "{lines:#?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 

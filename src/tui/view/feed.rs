@@ -141,12 +141,14 @@ impl Feed {
         *self = Feed { epoch: app.epoch, ..Feed::default() };
         let Some(thread) = &app.thread else { return };
         let entries = app.transcript.entries().len();
-        if is_first && entries == printed {
-            // What was told before the first conversation was there; nothing was said in it.
-            self.next = printed;
+        // Nothing was said in it but what was typed while it was opened.
+        let is_new = is_first && thread.title.is_empty();
+        if is_new && printed > 0 {
+            // What was told before that stands there already.
+            self.next = printed.min(entries);
             return;
         }
-        if !is_first || entries > 0 {
+        if !is_new && (!is_first || entries > 0) {
             let title = if thread.title.is_empty() { "new conversation" } else { &thread.title };
             let text = format!("  ── {} ", crate::contract::display::visible_line(title));
             let width = usize::from(app.size.0);
