@@ -41,6 +41,7 @@ mod support;
 mod surfaces;
 mod terminal;
 mod terminals;
+mod tmux;
 mod unknown;
 mod viewer;
 mod waiting;

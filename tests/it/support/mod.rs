@@ -9,3 +9,4 @@ pub mod oauth;
 pub mod operator;
 pub mod pty;
 pub mod random;
+pub mod tmux;

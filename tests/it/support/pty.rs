@@ -103,9 +103,21 @@ impl Pty {
     }
 
     pub fn start_with(home: &Home, args: &[&str], columns: u16, rows: u16, env: &[(&str, &str)]) -> Self {
+        Self::run(home, env!("CARGO_BIN_EXE_aye"), args, columns, rows, env)
+    }
+
+    /// Another program in the place of ours.
+    pub fn run(
+        home: &Home,
+        program: &str,
+        args: &[&str],
+        columns: u16,
+        rows: u16,
+        env: &[(&str, &str)],
+    ) -> Self {
         let (pty, pts) = pty::open().expect("a terminal");
         pty.resize(pty_process::Size::new(rows, columns)).expect("its size");
-        let command = pty::Command::new(env!("CARGO_BIN_EXE_aye"))
+        let command = pty::Command::new(program)
             .args(args)
             .current_dir(home.work())
             .env_clear()
