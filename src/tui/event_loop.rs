@@ -90,7 +90,8 @@ pub(super) async fn run(
     let live = LiveTerminal::new(out, size.0, size.1, options.reflow)
         .with_restore(&restore)
         .with_links(options.links.clone())
-        .with_probe(terminal::size);
+        .with_probe(terminal::size)
+        .with_late_sizes(terminal::told_late(options.abilities.multiplexer));
     let mut screen = Screen::new(live, look, &options, restore.other_screen());
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
     app.segments = options.segments.clone();
@@ -203,7 +204,9 @@ impl<W: std::io::Write, T: Tty> Stage<W, T> {
                 if let Msg::Resize(width, height) = &msg {
                     self.screen.terminal.resize(*width, *height);
                     let since = resizing.map_or_else(Instant::now, |(since, _)| since);
-                    resizing = Some((since, Instant::now().min(since + RESIZE_MOST) + RESIZE_QUIET));
+                    let late = self.screen.terminal.late();
+                    let quiet = Instant::now().min(since + RESIZE_MOST + 3 * late) + RESIZE_QUIET.max(late);
+                    resizing = Some((since, quiet));
                 }
                 if let Some(cause) = self.tell(msg).await? {
                     return Ok(cause);

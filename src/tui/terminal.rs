@@ -36,7 +36,7 @@ mod tests;
 pub use abilities::{Abilities, Multiplexer};
 pub use clipboard::Clipboard;
 pub use full::FullScreen;
-pub use guard::{Restore, TerminalGuard, TtyOut, reflows, size, stop_process};
+pub use guard::{Restore, TerminalGuard, TtyOut, reflows, size, stop_process, told_late};
 pub use linear::Linear;
 pub use notify::Desktop;
 use paint::Painter;
@@ -84,6 +84,10 @@ pub struct LiveTerminal<W: Write> {
     written: Option<Instant>,
     /// Nobody knows whether the terminal took the last frame in before it got its new size or after that.
     unsure: bool,
+    /// For so long after it told a size the terminal may keep another one to itself.
+    late: Duration,
+    /// When it told a size that was another one.
+    told: Option<Instant>,
     pending: Vec<Line<'static>>,
     /// Asks for the size of the terminal right before and behind a frame.
     probe: Option<Probe>,
@@ -110,6 +114,8 @@ impl<W: Write> LiveTerminal<W> {
             reflow,
             written: None,
             unsure: false,
+            late: Duration::ZERO,
+            told: None,
             pending: Vec::new(),
             probe: None,
             missed: false,
@@ -137,6 +143,18 @@ impl<W: Write> LiveTerminal<W> {
     pub fn with_probe(mut self, probe: Probe) -> LiveTerminal<W> {
         self.probe = Some(probe);
         self
+    }
+
+    /// The terminal may have another size for so long before it tells: see [`told_late`].
+    #[must_use]
+    pub fn with_late_sizes(mut self, late: Duration) -> LiveTerminal<W> {
+        self.late = late;
+        self
+    }
+
+    /// How long after a size it may keep another one to itself.
+    pub fn late(&self) -> Duration {
+        self.late
     }
 
     /// Whether the last frame was not written, because the terminal had got another size meanwhile. It loses nothing:
@@ -178,7 +196,12 @@ impl<W: Write> LiveTerminal<W> {
     pub fn resize(&mut self, width: u16, height: u16) {
         let (width, height) = (width.max(1), height.max(1));
         if (width, height) != (self.width, self.height) {
-            self.unsure |= self.written.is_some_and(|written| written.elapsed() < TAKEN_IN);
+            let early = |written: Instant| {
+                let since = self.told.and_then(|told| written.checked_duration_since(told));
+                since.is_some_and(|since| since < self.late)
+            };
+            self.unsure |= self.written.is_some_and(|at| at.elapsed() < TAKEN_IN || early(at));
+            self.told = Some(Instant::now());
             (self.width, self.height) = (width, height);
             self.dirty = true;
         }

@@ -229,3 +229,42 @@ fn other_sizes_of_the_window_keep_each_line_once() {
     tmux.quit();
     stand_once(&tmux, 60 + 6 * 21);
 }
+
+/// tmux has its new size at once, and tells the program up to a quarter of a second later: what is drawn meanwhile
+/// may leave copies of unfinished text, but takes no finished line.
+#[test]
+fn a_border_that_is_dragged_takes_no_line() {
+    let gates: Vec<Gate> = (0..4).map(|_| Gate::default()).collect();
+    let waits = gates.clone();
+    let piece = |from: usize| {
+        let words: Vec<String> = (from..from + 20).map(word).collect();
+        format!("{}\n\n```rust\nlet {} = \"漢字\";\n```\n\n", words.join(" 漢字 "), word(from + 20))
+    };
+    let llm = MockLlm::by(move |_| {
+        let mut answer = Answer::say(&(list(0..60) + "\n"));
+        for (n, gate) in waits.iter().enumerate() {
+            answer = answer.text(&piece(60 + n * 21)).wait(gate);
+        }
+        answer.text("\nThat was all.\n")
+    });
+    let Some(tmux) = open(&llm) else { return };
+    tmux.aye("");
+    tmux.say("talk");
+    for (n, gate) in gates.iter().enumerate() {
+        tmux.shows(&word(60 + n * 21 + 20));
+        for columns in [70, 64, 90, 140, 120, 70, 131, 100] {
+            tmux.tell(&["resize-window", "-x", &columns.to_string(), "-y", "40"]);
+            std::thread::sleep(std::time::Duration::from_millis(20 + 30 * n as u64));
+        }
+        gate.open();
+    }
+    tmux.shows("That was all.");
+    tmux.quit();
+    let all = tmux.all();
+    let found = regex::Regex::new(r"w(\d{4})e").expect("a pattern");
+    let found: Vec<usize> = found.captures_iter(&all).filter_map(|word| word[1].parse().ok()).collect();
+    let mut seen = std::collections::HashSet::new();
+    let mut last: Vec<usize> = found.iter().rev().copied().filter(|word| seen.insert(*word)).collect();
+    last.reverse();
+    assert_eq!(last, (0..60 + 4 * 21).collect::<Vec<_>>(), "{all}");
+}

@@ -4,12 +4,15 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use rustix::stdio;
 use rustix::termios::{self, OptionalActions, Termios};
+
+use super::abilities::Multiplexer;
 
 /// Bracketed paste, focus events, no autowrap (a row that the terminal thinks longer than we do must not make a
 /// second one), kitty keys without asking whether the terminal has them: one that has not ignores this.
@@ -188,6 +191,15 @@ pub fn size() -> Option<(u16, u16)> {
 /// Stops this process group as Ctrl-Z does, and returns when it is continued. Pause the guard and the input first.
 pub fn stop_process() -> io::Result<()> {
     Ok(rustix::process::kill_current_process_group(Signal::TSTP)?)
+}
+
+/// How long the terminal may have a new size before it tells. tmux moves its rows at once, but tells of one change in a
+/// quarter of a second only.
+pub fn told_late(multiplexer: Option<Multiplexer>) -> Duration {
+    match multiplexer {
+        Some(Multiplexer::Tmux) => Duration::from_millis(275),
+        Some(Multiplexer::Screen | Multiplexer::Zellij) | None => Duration::ZERO,
+    }
 }
 
 /// Whether the terminal breaks long rows anew when it gets narrower, judged by its environment. Most do; a wrong

@@ -157,6 +157,42 @@ fn a_size_that_changes_while_a_frame_is_written_takes_no_finished_line() {
     assert!(kept.iter().copied().eq(&finished), "{lines:#?}");
 }
 
+/// As tmux does it: of several sizes in a quarter of a second the terminal tells the first at once, the last later.
+#[test]
+fn a_size_that_is_told_late_takes_no_finished_line() {
+    let finished: Vec<String> = (0..20).map(|n| format!("w{n} finished")).collect();
+    SIZES.set(vec![(100, 24)]);
+    let mut term = LiveTerminal::new(Out(Emulator::new(100, 24)), 100, 24, true)
+        .with_probe(next_size)
+        .with_late_sizes(Duration::from_secs(60));
+    let draw = |term: &mut LiveTerminal<Out>| {
+        term.draw(6, |area, buf| {
+            for y in 0..area.height {
+                let row = format!("{LIVE}{}", "~".repeat(usize::from(area.width) - 1));
+                buf.set_string(0, y, row, Style::default());
+            }
+            Some(Position::new(1, 5))
+        })
+        .expect("memory");
+    };
+    term.append(finished.iter().cloned().map(Line::from));
+    draw(&mut term);
+    for (told, real) in [(140, 40), (40, 140), (140, 60), (60, 60)] {
+        term.out_mut().0.resize(told, 24);
+        term.resize(told, 24);
+        SIZES.set(vec![(told, 24)]);
+        term.out_mut().0.resize(real, 24);
+        draw(&mut term);
+        assert!(!term.was_missed());
+        // What was written is long taken in when the size is told.
+        term.written = term.written.and_then(|at| at.checked_sub(2 * TAKEN_IN));
+        term.told = term.told.and_then(|at| at.checked_sub(4 * TAKEN_IN));
+    }
+    let lines = term.out_mut().0.lines();
+    let kept: Vec<&String> = lines.iter().filter(|line| line.starts_with('w')).collect();
+    assert!(kept.iter().copied().eq(&finished), "{lines:#?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
