@@ -3,8 +3,12 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use aye::llm::Adapter;
+use serde_json::Value;
+
 use crate::support::home::Home;
 use crate::support::llm::{Answer, Chat, MockLlm, until};
+use crate::support::mock_server::{MockServer, Reply};
 use crate::support::pty::Pty;
 
 /// Another colour in each pixel.
@@ -157,4 +161,130 @@ fn ctrl_v_reads_the_clipboard_and_a_screen_without_colours_says_what_it_is() {
     assert_eq!(written(&tty, "\x1b[>q"), 0, "nor a question");
     assert_eq!(shown(&llm.asked()[0], &shot), 1);
     tty.quit();
+}
+
+/// The pictures in a request, in order, as each wire form has them: the media type and the bytes in base64. Ollama names
+/// no type.
+pub fn pictures(adapter: Adapter, body: &Value) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    collect(adapter, body, &mut found);
+    found
+}
+
+fn collect(adapter: Adapter, value: &Value, found: &mut Vec<(String, String)>) {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let of_url = |url: &Value| {
+        let (kind, data) = url.as_str()?.strip_prefix("data:")?.split_once(";base64,")?;
+        Some((kind.to_owned(), data.to_owned()))
+    };
+    let of_pair = |kind: &Value, data: &Value| Some((text(kind)?, text(data)?));
+    let one = match adapter {
+        Adapter::OpenAi if value["type"] == "image_url" => of_url(&value["image_url"]["url"]),
+        Adapter::OpenAiResponses if value["type"] == "input_image" => of_url(&value["image_url"]),
+        Adapter::Anthropic if value["type"] == "image" && value["source"]["type"] == "base64" => {
+            of_pair(&value["source"]["media_type"], &value["source"]["data"])
+        }
+        Adapter::Gemini => {
+            let inline = value.get("inlineData").or_else(|| value.get("inline_data"));
+            inline.and_then(|inline| {
+                let kind = inline.get("mimeType").or_else(|| inline.get("mime_type"))?;
+                of_pair(kind, &inline["data"])
+            })
+        }
+        Adapter::Ollama => {
+            let images = value["images"].as_array().into_iter().flatten();
+            found.extend(images.filter_map(text).map(|data| (String::new(), data)));
+            None
+        }
+        Adapter::OpenAi | Adapter::OpenAiResponses | Adapter::Anthropic => None,
+    };
+    found.extend(one);
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| collect(adapter, value, found)),
+        Value::Object(map) => map.values().for_each(|value| collect(adapter, value, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// An answer that says "Seen." in each wire form.
+fn seen(adapter: Adapter) -> Reply {
+    let events: &[&str] = match adapter {
+        Adapter::OpenAi => &[
+            r#"{"choices":[{"index":0,"delta":{"content":"Seen."}}]}"#,
+            r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
+            "[DONE]",
+        ],
+        Adapter::OpenAiResponses => &[
+            r#"{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Seen."}"#,
+            r#"{"type":"response.completed","response":{"id":"r1","object":"response","created_at":1,"model":"m","status":"completed","output":[],"usage":{"input_tokens":1,"output_tokens":1,"total_tokens":2}}}"#,
+        ],
+        Adapter::Anthropic => &[
+            r#"{"type":"message_start","message":{"id":"m1","type":"message","role":"assistant","content":[],"model":"m","stop_reason":null,"usage":{"input_tokens":1,"output_tokens":1}}}"#,
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Seen."}}"#,
+            r#"{"type":"content_block_stop","index":0}"#,
+            r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}"#,
+            r#"{"type":"message_stop"}"#,
+        ],
+        Adapter::Gemini => &[
+            r#"{"candidates":[{"content":{"parts":[{"text":"Seen."}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":1,"totalTokenCount":2}}"#,
+        ],
+        Adapter::Ollama => {
+            let lines = [
+                r#"{"model":"m","created_at":"2026-01-01T00:00:00Z","message":{"role":"assistant","content":"Seen."},"done":false}"#,
+                r#"{"model":"m","created_at":"2026-01-01T00:00:00Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"}"#,
+            ];
+            return Reply::new(200, lines.map(|line| format!("{line}\n")).concat());
+        }
+    };
+    let event = |data: &&str| {
+        let kind = serde_json::from_str::<Value>(data)
+            .ok()
+            .and_then(|data| data["type"].as_str().map(str::to_owned));
+        let name = kind.map(|kind| format!("event: {kind}\n")).unwrap_or_default();
+        format!("{name}data: {data}\n\n")
+    };
+    Reply::sse(events.iter().map(event).collect::<String>())
+}
+
+/// Through the whole program: from files of the person to the bytes on the wire, and again from the store.
+#[tokio::test(flavor = "multi_thread")]
+async fn pictures_arrive_in_the_form_of_each_provider() {
+    let shot = png(10, 8);
+    // What a file is is seen from its bytes, not from its name.
+    let moving = b"GIF89a\x05\x00\x04\x00\x00\x00\x00;".to_vec();
+    for adapter in Adapter::ALL {
+        let server = MockServer::start([seen(adapter)]).await;
+        let home = Home::new();
+        home.config(&format!(
+            "model = \"mock/m1\"\n[providers.mock]\nadapter = \"{}\"\nbase_url = \"{}\"\n\
+             api_key_env = \"MOCK_KEY\"\n[retry]\nmax_retries = 0\n",
+            adapter.as_str(),
+            server.url
+        ));
+        put(&home, "a.png", &shot);
+        put(&home, "b.png", &moving);
+        let run = move |home: Home, args: &'static [&'static str]| {
+            tokio::task::spawn_blocking(move || {
+                home.ok(args).prints("Seen.");
+                home
+            })
+        };
+        let home =
+            run(home, &["-p", "compare 漢字", "--image", "a.png", "--image", "b.png"]).await.expect("it ran");
+        run(home, &["-c", "-p", "and again"]).await.expect("it ran");
+        let kind = |kind: &str| if adapter == Adapter::Ollama { String::new() } else { kind.to_owned() };
+        let expected =
+            vec![(kind("image/png"), STANDARD.encode(&shot)), (kind("image/gif"), STANDARD.encode(&moving))];
+        let asked = server.asked();
+        let bodies: Vec<&Value> = asked
+            .iter()
+            .map(|asked| &asked.body)
+            .filter(|body| body.to_string().contains("compare 漢字"))
+            .collect();
+        assert_eq!(bodies.len(), 2, "{adapter:?}: {asked:#?}");
+        for body in bodies {
+            assert_eq!(pictures(adapter, body), expected, "{adapter:?}: {body:#}");
+        }
+    }
 }
