@@ -49,6 +49,56 @@ fn a_form_is_filled_in_on_its_card() {
 }
 
 #[test]
+fn a_screen_reader_hears_a_form_and_fills_it_in() {
+    let llm = draws(form());
+    let home = Home::with(&llm);
+    let mut tty = Pty::start(&home, &["--screen-reader"], 80, 40);
+    tty.shows("> ");
+    tty.send("order something\r");
+    for line in [
+        "New order",
+        "Name, text, empty, 1 of 3",
+        "Receipt, box to tick, ticked, 2 of 3",
+        "Order, button, 3 of 3",
+        "Tab goes to it",
+    ] {
+        tty.shows(line);
+    }
+    tty.send("\t");
+    tty.shows("question>");
+    tty.card_takes_keys();
+    tty.send("\x1b[B");
+    tty.shows("At Name, text, empty, 1 of 3");
+    tty.send("\r");
+    tty.shows("Name: ");
+    tty.send("Ada 漢\r");
+    // It is said where the keys are, and what they did.
+    tty.shows("At Receipt, box to tick, ticked, 2 of 3");
+    tty.send(" ");
+    tty.shows("At Receipt, box to tick, not ticked, 2 of 3");
+    tty.send("\x1b[A");
+    tty.shows("At Name, text, Ada 漢, 1 of 3");
+    tty.send("\x1b[B\x1b[B");
+    tty.shows("At Order, button, 3 of 3");
+    tty.send("\r");
+    tty.shows("End.");
+    let result: Value = serde_json::from_str(&llm.last().result("c1")).expect("an answer");
+    assert_eq!(result["userAction"]["name"], "order");
+    assert_eq!(result["dataModel"], json!({"receipt": false, "name": "Ada 漢"}));
+    let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
+    for line in ["New order", "Question 1 of 1."] {
+        assert_eq!(raw.matches(line).count(), 1, "{line}: {raw}");
+    }
+    let drawn = |c: char| ('\u{2500}'..='\u{257f}').contains(&c) || ('\u{2800}'..='\u{28ff}').contains(&c);
+    assert!(!raw.contains(drawn) && !raw.contains('▸'), "{raw:?}");
+    for moves in ["\x1b[J", "\x1b[A", "\x1b[K", "\x1b[2K"] {
+        assert!(!raw.contains(moves), "{moves:?} in {raw:?}");
+    }
+    tty.quit();
+    tty.is_restored();
+}
+
+#[test]
 fn on_a_small_screen_the_rows_follow_the_arrows() {
     let mut arguments = form();
     let rows: Vec<Value> = (0..20).map(|n| json!([n, n * n])).collect();
