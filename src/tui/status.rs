@@ -142,7 +142,8 @@ fn working(app: &App) -> Vec<Piece> {
         }
         if let Some(retry) = app.transcript.retry(app.now) {
             let text = visible_line(&retry).into_owned();
-            let when = text.split_once(": ").map(|(when, _)| width(when));
+            let when = text.split_once(": ").map(|(when, _)| when);
+            let when = when.map(|when| width(when.split_once(" with ").map_or(when, |(when, _)| when)));
             pieces.push(Piece { text, role: Role::Warning, rank: 2, shrinks_to: when });
         } else if !matches!(app.run, RunState::Stopping(_)) {
             match app.driver {

@@ -206,7 +206,7 @@ impl Transcript {
         let left = until.0.saturating_sub(now.0);
         let who = model.as_ref().map(|model| format!(" with {model}")).unwrap_or_default();
         let when = if left == 0 { String::new() } else { format!(" in {} s", left.div_ceil(1000)) };
-        Some(format!("try {attempt} of {max}{who}{when}: {reason}"))
+        Some(format!("try {attempt} of {max}{when}{who}: {reason}"))
     }
 
     /// When an inference is tried again, while that is to come.

@@ -419,33 +419,43 @@ fn done(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
     if most == 0 {
         return Vec::new();
     }
-    // Wrapping all of a long output only to show a few lines of it would be slow.
-    let output = clip(&output, most + 1);
     let is_words = !matches!(tool.state, ToolState::Done | ToolState::Failed);
-    let all = if is_words { said(&output, page) } else { block(&output, page) };
-    if count <= most && all.len() <= most + 2 {
-        return all;
+    let render = |text: &str| if is_words { said(text, page) } else { block(text, page) };
+    if count <= most {
+        let all = render(&output);
+        if all.len() <= most + 2 {
+            return all;
+        }
     }
+    // Only whole lines, and of one that is too long for itself its beginning or end. Wrapping all of a long output only
+    // to show a few lines of it would be slow.
     let shows_end = tool.name == "Bash";
-    let kept = most.min(all.len());
-    let mut lines = Vec::with_capacity(kept + 1);
+    let mut kept: Vec<Vec<Line<'static>>> = Vec::new();
+    let (mut left, mut shown) = (most, 0);
+    let output = output.trim_end();
+    let lines: &mut dyn Iterator<Item = &str> =
+        if shows_end { &mut output.lines().rev() } else { &mut output.lines() };
+    for line in lines {
+        let mut rows = if line.trim().is_empty() { vec![Line::default()] } else { render(line) };
+        if rows.len() <= left {
+            (left, shown) = (left - rows.len(), shown + 1);
+            kept.push(rows);
+        } else {
+            if shown == 0 {
+                rows.drain(if shows_end { 0..rows.len() - left } else { left..rows.len() });
+                kept.push(rows);
+            }
+            break;
+        }
+    }
+    let more = folded(count.saturating_sub(shown).max(1), page);
     if shows_end {
-        lines.push(folded(count.saturating_sub(most).max(1), page));
-        lines.extend_from_slice(&all[all.len() - kept..]);
+        kept.push(vec![more]);
+        kept.reverse();
     } else {
-        lines.extend_from_slice(&all[..kept]);
-        lines.push(folded(count.saturating_sub(most).max(1), page));
+        kept.push(vec![more]);
     }
-    lines
-}
-
-/// The first and the last `n` lines of a text.
-fn clip(text: &str, n: usize) -> String {
-    let lines: Vec<&str> = text.trim_end().lines().collect();
-    if lines.len() <= 2 * n {
-        return lines.join("\n");
-    }
-    [&lines[..n], &lines[lines.len() - n..]].concat().join("\n")
+    kept.concat()
 }
 
 /// How many lines of output are shown of a finished call.
