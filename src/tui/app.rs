@@ -30,6 +30,8 @@ mod edited_tests;
 #[cfg(test)]
 mod images_tests;
 #[cfg(test)]
+mod states_tests;
+#[cfg(test)]
 pub(super) mod tests;
 #[cfg(test)]
 mod widths_tests;

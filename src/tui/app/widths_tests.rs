@@ -15,7 +15,7 @@ use crate::tui::host::{GrantRow, MentionRow, ModelRow, RuleRow, SkillRow};
 use crate::tui::msg::Msg;
 
 /// Wide, combining, joined, right to left, and a sequence.
-const ODD: &str =
+pub(super) const ODD: &str =
     "für 漢字 e\u{301} 👩‍👩‍👧 \u{202e}x\u{1b}[31m and a good deal more than fits into forty columns";
 
 fn shown(all: &mut String, name: &str, test: &TestApp) {
