@@ -18,6 +18,13 @@ pub(super) struct Files {
 }
 
 impl Files {
+    /// All of them. Blocks: it may walk the folder.
+    pub(super) fn all(&self, cwd: &Path) -> Vec<String> {
+        self.complete(cwd, "");
+        let list = self.list.lock().expect("no panic while files are held");
+        list.as_ref().map(|(_, files)| files.clone()).unwrap_or_default()
+    }
+
     /// The paths that fit, best first. Blocks: it may walk the folder.
     pub(super) fn complete(&self, cwd: &Path, query: &str) -> Vec<String> {
         let mut list = self.list.lock().expect("no panic while files are held");

@@ -13,6 +13,7 @@ use super::drafts::Drafts;
 use super::elsewhere::{Elsewhere, folder_of, tell};
 use super::files::Files;
 use super::grants::Pasts;
+use super::symbols::{self, Symbols};
 use super::viewer::{Viewer, row_of};
 use super::{edited, editor, images, ledger, mentions, statusline, themes};
 use crate::config::{list_models, repository_root};
@@ -60,6 +61,7 @@ pub(super) struct TerminalHost {
     app: Arc<App>,
     viewer: Viewer,
     files: Arc<Files>,
+    symbols: Arc<Symbols>,
     drafts: Drafts,
     pasts: Pasts,
     events: Events,
@@ -79,6 +81,7 @@ impl TerminalHost {
             app,
             viewer,
             files: Arc::default(),
+            symbols: Arc::default(),
             drafts,
             pasts: Pasts::default(),
             events,
@@ -181,6 +184,7 @@ impl TerminalHost {
         let mut content = match &input.skill {
             None => {
                 goes_with = mentions::attached(&self.app, &input.text).await?;
+                goes_with.extend(symbols::attached(&self.app, &self.symbols, &input.text).await?);
                 super::mcp::message(&self.app, &input.text).await?
             }
             Some(name) => {
@@ -551,8 +555,18 @@ impl Host for TerminalHost {
         let others = mentions::complete(&self.app, query).await;
         let (kinds, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|row| row.label.ends_with(':'));
         rows.extend(kinds);
-        let found = tokio::task::spawn_blocking(move || files.complete(&cwd, &wanted)).await;
-        rows.extend(found.unwrap_or_default().into_iter().map(named));
+        let symbols = Arc::clone(&self.symbols);
+        let found = tokio::task::spawn_blocking(move || {
+            if wanted.contains('#') {
+                let all = if wanted.starts_with('#') { files.all(&cwd) } else { Vec::new() };
+                let found = symbols.complete(&cwd, &all, &wanted);
+                if !found.is_empty() {
+                    return found;
+                }
+            }
+            files.complete(&cwd, &wanted).into_iter().map(named).collect()
+        });
+        rows.extend(found.await.unwrap_or_default());
         rows.extend(others);
         rows
     }

@@ -88,6 +88,14 @@ fn allowed(app: &App, place: &Path, name: &str) -> Result<(), NotAttached> {
     Ok(())
 }
 
+/// The same for the text of a file that a person names.
+pub(super) fn may_be_read(app: &App, place: &Path, name: &str) -> Result<(), String> {
+    match allowed(app, place, name) {
+        Err(NotAttached::Refused(why)) => Err(why),
+        Ok(()) | Err(NotAttached::Missing | NotAttached::NoImage) => Ok(()),
+    }
+}
+
 fn read(place: &Path, name: &str) -> Result<(ImageRef, Vec<u8>), NotAttached> {
     let refused = |why: &dyn std::fmt::Display| {
         NotAttached::Refused(format!("{} is not attached: {why}", visible_line(name)))

@@ -46,6 +46,7 @@ mod sections;
 mod since;
 mod stats;
 mod statusline;
+mod symbols;
 mod tasks;
 mod telemetry;
 mod themes;

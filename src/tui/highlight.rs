@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::theme::Role;
 
 mod scopes;
+pub mod symbols;
 #[cfg(test)]
 mod tests;
 mod worker;

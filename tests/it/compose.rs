@@ -153,3 +153,50 @@ fn the_editor_has_the_terminal_and_gives_it_back() {
     tty.quit();
     tty.is_restored();
 }
+
+#[test]
+fn definitions_are_completed_and_their_lines_go_with_the_message() {
+    let llm = MockLlm::by(|_| Answer::say("Seen."));
+    let home = Home::with(&llm);
+    home.write(
+        "src/größe.rs",
+        "fn other() {}\n\nfn greet(name: &str) {\n    println!(\"漢字 {name}\");\n}\n",
+    );
+    home.write("b.py", "def regreet():\n    pass\n");
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.send("see @src/größe.rs#gre");
+    tty.wait("the list", |view| view.has("src/größe.rs#greet") && view.has("line 3"));
+    tty.send("\t");
+    tty.wait("the name", |view| view.screen().lines().any(|line| line.ends_with("@src/größe.rs#greet")));
+    tty.send("and @#regr");
+    tty.wait("the list", |view| view.has("b.py#regreet"));
+    tty.send("\t\r");
+    tty.shows("Seen.");
+    let user = llm.last().user();
+    assert!(user.contains("see @src/größe.rs#greet and @b.py#regreet"), "{user}");
+    for text in [
+        "[`greet` of src/größe.rs, lines 3 to 5]\n\nfn greet(name: &str) {\n    println!(\"漢字 {name}\");\n}",
+        "[`regreet` of b.py, lines 1 to 2]\n\ndef regreet():\n    pass",
+    ] {
+        assert!(user.contains(text), "{text} in {user}");
+    }
+    assert!(!user.contains("fn other"), "{user}");
+    // What a rule keeps from the model does not go with a message either, and what names nothing is words.
+    tty.wait("the end of the turn", |view| !view.is_awake());
+    home.rules("rules:\n  - {tool: 'Read(b.py)', behavior: deny}\n");
+    tty.quit();
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    let say = |text: &str| {
+        tty.send(&format!("{text} "));
+        tty.wait("what was typed", |view| view.has(text));
+        tty.send("\r");
+    };
+    say("see issue @org#7 and @b.py#nothing");
+    tty.shows("Seen.");
+    say("and @b.py#regreet");
+    tty.shows("b.py is not attached: deny by rule");
+    assert_eq!(llm.asked().len(), 2);
+    tty.quit();
+}

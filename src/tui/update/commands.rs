@@ -260,6 +260,10 @@ impl App {
         }));
         for (label, detail) in [
             ("@PATH", "name a file or folder; what fits is offered"),
+            (
+                "@path#name @#name",
+                "a function or type of a file or the project: its lines go with the message",
+            ),
             ("@thread: @skill:", "another conversation, a skill: its text goes with the message"),
             ("!COMMAND", "run it, by the same rules; the model sees what came of it"),
             ("!!COMMAND", "run it; the model does not see it"),
