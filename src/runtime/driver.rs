@@ -342,7 +342,11 @@ impl Driver {
                 if self.late.is_empty() && !self.children.is_any_awake() {
                     self.fall_asleep().await;
                     return match self.machine.status() {
-                        RunStatus::Done | RunStatus::Waiting => Ok(()),
+                        RunStatus::Done => Ok(()),
+                        RunStatus::Waiting => {
+                            self.prepare_snapshot();
+                            Ok(())
+                        }
                         RunStatus::Running => {
                             Err(RuntimeError::Internal(format!("run {} stands still", self.record.id)))
                         }
