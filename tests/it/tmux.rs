@@ -26,7 +26,7 @@ fn word(n: usize) -> String {
 }
 
 fn list(words: impl IntoIterator<Item = usize>) -> String {
-    words.into_iter().map(|n| format!("- {} 漢字\n", word(n))).collect()
+    words.into_iter().map(|n| format!("- {} 漢字\n", word(n))).collect::<Vec<_>>().concat()
 }
 
 /// Looks whether each of so many words stands once in what tmux holds.

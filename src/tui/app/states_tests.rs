@@ -95,7 +95,7 @@ fn calls(width: u16) -> String {
     prints(&mut test, "a", "erste e\u{301}\nhalf of a li");
     test.wait(1400);
     shown(&mut all, "it runs", &mut test);
-    let lines: String = (1..=30).map(|n| format!("zeile {n} 漢字 👍🏽 {ODD}\n")).collect();
+    let lines: String = (1..=30).map(|n| format!("zeile {n} 漢字 👍🏽 {ODD}\n")).collect::<Vec<_>>().concat();
     prints(&mut test, "a", &format!("ne\n{lines}50%\r75% fertig\r100% 完了"));
     shown(&mut all, "it printed much", &mut test);
     let progress = json!({"status": "running", "loaded": 12, "total": 48, "message": ODD});

@@ -164,7 +164,7 @@ fn a_size_that_is_told_late_takes_no_finished_line() {
     SIZES.set(vec![(100, 24)]);
     let mut term = LiveTerminal::new(Out(Emulator::new(100, 24)), 100, 24, true)
         .with_probe(next_size)
-        .with_late_sizes(Duration::from_secs(60));
+        .with_late_sizes(Duration::from_mins(1));
     let draw = |term: &mut LiveTerminal<Out>| {
         term.draw(6, |area, buf| {
             for y in 0..area.height {
