@@ -1,7 +1,10 @@
 //! Pictures as pixels, small enough for a terminal. Bytes come from anywhere: nothing is decoded whose header promises too
 //! much, and what is not needed is skipped. It blocks for as long as 50 megapixels take: callers are on a thread that may.
 
+mod draw;
+mod palette;
 mod scale;
+mod sixel;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +13,8 @@ use std::io::{Cursor, Write as _};
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
+
+pub use draw::draw;
 
 use crate::contract::image::{ImageFormat, ImageRef, Packed, Pixels};
 use scale::Scaler;
