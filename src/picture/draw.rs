@@ -5,7 +5,7 @@ use std::io::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{decode, fitting, sixel};
+use super::{decode, fitting, sixel, smaller};
 use crate::contract::image::{Canvas, Drawing, Drawn, ImageRef, Pixels};
 
 /// Pixels of the small one, for where it cannot be drawn.
@@ -26,7 +26,6 @@ pub fn draw(bytes: &[u8], canvas: Canvas) -> Result<Drawn, String> {
     let size = (image.width, image.height);
     let (wide, high) = (u32::from(canvas.cell.0.max(1)), u32::from(canvas.cell.1.max(1)));
     let room = (u32::from(canvas.most.0.max(1)) * wide, u32::from(canvas.most.1.max(1)) * high);
-    let small = decode(bytes, SMALL)?;
     let cells = |pixels: u32, cell: u32| u16::try_from(pixels.div_ceil(cell)).unwrap_or(u16::MAX).max(1);
     let whole_bands = |rows: u32| rows.div_ceil(sixel::BAND) * sixel::BAND;
     match canvas.drawing {
@@ -36,6 +35,7 @@ pub fn draw(bytes: &[u8], canvas: Canvas) -> Result<Drawn, String> {
             let pixels = decode(bytes, room)?;
             let (columns, rows) = (cells(pixels.width, wide), cells(whole_bands(pixels.height), high));
             let bytes = sixel::encode(&pixels, usize::from(canvas.colours));
+            let small = smaller(&pixels, SMALL);
             Ok(Drawn { canvas, columns, rows, bytes, small })
         }
         Drawing::Iterm2 => {
@@ -44,9 +44,10 @@ pub fn draw(bytes: &[u8], canvas: Canvas) -> Result<Drawn, String> {
             let finer = if wide < SHARP { 2 } else { 1 };
             let (mut width, mut height) = ((width * finer).min(MOST.0), (height * finer).min(MOST.1));
             loop {
-                let file = png(&decode(bytes, (width, height))?)?;
-                let bytes = file_sequence(&file, columns, rows);
+                let pixels = decode(bytes, (width, height))?;
+                let bytes = file_sequence(&png(&pixels)?, columns, rows);
                 if bytes.len() <= MOST_BYTES || width.max(height) < 64 {
+                    let small = smaller(&pixels, SMALL);
                     return Ok(Drawn { canvas, columns, rows, bytes, small });
                 }
                 (width, height) = ((width * 2 / 3).max(1), (height * 2 / 3).max(1));
@@ -119,7 +120,7 @@ mod tests {
         let text = std::str::from_utf8(bytes).unwrap();
         let body = text.strip_prefix("\u{1b}P0;1;0q").unwrap().strip_suffix("\u{1b}\\").unwrap();
         let mut rest = body;
-        let mut numbers = |rest: &mut &str| {
+        let numbers = |rest: &mut &str| {
             let end = rest.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(rest.len());
             let (all, behind) = rest.split_at(end);
             *rest = behind;

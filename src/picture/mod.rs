@@ -43,6 +43,16 @@ pub fn decode(bytes: &[u8], most: (u32, u32)) -> Result<Pixels, String> {
     .map_err(|why| format!("it cannot be decoded: {why}"))
 }
 
+/// A picture made smaller once more.
+fn smaller(pixels: &Pixels, most: (u32, u32)) -> Pixels {
+    let size = (pixels.width, pixels.height);
+    let mut scaler = Scaler::new(size, fitting(size, most));
+    for row in pixels.rgba.chunks_exact(pixels.width.max(1) as usize * 4) {
+        scaler.row(row, 4);
+    }
+    scaler.finish()
+}
+
 /// The picture made small enough and compressed, for a terminal that draws pixels. Nothing of its file is in it.
 ///
 /// # Errors

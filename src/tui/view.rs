@@ -35,6 +35,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+pub(super) use entry::half_blocks;
 use feed::Feed;
 pub(super) use target::Hint;
 pub use target::{Press, Target};
