@@ -24,7 +24,9 @@ impl Bin {
 /// The colours, and which one stands for which.
 pub(super) struct Palette {
     pub(super) colours: Vec<[u8; 3]>,
-    of: Vec<u8>,
+    of: Vec<Option<u8>>,
+    /// Some stand for colours that are not alike.
+    pub(super) is_coarse: bool,
 }
 
 fn bin(red: u8, green: u8, blue: u8) -> usize {
@@ -61,7 +63,9 @@ impl Palette {
             parts[at] = part.start..middle;
             parts.push(middle..part.end);
         }
-        let mut palette = Palette { colours: Vec::with_capacity(parts.len()), of: vec![0; BINS] };
+        let is_coarse = parts.len() < bins.len();
+        let mut palette =
+            Palette { colours: Vec::with_capacity(parts.len()), of: vec![None; BINS], is_coarse };
         for (number, part) in (0..=u8::MAX).zip(parts) {
             let bins = &bins[part];
             let count: u64 = bins.iter().map(|bin| bin.count).sum();
@@ -71,15 +75,26 @@ impl Palette {
             };
             palette.colours.push([mean(0), mean(1), mean(2)]);
             for bin in bins {
-                palette.of[bin.at] = number;
+                palette.of[bin.at] = Some(number);
             }
         }
         palette
     }
 
-    /// The number of the colour that stands for one of the picture.
-    pub(super) fn number(&self, red: u8, green: u8, blue: u8) -> u8 {
-        self.of[bin(red, green, blue)]
+    /// The number of the colour that stands for one: of the picture, or the nearest one.
+    pub(super) fn number(&mut self, [red, green, blue]: [u8; 3]) -> u8 {
+        let at = bin(red, green, blue);
+        if let Some(number) = self.of[at] {
+            return number;
+        }
+        let far = |colour: &[u8; 3]| {
+            let parts = colour.iter().zip([red, green, blue]);
+            parts.map(|(one, other)| u32::from(one.abs_diff(other)).pow(2)).sum::<u32>()
+        };
+        let nearest = (0..=u8::MAX).zip(&self.colours).min_by_key(|(_, colour)| far(colour));
+        let number = nearest.map_or(0, |(number, _)| number);
+        self.of[at] = Some(number);
+        number
     }
 }
 
