@@ -190,8 +190,15 @@ fn files_of_iterm2_are_drawn_once_over_rows_of_their_own() {
 
 #[test]
 fn a_picture_of_a_tool_server_is_seen_by_the_model_and_the_person() {
-    let call = Answer::say("I will.").call("c1", "mcp__shed__shot", serde_json::json!({}));
-    let llm = MockLlm::answers([call, Answer::say("It is done.")]);
+    let tool = "mcp__shed__shot";
+    let llm =
+        MockLlm::by(move |chat| match chat.messages().iter().any(|message| message["role"] == "tool") {
+            true => Answer::say("It is done."),
+            false if chat.tools().iter().any(|known| known == tool) => {
+                Answer::say("I will.").call("c1", tool, serde_json::json!({}))
+            }
+            false => Answer::say("Not yet."),
+        });
     let home = Home::with(&llm);
     let file = home.root().join("tools.json").to_string_lossy().into_owned();
     let list = serde_json::json!([{"name": "shot", "description": "x", "inputSchema": {"type": "object"}}]);
@@ -203,11 +210,15 @@ fn a_picture_of_a_tool_server_is_seen_by_the_model_and_the_person() {
     let env = [("COLORTERM", "truecolor")];
     let mut tty = Pty::start_with(&home, &[], 100, 30, &env);
     tty.ready();
-    until("the server is there", || {
-        std::fs::read_to_string(format!("{file}.log")).is_ok_and(|log| log.contains("list"))
-    });
-    tty.say("go");
-    tty.shows("It is done.");
+    // Nobody waits for the server.
+    let mut asked = 0;
+    while tty.look(|view| !view.all().contains("It is done.")) {
+        asked += 1;
+        tty.say("go");
+        tty.wait("an answer", |view| {
+            view.all().contains("It is done.") || view.all().matches("Not yet.").count() == asked
+        });
+    }
     tty.shows("image: PNG, 64×40");
     assert!(tty.look(|view| view.all().contains("▀▀▀▀")), "half blocks");
     assert_eq!(shown(&llm.last(), &png(64, 40)), 1, "{:#}", llm.last().body["messages"]);
