@@ -106,6 +106,9 @@ pub(super) async fn run(
     app.gallery = Gallery::new(abilities.pictures().filter(|_| !app.is_linear))
         .shown(options.images)
         .on(abilities.multiplexer.is_none(), abilities.files);
+    if abilities.background {
+        app.gallery = app.gallery.held(app.now);
+    }
     app.is_calm = options.reduced_motion || options.screen_reader;
     app.theme = options.theme.clone();
     app.background = options.background;

@@ -9,7 +9,7 @@ use super::app::App;
 use super::graphics::Place;
 use super::msg::Cmd;
 use super::theme::Depth;
-use super::transcript::Entry;
+use super::transcript::{Entry, Moment};
 use crate::contract::image::{Drawn, ImageRef, Packed, Pixels};
 use way::Heard;
 pub use way::Way;
@@ -64,6 +64,8 @@ pub struct Gallery {
     images: Images,
     way: Way,
     heard: Heard,
+    /// Pictures are not asked for before: until then the terminal may say how it wants them.
+    held: Option<Moment>,
     /// Columns and rows of cells that one may take that is printed.
     room: (u16, u16),
     known: HashMap<String, (ImageRef, Shown)>,
@@ -184,7 +186,9 @@ impl Gallery {
         if self.order.len() > KEPT {
             self.forget_oldest();
         }
-        cmds.push(self.wanted(image));
+        if self.held.is_none() {
+            cmds.push(self.wanted(image));
+        }
     }
 
     fn forget_oldest(&mut self) {
@@ -197,6 +201,9 @@ impl Gallery {
 impl App {
     /// Asks for pictures of entries that came since the last time.
     pub(super) fn want_pictures(&mut self, cmds: &mut Vec<Cmd>) {
+        if self.gallery.held_until().is_some_and(|until| until <= self.now) {
+            self.gallery.let_go(cmds);
+        }
         let entries = self.transcript.entries();
         let now = (self.epoch, entries.len(), self.transcript.pictured());
         if self.gallery.depth.is_none() || self.gallery.looked == now {

@@ -6,6 +6,7 @@
 use super::super::graphics::{Maker, Question, Reply};
 use super::super::msg::Cmd;
 use super::super::theme::Depth;
+use super::super::transcript::Moment;
 use super::{Gallery, Images, SMALL, Shown};
 use crate::contract::image::{Canvas, Drawing, Drawn, ImageRef};
 
@@ -14,6 +15,8 @@ const CELL: (u16, u16) = (10, 20);
 /// What nobody's cells have.
 const LEAST_CELL: (u16, u16) = (4, 6);
 const MOST_CELL: (u16, u16) = (200, 400);
+/// So long pictures wait for what the terminal says at the start.
+const HELD_MS: u64 = 400;
 /// Colours that sixels have where the terminal does not say it.
 const COLOURS: u16 = 256;
 
@@ -68,6 +71,25 @@ impl Gallery {
         }
     }
 
+    /// The terminal was just asked: pictures wait for its answers, and not for long.
+    #[must_use]
+    pub fn held(self, now: Moment) -> Gallery {
+        let is_asked = self.questions().contains(&Question::Attributes);
+        Gallery { held: is_asked.then(|| now.plus(HELD_MS)), ..self }
+    }
+
+    /// Until when pictures wait, when some do.
+    pub fn held_until(&self) -> Option<Moment> {
+        self.held.filter(|_| !self.known.is_empty())
+    }
+
+    /// They wait no more.
+    pub(super) fn let_go(&mut self, cmds: &mut Vec<Cmd>) {
+        if self.held.take().is_some() {
+            self.ask_again(cmds);
+        }
+    }
+
     /// How the terminal gets pictures.
     pub fn way(&self) -> Way {
         self.way
@@ -92,7 +114,9 @@ impl Gallery {
                 if let (None, Some(cell)) = (self.heard.cell, cell) {
                     self.measure(cell, cmds);
                 }
-                self.choose(cmds);
+                if self.choose(cmds) {
+                    self.let_go(cmds);
+                }
             }
         }
     }
@@ -105,15 +129,15 @@ impl Gallery {
         }
     }
 
-    /// All was answered that will be.
-    fn choose(&mut self, cmds: &mut Vec<Cmd>) {
+    /// All was answered that will be, unless there is more to ask: whether that is so.
+    fn choose(&mut self, cmds: &mut Vec<Cmd>) -> bool {
         if self.way != Way::Cells || self.depth.is_none() {
-            return;
+            return true;
         }
         let has_sixel = match self.images {
             Images::Auto => self.heard.has_sixel,
             Images::Sixel => true,
-            Images::Iterm2 | Images::Blocks | Images::Off => return,
+            Images::Iterm2 | Images::Blocks | Images::Off => return true,
         };
         if self.images == Images::Auto && self.heard.takes_files && self.heard.maker.is_none() {
             self.go(Way::Drawn(Drawing::Iterm2), cmds);
@@ -123,8 +147,10 @@ impl Gallery {
             } else {
                 // Terminals without sixels may read something else in this question.
                 cmds.extend([Question::Colours, Question::Attributes].map(Cmd::AskTerminal));
+                return false;
             }
         }
+        true
     }
 
     fn measure(&mut self, cell: (u16, u16), cmds: &mut Vec<Cmd>) {
@@ -147,6 +173,7 @@ impl Gallery {
     fn go(&mut self, way: Way, cmds: &mut Vec<Cmd>) {
         if self.way != way {
             self.way = way;
+            self.held = None;
             self.ask_again(cmds);
         }
     }
@@ -315,6 +342,26 @@ mod tests {
         assert!(Gallery::new(Some(Depth::True)).on(false, true).questions().is_empty());
         let wanted = Gallery::new(Some(Depth::True)).shown(Images::Sixel).on(false, false);
         assert_eq!(wanted.questions(), [Question::Cell, Question::Attributes]);
+    }
+
+    #[test]
+    fn pictures_wait_for_the_first_answers() {
+        let auto = || Gallery::new(Some(Depth::True)).on(true, false).held(Moment(5));
+        assert_eq!(auto().held_until(), None, "nothing waits");
+        let (mut gallery, mut cmds) = told(auto(), &[Reply::Cell(9, 18)]);
+        assert_eq!((gallery.held_until(), cmds.len()), (Some(Moment(405)), 0));
+        gallery.let_go(&mut cmds);
+        assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Picture(image())][..]));
+        let (gallery, cmds) = told(auto(), &[attributes(false)]);
+        assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Picture(image())][..]));
+        let (gallery, cmds) = told(auto(), &[Reply::Cell(9, 18), attributes(true)]);
+        assert!(gallery.held_until().is_some() && cmds.iter().all(|cmd| matches!(cmd, Cmd::AskTerminal(_))));
+        let (gallery, cmds) = told(gallery, &[Reply::Colours(16), attributes(true)]);
+        assert!(gallery.held_until().is_none() && matches!(cmds[..], [Cmd::Plate(..)]), "{cmds:?}");
+        let (gallery, cmds) = told(auto(), &[Reply::Name(Maker::Places)]);
+        assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Pack(image())][..]));
+        let forced = Gallery::new(Some(Depth::True)).shown(Images::Iterm2).on(true, false).held(Moment(5));
+        assert!(matches!(told(forced, &[]).1[..], [Cmd::Plate(..)]), "it is not asked what it can");
     }
 
     #[test]
