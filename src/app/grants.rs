@@ -53,11 +53,12 @@ impl Drop for GrantWatch {
 }
 
 async fn load(store: &Store, permission: &Permissions, now_ms: u64) {
-    match store.grants(now_ms).await {
+    let (grants, ended) = tokio::join!(store.grants(now_ms), store.ended_grants(ENDED));
+    match grants {
         Ok(grants) => permission.set_grants(grants),
         Err(error) => tracing::warn!(%error, "grants could not be read; those of before stay"),
     }
-    match store.ended_grants(ENDED).await {
+    match ended {
         Ok(ended) => permission.set_ended(ended),
         Err(error) => tracing::warn!(%error, "grants that ended could not be read"),
     }

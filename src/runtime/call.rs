@@ -39,7 +39,6 @@ impl Driver {
 
     async fn judge(&mut self, id: &CallId, resume: Option<ToolCallResume>) -> Result<Gate, RuntimeError> {
         let call = self.effective_call(id)?;
-        self.prepare_snapshot();
         if let Some(why) = &call.invalid {
             return Ok(self
                 .refuse(id, ToolResult::error(&call.name, format!("the arguments cannot be used: {why}"))));

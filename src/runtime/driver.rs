@@ -173,7 +173,13 @@ impl Driver {
         phases.install(&agent.env)?;
         state.ensure(&shared.keys)?;
         state.ensure(&[KeyRegistration::of::<ClientTools>(StateKeyOptions::default())])?;
-        let saved_thread_state = shared.store.thread_state(&record.thread_id).await?;
+        let store = &shared.store;
+        // Asked at once: the store's thread answers them one after the other without being woken for each.
+        let (saved_thread_state, stored, lineage) = tokio::try_join!(
+            store.thread_state(&record.thread_id),
+            store.messages(&record.thread_id),
+            store.child(&record.thread_id),
+        )?;
         let persisted = PersistedState {
             revision: 0,
             values: saved_thread_state.clone().into_iter().chain(record.state.clone()).collect(),
@@ -182,7 +188,6 @@ impl Driver {
         if shared.phases.is_none() {
             state.restore(persisted, UnknownKeyPolicy::Skip)?;
         }
-        let stored = shared.store.messages(&record.thread_id).await?;
         let mut history: Vec<Message> = stored.into_iter().map(|m| m.message).collect();
         history.extend(messages.iter().cloned());
         let tickets = machine
@@ -190,7 +195,6 @@ impl Driver {
             .iter()
             .filter_map(|call| Some((call.id.clone(), call.ticket()?.clone())))
             .collect();
-        let lineage = shared.store.child(&record.thread_id).await?;
         let identity = RunIdentity::new(
             record.thread_id.clone(),
             lineage.as_ref().map(|own| own.parent_thread.clone()),
@@ -338,7 +342,11 @@ impl Driver {
                 if self.late.is_empty() && !self.children.is_any_awake() {
                     self.fall_asleep().await;
                     return match self.machine.status() {
-                        RunStatus::Done | RunStatus::Waiting => Ok(()),
+                        RunStatus::Done => Ok(()),
+                        RunStatus::Waiting => {
+                            self.prepare_snapshot();
+                            Ok(())
+                        }
                         RunStatus::Running => {
                             Err(RuntimeError::Internal(format!("run {} stands still", self.record.id)))
                         }

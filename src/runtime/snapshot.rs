@@ -9,7 +9,7 @@ use crate::contract::snapshot::SnapshotRecord;
 use crate::contract::tool::ToolClass;
 
 impl Driver {
-    /// Something may be changed soon.
+    /// Somebody is asked, and has to read first: time to look at the files that the call may change.
     pub(super) fn prepare_snapshot(&self) {
         if let Some(snapshots) = &self.shared.snapshots {
             snapshots.prepare();

@@ -102,6 +102,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     is_prepared: AtomicBool,
+    has_made_room: AtomicBool,
     told: Mutex<Told>,
 }
 
@@ -142,6 +143,7 @@ impl FolderSnapshots {
                 clock,
                 state: Mutex::default(),
                 is_prepared: AtomicBool::new(false),
+                has_made_room: AtomicBool::new(false),
                 told: Mutex::default(),
             }),
         }
@@ -214,17 +216,20 @@ impl Snapshots for FolderSnapshots {
             if let Err(why) = own.take_now() {
                 tracing::info!(why, "no snapshots of this folder");
             }
-            let made = own.inner.objects.make_room(own.inner.limits.max_kept, tree::references);
-            if let Err(error) = made {
-                tracing::warn!(%error, "old snapshots could not be dropped");
-            }
+            own.inner.make_room();
         });
     }
 
     async fn take(&self, cancel: &CancellationToken) -> Taken {
+        self.inner.is_prepared.store(true, Ordering::Relaxed);
         let own = self.clone();
         // One that takes too long goes on: the next one finds what it read.
-        let taken = tokio::task::spawn_blocking(move || own.take_now());
+        let taken = tokio::task::spawn_blocking(move || {
+            let taken = own.take_now();
+            // Behind the step's back.
+            tokio::task::spawn_blocking(move || own.inner.make_room());
+            taken
+        });
         let none = |note: String| {
             self.inner.tell(&note);
             Taken { tree: None, note }
@@ -245,6 +250,16 @@ impl Snapshots for FolderSnapshots {
 impl Inner {
     fn hold(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops the oldest snapshots when all of them together use too much; once in the life of a process.
+    fn make_room(&self) {
+        if self.has_made_room.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if let Err(error) = self.objects.make_room(self.limits.max_kept, tree::references) {
+            tracing::warn!(%error, "old snapshots could not be dropped");
+        }
     }
 
     fn tell(&self, why: &str) {

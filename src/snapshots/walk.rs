@@ -20,7 +20,7 @@ use crate::store::objects::{Hash, Objects, Piece, hash_of};
 const RACY_NS: i128 = 1_000_000_000;
 /// So many bytes are read before they are written.
 const BATCH: usize = 16 << 20;
-/// So few files are walked before threads are made.
+/// So many files are worth threads.
 const FEW: usize = 2_000;
 /// Threads that look at folders.
 const THREADS: usize = 4;
@@ -195,7 +195,7 @@ pub(super) fn look(
 
 type Found = Vec<(Vec<u8>, std::fs::Metadata)>;
 
-/// All files, of which there were so many the last time; 0 when that is not known.
+/// All files, of which at least so many were there the last time.
 fn walk(root: &Path, without: &[PathBuf], limits: &Limits, last: usize) -> Result<Found, String> {
     let without = without.to_vec();
     let mut walk = WalkBuilder::new(root);
@@ -210,11 +210,13 @@ fn walk(root: &Path, without: &[PathBuf], limits: &Limits, last: usize) -> Resul
         .filter_entry(move |entry| {
             entry.file_name() != ".git" && !without.iter().any(|other| entry.path() == other)
         });
-    let found = if (1..FEW).contains(&last) {
-        walk.build().filter_map(|entry| file_of(root, entry)).take(limits.max_files + 1).collect()
+    let few = if last < FEW {
+        let files = walk.build().filter_map(|entry| file_of(root, entry));
+        Some(files.take(FEW).collect::<Found>()).filter(|files| files.len() < FEW)
     } else {
-        walk_wide(root, &mut walk, limits)
+        None
     };
+    let found = few.unwrap_or_else(|| walk_wide(root, &mut walk, limits));
     if found.len() > limits.max_files {
         return Err(format!("{} has more than {} files", root.display(), limits.max_files));
     }

@@ -227,6 +227,7 @@ impl<W: std::io::Write, T: Tty> Stage<W, T> {
                 {
                     return Ok(cause);
                 }
+                self.performer.let_begin().await;
                 let (is_whole, cause) = self.show().await?;
                 if let Some(cause) = cause {
                     return Ok(cause);

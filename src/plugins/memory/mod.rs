@@ -95,6 +95,11 @@ impl Notes {
         Ok(self.access.read::<MemoryKey>(self.places.key(scope).as_str()).await?)
     }
 
+    /// The notes of each scope, in the order of [`Scope::ALL`], asked for at once.
+    pub(super) async fn of_all_scopes(&self) -> Vec<Result<Memory, MemoryError>> {
+        futures::future::join_all(Scope::ALL.map(|scope| self.read(scope))).await
+    }
+
     /// The notes of every place, by key.
     ///
     /// # Errors

@@ -67,6 +67,13 @@ impl MemoryMarks {
             Scope::Project => self.project,
         }
     }
+
+    fn of_mut(&mut self, scope: Scope) -> &mut u64 {
+        match scope {
+            Scope::User => &mut self.user,
+            Scope::Project => &mut self.project,
+        }
+    }
 }
 
 struct MarksKey;
@@ -91,9 +98,9 @@ impl PhaseHook for MarkHook {
         let mut command = StateCommand::new();
         if let Some(notes) = notes(ctx, &self.places) {
             let mut marks = MemoryMarks::default();
-            for (scope, mark) in [(Scope::User, &mut marks.user), (Scope::Project, &mut marks.project)] {
-                match notes.read(scope).await {
-                    Ok(memory) => *mark = memory.last,
+            for (scope, memory) in Scope::ALL.into_iter().zip(notes.of_all_scopes().await) {
+                match memory {
+                    Ok(memory) => *marks.of_mut(scope) = memory.last,
                     Err(error) => tracing::warn!(%error, "a run begins without notes"),
                 }
             }
@@ -115,8 +122,8 @@ impl PhaseHook for NotesHook {
         // A run that an older program began has no marks: then all notes count.
         let marks = ctx.state::<MarksKey>().copied();
         let mut elements = String::new();
-        for scope in Scope::ALL {
-            match notes.read(scope).await {
+        for (scope, memory) in Scope::ALL.into_iter().zip(notes.of_all_scopes().await) {
+            match memory {
                 Ok(memory) => {
                     elements.push_str(&memory.elements(scope, marks.map_or(u64::MAX, |m| m.of(scope))));
                 }

@@ -22,11 +22,13 @@ pub(super) struct Performer {
     host: Arc<dyn Host>,
     answers: UnboundedSender<Msg>,
     tasks: JoinSet<()>,
+    /// A request was made since that was asked for last.
+    is_asking: bool,
 }
 
 impl Performer {
     pub(super) fn new(host: Arc<dyn Host>, answers: UnboundedSender<Msg>) -> Performer {
-        Performer { host, answers, tasks: JoinSet::new() }
+        Performer { host, answers, tasks: JoinSet::new(), is_asking: false }
     }
 
     /// What the first frame does not need.
@@ -48,6 +50,14 @@ impl Performer {
     fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         while self.tasks.try_join_next().is_some() {}
         self.tasks.spawn(task);
+        self.is_asking = true;
+    }
+
+    /// Lets new requests come as far as they can before they wait for something: for the disk, while a picture is made.
+    pub(super) async fn let_begin(&mut self) {
+        if std::mem::take(&mut self.is_asking) {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Ends: requests that are under way may finish, for a moment.
