@@ -115,8 +115,11 @@ mod tests {
         Canvas { drawing, most: (48, 12), cell: (10, 20), colours: 256 }
     }
 
+    /// The colour of each pixel that was drawn.
+    type Seen = HashMap<(usize, usize), [u8; 3]>;
+
     /// What a terminal makes of sixels: the size that it is told, and the colour of each pixel that is drawn.
-    fn seen(bytes: &[u8]) -> ((u32, u32), HashMap<(usize, usize), [u8; 3]>) {
+    fn seen(bytes: &[u8]) -> ((u32, u32), Seen) {
         let text = std::str::from_utf8(bytes).unwrap();
         let body = text.strip_prefix("\u{1b}P0;1;0q").unwrap().strip_suffix("\u{1b}\\").unwrap();
         let mut rest = body;

@@ -17,7 +17,7 @@ struct Bin {
 impl Bin {
     /// The part of its place that is one of red, green and blue.
     fn part(&self, channel: usize) -> usize {
-        self.at >> (2 - channel as u32) * BITS & ((1 << BITS) - 1)
+        (self.at >> ((2 - channel as u32) * BITS)) & ((1 << BITS) - 1)
     }
 }
 
@@ -54,7 +54,10 @@ impl Palette {
             bin.at = at;
         }
         bins.retain(|bin| bin.count > 0);
-        let mut parts = if bins.is_empty() { Vec::new() } else { vec![0..bins.len()] };
+        let mut parts: Vec<Range<usize>> = Vec::new();
+        if !bins.is_empty() {
+            parts.push(0..bins.len());
+        }
         while parts.len() < most.clamp(2, 256) {
             let widest = parts.iter().enumerate().filter(|(_, part)| part.len() > 1);
             let Some((at, _)) = widest.max_by_key(|(_, part)| weight(&bins[(*part).clone()])) else { break };

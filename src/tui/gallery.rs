@@ -84,7 +84,7 @@ impl Gallery {
     #[must_use]
     pub fn shown(self, images: Images) -> Gallery {
         let depth = if images == Images::Off { None } else { self.depth };
-        Gallery { images, depth, ..self }
+        Gallery { depth, images, ..self }
     }
 
     /// In how many colours they are drawn, when they are.
