@@ -46,7 +46,7 @@ fn a_dropped_file_is_seen_by_the_model_and_the_person_and_outlives_a_kill() {
     tty.send("?\r");
     tty.shows("A gradient.");
     tty.shows("My Shot.png: PNG, 64×40");
-    assert!(tty.look(|view| view.all().contains("▀▀▀▀")), "half blocks");
+    tty.wait("half blocks", |view| view.all().contains("▀▀▀▀"));
     assert_eq!((written(&tty, "\x1b[>q"), written(&tty, "\x1b_G")), (1, 0), "it was asked, and said nothing");
     let asked = llm.asked();
     assert_eq!(shown(&asked[0], &shot), 1, "{:#}", asked[0].body["messages"]);
@@ -220,7 +220,7 @@ fn a_picture_of_a_tool_server_is_seen_by_the_model_and_the_person() {
         });
     }
     tty.shows("image: PNG, 64×40");
-    assert!(tty.look(|view| view.all().contains("▀▀▀▀")), "half blocks");
+    tty.wait("half blocks", |view| view.all().contains("▀▀▀▀"));
     assert_eq!(shown(&llm.last(), &png(64, 40)), 1, "{:#}", llm.last().body["messages"]);
     tty.quit();
     let mut tty = Pty::start_with(&home, &["-c"], 100, 30, &env);
