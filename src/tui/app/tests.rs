@@ -872,7 +872,9 @@ fn events_that_overtake_the_opened_conversation_are_not_lost() {
 fn what_is_said_before_the_first_conversation_is_open_stands_where_it_would_later() {
     for note in [None, Some("no such theme")] {
         let mut test = TestApp::unopened(100, 30);
-        note.into_iter().for_each(|text| test.send(Msg::Note(text.into())));
+        if let Some(text) = note {
+            test.send(Msg::Note(text.into()));
+        }
         test.keys("hello<enter>");
         test.send(Msg::Opened(Ok(Box::new(opened(Vec::new())))));
         let screen = test.screen();
