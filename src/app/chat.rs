@@ -67,6 +67,8 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         screen_reader: app.foundation.loaded.settings.tui.screen_reader,
         images: match app.foundation.loaded.settings.tui.images {
             Images::Auto => ShownImages::Auto,
+            Images::Iterm2 => ShownImages::Iterm2,
+            Images::Sixel => ShownImages::Sixel,
             Images::Blocks => ShownImages::Blocks,
             Images::Off => ShownImages::Off,
         },

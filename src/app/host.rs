@@ -20,9 +20,9 @@ use crate::config::{list_models, repository_root};
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{CallId, SuspensionId, ThreadId};
-use crate::contract::image::{ImageRef, Packed, Pixels};
+use crate::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
 use crate::contract::lifecycle::RunStatus;
-use crate::contract::message::{Message, ToolCall, Visibility};
+use crate::contract::message::{Message, Role, ToolCall, Visibility};
 use crate::contract::record::{
     DecideOutcome, GrantScope, InboxRow, QueueId, RunRecord, StoredMessage, SuspensionRecord, ThreadRecord,
     ThreadSummary,
@@ -302,7 +302,10 @@ impl Host for TerminalHost {
             total: _,
             children,
         } = glance;
-        let messages = with_open_results(messages, run.as_ref());
+        let mut messages = with_open_results(messages, run.as_ref());
+        for stored in messages.iter_mut().filter(|stored| stored.message.role == Role::Tool) {
+            images::name(&self.app, &mut stored.message.content).await;
+        }
         // While somebody is awake its calls run; else nobody knows what became of them.
         let interrupted = if driver == Driver::Nobody { running } else { Vec::new() };
         if driver == Driver::Nobody && run.as_ref().is_some_and(|run| run.status != RunStatus::Done) {
@@ -374,6 +377,10 @@ impl Host for TerminalHost {
 
     async fn packed(&self, image: &ImageRef) -> Result<Packed, String> {
         images::packed(&self.app, image).await
+    }
+
+    async fn plate(&self, image: &ImageRef, canvas: Canvas) -> Result<Drawn, String> {
+        images::plate(&self.app, image, canvas).await
     }
 
     async fn unqueue(&self, id: QueueId) -> Result<bool, String> {

@@ -5,12 +5,14 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::agent::App;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
-use crate::contract::image::{ImageError, ImageRef, MAX_IMAGE_BYTES, Packed, Pixels};
+use crate::contract::image::{Canvas, Drawn, ImageError, ImageRef, MAX_IMAGE_BYTES, Packed, Pixels};
 use crate::plugins::permission::{Decision, Question, evaluate};
 use crate::tui::composer::dropped;
 use crate::tui::host::{Attach, Attached};
@@ -175,14 +177,38 @@ pub(super) async fn of_flags(app: &App, files: &[PathBuf]) -> Result<Vec<Content
     Ok(blocks)
 }
 
+/// Keeps the pictures that a tool returned before its step is written down, and names them: what shows them asks the
+/// store for them.
+pub(super) async fn name(app: &App, blocks: &mut [ContentBlock]) {
+    for block in blocks {
+        let ContentBlock::Image { data, .. } = block else { continue };
+        let data = std::mem::take(data);
+        let looked = tokio::task::spawn_blocking(move || {
+            let bytes = STANDARD.decode(data.as_bytes()).ok()?;
+            Some((ImageRef::of("image", &bytes).ok()?, bytes))
+        });
+        if let Ok(Some((image, bytes))) = looked.await {
+            match keep(app, &image, bytes).await {
+                Ok(()) => *block = ContentBlock::StoredImage(image),
+                Err(error) => tracing::warn!(error, "an image that a tool returned is not shown"),
+            }
+        }
+    }
+}
+
 /// A kept picture, as small as a terminal shows it.
 pub(super) async fn pixels(app: &App, image: &ImageRef) -> Result<Pixels, String> {
     made(app, image, |bytes| crate::picture::decode(bytes, SHOWN)).await
 }
 
-/// A kept picture for a terminal that draws pixels.
+/// A kept picture for a terminal that places pixels.
 pub(super) async fn packed(app: &App, image: &ImageRef) -> Result<Packed, String> {
     made(app, image, |bytes| crate::picture::pack(bytes, SHARP)).await
+}
+
+/// A kept picture for a terminal that draws pixels where its cursor stands.
+pub(super) async fn plate(app: &App, image: &ImageRef, canvas: Canvas) -> Result<Drawn, String> {
+    made(app, image, move |bytes| crate::picture::draw(bytes, canvas)).await
 }
 
 async fn made<T: Send + 'static>(

@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use super::agent::App;
 use super::commands::when;
 use super::host::{Events, with_open_results};
+use super::images;
 use super::owner::Guard;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
@@ -94,7 +95,10 @@ pub(super) struct ThreadSink {
 
 #[async_trait]
 impl EventSink for ThreadSink {
-    async fn emit(&self, event: AgentEvent) {
+    async fn emit(&self, mut event: AgentEvent) {
+        if let AgentEvent::ToolCallDone { result, .. } = &mut event {
+            images::name(&self.viewer.app, &mut result.images).await;
+        }
         if matches!(event, AgentEvent::RunStart { .. }) {
             let row = self.begins.lock().expect("no panic while it is held").take();
             if let Some(row) = row {
@@ -436,7 +440,7 @@ impl Viewer {
         self.state(|state| state.due = due);
         let driver = if mark.is_driving { Driver::Own } else { self.driver_of(&glance) };
         self.mind_new(&mark, &glance, driver);
-        if !self.tell(&mark, &glance, driver) || mark.is_driving {
+        if !self.tell(&mark, &glance, driver).await || mark.is_driving {
             return None;
         }
         if let (Driver::Other(_), Some(lease)) = (driver, &glance.lease) {
@@ -467,8 +471,11 @@ impl Viewer {
     }
 
     /// Tells what a look saw. `false`: it is worthless by now, and there will be another.
-    fn tell(&self, mark: &Mark, glance: &Glance, driver: Driver) -> bool {
-        let sync = sync_of(glance, driver, mark.is_driving);
+    async fn tell(&self, mark: &Mark, glance: &Glance, driver: Driver) -> bool {
+        let mut sync = sync_of(glance, driver, mark.is_driving);
+        for stored in &mut sync.results {
+            images::name(&self.app, &mut stored.message.content).await;
+        }
         self.state(|state| {
             if state.moves != mark.moves || state.thread.as_ref() != Some(&mark.thread) {
                 return false;
@@ -486,7 +493,7 @@ impl Viewer {
         while let Some(mark) = self.mark().filter(|mark| mark.thread == *thread) {
             match self.app.store.glance(thread, Some(mark.seen)).await {
                 Ok(Some(glance)) => {
-                    if self.tell(&Mark { is_driving: false, ..mark }, &glance, Driver::Own) {
+                    if self.tell(&Mark { is_driving: false, ..mark }, &glance, Driver::Own).await {
                         return;
                     }
                 }

@@ -362,7 +362,7 @@ pub(crate) const ROOT: Fields = &[
             (
                 "images",
                 leaf(
-                    OneOf(&["auto", "blocks", "off"]),
+                    OneOf(&["auto", "iterm2", "sixel", "blocks", "off"]),
                     Set,
                     "how images are shown: in pixels where the terminal can, in half blocks, or by name",
                 ),

@@ -47,6 +47,10 @@ pub enum Images {
     /// In pixels where the terminal draws them, else in half blocks.
     #[default]
     Auto,
+    /// As files in sequences of iTerm2, whatever the terminal says.
+    Iterm2,
+    /// As sixels, whatever the terminal says.
+    Sixel,
     /// In half blocks.
     Blocks,
     /// By name only.
@@ -107,7 +111,15 @@ words!(
     Demo = "demo"
 );
 words!(Screen, "screen", Inline = "inline", Full = "full");
-words!(Images, "way to show images", Auto = "auto", Blocks = "blocks", Off = "off");
+words!(
+    Images,
+    "way to show images",
+    Auto = "auto",
+    Iterm2 = "iterm2",
+    Sixel = "sixel",
+    Blocks = "blocks",
+    Off = "off"
+);
 
 /// What happens to a question of a headless run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -246,6 +246,49 @@ impl fmt::Debug for Pixels {
     }
 }
 
+/// How a terminal takes a picture that it draws where its cursor stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drawing {
+    /// As a file in a sequence of iTerm2.
+    Iterm2,
+    /// As sixels.
+    Sixel,
+}
+
+/// What a picture is drawn for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Canvas {
+    /// How the terminal takes it.
+    pub drawing: Drawing,
+    /// Columns and rows of cells that it may take.
+    pub most: (u16, u16),
+    /// Columns and rows of pixels that a cell has.
+    pub cell: (u16, u16),
+    /// How many colours the terminal can tell apart in one picture.
+    pub colours: u16,
+}
+
+/// A picture made for a terminal that draws it where its cursor stands.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Drawn {
+    /// What it was made for.
+    pub canvas: Canvas,
+    /// Columns of cells that it takes.
+    pub columns: u16,
+    /// Rows of cells that it takes.
+    pub rows: u16,
+    /// The sequence.
+    pub bytes: Vec<u8>,
+    /// The same picture small, for where it cannot be drawn so.
+    pub small: Pixels,
+}
+
+impl fmt::Debug for Drawn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Drawn({}×{})", self.columns, self.rows)
+    }
+}
+
 /// A name without anything that steers a terminal or ends a mark, and not too long: its beginning and its ending.
 fn short_name(name: &str) -> String {
     let name: String =

@@ -1,7 +1,10 @@
 //! Pictures as pixels, small enough for a terminal. Bytes come from anywhere: nothing is decoded whose header promises too
 //! much, and what is not needed is skipped. It blocks for as long as 50 megapixels take: callers are on a thread that may.
 
+mod draw;
+mod palette;
 mod scale;
+mod sixel;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +13,8 @@ use std::io::{Cursor, Write as _};
 use zune_jpeg::JpegDecoder;
 use zune_jpeg::zune_core::colorspace::ColorSpace;
 use zune_jpeg::zune_core::options::DecoderOptions;
+
+pub use draw::draw;
 
 use crate::contract::image::{ImageFormat, ImageRef, Packed, Pixels};
 use scale::Scaler;
@@ -36,6 +41,16 @@ pub fn decode(bytes: &[u8], most: (u32, u32)) -> Result<Pixels, String> {
         ImageFormat::Webp => webp(bytes, scaler, (image.width, image.height)),
     }
     .map_err(|why| format!("it cannot be decoded: {why}"))
+}
+
+/// A picture made smaller once more.
+fn smaller(pixels: &Pixels, most: (u32, u32)) -> Pixels {
+    let size = (pixels.width, pixels.height);
+    let mut scaler = Scaler::new(size, fitting(size, most));
+    for row in pixels.rgba.chunks_exact(pixels.width.max(1) as usize * 4) {
+        scaler.row(row, 4);
+    }
+    scaler.finish()
 }
 
 /// The picture made small enough and compressed, for a terminal that draws pixels. Nothing of its file is in it.

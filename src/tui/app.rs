@@ -471,10 +471,19 @@ impl App {
         let focus = self.wants_focus().then(|| self.typed_at.map(|typed| typed.plus(QUIET_MS))).flatten();
         let hint = self.hint.as_ref().map(|(_, until)| *until);
         let quit = self.quit_armed.map(|armed| armed.plus(QUIT_MS));
-        [tick, focus, hint, quit, self.expiry_deadline(), self.kept.due, self.feed.deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            tick,
+            focus,
+            hint,
+            quit,
+            self.expiry_deadline(),
+            self.kept.due,
+            self.feed.deadline(),
+            self.gallery.held_until(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Whether a card would take the focus, were the person quiet.

@@ -10,6 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::app::{App, WallClock};
 use super::gallery::Gallery;
+use super::graphics::Reply;
 use super::highlight::Highlighter;
 use super::host::{Host, HostEvent};
 use super::input::{Input, TerminalEvent};
@@ -103,7 +104,12 @@ pub(super) async fn run(
         // What is longer than a row goes on in the next one.
         let _ = std::io::Write::write_all(screen.terminal.out_mut(), b"\x1b[?7h");
     }
-    app.gallery = Gallery::new(abilities.pictures().filter(|_| !app.is_linear)).shown(options.images);
+    app.gallery = Gallery::new(abilities.pictures().filter(|_| !app.is_linear))
+        .shown(options.images)
+        .on(abilities.multiplexer.is_none(), abilities.files);
+    if abilities.background {
+        app.gallery = app.gallery.held(app.now);
+    }
     app.is_calm = options.reduced_motion || options.screen_reader;
     app.theme = options.theme.clone();
     app.background = options.background;
@@ -113,7 +119,7 @@ pub(super) async fn run(
     if options.full {
         app.toggle_screen();
     }
-    screen.ask_name(&app);
+    screen.ask(app.gallery.questions());
     screen.append(view::banner(&app.info, size.0, &screen.look.theme));
     let waits = Loop { keys, events, answers, colours, started: Instant::now() };
     let performer = Performer::new(host, answers_in);
@@ -131,7 +137,7 @@ pub(super) async fn run(
     let finished = screen.feed.finished(&app, &screen.look);
     let growing = screen.feed.growing(&app, &screen.look);
     let ended = ended.and(screen.send_pictures(&app, &[&finished, &growing]));
-    screen.append(finished);
+    screen.append_pictured(&app, finished);
     screen.append(growing);
     screen.end_linear();
     let ended = ended.and(screen.finish());
@@ -280,7 +286,10 @@ fn of_terminal(event: TerminalEvent) -> Msg {
         TerminalEvent::Resize(width, height) => Msg::Resize(width, height),
         TerminalEvent::Focus(is_in_front) => Msg::Focus(is_in_front),
         TerminalEvent::Background(background) => Msg::Background(background),
-        TerminalEvent::DrawsPixels => Msg::DrawsPixels,
+        TerminalEvent::Reply(Reply::Attributes { sixel, .. }) => {
+            Msg::Reply(Reply::Attributes { sixel, cell: terminal::cell() })
+        }
+        TerminalEvent::Reply(reply) => Msg::Reply(reply),
         TerminalEvent::Hangup => Msg::Hangup,
     }
 }

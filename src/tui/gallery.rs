@@ -3,12 +3,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+mod way;
+
 use super::app::App;
 use super::graphics::Place;
 use super::msg::Cmd;
 use super::theme::Depth;
-use super::transcript::EntryKind;
-use crate::contract::image::{ImageRef, Packed, Pixels};
+use super::transcript::{Entry, Moment};
+use crate::contract::image::{Drawn, ImageRef, Packed, Pixels};
+use way::Heard;
+pub use way::Way;
 
 /// So many are kept; each has some 60 KiB.
 const KEPT: usize = 64;
@@ -16,6 +20,10 @@ const KEPT: usize = 64;
 const KEPT_BYTES: usize = 32 << 20;
 /// Pictures of so many of the last entries are asked for.
 const LAST: usize = 400;
+/// Columns and rows of cells that a picture takes where it is printed.
+pub const SMALL: (u16, u16) = (48, 12);
+/// Columns before one.
+pub const INDENT: u16 = 2;
 
 /// How pictures are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +31,10 @@ pub enum Images {
     /// In pixels where the terminal draws them, else with cells.
     #[default]
     Auto,
+    /// As files in sequences of iTerm2, without asking the terminal whether it knows them.
+    Iterm2,
+    /// As sixels, where the size of a cell is known.
+    Sixel,
     /// With cells.
     Blocks,
     /// By name only.
@@ -36,8 +48,10 @@ pub enum Shown {
     Asked,
     /// It is here, to be drawn with cells.
     Here(Arc<Pixels>),
-    /// It is here, for a terminal that draws pixels.
+    /// It is here, for a terminal that places pixels.
     Packed(Arc<Packed>),
+    /// It is here, for a terminal that draws pixels where its cursor stands.
+    Plate(Arc<Drawn>),
     /// Why it cannot be shown.
     Broken(String),
 }
@@ -47,45 +61,35 @@ pub enum Shown {
 pub struct Gallery {
     /// In how many colours pictures are drawn; `None`: not at all.
     depth: Option<Depth>,
-    /// They are drawn with cells also where the terminal draws pixels.
-    in_blocks: bool,
-    /// The terminal draws pixels.
-    is_sharp: bool,
+    images: Images,
+    way: Way,
+    heard: Heard,
+    /// Pictures are not asked for before: until then the terminal may say how it wants them.
+    held: Option<Moment>,
+    /// Columns and rows of cells that one may take that is printed.
+    room: (u16, u16),
     known: HashMap<String, (ImageRef, Shown)>,
     order: VecDeque<String>,
-    /// Which conversation was looked at, and how many entries it had.
-    looked: (u32, usize),
+    /// Which conversation was looked at, how many entries it had, and how many results with pictures.
+    looked: (u32, usize, usize),
 }
 
 impl Gallery {
     /// Pictures are drawn in so many colours.
     pub fn new(depth: Option<Depth>) -> Gallery {
-        Gallery { depth, ..Gallery::default() }
+        Gallery { depth, room: SMALL, ..Gallery::default() }
     }
 
     /// As the person wants it.
     #[must_use]
     pub fn shown(self, images: Images) -> Gallery {
-        match images {
-            Images::Auto => self,
-            Images::Blocks => Gallery { in_blocks: true, ..self },
-            Images::Off => Gallery { depth: None, ..self },
-        }
+        let depth = if images == Images::Off { None } else { self.depth };
+        Gallery { depth, images, ..self }
     }
 
     /// In how many colours they are drawn, when they are.
     pub fn depth(&self) -> Option<Depth> {
         self.depth
-    }
-
-    /// Whether they are drawn in pixels where the terminal can.
-    pub fn wants_pixels(&self) -> bool {
-        self.depth == Some(Depth::True) && !self.in_blocks
-    }
-
-    /// Whether the terminal draws pixels.
-    pub fn is_sharp(&self) -> bool {
-        self.is_sharp
     }
 
     /// What is known of a picture. Nothing is known of one that is not shown.
@@ -108,46 +112,62 @@ impl Gallery {
     pub fn place(&self, id: u32) -> Option<(Place, &Packed)> {
         self.known.values().find_map(|(image, shown)| match shown {
             Shown::Packed(packed) => Some((Place::of(image, id)?, &**packed)),
-            Shown::Asked | Shown::Here(_) | Shown::Broken(_) => None,
+            Shown::Asked | Shown::Here(_) | Shown::Plate(_) | Shown::Broken(_) => None,
+        })
+    }
+
+    /// What is drawn where that number stands.
+    pub fn plate(&self, id: u32) -> Option<&Arc<Drawn>> {
+        self.known.values().find_map(|(image, shown)| match shown {
+            Shown::Plate(drawn) if Place::of_plate(image, drawn).id == id => Some(drawn),
+            Shown::Plate(_) | Shown::Packed(_) | Shown::Asked | Shown::Here(_) | Shown::Broken(_) => None,
         })
     }
 
     /// Takes in what came of a picture.
     pub fn take(&mut self, hash: &str, pixels: Result<Pixels, String>) {
         // A better one is on its way, or here.
-        if !self.is_sharp {
+        if self.way == Way::Cells {
             self.set(hash, pixels.map(|pixels| Shown::Here(Arc::new(pixels))));
         }
     }
 
-    /// The same for a terminal that draws pixels.
+    /// The same for a terminal that places pixels.
     pub fn take_packed(&mut self, hash: &str, packed: Result<Packed, String>) {
-        self.set(hash, packed.map(|packed| Shown::Packed(Arc::new(packed))));
+        if self.way == Way::Placed {
+            self.set(hash, packed.map(|packed| Shown::Packed(Arc::new(packed))));
+            self.forget_heavy();
+        }
+    }
+
+    /// The same for one that draws them.
+    pub fn take_plate(&mut self, hash: &str, drawn: Result<Drawn, String>) {
+        let is_wanted = match (&drawn, self.known.get(hash)) {
+            (Ok(drawn), Some((image, _))) => {
+                // One that was made for something else, another one is on its way for.
+                matches!(self.wanted(image), Cmd::Plate(_, now)
+                    if (now.drawing, now.cell) == (drawn.canvas.drawing, drawn.canvas.cell))
+            }
+            (Err(_), Some(_)) => matches!(self.way, Way::Drawn(_)),
+            (_, None) => false,
+        };
+        if is_wanted {
+            self.set(hash, drawn.map(|drawn| Shown::Plate(Arc::new(drawn))));
+            self.forget_heavy();
+        }
+    }
+
+    fn forget_heavy(&mut self) {
         let bytes = |known: &HashMap<String, (ImageRef, Shown)>| -> usize {
             let of = |(_, shown): &(ImageRef, Shown)| match shown {
                 Shown::Packed(packed) => packed.zlib.len(),
+                Shown::Plate(drawn) => drawn.bytes.len(),
                 Shown::Asked | Shown::Here(_) | Shown::Broken(_) => 0,
             };
             known.values().map(of).sum()
         };
         while self.order.len() > 1 && bytes(&self.known) > KEPT_BYTES {
             self.forget_oldest();
-        }
-    }
-
-    /// The terminal draws pixels: what is here is asked for again.
-    pub fn sharpen(&mut self, cmds: &mut Vec<Cmd>) {
-        if self.is_sharp || !self.wants_pixels() {
-            return;
-        }
-        self.is_sharp = true;
-        for hash in &self.order {
-            if let Some((image, shown)) = self.known.get_mut(hash)
-                && !matches!(shown, Shown::Broken(_))
-            {
-                *shown = Shown::Asked;
-                cmds.push(Cmd::Pack(image.clone()));
-            }
         }
     }
 
@@ -166,7 +186,9 @@ impl Gallery {
         if self.order.len() > KEPT {
             self.forget_oldest();
         }
-        cmds.push(if self.is_sharp { Cmd::Pack(image.clone()) } else { Cmd::Picture(image.clone()) });
+        if self.held.is_none() {
+            cmds.push(self.wanted(image));
+        }
     }
 
     fn forget_oldest(&mut self) {
@@ -179,22 +201,18 @@ impl Gallery {
 impl App {
     /// Asks for pictures of entries that came since the last time.
     pub(super) fn want_pictures(&mut self, cmds: &mut Vec<Cmd>) {
+        if self.gallery.held_until().is_some_and(|until| until <= self.now) {
+            self.gallery.let_go(cmds);
+        }
         let entries = self.transcript.entries();
-        let now = (self.epoch, entries.len());
+        let now = (self.epoch, entries.len(), self.transcript.pictured());
         if self.gallery.depth.is_none() || self.gallery.looked == now {
             return;
         }
         self.gallery.looked = now;
+        self.gallery.fit(self.size, INDENT);
         let last = entries.iter().rev().take(LAST);
-        let images: Vec<ImageRef> = last
-            .filter_map(|entry| match &entry.kind {
-                EntryKind::User { images, .. } => Some(images),
-                _ => None,
-            })
-            .flatten()
-            .take(KEPT)
-            .cloned()
-            .collect();
+        let images: Vec<ImageRef> = last.flat_map(Entry::images).take(KEPT).cloned().collect();
         for image in images.iter().rev() {
             self.gallery.ask(image, cmds);
         }

@@ -1,8 +1,9 @@
-//! Pictures as pixels, in terminals that place them by characters (the graphics protocol of kitty with its Unicode
-//! placeholders).
+//! Pictures as pixels: what a terminal is asked about them, and those in terminals that place them by characters (the
+//! graphics protocol of kitty with its Unicode placeholders).
 //!
 //! A picture is sent once under a number. What stands for it in the text are ordinary cells: each says which part it is
-//! by marks on its character, and which picture by its colour. So it scrolls, is broken and is erased as text is.
+//! by marks on its character, and which picture by its colour. So it scrolls, is broken and is erased as text is. For
+//! terminals that draw pictures where their cursor stands the same cells say where that is; they do not go out.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -13,7 +14,7 @@ use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 
 use crate::contract::display::PLACEHOLDER;
-use crate::contract::image::{ImageRef, Packed};
+use crate::contract::image::{Drawn, ImageRef, Packed};
 
 /// What stands on a placeholder for a row or a column: the first for 0, and so on.
 const MARKS: [char; 120] = [
@@ -37,11 +38,76 @@ const CHUNK: usize = 4096;
 /// A cell is taken to have so many pixels: a picture that is smaller than its room stays small.
 const CELL: (u32, u32) = (10, 20);
 
-/// Asks a terminal for its name. One that does not know the question says nothing.
-pub const ASK_NAME: &[u8] = b"\x1b[>q";
+/// What a terminal is asked. One that does not know a question says nothing; all know the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Its name.
+    Name,
+    /// How many pixels a cell has.
+    Cell,
+    /// How many colours it has for sixels.
+    Colours,
+    /// What it can do, as terminals of old said it.
+    Attributes,
+}
 
-/// Whether a terminal of that name (`kitty(0.41.1)`, `ghostty 1.1.3`) places pictures by characters.
-pub fn places_pictures(name: &str) -> bool {
+impl Question {
+    /// What asks it.
+    pub fn bytes(self) -> &'static [u8] {
+        match self {
+            Question::Name => b"\x1b[>q",
+            Question::Cell => b"\x1b[16t",
+            Question::Colours => b"\x1b[?1;1;0S",
+            Question::Attributes => b"\x1b[c",
+        }
+    }
+}
+
+/// What it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Who made it.
+    Name(Maker),
+    /// Columns and rows of pixels of a cell.
+    Cell(u16, u16),
+    /// Colours for sixels.
+    Colours(u16),
+    /// What it can do.
+    Attributes {
+        /// It draws sixels.
+        sixel: bool,
+        /// The size of a cell by what the system knows of the terminal.
+        cell: Option<(u16, u16)>,
+    },
+}
+
+/// Terminals, by what they do with pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    /// It places pictures by characters.
+    Places,
+    /// It draws files in sequences of iTerm2.
+    Files,
+    /// Another one, which may draw sixels.
+    Other,
+}
+
+impl Maker {
+    /// The one of that name (`kitty(0.41.1)`, `ghostty 1.1.3`, `WezTerm 20240203-110809-5046fc22`).
+    pub fn of(name: &str) -> Maker {
+        let word = name.split(' ').next().unwrap_or_default();
+        if places_pictures(name) {
+            Maker::Places
+        } else if ["iTerm2", "WezTerm", "mintty"].contains(&word) {
+            Maker::Files
+        } else {
+            Maker::Other
+        }
+    }
+}
+
+/// Whether a terminal of that name places pictures by characters.
+fn places_pictures(name: &str) -> bool {
     if let Some(version) = name.strip_prefix("kitty(") {
         let mut parts = version.trim_end_matches(')').split('.').map(|part| part.parse::<u32>().unwrap_or(0));
         return (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (0, 28);
@@ -84,6 +150,11 @@ impl Place {
     /// The place with that number, when it is one of this picture.
     pub fn of(image: &ImageRef, id: u32) -> Option<Place> {
         (1..=MARKS.len() as u16).find(|n| number(&image.hash, *n) == id).map(|n| Place::on(image, n))
+    }
+
+    /// The place of one that is drawn.
+    pub fn of_plate(image: &ImageRef, drawn: &Drawn) -> Place {
+        Place { id: number(&image.hash, drawn.columns), columns: drawn.columns, rows: drawn.rows }
     }
 
     /// The text that stands for it, row by row.
@@ -162,19 +233,22 @@ mod tests {
     #[test]
     fn terminals_are_known_by_name_and_version() {
         for (name, want) in [
-            ("kitty(0.41.1)", true),
-            ("kitty(0.28.0)", true),
-            ("kitty(1.0)", true),
-            ("kitty(0.26.5)", false),
-            ("ghostty 1.1.3", true),
-            ("ghostty", true),
-            ("ghostty-like 9", false),
-            ("WezTerm 20240203-110809-5046fc22", false),
-            ("Konsole 23.08.1", false),
-            ("tmux 3.5a", false),
-            ("", false),
+            ("kitty(0.41.1)", Maker::Places),
+            ("kitty(0.28.0)", Maker::Places),
+            ("kitty(1.0)", Maker::Places),
+            ("kitty(0.26.5)", Maker::Other),
+            ("ghostty 1.1.3", Maker::Places),
+            ("ghostty", Maker::Places),
+            ("ghostty-like 9", Maker::Other),
+            ("WezTerm 20240203-110809-5046fc22", Maker::Files),
+            ("iTerm2 3.5.10", Maker::Files),
+            ("mintty 3.6.1", Maker::Files),
+            ("Konsole 23.08.1", Maker::Other),
+            ("XTerm(388)", Maker::Other),
+            ("tmux 3.5a", Maker::Other),
+            ("", Maker::Other),
         ] {
-            assert_eq!(places_pictures(name), want, "{name}");
+            assert_eq!(Maker::of(name), want, "{name}");
         }
     }
 

@@ -13,7 +13,7 @@ use crate::contract::child::TaskRecord;
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::image::{ImageRef, Packed, Pixels};
+use crate::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
 use crate::contract::inference::TokenUsage;
 use crate::contract::judgement::Ruling;
 pub use crate::contract::mode::Mode;
@@ -520,8 +520,11 @@ pub trait Host: Send + Sync + 'static {
     /// A kept picture, small enough for a terminal.
     async fn picture(&self, image: &ImageRef) -> Result<Pixels, String>;
 
-    /// A kept picture for a terminal that draws pixels.
+    /// A kept picture for a terminal that places pixels.
     async fn packed(&self, image: &ImageRef) -> Result<Packed, String>;
+
+    /// The same for one that draws them where its cursor stands.
+    async fn plate(&self, image: &ImageRef, canvas: Canvas) -> Result<Drawn, String>;
 
     /// The first picture is there: what it did not need can begin.
     async fn shown(&self);

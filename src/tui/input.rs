@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::graphics::Reply;
 use super::theme::Background;
 
 mod decode;
@@ -43,8 +44,8 @@ pub enum TerminalEvent {
     Focus(bool),
     /// The terminal says what is behind the text.
     Background(Background),
-    /// The terminal says that it draws pixels where placeholders stand.
-    DrawsPixels,
+    /// The terminal says something about itself.
+    Reply(Reply),
     /// The terminal is gone; no event follows.
     Hangup,
 }

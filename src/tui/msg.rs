@@ -9,6 +9,7 @@ use super::approval::Answer;
 use super::approval::edit::Draft as CallDraft;
 use super::back::{BackCmd, BackMsg};
 use super::composer::paste::Draft;
+use super::graphics::{Question, Reply};
 use super::host::{
     Attach, Attached, Choice, ExportFormat, GrantRow, HostInfo, KeepDraft, MentionRow, Mode, ModelRow,
     OpenedQuestion, OpenedThread, Page, QueuedRow, Review, RuleRow, SkillRow, ThreadSync, UserInput,
@@ -17,7 +18,7 @@ use super::theme::{Background, ThemeRow};
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::image::{ImageRef, Packed, Pixels};
+use crate::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
 use crate::contract::record::{
     DecideOutcome, InboxRow, QueueId, StoredMessage, SuspensionRecord, ThreadSummary,
 };
@@ -124,10 +125,12 @@ pub enum Msg {
     Attached(String, Result<Attached, String>),
     /// The picture of that hash, or why it cannot be shown.
     Picture(String, Result<Pixels, String>),
-    /// The terminal says that it draws pixels.
-    DrawsPixels,
-    /// The picture of that hash for such a terminal, or why it cannot be shown.
+    /// The terminal says something about itself.
+    Reply(Reply),
+    /// The picture of that hash for a terminal that places pixels, or why it cannot be shown.
     Packed(String, Result<Packed, String>),
+    /// The same for one that draws them where its cursor stands.
+    Plate(String, Result<Drawn, String>),
     /// Something that was asked for went wrong.
     Failed(String),
     /// The terminal is gone: stop without a question.
@@ -165,8 +168,10 @@ pub enum Cmd {
     Attach(String, Attach),
     /// Ask for a picture.
     Picture(ImageRef),
-    /// Ask for a picture for a terminal that draws pixels.
+    /// Ask for a picture for a terminal that places pixels.
     Pack(ImageRef),
+    /// Ask for a picture for a terminal that draws pixels where its cursor stands.
+    Plate(ImageRef, Canvas),
     /// Open the text that is being written in the person's editor.
     Compose(String),
     /// Ask for what was said before, in all conversations.
@@ -205,6 +210,8 @@ pub enum Cmd {
     Keep(Choice, String),
     /// Ask the terminal what is behind the text.
     AskBackground,
+    /// Ask the terminal something else about itself.
+    AskTerminal(Question),
     /// Ask for the list of skills.
     Skills,
     /// Ask for the list of rules.

@@ -28,6 +28,7 @@ mod linear;
 mod notify;
 mod paint;
 mod plain;
+mod plate;
 #[cfg(test)]
 mod reflow_tests;
 #[cfg(test)]
@@ -36,11 +37,13 @@ mod tests;
 pub use abilities::{Abilities, Multiplexer};
 pub use clipboard::Clipboard;
 pub use full::FullScreen;
-pub use guard::{Restore, TerminalGuard, TtyOut, reflows, size, stop_process, told_late};
+pub use guard::{Restore, TerminalGuard, TtyOut, cell, reflows, size, stop_process, told_late};
 pub use linear::Linear;
 pub use notify::Desktop;
 use paint::Painter;
 pub use plain::Output;
+use plate::Pending;
+pub use plate::Plate;
 
 /// Begins a synchronized update with the cursor hidden.
 const BEGIN: &[u8] = b"\x1b[?2026h\x1b[?25l";
@@ -88,7 +91,7 @@ pub struct LiveTerminal<W: Write> {
     late: Duration,
     /// When it told a size that was another one.
     told: Option<Instant>,
-    pending: Vec<Line<'static>>,
+    pending: Vec<Pending>,
     /// Asks for the size of the terminal right before and behind a frame.
     probe: Option<Probe>,
     /// The last frame was thrown away, because it was made for a size that the terminal had no more.
@@ -186,7 +189,12 @@ impl<W: Write> LiveTerminal<W> {
     /// Appends finished lines above the live region with the next frame. A line wider than the terminal is broken.
     /// Alignment is ignored; the style of a line fills its row.
     pub fn append(&mut self, lines: impl IntoIterator<Item = Line<'static>>) {
-        self.pending.extend(lines);
+        self.pending.extend(lines.into_iter().map(Pending::Line));
+    }
+
+    /// Appends a picture in the same way.
+    pub fn append_plate(&mut self, plate: Plate) {
+        self.pending.push(Pending::Plate(plate));
     }
 
     /// The terminal has another size. Nothing is written until the next frame.
@@ -323,25 +331,37 @@ impl<W: Write> LiveTerminal<W> {
         if !pending.is_empty() {
             painter.raw(WRAP);
         }
-        for line in &pending {
-            let broken;
-            let is_picture = line.spans.iter().any(|span| graphics::is_row(&span.content));
-            let fits = line.width() <= usize::from(self.width) && !line.spans.iter().any(needs_work);
-            // A row of a picture is cut where the terminal ends.
-            let lines = if fits || is_picture {
-                std::slice::from_ref(line)
-            } else {
-                broken = wrap.line(line);
-                &broken
+        let is_sure = !self.unsure;
+        for pending in &pending {
+            let lines = match pending {
+                Pending::Plate(plate) if is_sure && plate.fits((self.width, self.height)) => {
+                    painter.plate(plate);
+                    printed += usize::from(plate.drawn.rows);
+                    continue;
+                }
+                Pending::Line(line) => std::slice::from_ref(line),
+                Pending::Plate(plate) => plate.instead.as_slice(),
             };
             for line in lines {
-                self.scratch.resize(Rect::new(0, 0, self.width, 1));
-                self.scratch.reset();
-                self.scratch.set_style(self.scratch.area, line.style);
-                self.scratch.set_line(0, 0, line, self.width);
-                painter.row(self.scratch.content(), filled(printed));
-                painter.raw(b"\r\n");
-                printed += 1;
+                let broken;
+                let is_picture = line.spans.iter().any(|span| graphics::is_row(&span.content));
+                let fits = line.width() <= usize::from(self.width) && !line.spans.iter().any(needs_work);
+                // A row of a picture is cut where the terminal ends.
+                let rows = if fits || is_picture {
+                    std::slice::from_ref(line)
+                } else {
+                    broken = wrap.line(line);
+                    &broken
+                };
+                for line in rows {
+                    self.scratch.resize(Rect::new(0, 0, self.width, 1));
+                    self.scratch.reset();
+                    self.scratch.set_style(self.scratch.area, line.style);
+                    self.scratch.set_line(0, 0, line, self.width);
+                    painter.row(self.scratch.content(), filled(printed));
+                    painter.raw(b"\r\n");
+                    printed += 1;
+                }
             }
         }
         if !pending.is_empty() {

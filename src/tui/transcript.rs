@@ -118,6 +118,22 @@ pub struct Entry {
     pub took: Option<u64>,
 }
 
+impl Entry {
+    /// Its pictures: of the person, or of what a tool returned.
+    pub fn images(&self) -> &[ImageRef] {
+        match &self.kind {
+            EntryKind::User { images, .. } => images,
+            EntryKind::Tool(tool) => &tool.images,
+            EntryKind::Assistant { .. }
+            | EntryKind::Thinking { .. }
+            | EntryKind::Notice { .. }
+            | EntryKind::Changes(_)
+            | EntryKind::Page { .. }
+            | EntryKind::Leaf(_) => &[],
+        }
+    }
+}
+
 /// An inference that is tried again.
 #[derive(Clone, Debug, PartialEq)]
 struct Retry {
@@ -156,6 +172,8 @@ pub struct Transcript {
     at: Option<Moment>,
     /// What the model plans to do, as it said last.
     todos: Vec<Todo>,
+    /// How many results came with pictures.
+    pictured: usize,
     /// Messages before this place are in the store only.
     before: u64,
     /// How many entries were fetched from there, to be looked at for a while.
@@ -187,6 +205,11 @@ impl Transcript {
     /// How many entries from the start are done; those behind may still change or go away.
     pub fn settled(&self) -> usize {
         self.settled
+    }
+
+    /// How many results came with pictures since the conversation was opened.
+    pub fn pictured(&self) -> usize {
+        self.pictured
     }
 
     /// Tokens of all inferences so far.

@@ -39,7 +39,10 @@ impl App {
             Msg::Key(key) => self.key(key, &mut cmds),
             Msg::Paste(text) => self.paste(&text, &mut cmds),
             Msg::Mouse(event) => self.mouse(event, &mut cmds),
-            Msg::Resize(width, height) => self.resize(width, height),
+            Msg::Resize(width, height) => {
+                self.resize(width, height);
+                self.gallery.resized(&mut cmds);
+            }
             Msg::Focus(is_in_front) => {
                 self.has_focus = is_in_front;
                 if is_in_front && self.info.branch.is_some() {
@@ -131,7 +134,8 @@ impl App {
             Msg::Themes(themes, wanted) => self.list_themes(themes, wanted, &mut cmds),
             Msg::Attached(words, found) => self.attached(&words, found, &mut cmds),
             Msg::Picture(hash, pixels) => self.gallery.take(&hash, pixels),
-            Msg::DrawsPixels => self.gallery.sharpen(&mut cmds),
+            Msg::Reply(reply) => self.gallery.hear(reply, &mut cmds),
+            Msg::Plate(hash, drawn) => self.gallery.take_plate(&hash, drawn),
             Msg::Packed(hash, packed) => self.gallery.take_packed(&hash, packed),
             Msg::Background(background) => self.background_is(background),
             Msg::Skills(skills) => {

@@ -35,6 +35,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+pub(super) use entry::half_blocks;
 use feed::Feed;
 pub(super) use target::Hint;
 pub use target::{Press, Target};
@@ -133,13 +134,13 @@ fn below(app: &App, rows: usize, theme: &Theme) -> Picture {
         }
     }
     let queue = queued(app, width, left.min(4), theme);
-    left -= queue.len().min(left);
+    left -= queue.lines.len().min(left);
     // A question needs the room more than the plan.
     let most = if app.cards.is_empty() { (rows / 4).min(PLAN_ROWS) } else { usize::from(rows >= 20) * 2 };
     let plan = if app.picker.is_none() { feed::plan(app, theme, most.min(left / 2)) } else { Vec::new() };
 
     let mut picture: Picture = plan.into();
-    picture.stack(queue.into());
+    picture.stack(queue);
     picture.stack(middle);
     picture.stack(bottom);
     picture.stack(status);
@@ -164,8 +165,8 @@ pub(super) fn card_window(app: &App) -> Option<(usize, usize, usize)> {
 }
 
 /// What will be said when the run is over.
-fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Vec<Line<'static>> {
-    let mut lines = Vec::new();
+fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
+    let mut picture = Picture::default();
     let early = app.queue.iter().map(|input| ("queued", String::new(), input.written()));
     let chosen = app.queued_at.and_then(|id| app.queued.iter().position(|row| row.id == id));
     let kept = app.queued.iter().map(|row| {
@@ -183,15 +184,19 @@ fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Vec<Line<'static
         let text = truncate(&visible_line(&format!("{note}{text}")), width.saturating_sub(11));
         let is_chosen = chosen == Some(at);
         let mark = if is_chosen { "▸" } else { " " };
-        lines.push(Line::from(vec![
+        if at < app.queued.len() {
+            let row = picture.lines.len() as u16;
+            picture.targets.push(Target { row, columns: 0..width, press: Press::Queued(at) });
+        }
+        picture.lines.push(Line::from(vec![
             Span::styled(format!("{mark} {kind} "), theme.style(Role::Warning)),
             Span::styled(text, theme.style(if is_chosen { Role::Accent } else { Role::Dim })),
         ]));
     }
     if is_cut {
-        lines.push(Line::styled(format!("  … {} queued", all.len()), theme.style(Role::Dim)));
+        picture.lines.push(Line::styled(format!("  … {} queued", all.len()), theme.style(Role::Dim)));
     }
-    lines
+    picture
 }
 
 /// The first lines of the program.

@@ -50,7 +50,7 @@ fn a_dropped_file_is_seen_by_the_model_and_the_person_and_outlives_a_kill() {
     tty.send("?\r");
     tty.shows("A gradient.");
     tty.shows("My Shot.png: PNG, 64×40");
-    assert!(tty.look(|view| view.all().contains("▀▀▀▀")), "half blocks");
+    tty.wait("half blocks", |view| view.all().contains("▀▀▀▀"));
     assert_eq!((written(&tty, "\x1b[>q"), written(&tty, "\x1b_G")), (1, 0), "it was asked, and said nothing");
     let asked = llm.asked();
     assert_eq!(shown(&asked[0], &shot), 1, "{:#}", asked[0].body["messages"]);
@@ -109,6 +109,128 @@ fn a_terminal_that_draws_pixels_is_sent_each_picture_once() {
     tty.send("q");
     tty.quit();
     tty.is_restored();
+}
+
+/// A conversation about a picture of 64×40 pixels in a terminal that says what it is.
+fn about_a_shot(home: &Home, llm: &MockLlm, answers: &[(&str, &str)], env: &[(&str, &str)]) -> Pty {
+    put(home, "shot.png", &png(64, 40));
+    let tty = Pty::start_with(home, &[], 100, 30, env);
+    tty.ready();
+    for (question, answer) in answers {
+        until("it is asked", || written(&tty, question) == 1);
+        tty.send(answer);
+    }
+    tty.send("what is @shot.png\r");
+    tty.shows("A gradient.");
+    until("it is drawn", || written(&tty, "\x1b7") == 1 && written(&tty, "\x1b8") == 1);
+    tty.shows("shot.png: PNG, 64×40");
+    assert_eq!(shown(&llm.asked()[0], &png(64, 40)), 1);
+    tty
+}
+
+/// The rows between what the person said and the name of the picture.
+fn rows_of_the_picture(lines: &[String]) -> Vec<String> {
+    let at = |text: &str| lines.iter().position(|line| line.contains(text)).expect("a line");
+    lines[at("❯ what is")..=at("shot.png: PNG, 64×40")]
+        .iter()
+        .map(|line| line.trim_end().to_owned())
+        .collect()
+}
+
+#[test]
+fn sixels_are_drawn_once_over_rows_of_their_own() {
+    let llm = MockLlm::by(|_| Answer::say("A gradient."));
+    let home = Home::with(&llm);
+    let answers = [
+        ("\x1b[16t\x1b[>q\x1b[c", "\x1b[6;20;10t\x1bP>|XTerm(388)\x1b\\\x1b[?63;1;2;4;6c"),
+        ("\x1b[?1;1;0S\x1b[c", "\x1b[?1;0;256S\x1b[?63;1;2;4;6c"),
+    ];
+    let mut tty = about_a_shot(&home, &llm, &answers, &[("TERM", "xterm-256color")]);
+    let said = "❯ what is [image 1: shot.png 64×40]";
+    let want = [said, "", "", "", "  shot.png: PNG, 64×40, 308 bytes"];
+    let lines: Vec<String> = tty.look(|view| view.all().lines().map(str::to_owned).collect());
+    let rows = rows_of_the_picture(&lines);
+    assert_eq!((rows.len(), &rows[..4]), (5, &want.map(str::to_owned)[..4]));
+    assert_eq!(rows_of_the_picture(&tty.look(|view| view.reflowing().lines())), rows);
+    assert_eq!((written(&tty, "\x1bP0;1;0q\"1;1;64;40"), written(&tty, "\x1b]1337")), (1, 0));
+    tty.say("and again?");
+    tty.wait("an answer", |view| view.all().matches("A gradient.").count() == 2);
+    // What is drawn again and again is text.
+    tty.send("\x0f");
+    tty.wait("the viewer", |view| view.on_other_screen() && view.screen().contains('▀'));
+    tty.send("q");
+    tty.wait("the conversation", |view| !view.on_other_screen());
+    assert_eq!(written(&tty, "\x1bP0;1;0q"), 1);
+    // Cells may have another size in a window of another size.
+    tty.resize(90, 28);
+    until("it is asked again", || written(&tty, "\x1b[16t\x1b[c") == 1);
+    tty.quit();
+    tty.is_restored();
+}
+
+#[test]
+fn files_of_iterm2_are_drawn_once_over_rows_of_their_own() {
+    let llm = MockLlm::by(|_| Answer::say("A gradient."));
+    for (answer, env) in [
+        (
+            "\x1b[6;20;10t\x1bP>|WezTerm 20240203-110809-5046fc22\x1b\\\x1b[?65;4;6;18;22c",
+            ("TERM", "xterm-256color"),
+        ),
+        ("\x1b[?62c", ("TERM_PROGRAM", "iTerm.app")),
+    ] {
+        let home = Home::with(&llm);
+        let mut tty = about_a_shot(&home, &llm, &[("\x1b[16t\x1b[>q\x1b[c", answer)], &[env]);
+        let lines: Vec<String> = tty.look(|view| view.all().lines().map(str::to_owned).collect());
+        let rows = rows_of_the_picture(&lines);
+        assert_eq!((rows.len(), rows[1].as_str(), rows[2].as_str()), (4, "", ""), "{rows:?}");
+        assert_eq!(rows_of_the_picture(&tty.look(|view| view.reflowing().lines())), rows);
+        let file = "\x1b]1337;File=inline=1;size=";
+        assert_eq!((written(&tty, file), written(&tty, ";width=7;height=2;preserveAspectRatio=1:")), (1, 1));
+        assert_eq!((written(&tty, "\x1bP0;1;0q"), written(&tty, "\x1b_G")), (0, 0));
+        tty.quit();
+        tty.is_restored();
+    }
+}
+
+#[test]
+fn a_picture_of_a_tool_server_is_seen_by_the_model_and_the_person() {
+    let tool = "mcp__shed__shot";
+    let llm =
+        MockLlm::by(move |chat| match chat.messages().iter().any(|message| message["role"] == "tool") {
+            true => Answer::say("It is done."),
+            false if chat.tools().iter().any(|known| known == tool) => {
+                Answer::say("I will.").call("c1", tool, serde_json::json!({}))
+            }
+            false => Answer::say("Not yet."),
+        });
+    let home = Home::with(&llm);
+    let file = home.root().join("tools.json").to_string_lossy().into_owned();
+    let list = serde_json::json!([{"name": "shot", "description": "x", "inputSchema": {"type": "object"}}]);
+    std::fs::write(&file, list.to_string()).expect("written");
+    std::fs::write(format!("{file}.shot"), STANDARD.encode(png(64, 40))).expect("written");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/mcp_server.sh");
+    home.ok(&["mcp", "add", "shed", "--", "sh", script, &file]);
+    home.rules("rules: [{tool: 'mcp__shed__*', behavior: allow}]");
+    let env = [("COLORTERM", "truecolor")];
+    let mut tty = Pty::start_with(&home, &[], 100, 30, &env);
+    tty.ready();
+    // Nobody waits for the server.
+    let mut asked = 0;
+    while tty.look(|view| !view.all().contains("It is done.")) {
+        asked += 1;
+        tty.say("go");
+        tty.wait("an answer", |view| {
+            view.all().contains("It is done.") || view.all().matches("Not yet.").count() == asked
+        });
+    }
+    tty.shows("image: PNG, 64×40");
+    tty.wait("half blocks", |view| view.all().contains("▀▀▀▀"));
+    assert_eq!(shown(&llm.last(), &png(64, 40)), 1, "{:#}", llm.last().body["messages"]);
+    tty.quit();
+    let mut tty = Pty::start_with(&home, &["-c"], 100, 30, &env);
+    tty.shows("image: PNG, 64×40");
+    tty.wait("half blocks", |view| view.all().contains("▀▀▀▀"));
+    tty.quit();
 }
 
 #[test]

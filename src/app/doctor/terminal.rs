@@ -97,15 +97,25 @@ pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, State, Stri
 
 /// How pictures of a conversation are shown.
 fn images(can: &Abilities, shown: Images) -> String {
+    let is_direct = can.multiplexer.is_none() && can.background;
     let why = match (can.pictures(), shown) {
         (Some(_), Images::Off) => "as tui.images says,",
-        (Some(depth), Images::Auto) if can.tells_name() => {
+        (Some(depth), Images::Auto) if is_direct => {
             return format!(
-                "in pixels when it says that it is kitty or ghostty, else in half blocks, {}",
+                "in pixels when it says that it can (kitty, iTerm2, sixel), else in half blocks, {}",
                 depth.name()
             );
         }
-        (Some(depth), Images::Auto | Images::Blocks) => return format!("in half blocks, {}", depth.name()),
+        (Some(_), Images::Iterm2) if is_direct => {
+            return "as files of iTerm2, as tui.images says; half blocks where they are drawn again"
+                .to_owned();
+        }
+        (Some(_), Images::Sixel) if can.background => {
+            return "as sixels, as tui.images says, when it tells the size of its cells".to_owned();
+        }
+        (Some(depth), Images::Auto | Images::Iterm2 | Images::Sixel | Images::Blocks) => {
+            return format!("in half blocks, {}", depth.name());
+        }
         (None, _) if !can.utf8 => "without UTF-8",
         (None, _) => "with so few colours",
     };

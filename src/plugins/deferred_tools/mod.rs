@@ -96,9 +96,9 @@ impl Views {
         let tools = if ctx.tools.is_empty() { &self.seed } else { &ctx.tools };
         let section = ctx.agent_spec.sections.get(DeferredToolsConfigKey::KEY);
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = made
-            .iter()
-            .position(|known| Arc::ptr_eq(&known.tools, tools) && known.section.as_ref() == section);
+        // Each run has a list of its own, mostly of the same tools.
+        let is_same = |known: &Arc<[ToolDescriptor]>| Arc::ptr_eq(known, tools) || known == tools;
+        let place = made.iter().position(|known| is_same(&known.tools) && known.section.as_ref() == section);
         if let Some(place) = place {
             return Ok(made[place].view.clone());
         }

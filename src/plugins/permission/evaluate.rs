@@ -280,7 +280,7 @@ pub(super) struct Judge<'a> {
 impl<'a> Judge<'a> {
     /// All rules, in order.
     pub(super) fn all(&self) -> impl Iterator<Item = &'a Rule> + use<'a> {
-        self.rules.rules().iter().chain(self.extra)
+        self.rules.rules().iter().map(AsRef::as_ref).chain(self.extra)
     }
 
     fn verdict(&self) -> Verdict {

@@ -288,7 +288,7 @@ proptest! {
         let with = |skip: Option<usize>| {
             let mut set = shipped_rules();
             for (_, rule) in own.rules().iter().enumerate().filter(|(at, _)| Some(*at) != skip) {
-                set.push(rule.clone());
+                set.push(Rule::clone(rule));
             }
             set
         };

@@ -5,6 +5,7 @@ use crate::contract::terms::Terms;
 use crate::pattern::{Pattern, PatternError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 
 /// What a rule does with a call.
 #[derive(
@@ -137,7 +138,8 @@ impl Rule {
 /// All rules that hold, of every layer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RuleSet {
-    rules: Vec<Rule>,
+    /// Shared: the set is copied for every step and call.
+    rules: Vec<Arc<Rule>>,
     default: Option<ToolPermissionBehavior>,
     refused: Option<String>,
 }
@@ -177,7 +179,7 @@ impl RuleSet {
 
     /// Adds a rule. Two rules with the same pattern are both kept.
     pub fn push(&mut self, rule: Rule) {
-        self.rules.push(rule);
+        self.rules.push(Arc::new(rule));
     }
 
     /// Adds what a person granted at a prompt. It never beats a deny or an ask.
@@ -255,7 +257,7 @@ impl RuleSet {
     }
 
     /// The rules, in the order they were added.
-    pub fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &[Arc<Rule>] {
         &self.rules
     }
 

@@ -377,7 +377,7 @@ impl<'r> Walk<'_, 'r> {
             let mut strict = RuleSet::new();
             // A file is looked at as if it were read: rules about other tools have nothing to say.
             let speaks = |rule: &&Rule| rule.behavior != Behavior::Allow && rule.pattern.matches_tool("Read");
-            for rule in self.all.rules().iter().filter(speaks) {
+            for rule in self.all.rules().iter().map(AsRef::as_ref).filter(speaks) {
                 strict.push(rule.clone());
             }
             strict.set_default(Behavior::Allow);

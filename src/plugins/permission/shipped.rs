@@ -51,7 +51,7 @@ mod tests {
         let row = |rule: &super::Rule| {
             format!("{}\t{}\t{}\n", rule.origin.line.unwrap(), rule.behavior, rule.pattern)
         };
-        let table: String = checked.rules().iter().map(row).collect();
+        let table: String = checked.rules().iter().map(|rule| row(rule)).collect();
         if std::env::var_os("AYE_BLESS").is_some() {
             let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/plugins/permission/shipped.tsv");
             std::fs::write(path, &table).unwrap();

@@ -1,13 +1,18 @@
 //! Pictures: attached in every way, sent, queued and taken back, and shown.
 
 use ratatui::style::Color;
+use serde_json::json;
 
 use super::tests::{TestApp, opened};
 use crate::contract::content::ContentBlock;
-use crate::contract::image::{ImageRef, Packed, Pixels};
-use crate::contract::message::Message;
+use crate::contract::event::AgentEvent as E;
+use crate::contract::image::{Drawing, Drawn, ImageRef, Packed, Pixels};
+use crate::contract::lifecycle::ToolCallOutcome;
+use crate::contract::message::{Message, ToolCall};
 use crate::contract::record::StoredMessage;
+use crate::contract::tool::ToolResult;
 use crate::tui::gallery::{Gallery, Images};
+use crate::tui::graphics::{Maker, Reply};
 use crate::tui::host::{Attach, Attached, OpenedThread, QueuedRow, UserInput};
 use crate::tui::msg::{Cmd, Msg};
 use crate::tui::theme::Depth;
@@ -174,12 +179,12 @@ fn a_terminal_that_draws_pixels_gets_places_for_pictures() {
     let packed = Packed { width: 640, height: 480, has_alpha: false, zlib: vec![1, 2, 3] };
     let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
     let mut test = TestApp::new(80, 24);
-    test.app.gallery = Gallery::new(Some(Depth::True));
+    test.app.gallery = Gallery::new(Some(Depth::True)).on(true, false);
     test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
     assert_eq!(asked(&test.cmds), (1, 0));
     // The answer comes while the small one is on its way, which is of no use any more then.
-    test.send(Msg::DrawsPixels);
-    test.send(Msg::DrawsPixels);
+    test.send(Msg::Reply(Reply::Name(Maker::Places)));
+    test.send(Msg::Reply(Reply::Name(Maker::Places)));
     assert_eq!(asked(&test.cmds), (1, 1));
     test.send(Msg::Picture(image("").hash, Ok(pixels())));
     assert!(!test.screen().contains('▀') && test.scrollback.iter().all(|line| !line.contains("a.gif")));
@@ -198,7 +203,99 @@ fn a_person_may_want_half_blocks_or_none() {
         let mut test = TestApp::new(80, 24);
         test.app.gallery = Gallery::new(Some(Depth::True)).shown(images);
         test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
-        test.send(Msg::DrawsPixels);
+        test.send(Msg::Reply(Reply::Name(Maker::Places)));
         assert_eq!(asked(&test.cmds), want, "{images:?}");
     }
+}
+
+#[test]
+fn pictures_that_are_drawn_once_are_in_half_blocks_where_they_are_drawn_again() {
+    let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
+    for (columns, rows, is_drawn) in [(32, 12, true), (48, 13, false), (49, 12, false)] {
+        let mut test = TestApp::new(80, 24);
+        test.app.gallery = Gallery::new(Some(Depth::True)).on(true, false);
+        test.send(Msg::Opened(Ok(Box::new(stored(vec![said.clone()])))));
+        test.send(Msg::Reply(Reply::Cell(9, 18)));
+        test.send(Msg::Reply(Reply::Name(Maker::Files)));
+        let canvas = test.cmds.iter().find_map(|cmd| match cmd {
+            Cmd::Plate(_, canvas) => Some(*canvas),
+            _ => None,
+        });
+        let canvas = canvas.expect("asked for");
+        assert_eq!((canvas.drawing, canvas.most, canvas.cell), (Drawing::Iterm2, (48, 12), (9, 18)));
+        let drawn = Drawn { canvas, columns, rows, bytes: b"here".to_vec(), small: pixels() };
+        test.send(Msg::Plate(image("").hash, Ok(drawn)));
+        let places = test.scrollback.iter().filter(|line| line.contains('\u{10eeee}')).count();
+        let blocks = test.scrollback.iter().filter(|line| line.contains('▀')).count();
+        assert_eq!((places > 0, blocks > 0), (is_drawn, !is_drawn), "{:?}", test.scrollback);
+        assert!(!is_drawn || places == usize::from(rows));
+        test.keys("<ctrl-o>");
+        assert!(test.screen().contains('▀') && !test.screen().contains('\u{10eeee}'), "{}", test.screen());
+    }
+}
+
+/// What a tool says with so many pictures, one of which is broken.
+fn returned(test: &mut TestApp, id: &str, name: &str, count: usize) {
+    let mut result = ToolResult::text(name, "the page");
+    let named = |n: usize| ImageRef { hash: format!("h{n}"), ..image("image") };
+    result.images = (0..count).map(|n| ContentBlock::StoredImage(named(n))).collect();
+    result.images.push(ContentBlock::image("image/png", "bm9uZQ=="));
+    test.call(id, name, json!({"url": "x"}));
+    test.event(E::ToolCallDone {
+        id: id.into(),
+        message_id: "m".into(),
+        result,
+        outcome: ToolCallOutcome::Succeeded,
+    });
+}
+
+#[test]
+fn pictures_that_a_tool_returns_stand_below_it() {
+    for width in [40, 80, 140] {
+        let mut test = TestApp::new(width, 30);
+        test.app.gallery = Gallery::new(Some(Depth::True));
+        test.start("go");
+        returned(&mut test, "a", "mcp__shots__take", 4);
+        assert_eq!(asked(&test.cmds), (4, 0));
+        assert!(test.scrollback.iter().all(|line| !line.contains("shots")), "{:?}", test.scrollback);
+        for (n, hash) in ["h0", "h2", "h3"].into_iter().enumerate() {
+            let mut pixels = pixels();
+            pixels.rgba[0] = n as u8;
+            test.send(Msg::Picture(hash.into(), Ok(pixels)));
+        }
+        test.send(Msg::Picture("h1".into(), Err("it cannot be decoded: \u{1b}[31mred".into())));
+        let shown = test.scrollback.join("\n");
+        assert!(shown.contains("… 2 more images (Ctrl-O)"), "{shown}");
+        insta::assert_snapshot!(format!("returned_{width}"), shown);
+        test.keys("<ctrl-o>");
+        assert!(test.screen().matches("image: GIF").count() >= 3, "{}", test.screen());
+    }
+}
+
+#[test]
+fn a_read_picture_is_no_line_among_others() {
+    let mut test = TestApp::new(80, 30);
+    test.app.gallery = Gallery::new(Some(Depth::True));
+    test.start("go");
+    returned(&mut test, "a", "Read", 1);
+    test.send(Msg::Picture("h0".into(), Ok(pixels())));
+    assert!(test.scrollback.iter().any(|line| line.contains("Read") && line.contains("· 1 image")));
+    assert!(test.scrollback.iter().any(|line| line.contains('▀')), "{:?}", test.scrollback);
+    // Opened again it looks the same: there the pictures stand in the message.
+    let before = test.scrollback.clone();
+    let mut message = Message::tool("a", "the page");
+    message.content.push(ContentBlock::StoredImage(ImageRef { hash: "h0".into(), ..image("image") }));
+    message.metadata =
+        Some(json!({"tool_result": ToolResult::text("Read", "the page"), "outcome": "succeeded"}));
+    let call = ToolCall::new("a", "Read", json!({"url": "x"}));
+    let said = vec![Message::user("go"), Message::assistant_with(Vec::new(), vec![call]), message];
+    let mut test = TestApp::new(80, 30);
+    test.app.gallery = Gallery::new(Some(Depth::True));
+    test.send(Msg::Opened(Ok(Box::new(stored(said)))));
+    test.send(Msg::Picture("h0".into(), Ok(pixels())));
+    let tail = |lines: &[String]| {
+        let from = lines.iter().position(|line| line.contains("Read")).expect("the call");
+        lines[from..].to_vec()
+    };
+    assert_eq!(tail(&test.scrollback), tail(&before));
 }

@@ -99,6 +99,7 @@ impl<W: io::Write, T: Tty> Stage<W, T> {
                     }
                 }
                 Cmd::AskBackground => self.screen.ask_background(),
+                Cmd::AskTerminal(question) => self.screen.ask(&[question]),
                 Cmd::Copy(text) => self.screen.copy(&text),
                 Cmd::Notify { bell, desktop } => self.screen.tell(bell, desktop.as_deref()),
                 other => self.performer.perform(other),

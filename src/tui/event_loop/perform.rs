@@ -147,6 +147,10 @@ impl Performer {
                 let packed = host.packed(&image).await;
                 send(Msg::Packed(image.hash, packed));
             }),
+            Cmd::Plate(image, canvas) => self.spawn(async move {
+                let drawn = host.plate(&image, canvas).await;
+                send(Msg::Plate(image.hash, drawn));
+            }),
             Cmd::History => self.spawn(async move { send(Msg::History(host.history().await)) }),
             Cmd::KeepDraft(keep) => self.spawn(async move { host.keep_draft(keep).await }),
             Cmd::Draft(thread, is_new) => self.spawn(async move {
@@ -210,6 +214,7 @@ impl Performer {
             Cmd::Remember(prompt) => self.spawn(async move { host.remember(&prompt).await }),
             // The loop does these itself.
             Cmd::AskBackground
+            | Cmd::AskTerminal(_)
             | Cmd::Copy(_)
             | Cmd::Notify { .. }
             | Cmd::ShowWhole(_)

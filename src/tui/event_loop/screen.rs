@@ -9,10 +9,11 @@ use ratatui::text::Line;
 
 use super::super::TuiOptions;
 use super::super::app::App;
-use super::super::graphics;
+use super::super::gallery::{INDENT, Way};
+use super::super::graphics::{self, Question};
 use super::super::links::Links;
 use super::super::status::{Chrome, Progress, chrome};
-use super::super::terminal::{Abilities, Clipboard, Desktop, FullScreen, Linear, LiveTerminal};
+use super::super::terminal::{Abilities, Clipboard, Desktop, FullScreen, Linear, LiveTerminal, Plate};
 use super::super::view::feed::Feed;
 use super::super::view::sheet::Sheets;
 use super::super::view::{self, Look, Picture, linear};
@@ -93,7 +94,7 @@ impl<W: io::Write> Screen<W> {
         self.leave_other()?;
         let finished = self.feed.finished(app, &self.look);
         self.send_pictures(app, &[&finished])?;
-        self.append(finished);
+        self.append_pictured(app, finished);
         if let Some((linear, lines)) = &mut self.linear {
             let bytes = linear.frame(&std::mem::take(lines), linear::topics(app), &linear::prompt(app));
             self.terminal.out_mut().write_all(&bytes)?;
@@ -160,16 +161,17 @@ impl<W: io::Write> Screen<W> {
         self.send_pictures(app, &[&picture.lines])
     }
 
-    /// Asks the terminal for its name, where that may tell that it draws pixels. Nobody waits for the answer.
-    pub(super) fn ask_name(&mut self, app: &App) {
-        if app.gallery.wants_pixels() && self.abilities.tells_name() {
-            let _ = self.terminal.out_mut().write_all(graphics::ASK_NAME);
+    /// Asks the terminal about itself, where the answers are understood. Nobody waits for them.
+    pub(super) fn ask(&mut self, questions: &[Question]) {
+        if self.abilities.background && !questions.is_empty() {
+            let bytes: Vec<u8> = questions.iter().flat_map(|question| question.bytes()).copied().collect();
+            let _ = self.terminal.out_mut().write_all(&bytes);
         }
     }
 
     /// Sends the pictures that stand in lines and that the terminal does not have yet.
     pub(super) fn send_pictures(&mut self, app: &App, lines: &[&[Line<'static>]]) -> io::Result<()> {
-        if !app.gallery.is_sharp() {
+        if app.gallery.way() != Way::Placed {
             return Ok(());
         }
         let sent = if self.other.is_some() { &mut self.sent_other } else { &mut self.sent };
@@ -220,6 +222,31 @@ impl<W: io::Write> Screen<W> {
         if let Some((other, _)) = &mut self.other {
             other.redraw();
         }
+    }
+
+    /// Appends lines, and the pictures for which there are places in them.
+    pub(super) fn append_pictured(&mut self, app: &App, lines: Vec<Line<'static>>) {
+        let depth = app.gallery.depth().unwrap_or_default();
+        let mut lines = lines.into_iter().peekable();
+        let mut plain = Vec::new();
+        while let Some(line) = lines.next() {
+            let id = graphics::ids(std::slice::from_ref(&line)).next();
+            let drawn = id.filter(|_| matches!(app.gallery.way(), Way::Drawn(_)));
+            let Some((id, drawn)) = drawn.and_then(|id| Some((id, app.gallery.plate(id)?))) else {
+                plain.push(line);
+                continue;
+            };
+            for _ in 1..drawn.rows {
+                lines.next_if(|line| graphics::ids(std::slice::from_ref(line)).next() == Some(id));
+            }
+            self.append(std::mem::take(&mut plain));
+            self.terminal.append_plate(Plate {
+                indent: INDENT,
+                drawn: Arc::clone(drawn),
+                instead: view::half_blocks(&drawn.small, (drawn.columns, drawn.rows), depth),
+            });
+        }
+        self.append(plain);
     }
 
     pub(super) fn append(&mut self, lines: Vec<Line<'static>>) {

@@ -10,7 +10,7 @@ use super::*;
 use crate::contract::grant::{GrantEnd, GrantPreview, GrantRequest};
 use crate::contract::ids::SuspensionId;
 use crate::contract::ids::ThreadId;
-use crate::contract::image::{ImageRef, Packed, Pixels};
+use crate::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
 use crate::contract::record::{
     DecideOutcome, GrantScope, InboxRow, QueueId, StoredMessage, SuspensionRecord, ThreadSummary,
 };
@@ -65,6 +65,9 @@ impl Host for FakeHost {
         Err("there is none".into())
     }
     async fn packed(&self, _: &ImageRef) -> Result<Packed, String> {
+        Err("there is none".into())
+    }
+    async fn plate(&self, _: &ImageRef, _: Canvas) -> Result<Drawn, String> {
         Err("there is none".into())
     }
     async fn unqueue(&self, id: QueueId) -> Result<bool, String> {

@@ -5,7 +5,7 @@ use crossterm::event::{
 };
 
 use super::TerminalEvent;
-use crate::tui::graphics::places_pictures;
+use crate::tui::graphics::{Maker, Reply};
 use crate::tui::theme::Background;
 
 const PASTE_BEGIN: &[u8] = b"\x1b[200~";
@@ -165,7 +165,7 @@ fn step(bytes: &[u8]) -> Step {
 fn answer(bytes: &[u8]) -> Option<TerminalEvent> {
     let text = std::str::from_utf8(bytes).ok()?.trim_end_matches(['\x07', '\x1b', '\\']);
     if let Some(name) = text.strip_prefix(">|") {
-        return places_pictures(name).then_some(TerminalEvent::DrawsPixels);
+        return Some(TerminalEvent::Reply(Reply::Name(Maker::of(name))));
     }
     Background::of_answer(text).map(TerminalEvent::Background)
 }
@@ -234,10 +234,35 @@ fn csi(rest: &[u8]) -> Step {
     Step::Took(length, meaning(&rest[..end], rest[end]))
 }
 
-/// What a complete `ESC [ parameters last` says. Answers say nothing here.
+/// What a terminal says of itself.
+fn of_itself(parameters: &[u8], last: u8) -> Option<Reply> {
+    let (parameters, is_private) =
+        parameters.strip_prefix(b"?").map_or((parameters, false), |rest| (rest, true));
+    let mut numbers = std::str::from_utf8(parameters).ok()?.split(';').map(|n| n.parse::<u16>().ok());
+    match (is_private, last) {
+        // The first one is its kind.
+        (true, b'c') => {
+            Some(Reply::Attributes { sixel: numbers.skip(1).any(|number| number == Some(4)), cell: None })
+        }
+        (true, b'S') => {
+            let (what, how) = (numbers.next()??, numbers.next()??);
+            (what == 1 && how == 0).then_some(Reply::Colours(numbers.next()??))
+        }
+        (false, b't') if numbers.next() == Some(Some(6)) => {
+            let height = numbers.next()??;
+            Some(Reply::Cell(numbers.next()??, height))
+        }
+        _ => None,
+    }
+}
+
+/// What a complete `ESC [ parameters last` says. Answers to what nobody asked say nothing here.
 fn meaning(parameters: &[u8], last: u8) -> Option<TerminalEvent> {
     if let (Some((b'<', report)), b'M' | b'm') = (parameters.split_first(), last) {
         return mouse(report, last == b'M');
+    }
+    if let Some(reply) = of_itself(parameters, last) {
+        return Some(TerminalEvent::Reply(reply));
     }
     if matches!(parameters.first(), Some(b'<' | b'=' | b'>' | b'?')) {
         return None;

@@ -37,7 +37,7 @@ pub struct Abilities {
     pub synchronized: bool,
     /// It lets us write the clipboard (OSC 52).
     pub clipboard: bool,
-    /// It answers what is behind the text (OSC 11).
+    /// It answers what is behind the text (OSC 11), and what it can do.
     pub background: bool,
     /// It tells when it comes to the front.
     pub focus: bool,
@@ -45,6 +45,8 @@ pub struct Abilities {
     pub title: bool,
     /// It shows progress beside its name (OSC 9;4).
     pub progress: bool,
+    /// It is one that draws files in sequences of iTerm2, unless another one was started from it.
+    pub files: bool,
     /// What is between us and it.
     pub multiplexer: Option<Multiplexer>,
     /// It is on another machine.
@@ -57,12 +59,6 @@ impl Abilities {
     /// In how many colours pictures are drawn, two pixels a cell; `None`: they are named instead.
     pub fn pictures(&self) -> Option<Depth> {
         Some(self.depth).filter(|depth| self.utf8 && *depth >= Depth::Indexed)
-    }
-
-    /// Whether it is asked for its name, which tells whether it draws pixels: the answer would come, and nothing stands
-    /// between us and it that would not let pictures through.
-    pub fn tells_name(&self) -> bool {
-        self.pictures() == Some(Depth::True) && self.background && self.multiplexer.is_none()
     }
 
     /// What the variables of the environment tell.
@@ -113,6 +109,9 @@ impl Abilities {
                 || (is_direct && get("ConEmuANSI") == "ON")
                 || named(&["xterm-ghostty"], &["ghostty", "WezTerm"])
                 || (program == "iTerm.app" && at_least(&get("TERM_PROGRAM_VERSION"), (3, 6))),
+            files: (get("LC_TERMINAL") == "iTerm2" || named(&[], &["iTerm.app", "WezTerm", "mintty"]))
+                && is_direct
+                && !["tmux", "screen"].iter().any(|name| term.starts_with(name)),
             multiplexer,
             remote: set("SSH_CONNECTION") || set("SSH_TTY"),
             utf8,
@@ -145,6 +144,8 @@ mod tests {
         assert!(!inside.progress && inside.clipboard && inside.multiplexer == Some(Multiplexer::Tmux));
         assert!(of(&[("TERM_PROGRAM", "iTerm.app"), ("TERM_PROGRAM_VERSION", "3.6.6")]).progress);
         assert!(!of(&[("TERM_PROGRAM", "iTerm.app"), ("TERM_PROGRAM_VERSION", "3.4.16")]).progress);
+        assert!(of(&[("TERM_PROGRAM", "WezTerm")]).files && of(&[("LC_TERMINAL", "iTerm2")]).files);
+        assert!(!of(&[("TERM_PROGRAM", "WezTerm"), ("TMUX", "/tmp/t")]).files && !of(&ghostty).files);
         assert!(!of(&[("LANG", "C")]).utf8 && of(&[("LANG", "de_DE.UTF-8")]).utf8);
     }
 }

@@ -85,14 +85,31 @@ impl Painter {
         }
     }
 
+    pub(super) fn down(&mut self, rows: u16) {
+        match rows {
+            0 => {}
+            1 => self.bytes.extend_from_slice(b"\x1b[B"),
+            _ => self.number(b"\x1b[", rows, b'B'),
+        }
+    }
+
+    /// So many columns behind the first one, where the cursor stands.
+    pub(super) fn right(&mut self, columns: u16) {
+        self.column_to(columns);
+    }
+
+    /// Erases from the cursor to the end of its row.
+    pub(super) fn erase(&mut self) {
+        self.style(&Cell::EMPTY);
+        self.bytes.extend_from_slice(b"\x1b[K");
+    }
+
     /// Moves the cursor from `at` to a cell of the region, `(row, column)`.
     pub(super) fn move_to(&mut self, at: &mut (u16, u16), to: (u16, u16)) {
         if to.0 < at.0 {
             self.up(at.0 - to.0);
-        } else if to.0 - at.0 == 1 {
-            self.bytes.extend_from_slice(b"\x1b[B");
-        } else if to.0 > at.0 {
-            self.number(b"\x1b[", to.0 - at.0, b'B');
+        } else {
+            self.down(to.0 - at.0);
         }
         self.column_to(to.1);
         *at = to;

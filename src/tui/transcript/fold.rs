@@ -125,6 +125,7 @@ impl Transcript {
         let before = &mut self.todos;
         if let Some(EntryKind::Tool(tool)) = self.entries.get_mut(index).map(|entry| &mut entry.kind) {
             tool.settle(at, result, outcome);
+            self.pictured += usize::from(!tool.images.is_empty());
             if tool.state == ToolState::Done && tool.name == "TodoWrite" {
                 tool.planned = std::mem::take(before);
                 plan = Some(Todo::all(&tool.arguments));

@@ -141,10 +141,12 @@ impl Transcript {
                 }
                 let told =
                     metadata("tool_result").and_then(|value| serde_json::from_value(value.clone()).ok());
-                let result = told.unwrap_or_else(|| {
+                let mut result: ToolResult = told.unwrap_or_else(|| {
                     let name = self.tool(call_id).map(|tool| tool.name.clone()).unwrap_or_default();
                     ToolResult::text(name, message.text())
                 });
+                let images = message.content.iter().filter(|block| block.as_stored_image().is_some());
+                result.images.extend(images.cloned());
                 let outcome =
                     metadata("outcome").and_then(|value| serde_json::from_value(value.clone()).ok());
                 let outcome = outcome.unwrap_or(if result.is_error() {

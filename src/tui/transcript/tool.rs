@@ -4,6 +4,8 @@ use serde_json::Value;
 
 use super::{Moment, Tail, Todo};
 use crate::contract::child::{ChildRunState, ChildStatus};
+use crate::contract::content::ContentBlock;
+use crate::contract::image::ImageRef;
 use crate::contract::lifecycle::ToolCallOutcome;
 use crate::contract::suspension::{ACTION_UNKNOWN_OUTCOME, SuspendTicket};
 use crate::contract::tool::ToolResult;
@@ -142,6 +144,8 @@ pub struct ToolEntry {
     pub tail: Tail,
     /// The result, when it is over.
     pub result: Option<ToolResult>,
+    /// Pictures that the result came with.
+    pub images: Vec<ImageRef>,
     /// How far it is, when it says so.
     pub progress: Option<Progress>,
     /// What was planned before it, when it changes the plan.
@@ -166,6 +170,7 @@ impl ToolEntry {
             state: ToolState::Receiving,
             tail: Tail::default(),
             result: None,
+            images: Vec::new(),
             progress: None,
             planned: Vec::new(),
             child: None,
@@ -247,7 +252,9 @@ impl ToolEntry {
         if let Some(arguments) = result.touched.as_ref().and_then(|touched| touched.arguments.as_ref()) {
             self.edit(arguments);
         }
-        self.result = Some(result.clone());
+        self.images = result.images.iter().filter_map(ContentBlock::as_stored_image).cloned().collect();
+        // What has bytes is of no use here, and may be large.
+        self.result = Some(ToolResult { images: Vec::new(), ..result.clone() });
     }
 
     /// Whether it shows that this question about it is open.

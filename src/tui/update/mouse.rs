@@ -59,6 +59,7 @@ impl App {
             Press::Key(_) if is_sudden && self.picker.is_none() && self.viewer.is_none() => {}
             Press::Key(key) => self.key(key, cmds),
             Press::Row(row) => self.press_row(row, cmds),
+            Press::Queued(at) => self.press_queued(at, cmds),
             Press::Text(row) => {
                 self.focus = Focus::Composer;
                 self.typed_at = Some(self.now);

@@ -3,7 +3,7 @@
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::super::app::{App, Early, RunState};
+use super::super::app::{App, Early, Focus, RunState};
 use super::super::host::{QueuedRow, UserInput};
 use super::super::keymap::{Action, Place};
 use super::super::msg::Cmd;
@@ -134,6 +134,21 @@ impl App {
             }
         }
         true
+    }
+
+    /// A click on one that is queued does what its keys do: of several it is chosen first.
+    pub(super) fn press_queued(&mut self, at: usize, cmds: &mut Vec<Cmd>) {
+        let Some(id) = self.queued.get(at).map(|row| row.id) else { return };
+        if !self.composer.is_empty() {
+            self.say_hint("what is written comes first: send or clear it, then take back what is queued");
+            return;
+        }
+        self.focus = Focus::Composer;
+        let is_chosen = self.queued.len() == 1 || self.queued_at == Some(id);
+        self.queued_at = Some(id);
+        if is_chosen {
+            self.queued_key(Some(Action::Accept), cmds);
+        }
     }
 
     /// What is chosen may have been read or begun meanwhile.

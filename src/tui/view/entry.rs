@@ -29,6 +29,7 @@ mod thought;
 
 use change::change;
 pub(super) use change::{Colours, colours, colours_of};
+pub(in crate::tui) use picture::half_blocks;
 pub(super) use plan::pinned;
 pub(super) use quiet::{group, is_quiet, may_be_quiet};
 pub(crate) use thought::is_long_thought;
@@ -38,6 +39,8 @@ pub(super) use thought::thought;
 const LINES: usize = 5;
 const FAILED_LINES: usize = 10;
 pub(super) const DIFF_LINES: usize = 16;
+/// How many pictures of one.
+const IMAGES: usize = 2;
 /// How many lines of thoughts are shown.
 const THOUGHT_LINES: usize = 6;
 /// A surface is no wider than this.
@@ -57,6 +60,8 @@ pub(super) struct Page<'a> {
     pub(super) info: &'a HostInfo,
     pub(super) now: Moment,
     pub(super) expanded: bool,
+    /// They are printed once, and not drawn again.
+    pub(super) is_final: bool,
     /// Pictures that are here.
     pub(super) gallery: &'a Gallery,
     /// The colours of the code that is changed.
@@ -132,6 +137,19 @@ pub(super) fn tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
     lines.extend(touched(tool, page));
     lines.extend(child(tool, page));
     lines.extend(body(tool, page));
+    lines.extend(returned(tool, IMAGES, page));
+    lines
+}
+
+/// The pictures that a call returned.
+fn returned(tool: &ToolEntry, most: usize, page: Page<'_>) -> Vec<Line<'static>> {
+    let shown = tool.images.iter().take(most);
+    let mut lines: Vec<Line<'static>> = shown.flat_map(|image| picture::picture(image, page)).collect();
+    let more = tool.images.len().saturating_sub(most);
+    if more > 0 {
+        let text = format!("    … {more} more image{} (Ctrl-O)", if more == 1 { "" } else { "s" });
+        lines.push(Line::styled(super::truncate(&text, page.width), page.theme.style(Role::Dim)));
+    }
     lines
 }
 
@@ -186,6 +204,7 @@ pub(super) fn whole_tool(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>>
         output.push(Line::styled(format!("    … {more} more lines"), page.theme.style(Role::Dim)));
     }
     lines.extend(output);
+    lines.extend(returned(tool, usize::MAX, page));
     lines
 }
 
@@ -197,6 +216,7 @@ pub(super) fn everything(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>>
     let is_surface = !surfaces(tool).is_empty();
     if is_surface || matches!(tool.name.as_str(), "TodoWrite") {
         lines.extend(body(tool, page));
+        lines.extend(returned(tool, usize::MAX, page));
         return lines;
     }
     let diff = change(tool, page, usize::MAX);
@@ -207,6 +227,7 @@ pub(super) fn everything(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>>
         Some(_) => block(&tool.output(), page),
         None => block(&tool.tail.last(usize::MAX).join("\n"), page),
     }));
+    lines.extend(returned(tool, usize::MAX, page));
     lines
 }
 
@@ -477,7 +498,7 @@ pub(crate) fn is_folded(tool: &ToolEntry) -> bool {
     }
     let output = tool.output();
     let lines = output.trim_end().lines().count();
-    lines > limit(tool) || output.len() > limit(tool).max(1) * 200
+    tool.images.len() > IMAGES || lines > limit(tool) || output.len() > limit(tool).max(1) * 200
 }
 
 fn folded(more: usize, page: Page<'_>) -> Line<'static> {

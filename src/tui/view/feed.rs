@@ -90,15 +90,13 @@ impl Feed {
             let is_over = match &entry.kind {
                 EntryKind::Assistant { .. } => self.drain_words(entry, app, look, &mut lines),
                 _ if entry.is_done && self.waits_for_colours(entry, app, look) => false,
-                EntryKind::User { images, .. } if entry.is_done && waits_for_pictures(images, at, app) => {
-                    false
-                }
+                _ if entry.is_done && waits_for_pictures(entry.images(), at, app) => false,
                 _ if entry.is_done => {
                     if has_gap(transcript, at) {
                         lines.push(Line::default());
                     }
                     let colours = self.colours.get(&entry.id);
-                    lines.extend(draw(entry, Page { colours, ..page(app, look) }));
+                    lines.extend(draw(entry, Page { colours, is_final: true, ..page(app, look) }));
                     true
                 }
                 _ => false,
@@ -200,10 +198,8 @@ impl Feed {
             let is_timed =
                 matches!(&entry.kind, EntryKind::Tool(tool) if tool.started.is_some() && !entry.is_done);
             let colours = self.colours.get(&entry.id);
-            let stage = match &entry.kind {
-                EntryKind::User { images, .. } => app.gallery.stage(images),
-                _ => usize::from(colours.is_some_and(Colours::are_ready)),
-            };
+            let colourful = usize::from(colours.is_some_and(Colours::are_ready));
+            let stage = app.gallery.stage(entry.images()) * 2 + colourful;
             let kept = self.kept.get(&entry.id);
             if let Some(kept) = kept.filter(|kept| kept.version == entry.version && kept.width == app.size.0)
                 && kept.stage == stage
@@ -341,6 +337,7 @@ fn page_of<'a>(app: &'a App, theme: &'a Theme) -> Page<'a> {
         info: &app.info,
         now: app.now,
         expanded: app.expanded,
+        is_final: false,
         gallery: &app.gallery,
         colours: None,
     }

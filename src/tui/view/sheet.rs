@@ -46,10 +46,7 @@ type Known = (Option<(MarkdownStream, usize)>, Option<Colours>);
 type Key = (u32, u16, bool, bool, usize);
 
 fn key_of(entry: &Entry, folded: bool, paper: &Paper<'_>) -> Key {
-    let pictures = match &entry.kind {
-        EntryKind::User { images, .. } => paper.gallery.stage(images),
-        _ => 0,
-    };
+    let pictures = paper.gallery.stage(entry.images());
     (entry.version, paper.width, paper.whole, folded, pictures)
 }
 
@@ -185,6 +182,7 @@ impl Sheets {
             info: paper.info,
             now: paper.now,
             expanded: paper.whole,
+            is_final: false,
             gallery: paper.gallery,
             colours,
         };

@@ -18,6 +18,8 @@ pub enum Press {
     Row(usize),
     /// Puts the caret into this row of the text that is written.
     Text(usize),
+    /// Chooses this message of those that are queued; a chosen one, and one alone, is taken back.
+    Queued(usize),
 }
 
 /// A part of a picture that can be clicked.

@@ -86,6 +86,8 @@ while IFS= read -r line; do
       token=${token%%[,\}]*}
       say "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":$token,\"progress\":1,\"total\":4,\"message\":\"a quarter\"}}"
       text slowly ;;
+    *'"name":"shot"'*)
+      result "{\"content\":[{\"type\":\"text\",\"text\":\"a shot\"},{\"type\":\"image\",\"mimeType\":\"image/png\",\"data\":\"$(cat "$tools.shot")\"}]}" ;;
     *'"name":"env"'*) text "$(env | cut -d= -f1 | sort | tr '\n' ' ')" ;;
     *) text "it was called" ;;
     esac ;;

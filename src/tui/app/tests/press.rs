@@ -118,3 +118,31 @@ fn the_viewer_and_a_run_are_closed_by_a_click() {
     // A click anywhere on a key with its word is one on the key.
     assert!(test.app.viewer.is_none(), "{}", test.screen());
 }
+
+#[test]
+fn a_queued_message_is_chosen_by_a_click_and_taken_back_by_another() {
+    let mut test = full(80, 24);
+    test.start("go");
+    for (id, text) in [(7, "the first one"), (8, "the second one")] {
+        test.send(Msg::Enqueued(UserInput::text(text), Ok(queued(id, text))));
+    }
+    let taken = |test: &TestApp| -> Vec<Cmd> {
+        test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::Unqueue(_))).cloned().collect()
+    };
+    click(&mut test, "the first one");
+    assert_eq!((test.app.queued_at, taken(&test)), (Some(7), Vec::new()));
+    assert!(test.live().contains("▸ queued the first one"), "{}", test.live());
+    click(&mut test, "the second one");
+    assert_eq!((test.app.queued_at, taken(&test)), (Some(8), Vec::new()));
+    click(&mut test, "the second one");
+    assert_eq!((test.app.queued_at, taken(&test)), (None, vec![Cmd::Unqueue(vec![8])]));
+    test.send(Msg::Unqueued { back: vec![8], gone: Vec::new() });
+    assert_eq!(test.app.composer.text(), "the second one");
+    // What is written stays what it is; one alone needs no choice.
+    test.app.queued.retain(|row| row.id == 7);
+    click(&mut test, "the first one");
+    assert!(test.live().contains("what is written comes first"), "{}", test.live());
+    test.keys("<ctrl-u>");
+    click(&mut test, "the first one");
+    assert_eq!(taken(&test).len(), 2);
+}

@@ -1,10 +1,11 @@
 //! A picture of the conversation: in pixels where the terminal draws them, else in half blocks, two pixels a cell; with a
-//! line below that says what it is.
+//! line below that says what it is. Where it is drawn again and again it is in half blocks, unless the terminal places
+//! pixels by characters.
 
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
 
-use super::super::super::gallery::Shown;
+use super::super::super::gallery::{SMALL, Shown};
 use super::super::super::graphics::Place;
 use super::super::super::theme::{Depth, Role};
 use super::super::super::wrap::Wrap;
@@ -12,8 +13,7 @@ use super::{INDENT, OUTPUT_INDENT, Page};
 use crate::contract::display::visible_line;
 use crate::contract::image::{ImageRef, Pixels};
 
-/// Columns and rows of cells: where it is printed, and where everything is shown.
-const SMALL: (u16, u16) = (48, 12);
+/// Columns and rows of cells where everything is shown.
 const LARGE: (u16, u16) = (120, 40);
 
 /// The lines of a picture.
@@ -24,7 +24,14 @@ pub(super) fn picture(image: &ImageRef, page: Page<'_>) -> Vec<Line<'static>> {
     let columns = columns.min(page.width.saturating_sub(INDENT + 1));
     match (page.gallery.get(image), page.gallery.depth()) {
         (Some(Shown::Here(pixels)), Some(depth)) => {
-            lines = half_blocks(pixels, usize::from(columns), usize::from(rows), depth);
+            lines = half_blocks(pixels, (columns, rows), depth);
+        }
+        (Some(Shown::Plate(drawn)), Some(depth)) => {
+            lines = if page.is_final && page.gallery.can_draw(drawn, (columns, rows)) {
+                Place::of_plate(image, drawn).lines(INDENT)
+            } else {
+                half_blocks(&drawn.small, (columns, rows), depth)
+            };
         }
         (Some(Shown::Packed(_)), _) => {
             let place = Place::within(image, (columns, rows));
@@ -39,7 +46,8 @@ pub(super) fn picture(image: &ImageRef, page: Page<'_>) -> Vec<Line<'static>> {
 }
 
 /// The picture in so many cells at most.
-fn half_blocks(pixels: &Pixels, columns: usize, rows: usize, depth: Depth) -> Vec<Line<'static>> {
+pub(in crate::tui) fn half_blocks(pixels: &Pixels, most: (u16, u16), depth: Depth) -> Vec<Line<'static>> {
+    let (columns, rows) = (usize::from(most.0), usize::from(most.1));
     let (wide, high) = (pixels.width as usize, pixels.height as usize);
     if columns == 0 || wide == 0 || high == 0 {
         return Vec::new();

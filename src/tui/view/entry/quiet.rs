@@ -22,6 +22,7 @@ pub(in crate::tui::view) fn is_quiet(entry: &Entry) -> bool {
             tool.state == ToolState::Done
                 && looks(&tool.name)
                 && tool.child.is_none()
+                && tool.images.is_empty()
                 && !tool.is_edited
                 && tool.comment().is_none()
         }
@@ -66,6 +67,7 @@ pub(super) fn found(tool: &ToolEntry) -> Option<String> {
         }
         ("Glob", _, Some(count)) => many(count, "file", "files"),
         ("List", _, Some(count)) => many(count, "entry", "entries"),
+        ("Read", ..) if !tool.images.is_empty() => many(tool.images.len() as u64, "image", "images"),
         ("Read", ..) => many(number("lines").unwrap_or_else(lines), "line", "lines"),
         _ => many(lines(), "line", "lines"),
     })
