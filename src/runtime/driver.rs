@@ -175,10 +175,11 @@ impl Driver {
         state.ensure(&[KeyRegistration::of::<ClientTools>(StateKeyOptions::default())])?;
         let store = &shared.store;
         // Asked at once: the store's thread answers them one after the other without being woken for each.
-        let (saved_thread_state, stored, lineage) = tokio::try_join!(
+        let (saved_thread_state, stored, lineage, summary) = tokio::try_join!(
             store.thread_state(&record.thread_id),
             store.messages(&record.thread_id),
             store.child(&record.thread_id),
+            store.summary(&record.thread_id, 0),
         )?;
         let persisted = PersistedState {
             revision: 0,
@@ -233,7 +234,7 @@ impl Driver {
             in_flight: FuturesUnordered::new(),
             outputs: HashMap::new(),
             partial: Arc::default(),
-            packing: Packing::default(),
+            packing: Packing::of(summary),
             last_response: None,
             error_code: None,
             expired: Vec::new(),

@@ -125,6 +125,10 @@ type Weights = (Arc<[ToolDescriptor]>, HashMap<String, usize>);
 pub(super) struct Packing {
     sizes: Sizes,
     summary: Option<Arc<SummaryRecord>>,
+    /// The newest summary when the run was loaded, if there was one.
+    loaded: Option<SummaryRecord>,
+    /// It was not looked at yet, and the store need not be asked.
+    is_fresh: bool,
     previews: HashMap<usize, Message>,
     tools: Option<Weights>,
     /// What the request that is asked now was estimated at.
@@ -138,6 +142,11 @@ pub(super) struct Packing {
 }
 
 impl Packing {
+    /// Of a conversation whose newest summary is this one.
+    pub(super) fn of(summary: Option<SummaryRecord>) -> Packing {
+        Packing { loaded: summary, is_fresh: true, ..Packing::default() }
+    }
+
     fn tools_tokens(&mut self, all: &Arc<[ToolDescriptor]>, offered: &[ToolDescriptor]) -> usize {
         if self.tools.as_ref().is_none_or(|(known, _)| !Arc::ptr_eq(known, all)) {
             let sizes = all.iter().map(|tool| (tool.id.clone(), estimate::tool_tokens(tool))).collect();
@@ -222,7 +231,12 @@ impl Driver {
     /// Takes the summary that counts now, whoever made it, and tells the person.
     async fn look_for_summary(&mut self) {
         let known = self.packing.summary.as_ref().map_or(0, |summary| summary.upto_seq);
-        match self.shared.store.summary(&self.record.thread_id, known).await {
+        let found = if std::mem::take(&mut self.packing.is_fresh) {
+            Ok(self.packing.loaded.take())
+        } else {
+            self.shared.store.summary(&self.record.thread_id, known).await
+        };
+        match found {
             Ok(None) => {}
             Ok(Some(summary))
                 if self.history.get(place(&summary) - 1).is_some_and(|m| m.id == summary.upto) =>

@@ -233,7 +233,9 @@ pub(super) struct LoadPriorsHook;
 impl PhaseHook for LoadPriorsHook {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
-        let Some(profile) = ctx.profile() else { return Ok(command) };
+        // Once a run, with its first inference, as its notes: both are asked for at once.
+        let has_begun = ctx.state::<RunToolUsage>().is_some_and(|run| run.turns > 0);
+        let Some(profile) = ctx.profile().filter(|_| !has_begun) else { return Ok(command) };
         match profile.read::<AgentToolPriors>(&ctx.agent_spec.id).await {
             Ok(priors) => {
                 let priors = priors.frequencies();
