@@ -1,6 +1,6 @@
 //! Pictures for terminals that draw them where their cursor stands: as a file in a sequence of iTerm2, or as sixels.
 
-use std::io::Write as _;
+use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -45,7 +45,7 @@ pub fn draw(bytes: &[u8], canvas: Canvas) -> Result<Drawn, String> {
             let (mut width, mut height) = ((width * finer).min(MOST.0), (height * finer).min(MOST.1));
             loop {
                 let pixels = decode(bytes, (width, height))?;
-                let bytes = file_sequence(&png(&pixels)?, columns, rows);
+                let bytes = file_sequence(&png(&pixels).map_err(|error| error.to_string())?, columns, rows);
                 if bytes.len() <= MOST_BYTES || width.max(height) < 64 {
                     let small = smaller(&pixels, SMALL);
                     return Ok(Drawn { canvas, columns, rows, bytes, small });
@@ -67,38 +67,21 @@ fn file_sequence(file: &[u8], columns: u16, rows: u16) -> Vec<u8> {
 }
 
 /// A file of pixels that were decoded here: nothing of the picture's own file goes to the terminal.
-fn png(pixels: &Pixels) -> Result<Vec<u8>, String> {
+fn png(pixels: &Pixels) -> Result<Vec<u8>, png::EncodingError> {
     let has_alpha = pixels.rgba.iter().skip(3).step_by(4).any(|opacity| *opacity < u8::MAX);
-    let (channels, colour) = if has_alpha { (4, 6) } else { (3, 2) };
-    let mut rows = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
-    let mut row = Vec::new();
-    for line in pixels.rgba.chunks_exact(pixels.width.max(1) as usize * 4) {
-        row.clear();
-        // Each byte as its difference from the same one of the pixel to its left.
-        row.push(1);
-        let mut before = [0; 4];
-        for pixel in line.chunks_exact(4) {
-            for (channel, left) in before.iter_mut().enumerate().take(channels) {
-                row.push(pixel[channel].wrapping_sub(*left));
-                *left = pixel[channel];
-            }
-        }
-        rows.write_all(&row).map_err(|error| error.to_string())?;
-    }
-    let rows = rows.finish().map_err(|error| error.to_string())?;
-    let [width, height] = [pixels.width, pixels.height].map(u32::to_be_bytes);
-    let mut out = b"\x89PNG\r\n\x1a\n".to_vec();
-    let head = [&width[..], &height, &[8, colour, 0, 0, 0]].concat();
-    for (name, data) in [(b"IHDR", head), (b"IDAT", rows), (b"IEND", Vec::new())] {
-        let length = u32::try_from(data.len()).map_err(|error| error.to_string())?;
-        let mut sum = flate2::Crc::new();
-        sum.update(name);
-        sum.update(&data);
-        out.extend(length.to_be_bytes());
-        out.extend(name);
-        out.extend(data);
-        out.extend(sum.sum().to_be_bytes());
-    }
+    let mut out = Vec::new();
+    let mut encoder = png::Encoder::new(&mut out, pixels.width, pixels.height);
+    encoder.set_depth(png::BitDepth::Eight);
+    let samples = if has_alpha {
+        encoder.set_color(png::ColorType::Rgba);
+        Cow::Borrowed(&pixels.rgba[..])
+    } else {
+        encoder.set_color(png::ColorType::Rgb);
+        pixels.rgba.chunks_exact(4).flat_map(|pixel| &pixel[..3]).copied().collect()
+    };
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(&samples)?;
+    writer.finish()?;
     Ok(out)
 }
 
