@@ -40,8 +40,11 @@ impl App {
             Msg::Paste(text) => self.paste(&text, &mut cmds),
             Msg::Mouse(event) => self.mouse(event, &mut cmds),
             Msg::Resize(width, height) => {
+                // One change may be told twice: by the signal, and by the look before a picture.
+                if (width, height) != self.size {
+                    self.gallery.resized(&mut cmds);
+                }
                 self.resize(width, height);
-                self.gallery.resized(&mut cmds);
             }
             Msg::Focus(is_in_front) => {
                 self.has_focus = is_in_front;

@@ -209,6 +209,21 @@ fn a_person_may_want_half_blocks_or_none() {
 }
 
 #[test]
+fn cells_are_asked_about_once_for_each_size() {
+    let mut test = TestApp::new(80, 24);
+    test.app.gallery = Gallery::new(Some(Depth::True)).on(true, false);
+    test.send(Msg::Reply(Reply::Cell(9, 18)));
+    test.send(Msg::Reply(Reply::Attributes { sixel: true, cell: None }));
+    test.send(Msg::Reply(Reply::Attributes { sixel: true, cell: None }));
+    test.cmds.clear();
+    for (width, times) in [(80, 0), (90, 1), (90, 1), (91, 2)] {
+        test.send(Msg::Resize(width, 24));
+        let asked = test.cmds.iter().filter(|cmd| matches!(cmd, Cmd::AskTerminal(_))).count();
+        assert_eq!(asked, 2 * times, "{width}");
+    }
+}
+
+#[test]
 fn pictures_that_are_drawn_once_are_in_half_blocks_where_they_are_drawn_again() {
     let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
     for (columns, rows, is_drawn) in [(32, 12, true), (48, 13, false), (49, 12, false)] {
