@@ -227,15 +227,18 @@ impl PhaseHook for CountHook {
 }
 
 /// Takes over what earlier runs taught.
-pub(super) struct LoadPriorsHook;
+pub(super) struct LoadPriorsHook(pub(super) Arc<Views>);
 
 #[async_trait]
 impl PhaseHook for LoadPriorsHook {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
-        // Once a run, with its first inference, as its notes: both are asked for at once.
+        // Once a run, with the first inference that counts. Where no tool is deferred none does, and nothing is read.
         let has_begun = ctx.state::<RunToolUsage>().is_some_and(|run| run.turns > 0);
-        let Some(profile) = ctx.profile().filter(|_| !has_begun) else { return Ok(command) };
+        if has_begun || !self.0.view(ctx)?.is_on() {
+            return Ok(command);
+        }
+        let Some(profile) = ctx.profile() else { return Ok(command) };
         match profile.read::<AgentToolPriors>(&ctx.agent_spec.id).await {
             Ok(priors) => {
                 let priors = priors.frequencies();

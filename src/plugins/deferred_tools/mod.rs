@@ -144,7 +144,7 @@ impl Plugin for DeferredToolsPlugin {
         registrar.register_hook(Phase::BeforeToolExecute, RegisterHook(views()));
         registrar.register_profile_key::<AgentToolPriors>()?;
         registrar.register_scheduled_action::<LearnAction, _>(Handlers(views()))?;
-        registrar.register_hook(Phase::BeforeInference, LoadPriorsHook);
+        registrar.register_hook(Phase::BeforeInference, LoadPriorsHook(views()));
         registrar.register_hook(Phase::RunEnd, PersistPriorsHook(views()));
         registrar.register_tool(TOOL_SEARCH, Arc::new(ToolSearchTool))
     }
