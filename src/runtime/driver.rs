@@ -70,6 +70,7 @@ pub(super) struct Loaded {
     message_id: MessageId,
     messages: Vec<Message>,
     takes: Option<Taking>,
+    begins: bool,
 }
 
 impl Loaded {
@@ -91,13 +92,33 @@ impl Loaded {
         } else {
             Run::given(mode, calls.iter().map(|call| CallId::from(call.id.as_str())).collect())
         };
-        Self { record, machine, calls, results: Vec::new(), recorded: false, message_id, messages, takes }
+        Self {
+            record,
+            machine,
+            calls,
+            results: Vec::new(),
+            recorded: false,
+            message_id,
+            messages,
+            takes,
+            begins: true,
+        }
     }
 
     /// A run from the store.
     pub(super) fn stored(record: RunRecord, document: RunDocument) -> Self {
         let RunDocument { format: _, machine, calls, results, recorded, message_id } = document;
-        Self { record, machine, calls, results, recorded, message_id, messages: Vec::new(), takes: None }
+        Self {
+            record,
+            machine,
+            calls,
+            results,
+            recorded,
+            message_id,
+            messages: Vec::new(),
+            takes: None,
+            begins: false,
+        }
     }
 }
 
@@ -162,7 +183,8 @@ impl Driver {
         overrides: InferenceOverride,
         loaded: Loaded,
     ) -> Result<Self, RuntimeError> {
-        let Loaded { record, machine, calls, results, recorded, message_id, messages, takes } = loaded;
+        let Loaded { record, machine, calls, results, recorded, message_id, messages, takes, begins } =
+            loaded;
         let phases = match &shared.phases {
             Some(given) => given.clone(),
             None => PhaseRuntime::new(StateStore::new())?,
@@ -188,6 +210,9 @@ impl Driver {
         // A key of a plugin that is gone is left out; it stays in the store until the thread's state is next written.
         if shared.phases.is_none() {
             state.restore(persisted, UnknownKeyPolicy::Skip)?;
+        } else if begins {
+            // An engine that is kept between runs keeps what is the conversation's.
+            state.clear_run_scope();
         }
         let mut history: Vec<Message> = stored.into_iter().map(|m| m.message).collect();
         history.extend(messages.iter().cloned());

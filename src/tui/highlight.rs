@@ -10,7 +10,9 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use syntect::parsing::SyntaxSet;
 
 use super::theme::Role;
 
@@ -21,6 +23,9 @@ mod tests;
 mod worker;
 
 use worker::{Job, Worker};
+
+/// The descriptions of all languages, read by whoever needs them first.
+static SYNTAXES: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_newlines);
 
 /// So many finished lines may wait for their colours before they are given out plain.
 pub const MAX_WAITING: usize = 200;

@@ -42,13 +42,12 @@ impl Plugin for MemoryPlugin {
         registrar.register_key::<MarksKey>(StateKeyOptions { persistent: true, scope: KeyScope::Run })?;
         let tool = MemoryTool::new(self.places.clone(), Arc::clone(&self.clock));
         registrar.register_tool(MEMORY_TOOL, Arc::new(tool))?;
-        registrar.register_hook(Phase::RunStart, MarkHook { places: self.places.clone() });
         registrar.register_hook(Phase::BeforeInference, NotesHook { places: self.places.clone() });
         Ok(())
     }
 }
 
-/// The numbers of the newest notes when the run began.
+/// The numbers of the newest notes when the run's first inference began.
 ///
 /// A note that is made meanwhile stands in the conversation already; it gets into the prompt with the next run, so that
 /// the prompt keeps its bytes. One that is removed or rewritten is gone from the next inference on.
@@ -88,28 +87,6 @@ impl StateKey for MarksKey {
     }
 }
 
-struct MarkHook {
-    places: Places,
-}
-
-#[async_trait]
-impl PhaseHook for MarkHook {
-    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
-        let mut command = StateCommand::new();
-        if let Some(notes) = notes(ctx, &self.places) {
-            let mut marks = MemoryMarks::default();
-            for (scope, memory) in Scope::ALL.into_iter().zip(notes.of_all_scopes().await) {
-                match memory {
-                    Ok(memory) => *marks.of_mut(scope) = memory.last,
-                    Err(error) => tracing::warn!(%error, "a run begins without notes"),
-                }
-            }
-            command.update::<MarksKey>(marks);
-        }
-        Ok(command)
-    }
-}
-
 struct NotesHook {
     places: Places,
 }
@@ -119,16 +96,22 @@ impl PhaseHook for NotesHook {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
         let Some(notes) = notes(ctx, &self.places) else { return Ok(command) };
-        // A run that an older program began has no marks: then all notes count.
-        let marks = ctx.state::<MarksKey>().copied();
+        let known = ctx.state::<MarksKey>().copied();
+        let mut marks = known.unwrap_or_default();
         let mut elements = String::new();
         for (scope, memory) in Scope::ALL.into_iter().zip(notes.of_all_scopes().await) {
             match memory {
                 Ok(memory) => {
-                    elements.push_str(&memory.elements(scope, marks.map_or(u64::MAX, |m| m.of(scope))));
+                    if known.is_none() {
+                        *marks.of_mut(scope) = memory.last;
+                    }
+                    elements.push_str(&memory.elements(scope, marks.of(scope)));
                 }
                 Err(error) => tracing::warn!(%error, "an inference goes without notes"),
             }
+        }
+        if known.is_none() {
+            command.update::<MarksKey>(marks);
         }
         if !elements.is_empty() {
             let text = format!("<memory>\n{LEAD}\n{elements}</memory>");

@@ -3,7 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxSet};
+use syntect::parsing::{ParseState, Scope, ScopeStack};
+
+use super::SYNTAXES;
 
 /// Longer lines are data, not code.
 const MAX_LINE: usize = 500;
@@ -44,7 +46,6 @@ pub struct Finder(OnceLock<Languages>);
 
 #[derive(Debug)]
 struct Languages {
-    syntaxes: SyntaxSet,
     functions: Scope,
     names: Vec<Scope>,
     types: Scope,
@@ -77,7 +78,6 @@ impl Languages {
             "module",
         ];
         Languages {
-            syntaxes: two_face::syntax::extra_newlines(),
             functions: scope("entity.name.function"),
             names: names.map(|kind| scope(&format!("entity.name.{kind}"))).to_vec(),
             types: scope("entity.name.type"),
@@ -87,7 +87,7 @@ impl Languages {
 
     fn find(&self, file: &str, text: &str, goes_on: impl Fn() -> bool) -> Option<Vec<Symbol>> {
         let ending = file.rsplit_once('.').map_or(file, |(_, ending)| ending);
-        let syntax = self.syntaxes.find_syntax_by_extension(ending)?;
+        let syntax = SYNTAXES.find_syntax_by_extension(ending)?;
         let (mut state, mut stack) = (ParseState::new(syntax), ScopeStack::new());
         let mut found = Vec::new();
         for (line, number) in text.lines().zip(1..) {
@@ -98,7 +98,7 @@ impl Languages {
                 continue;
             }
             let with_end = format!("{line}\n");
-            let ops = state.parse_line(&with_end, &self.syntaxes).ok()?;
+            let ops = state.parse_line(&with_end, &SYNTAXES).ok()?;
             let (mut start, mut name) = (0, String::new());
             let end = [(line.len(), None)];
             for (at, op) in ops.into_iter().map(|(at, op)| (at.min(line.len()), Some(op))).chain(end) {

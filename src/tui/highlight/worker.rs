@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use syntect::parsing::{ParseState, ScopeStack, SyntaxSet};
+use syntect::parsing::{ParseState, ScopeStack};
 
 use super::scopes::Roles;
-use super::{Found, Pieces};
+use super::{Found, Pieces, SYNTAXES};
 
 /// Longer lines are data, not code; parsing them can take seconds.
 const MAX_LINE: usize = 2_000;
@@ -22,9 +22,9 @@ pub(super) enum Job {
     Close { id: u64 },
 }
 
-/// The syntaxes and the state of the open blocks.
+/// The state of the open blocks.
+#[derive(Default)]
 pub(super) struct Worker {
-    syntaxes: SyntaxSet,
     roles: Roles,
     open: HashMap<u64, Open>,
 }
@@ -33,12 +33,6 @@ struct Open {
     state: ParseState,
     stack: ScopeStack,
     lines: usize,
-}
-
-impl Default for Worker {
-    fn default() -> Worker {
-        Worker { syntaxes: two_face::syntax::extra_newlines(), roles: Roles::default(), open: HashMap::new() }
-    }
 }
 
 impl Worker {
@@ -66,7 +60,7 @@ impl Worker {
 
     fn lines(&mut self, id: u64, language: Option<&str>, text: &str) -> Option<Vec<Pieces>> {
         if !self.open.contains_key(&id) {
-            let syntax = self.syntaxes.find_syntax_by_token(language?)?;
+            let syntax = SYNTAXES.find_syntax_by_token(language?)?;
             let open = Open { state: ParseState::new(syntax), stack: ScopeStack::new(), lines: 0 };
             self.open.insert(id, open);
         }
@@ -82,7 +76,7 @@ impl Worker {
                 continue;
             }
             let with_end = format!("{line}\n");
-            let ops = open.state.parse_line(&with_end, &self.syntaxes).ok()?;
+            let ops = open.state.parse_line(&with_end, &SYNTAXES).ok()?;
             let mut pieces = Pieces::new();
             let mut start = 0;
             for (at, op) in ops {

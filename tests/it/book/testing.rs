@@ -198,6 +198,22 @@ async fn a_whole_run_is_tested_with_a_script() {
 }
 
 #[tokio::test]
+async fn an_engine_that_is_kept_forgets_what_belonged_to_the_run() {
+    let store = StateStore::new();
+    let runtime = PhaseRuntime::new(store.clone()).expect("an engine");
+    store.install_plugin(CountPlugin).expect("installed");
+    let calls = || tool_step(vec![ToolCall::new("c1", "count", json!({}))]);
+    for run in ["run-1", "run-2"] {
+        let resolver = agent(vec![calls(), text_step("Three.")]);
+        let identity = RunIdentity { run_id: run.into(), ..identity() };
+        let sink = Arc::default();
+        let params = AgentLoopParams { run_identity: identity, ..params(&resolver, &runtime, &sink) };
+        run_agent_loop(params).await.expect("a run");
+        assert_eq!(store.read::<Count>(), Some(3), "{run}");
+    }
+}
+
+#[tokio::test]
 async fn the_mock_speaks() {
     let llm = Arc::new(MockLlmExecutor::new().with_responses(vec!["Hello!".into()]));
     let resolver = FixedResolver { agent: ResolvedAgent::new("test", "model", "system prompt", llm) };
