@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::driver::Driver;
+use super::held::Held;
 use super::nested::ChildSink;
 use super::request::{AgentRunResult, RunRequest, RuntimeError};
 use super::{AgentRuntime, Lease, Shared, Slot, UnknownPolicy, delegate, title_of};
@@ -429,9 +430,10 @@ impl AgentRuntime {
         unknown: UnknownPolicy,
     ) -> Result<AgentRunResult, RuntimeError> {
         let thread = &child.thread_id;
-        match self.inner.shared.store.latest_run(thread).await? {
-            Some(run) if run.status == RunStatus::Done => self.result_of(run).await,
-            Some(_) => Box::pin(self.resume_fenced(thread, slot, lease, sink, unknown)).await,
+        let held = Held::read(&self.inner.shared.store, thread).await?;
+        match held.newest_run() {
+            Some(run) if run.status == RunStatus::Done => self.result_of(run.clone()).await,
+            Some(_) => Box::pin(self.resume_fenced(held, slot, lease, sink, unknown)).await,
             None if self.is_unwanted(thread).await? => {
                 Err(RuntimeError::ResolveFailed { message: "it was stopped before it began".into() })
             }
@@ -441,7 +443,7 @@ impl AgentRuntime {
                 let agent = self.resolve(&child.agent, model)?;
                 let mut request = RunRequest::new(thread.clone(), vec![Message::user(&child.prompt)]);
                 request.parent_run_id = Some(child.parent_run.clone());
-                Box::pin(self.run_fenced(request, child.agent.clone(), agent, slot, lease, sink)).await
+                Box::pin(self.run_fenced(request, agent, held, slot, lease, sink)).await
             }
         }
     }

@@ -14,6 +14,7 @@ use super::children::Children;
 use super::document::{CallResult, RunDocument};
 use super::frontend::ClientTools;
 use super::handoff::Handoff;
+use super::held::Held;
 use super::infer::{Inferred, Partial};
 use super::journal::Unsaved;
 use super::lease::Lease;
@@ -71,6 +72,7 @@ pub(super) struct Loaded {
     messages: Vec<Message>,
     takes: Option<Taking>,
     begins: bool,
+    held: Held,
 }
 
 impl Loaded {
@@ -81,6 +83,7 @@ impl Loaded {
         mode: ToolExecutionMode,
         messages: Vec<Message>,
         takes: Option<Taking>,
+        held: Held,
     ) -> Self {
         let given = messages.last().filter(|last| !last.tool_calls.is_empty());
         let (calls, message_id) = match given {
@@ -102,11 +105,12 @@ impl Loaded {
             messages,
             takes,
             begins: true,
+            held,
         }
     }
 
     /// A run from the store.
-    pub(super) fn stored(record: RunRecord, document: RunDocument) -> Self {
+    pub(super) fn stored(record: RunRecord, document: RunDocument, held: Held) -> Self {
         let RunDocument { format: _, machine, calls, results, recorded, message_id } = document;
         Self {
             record,
@@ -118,6 +122,7 @@ impl Loaded {
             messages: Vec::new(),
             takes: None,
             begins: false,
+            held,
         }
     }
 }
@@ -174,7 +179,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    pub(super) async fn new(
+    pub(super) fn new(
         shared: Arc<Shared>,
         lease: Arc<Lease>,
         slot: Slot,
@@ -183,8 +188,9 @@ impl Driver {
         overrides: InferenceOverride,
         loaded: Loaded,
     ) -> Result<Self, RuntimeError> {
-        let Loaded { record, machine, calls, results, recorded, message_id, messages, takes, begins } =
+        let Loaded { record, machine, calls, results, recorded, message_id, messages, takes, begins, held } =
             loaded;
+        let Held { state: saved_thread_state, messages: stored, lineage, summary, .. } = held;
         let phases = match &shared.phases {
             Some(given) => given.clone(),
             None => PhaseRuntime::new(StateStore::new())?,
@@ -195,14 +201,6 @@ impl Driver {
         phases.install(&agent.env)?;
         state.ensure(&shared.keys)?;
         state.ensure(&[KeyRegistration::of::<ClientTools>(StateKeyOptions::default())])?;
-        let store = &shared.store;
-        // Asked at once: the store's thread answers them one after the other without being woken for each.
-        let (saved_thread_state, stored, lineage, summary) = tokio::try_join!(
-            store.thread_state(&record.thread_id),
-            store.messages(&record.thread_id),
-            store.child(&record.thread_id),
-            store.summary(&record.thread_id, 0),
-        )?;
         let persisted = PersistedState {
             revision: 0,
             values: saved_thread_state.clone().into_iter().chain(record.state.clone()).collect(),

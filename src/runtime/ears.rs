@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use tokio::task::JoinHandle;
 
 use super::live::Live;
-use crate::store::{ChangeKind, Store, Watch};
+use crate::store::{ChangeKind, Store};
 
 /// See the module's text. It listens until it is dropped.
 pub(super) struct Ears {
@@ -22,22 +22,27 @@ impl Drop for Ears {
 }
 
 impl Ears {
-    /// Hears from now on. What was committed before is not told: a driver looks once by itself.
-    pub(super) fn open(store: &Store, live: &Arc<Live>) -> Option<Ears> {
-        match store.watch() {
-            Ok(watch) => {
-                let live = Arc::downgrade(live);
-                Some(Ears { task: tokio::spawn(listen(watch, live)) })
-            }
-            Err(error) => {
-                tracing::warn!(%error, "answers from elsewhere are carried out at the next wake-up");
-                None
-            }
-        }
+    /// Hears from soon on: a driver that begins need not wait for it. What was committed before is not told, so as soon
+    /// as it hears, every driver looks at its rows once.
+    pub(super) fn open(store: &Store, live: &Arc<Live>) -> Ears {
+        let (store, live) = (store.clone(), Arc::downgrade(live));
+        Ears { task: tokio::spawn(listen(store, live)) }
     }
 }
 
-async fn listen(mut watch: Watch, live: Weak<Live>) {
+async fn listen(store: Store, live: Weak<Live>) {
+    let mut watch = match store.watch() {
+        Ok(watch) => watch,
+        Err(error) => {
+            tracing::warn!(%error, "answers from elsewhere are carried out at the next wake-up");
+            return;
+        }
+    };
+    // A store that nobody drops ends with its handles: this one is not to keep it.
+    drop(store);
+    if let Some(live) = live.upgrade() {
+        live.nudge(|_| true);
+    }
     loop {
         let change = watch.next().await;
         let Some(live) = live.upgrade() else { return };

@@ -51,7 +51,7 @@ pub(super) struct Slot {
     /// Somebody else wrote something about a question: look at the rows.
     pub(super) nudge: Arc<Notify>,
     _guard: OwnedMutexGuard<()>,
-    _ears: Option<Arc<Ears>>,
+    _ears: Arc<Ears>,
 }
 
 impl Live {
@@ -72,7 +72,6 @@ impl Live {
             deliveries,
             nudge: handle.nudge,
             _guard: guard,
-            // Before anything is read, so that what is written after the reading is heard.
             _ears: self.listen(store),
         }
     }
@@ -86,14 +85,14 @@ impl Live {
         (handle, deliveries)
     }
 
-    fn listen(self: &Arc<Self>, store: &Store) -> Option<Arc<Ears>> {
+    fn listen(self: &Arc<Self>, store: &Store) -> Arc<Ears> {
         let mut ears = self.ears.lock().expect("no panic while ears are held");
         if let Some(open) = ears.upgrade() {
-            return Some(open);
+            return open;
         }
-        let opened = Arc::new(Ears::open(store, self)?);
+        let opened = Arc::new(Ears::open(store, self));
         *ears = Arc::downgrade(&opened);
-        Some(opened)
+        opened
     }
 
     /// Lets the drivers of these threads look at the rows of their questions.

@@ -19,6 +19,7 @@ mod edited;
 mod frontend;
 mod git;
 mod handoff;
+mod held;
 mod images;
 mod infer;
 mod journal;
@@ -87,6 +88,7 @@ pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
 pub use window::{Artifact, Artifacts};
 
 use driver::{Driver, Loaded};
+use held::Held;
 use lease::{Lease, Tenure};
 use live::{Delivery, Live, Slot};
 
@@ -157,10 +159,20 @@ impl Shared {
 
     fn resolve(&self, agent_id: &str, model: Option<&str>) -> Result<ResolvedAgent, RuntimeError> {
         let catalog = self.catalog();
-        resolve::resolve(&catalog, &self.breaker, agent_id, model).map_err(|e| match e {
-            ResolveError::AgentNotFound(agent_id) => RuntimeError::AgentNotFound { agent_id },
-            other => RuntimeError::ResolveFailed { message: catalog.advice(&other) },
-        })
+        resolve::resolve(&catalog, &self.breaker, agent_id, model).map_err(|e| unresolved(&catalog, e))
+    }
+
+    /// Whether there is such an agent, and its model: what resolving looks at first.
+    fn look_up(&self, agent_id: &str, model: Option<&str>) -> Result<(), RuntimeError> {
+        let catalog = self.catalog();
+        resolve::look_up(&catalog, agent_id, model).map_err(|e| unresolved(&catalog, e))
+    }
+}
+
+fn unresolved(catalog: &Catalog, error: ResolveError) -> RuntimeError {
+    match error {
+        ResolveError::AgentNotFound(agent_id) => RuntimeError::AgentNotFound { agent_id },
+        other => RuntimeError::ResolveFailed { message: catalog.advice(&other) },
     }
 }
 
@@ -300,16 +312,38 @@ impl AgentRuntime {
         sink: Arc<dyn EventSink>,
     ) -> Result<AgentRunResult, RuntimeError> {
         let agent_id = self.agent_of(&request)?;
-        let agent = self.resolve(&agent_id, request.overrides.model.as_deref())?;
+        let model = request.overrides.model.clone();
+        // What is asked for wrongly starts nothing.
+        self.inner.shared.look_up(&agent_id, model.as_deref())?;
         if request.takes.is_none() {
             self.inner.live.cancel(&request.thread_id);
         }
-        let slot = self.enter(&request.thread_id).await;
-        self.ensure_thread(&request.thread_id, &request.messages).await?;
-        let tenure = self.acquire(&request.thread_id).await?;
+        let thread = &request.thread_id;
+        let slot = self.enter(thread).await;
+        // The store is asked in this order and answers in it: what is read behind the lease is read under it. The agent
+        // is put together meanwhile.
+        let (ensured, tenure, held, agent) = tokio::join!(
+            biased;
+            self.ensure_thread(thread, &request.messages),
+            self.acquire(thread),
+            Held::read(&self.inner.shared.store, thread),
+            async { self.resolve(&agent_id, model.as_deref()) },
+        );
+        let tenure = match (ensured, tenure) {
+            (_, Ok(tenure)) => tenure,
+            // Without a thread there is no lease.
+            (Err(error), Err(_)) => return Err(error.into()),
+            (Ok(()), Err(error)) => return Err(error),
+        };
         sink.acquired().await;
-        // On the heap, because a driver's future is large and callers put theirs on a stack.
-        let result = Box::pin(self.run_fenced(request, agent_id, agent, slot, &tenure.lease, sink)).await;
+        let result = match (agent, held) {
+            // On the heap, because a driver's future is large and callers put theirs on a stack.
+            (Ok(agent), Ok(held)) => {
+                Box::pin(self.run_fenced(request, agent, held, slot, &tenure.lease, sink)).await
+            }
+            (Err(error), _) => Err(error),
+            (_, Err(error)) => Err(error.into()),
+        };
         self.release(tenure).await;
         result
     }
@@ -317,33 +351,34 @@ impl AgentRuntime {
     async fn run_fenced(
         &self,
         request: RunRequest,
-        agent_id: String,
         agent: ResolvedAgent,
-        slot: Slot,
+        mut held: Held,
+        mut slot: Slot,
         lease: &Arc<Lease>,
         sink: Arc<dyn EventSink>,
     ) -> Result<AgentRunResult, RuntimeError> {
-        let mut slot = slot;
+        let shared = &self.inner.shared;
         let mut parent_run_id = request.parent_run_id.clone();
-        if let Some(old) = self.unfinished(&request.thread_id).await? {
+        if let Some(old) = held.take_unfinished() {
             if request.takes.is_some() {
                 return Err(RuntimeError::NotFree { thread_id: request.thread_id });
             }
             parent_run_id = Some(old.id.clone());
-            let agent =
-                self.resolve(&old.agent_id, Some(&old.model)).or_else(|_| self.resolve(&agent_id, None))?;
-            let mut driver = self.load(old, agent, slot, lease, &sink).await?;
+            let own = self
+                .resolve(&old.agent_id, Some(&old.model))
+                .or_else(|_| self.resolve(&agent.spec.id, None))?;
+            let mut driver = self.load(old, held, own, slot, lease, &sink)?;
             let directives = driver.bury(true).await?;
             driver.drive(directives).await?;
             slot = driver.into_slot();
+            held = Held::read(&shared.store, &request.thread_id).await?;
         }
-        let shared = &self.inner.shared;
         let now = shared.clock.now_ms();
         let record = RunRecord {
             id: request.run_id.unwrap_or_else(RunId::fresh),
             thread_id: request.thread_id.clone(),
             parent_run_id,
-            agent_id,
+            agent_id: agent.spec.id.clone(),
             model: agent.model_id.clone(),
             status: RunStatus::Running,
             machine: serde_json::Value::Null,
@@ -355,7 +390,8 @@ impl AgentRuntime {
             created_at: now,
             updated_at: now,
         };
-        let loaded = Loaded::fresh(record, agent.spec.tool_execution, request.messages, request.takes);
+        let mode = agent.spec.tool_execution;
+        let loaded = Loaded::fresh(record, mode, request.messages, request.takes, held);
         let mut driver = Driver::new(
             Arc::clone(shared),
             Arc::clone(lease),
@@ -364,8 +400,7 @@ impl AgentRuntime {
             agent,
             request.overrides,
             loaded,
-        )
-        .await?;
+        )?;
         if !request.frontend_tools.is_empty() {
             driver.declare(request.frontend_tools)?;
         }
@@ -394,38 +429,45 @@ impl AgentRuntime {
             return Box::pin(self.drive_task(thread_id, sink, unknown)).await;
         }
         let slot = self.enter(thread_id).await;
-        let tenure = self.acquire(thread_id).await?;
+        // As in `run`: what is read is read under the lease.
+        let held = Held::read(&self.inner.shared.store, thread_id);
+        let (tenure, held) = tokio::join!(biased; self.acquire(thread_id), held);
+        let tenure = tenure?;
         sink.acquired().await;
-        let result = Box::pin(self.resume_fenced(thread_id, slot, &tenure.lease, sink, unknown)).await;
+        let result = match held {
+            Ok(held) => Box::pin(self.resume_fenced(held, slot, &tenure.lease, sink, unknown)).await,
+            Err(error) => Err(error.into()),
+        };
         self.release(tenure).await;
         result
     }
 
     async fn resume_fenced(
         &self,
-        thread_id: &ThreadId,
+        mut held: Held,
         slot: Slot,
         lease: &Arc<Lease>,
         sink: Arc<dyn EventSink>,
         unknown: UnknownPolicy,
     ) -> Result<AgentRunResult, RuntimeError> {
-        let Some(record) = self.unfinished(thread_id).await? else {
-            return Err(RuntimeError::NothingToResume { thread_id: thread_id.clone() });
+        let Some(record) = held.take_unfinished() else {
+            return Err(RuntimeError::NothingToResume { thread_id: lease.thread_id().clone() });
         };
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))
             .map_err(|error| self.agent_gone(error))?;
-        let mut driver = self.load(record, agent, slot, lease, &sink).await?;
+        let mut driver = self.load(record, held, agent, slot, lease, &sink)?;
         let directives = driver.recover(unknown).await?;
         driver.expire().await?;
         driver.drive(directives).await?;
         driver.result().await
     }
 
-    async fn load(
+    fn load(
         &self,
         record: RunRecord,
+        held: Held,
         agent: ResolvedAgent,
         slot: Slot,
         lease: &Arc<Lease>,
@@ -433,7 +475,7 @@ impl AgentRuntime {
     ) -> Result<Driver, RuntimeError> {
         let document = RunDocument::from_value(&record.machine)
             .map_err(|e| RuntimeError::Damaged { run_id: record.id.clone(), message: e.to_string() })?;
-        let loaded = Loaded::stored(record, document);
+        let loaded = Loaded::stored(record, document, held);
         Driver::new(
             Arc::clone(&self.inner.shared),
             Arc::clone(lease),
@@ -443,7 +485,6 @@ impl AgentRuntime {
             crate::contract::inference::InferenceOverride::default(),
             loaded,
         )
-        .await
     }
 
     /// Why a run cannot go on whose agent is not there any more.
@@ -475,31 +516,18 @@ impl AgentRuntime {
             .ok_or_else(|| RuntimeError::AgentNotFound { agent_id: "default".into() })
     }
 
-    async fn ensure_thread(&self, thread_id: &ThreadId, messages: &[Message]) -> Result<(), RuntimeError> {
+    async fn ensure_thread(&self, thread_id: &ThreadId, messages: &[Message]) -> Result<(), StoreError> {
         let shared = &self.inner.shared;
+        let now = shared.clock.now_ms();
         let title = messages.iter().map(|m| title_of(&m.text())).find(|t| !t.is_empty()).unwrap_or_default();
-        match shared.store.thread(thread_id).await? {
-            Some(thread) if thread.title.is_empty() && !title.is_empty() => {
-                shared.store.set_title(thread_id, &title).await?;
-            }
-            Some(_) => {}
-            None => {
-                let now = shared.clock.now_ms();
-                let thread = ThreadRecord {
-                    id: thread_id.clone(),
-                    title,
-                    cwd: shared.cwd.clone(),
-                    created_at: now,
-                    updated_at: now,
-                };
-                match shared.store.create_thread(thread).await {
-                    // Somebody else made it in the same moment.
-                    Ok(()) | Err(StoreError::Exists { .. }) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
-        Ok(())
+        let thread = ThreadRecord {
+            id: thread_id.clone(),
+            title,
+            cwd: shared.cwd.clone(),
+            created_at: now,
+            updated_at: now,
+        };
+        shared.store.ensure_thread(thread).await
     }
 
     async fn enter(&self, thread_id: &ThreadId) -> Slot {
@@ -614,7 +642,8 @@ impl AgentRuntime {
         sink: Arc<dyn EventSink>,
         superseded: bool,
     ) -> Result<bool, RuntimeError> {
-        let Some(record) = self.unfinished(thread_id).await? else { return Ok(false) };
+        let mut held = Held::read(&self.inner.shared.store, thread_id).await?;
+        let Some(record) = held.take_unfinished() else { return Ok(false) };
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))
             .or_else(|_| self.resolve(&record.agent_id, None))
@@ -622,7 +651,7 @@ impl AgentRuntime {
             .or_else(|error| {
                 self.default_agent().and_then(|any| self.resolve(&any, None)).map_err(|_| error)
             })?;
-        let mut driver = self.load(record, agent, slot, lease, &sink).await?;
+        let mut driver = self.load(record, held, agent, slot, lease, &sink)?;
         let directives = driver.bury(superseded).await?;
         driver.drive(directives).await?;
         Ok(true)

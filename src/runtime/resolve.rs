@@ -169,11 +169,21 @@ pub(super) fn resolve(
     agent_id: &str,
     model: Option<&str>,
 ) -> Result<ResolvedAgent, ResolveError> {
+    resolve_spec(catalog, breaker, spec_of(catalog, agent_id)?, model)
+}
+
+/// Whether what is named is there: the agent, its model and the model's provider. Takes no time.
+pub(super) fn look_up(catalog: &Catalog, agent_id: &str, model: Option<&str>) -> Result<(), ResolveError> {
+    let spec = spec_of(catalog, agent_id)?;
+    lookup(catalog, model.unwrap_or(&spec.model)).map(drop)
+}
+
+fn spec_of<'a>(catalog: &'a Catalog, agent_id: &str) -> Result<&'a Arc<AgentSpec>, ResolveError> {
     let spec = catalog.agents.get(agent_id).ok_or_else(|| ResolveError::AgentNotFound(agent_id.into()))?;
     if spec.endpoint.is_some() {
         return Err(ResolveError::RemoteAgentNotDirectlyRunnable(agent_id.into()));
     }
-    resolve_spec(catalog, breaker, spec, model)
+    Ok(spec)
 }
 
 /// Resolves a specification, registered or not.

@@ -7,8 +7,9 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::{Value, json};
 
 use super::audit::{self, About};
+use super::relaxed::Relaxed;
 use super::rows::{body, decode, encode, int, path_bytes, path_from, run_status_from, text, uint};
-use super::{Store, StoreError, back, children, images, leases, statistics};
+use super::{Store, StoreError, back, children, images, leases, statistics, transact};
 use crate::contract::audit::AuditKind;
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::inference::TokenUsage;
@@ -38,22 +39,35 @@ impl Store {
     /// [`StoreError::Exists`] when the id is taken.
     pub async fn create_thread(&self, thread: ThreadRecord) -> Result<(), StoreError> {
         self.write_relaxed(move |tx| {
-            let added = tx
-                .prepare_cached(
-                    "INSERT INTO thread (id, title, cwd, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5) \
-                     ON CONFLICT DO NOTHING",
-                )?
-                .execute((
-                    thread.id.as_str(),
-                    &thread.title,
-                    path_bytes(&thread.cwd),
-                    int(thread.created_at),
-                    int(thread.updated_at),
-                ))?;
-            if added == 0 {
-                return Err(StoreError::Exists { what: format!("thread {}", thread.id) });
+            if add(tx, &thread)? {
+                Ok(())
+            } else {
+                Err(StoreError::Exists { what: format!("thread {}", thread.id) })
             }
-            Ok(())
+        })
+        .await
+    }
+
+    /// Adds a thread that is not there yet, as [`Store::create_thread`] does. One that is there and has no title gets
+    /// this one; nothing else of it changes.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read or written.
+    pub async fn ensure_thread(&self, thread: ThreadRecord) -> Result<(), StoreError> {
+        self.call(move |conn| {
+            // Looked at first without the write lock: most of the time it is there.
+            let is_complete = one(conn, &thread.id)?
+                .is_some_and(|known| !known.title.is_empty() || thread.title.is_empty());
+            if is_complete {
+                return Ok(());
+            }
+            transact(&mut *Relaxed::new(conn)?, "", "", |tx| {
+                if !add(tx, &thread)? {
+                    tx.prepare_cached("UPDATE thread SET title = ?2 WHERE id = ?1 AND title = ''")?
+                        .execute((thread.id.as_str(), &thread.title))?;
+                }
+                Ok(())
+            })
         })
         .await
     }
@@ -317,6 +331,23 @@ impl Store {
         })
         .await
     }
+}
+
+/// `false`: one of this id is there.
+fn add(conn: &Connection, thread: &ThreadRecord) -> Result<bool, StoreError> {
+    let added = conn
+        .prepare_cached(
+            "INSERT INTO thread (id, title, cwd, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5) \
+             ON CONFLICT DO NOTHING",
+        )?
+        .execute((
+            thread.id.as_str(),
+            &thread.title,
+            path_bytes(&thread.cwd),
+            int(thread.created_at),
+            int(thread.updated_at),
+        ))?;
+    Ok(added > 0)
 }
 
 pub(super) fn one(conn: &Connection, id: &ThreadId) -> Result<Option<ThreadRecord>, StoreError> {
