@@ -105,15 +105,18 @@ impl RetryingExecutor {
 
     fn start(&self, request: InferenceRequest) -> Retrying {
         let names = request.overrides.fallback_models.as_ref().unwrap_or(&self.policy.fallback_models);
-        let mut candidates = VecDeque::from([(Arc::clone(&self.inner), request.clone())]);
-        for name in names.iter().filter(|name| **name != request.model) {
-            let fallback = self.fallbacks.get(name);
-            let mut request = request.clone();
-            request.model.clone_from(name);
-            request.upstream_model = fallback.map(|f| f.upstream_model.clone()).unwrap_or_default();
-            let executor = fallback.map_or(&self.inner, |f| &f.executor);
-            candidates.push_back((Arc::clone(executor), request));
-        }
+        let mut candidates: VecDeque<_> = names
+            .iter()
+            .filter(|name| **name != request.model)
+            .map(|name| {
+                let fallback = self.fallbacks.get(name);
+                let mut request = request.clone();
+                request.model.clone_from(name);
+                request.upstream_model = fallback.map(|f| f.upstream_model.clone()).unwrap_or_default();
+                (Arc::clone(fallback.map_or(&self.inner, |f| &f.executor)), request)
+            })
+            .collect();
+        candidates.push_front((Arc::clone(&self.inner), request));
         let max = (self.policy.max_retries.saturating_add(1)).saturating_mul(candidates.len() as u32) - 1;
         Retrying {
             policy: self.policy.clone(),

@@ -100,6 +100,11 @@ pub(super) fn to_regex(glob: &str, reading: Reading) -> Result<String, GlobError
     Ok(out)
 }
 
+/// What a text must begin with to be matched: what stands before the first character with a meaning.
+pub(super) fn literal_start(glob: &str) -> &str {
+    glob.find(['*', '?', '[', '{', '\\']).map_or(glob, |end| &glob[..end])
+}
+
 /// A glob of this many bytes translates to an expression that is neither too large nor too deep, whatever it holds.
 const ALWAYS_FINE: usize = 200;
 

@@ -248,7 +248,9 @@ impl Pattern {
     pub fn matches_tool(&self, tool: &str) -> bool {
         match &self.name {
             Name::Exact(name) => name == tool,
-            Name::Glob { regex, .. } | Name::Regex { regex, .. } => regex.is_match(tool),
+            // The beginning says no to most names, and costs no compiling.
+            Name::Glob { text, regex } => tool.starts_with(glob::literal_start(text)) && regex.is_match(tool),
+            Name::Regex { regex, .. } => regex.is_match(tool),
         }
     }
 

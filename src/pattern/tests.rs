@@ -143,6 +143,10 @@ fn expressions_are_compiled_when_they_are_asked() {
     assert!(!words.is_compiled(), "another program was compiled for");
     assert!(matcher.is_match_words(&["git", "status", "-s"], "git status -s"));
     assert!(words.is_compiled() && !regex.is_compiled());
+    let pattern = Pattern::parse("mcp__*").unwrap();
+    let Name::Glob { regex, .. } = &pattern.name else { panic!("{pattern:?}") };
+    assert!(!pattern.matches_tool("Bash") && !regex.is_compiled(), "a tool of another kind was compiled for");
+    assert!(pattern.matches_tool("mcp__files__read") && regex.is_compiled());
     // What somebody wrote is compiled at once: a mistake must be found when it is read.
     assert!(Pattern::parse(r#"Bash(command =~ "(")"#).is_err());
     let long = format!("Bash({})", "[a-z]".repeat(100));
@@ -151,6 +155,18 @@ fn expressions_are_compiled_when_they_are_asked() {
 }
 
 proptest! {
+    /// So does the beginning of a glob for names.
+    #[test]
+    fn the_beginning_of_a_name_never_changes_the_answer(
+        glob in r"(a|b|\\a|\\\*|\*|\?|\[ab\]|\{a,bb?\}|,|\}){0,6}",
+        name in "[ab*,}]{0,6}",
+    ) {
+        if let Ok(source) = glob::to_regex(&glob, glob::Reading::Text) {
+            let whole = regex::Regex::new(&source).unwrap().is_match(&name);
+            prop_assert!(!whole || name.starts_with(glob::literal_start(&glob)), "{glob:?} {name:?}");
+        }
+    }
+
     /// The words at the front of a glob only save the expression some work.
     #[test]
     fn the_front_of_a_glob_never_changes_the_answer(

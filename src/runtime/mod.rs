@@ -325,7 +325,7 @@ impl AgentRuntime {
         let (ensured, tenure, held, agent) = tokio::join!(
             biased;
             self.ensure_thread(thread, &request.messages),
-            self.acquire(thread),
+            self.take(thread, &*sink),
             Held::read(&self.inner.shared.store, thread),
             async { self.resolve(&agent_id, model.as_deref()) },
         );
@@ -335,7 +335,6 @@ impl AgentRuntime {
             (Err(error), Err(_)) => return Err(error.into()),
             (Ok(()), Err(error)) => return Err(error),
         };
-        sink.acquired().await;
         let result = match (agent, held) {
             // On the heap, because a driver's future is large and callers put theirs on a stack.
             (Ok(agent), Ok(held)) => {
@@ -431,9 +430,8 @@ impl AgentRuntime {
         let slot = self.enter(thread_id).await;
         // As in `run`: what is read is read under the lease.
         let held = Held::read(&self.inner.shared.store, thread_id);
-        let (tenure, held) = tokio::join!(biased; self.acquire(thread_id), held);
+        let (tenure, held) = tokio::join!(biased; self.take(thread_id, &*sink), held);
         let tenure = tenure?;
-        sink.acquired().await;
         let result = match held {
             Ok(held) => Box::pin(self.resume_fenced(held, slot, &tenure.lease, sink, unknown)).await,
             Err(error) => Err(error.into()),
@@ -551,6 +549,13 @@ impl AgentRuntime {
             })
     }
 
+    /// As [`AgentRuntime::acquire`], and tells the sink.
+    async fn take(&self, thread_id: &ThreadId, sink: &dyn EventSink) -> Result<Tenure, RuntimeError> {
+        let tenure = self.acquire(thread_id).await?;
+        sink.acquired().await;
+        Ok(tenure)
+    }
+
     async fn release(&self, tenure: Tenure) {
         let lease = Arc::clone(&tenure.lease);
         drop(tenure);
@@ -627,8 +632,7 @@ impl AgentRuntime {
             return Ok(true);
         }
         let slot = self.enter(thread_id).await;
-        let tenure = self.acquire(thread_id).await?;
-        sink.acquired().await;
+        let tenure = self.take(thread_id, &*sink).await?;
         let result = Box::pin(self.cancel_fenced(thread_id, slot, &tenure.lease, sink, false)).await;
         self.release(tenure).await;
         result

@@ -76,8 +76,7 @@ impl AgentRuntime {
         let child = self.inner.shared.store.child(thread).await?.filter(|child| child.background);
         let child = child.ok_or_else(gone)?;
         let slot = self.enter(thread).await;
-        let tenure = self.acquire(thread).await?;
-        sink.acquired().await;
+        let tenure = self.take(thread, &*sink).await?;
         let result = Box::pin(self.serve_fenced(&child, slot, &tenure.lease, sink, unknown)).await;
         self.release(tenure).await;
         let text = match &result {

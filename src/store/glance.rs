@@ -1,5 +1,7 @@
 //! A conversation as it stands in one moment, for a front end that shows it while others may work in it.
 
+use rusqlite::Connection;
+
 use super::{Store, StoreError, children, journal, leases, mailbox, runs, summaries, threads};
 use crate::contract::child::TaskRecord;
 use crate::contract::ids::ThreadId;
@@ -64,42 +66,43 @@ impl Store {
     /// are wanted.
     pub async fn glance_at(&self, thread: &ThreadId, part: Part) -> Result<Option<Glance>, StoreError> {
         let id = thread.clone();
-        self.read(move |conn| {
-            let Some(thread) = threads::one(conn, &id)? else { return Ok(None) };
-            let run = runs::latest(conn, &id)?;
-            let unfinished = run.as_ref().filter(|run| run.status != RunStatus::Done);
-            let mut decided = 0;
-            if unfinished.is_some() {
-                decided += children::answers_of(conn, &id)?;
-                for thread in children::below(conn, &id, true)? {
-                    decided += children::answers_of(conn, &thread)?;
-                }
-            }
-            let (total, messages) = match part {
-                Part::All => threads::tail(conn, &id, None)?,
-                Part::Last(count) => threads::tail(conn, &id, Some(count))?,
-                Part::Behind(seq) => {
-                    let messages = threads::after(conn, &id, seq)?;
-                    (messages.last().map_or(seq, |message| message.seq), messages)
-                }
-            };
-            Ok(Some(Glance {
-                total,
-                lease: leases::lease_of(conn, &id)?,
-                messages,
-                waiting: children::questions_below(conn, &id, SuspensionStatus::Open, false)?,
-                decided,
-                children: children::tasks_below(conn, &id, true)?,
-                running: match unfinished {
-                    Some(run) => journal::open_of(conn, &run.id)?,
-                    None => Vec::new(),
-                },
-                queued: mailbox::of_thread(conn, &id)?,
-                summaries: summaries::of_thread(conn, &id)?,
-                run,
-                thread,
-            }))
-        })
-        .await
+        self.read(move |conn| of_thread(conn, &id, part)).await
     }
+}
+
+pub(super) fn of_thread(conn: &Connection, id: &ThreadId, part: Part) -> Result<Option<Glance>, StoreError> {
+    let Some(thread) = threads::one(conn, id)? else { return Ok(None) };
+    let run = runs::latest(conn, id)?;
+    let unfinished = run.as_ref().filter(|run| run.status != RunStatus::Done);
+    let mut decided = 0;
+    if unfinished.is_some() {
+        decided += children::answers_of(conn, id)?;
+        for thread in children::below(conn, id, true)? {
+            decided += children::answers_of(conn, &thread)?;
+        }
+    }
+    let (total, messages) = match part {
+        Part::All => threads::tail(conn, id, None)?,
+        Part::Last(count) => threads::tail(conn, id, Some(count))?,
+        Part::Behind(seq) => {
+            let messages = threads::after(conn, id, seq)?;
+            (messages.last().map_or(seq, |message| message.seq), messages)
+        }
+    };
+    Ok(Some(Glance {
+        total,
+        lease: leases::lease_of(conn, id)?,
+        messages,
+        waiting: children::questions_below(conn, id, SuspensionStatus::Open, false)?,
+        decided,
+        children: children::tasks_below(conn, id, true)?,
+        running: match unfinished {
+            Some(run) => journal::open_of(conn, &run.id)?,
+            None => Vec::new(),
+        },
+        queued: mailbox::of_thread(conn, id)?,
+        summaries: summaries::of_thread(conn, id)?,
+        run,
+        thread,
+    }))
 }

@@ -132,7 +132,7 @@ fn is_only_an_answer(checkpoint: &Checkpoint) -> bool {
         && takes.is_none()
 }
 
-fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), StoreError> {
+pub(super) fn write_checkpoint(tx: &Connection, checkpoint: &Checkpoint) -> Result<(), StoreError> {
     let Checkpoint { fence, run, messages, thread_state, opened, closed, outcomes, judged, commands, takes } =
         checkpoint;
     write_run(tx, fence, run)?;

@@ -42,34 +42,7 @@ impl Store {
     ) -> Result<Fence, AcquireError> {
         let (thread, me) = (thread.clone(), owner.clone());
         let change = Change::of(ChangeKind::Owner, &thread);
-        let work = move |tx: &Transaction<'_>| {
-            if let Some(lease) = lease_of(tx, &thread)?
-                && lease.owner.token != me.token
-                && lease.until.is_none_or(|until| term.now < until)
-                && alive(&lease.owner)
-            {
-                return Ok(Err(lease.owner));
-            }
-            let known: Option<i64> = tx
-                .prepare_cached("SELECT 1 FROM thread WHERE id = ?1")?
-                .query_row((thread.as_str(),), |row| row.get(0))
-                .optional()?;
-            if known.is_none() {
-                return Err(StoreError::NoThread(thread));
-            }
-            let epoch = tx
-                .prepare_cached(
-                    "INSERT INTO lease (thread_id, epoch, token, owner, until) VALUES (?1, 1, ?2, ?3, ?4) \
-                         ON CONFLICT (thread_id) DO UPDATE \
-                         SET epoch = epoch + 1, token = excluded.token, owner = excluded.owner, \
-                             until = excluded.until RETURNING epoch",
-                )?
-                .query_row(
-                    (thread.as_str(), &me.token, encode("the owner", &me)?, term.until.map(int)),
-                    |row| row.get(0),
-                )?;
-            Ok(Ok(Fence { thread_id: thread, epoch: uint(epoch), token: me.token }))
-        };
+        let work = move |tx: &Transaction<'_>| take(tx, thread, me, term, alive);
         let taken =
             self.write_and_tell(false, ("", ""), work, |taken| taken.is_ok().then_some(change)).await?;
         taken.map_err(|owner| AcquireError::Busy { owner })
@@ -116,6 +89,41 @@ impl Store {
         let thread = thread.clone();
         self.read(move |conn| lease_of(conn, &thread)).await
     }
+}
+
+/// The right to write, or who has it.
+pub(super) fn take(
+    conn: &Connection,
+    thread: ThreadId,
+    me: Owner,
+    term: Term,
+    alive: impl Fn(&Owner) -> bool,
+) -> Result<Result<Fence, Owner>, StoreError> {
+    if let Some(lease) = lease_of(conn, &thread)?
+        && lease.owner.token != me.token
+        && lease.until.is_none_or(|until| term.now < until)
+        && alive(&lease.owner)
+    {
+        return Ok(Err(lease.owner));
+    }
+    let known: Option<i64> = conn
+        .prepare_cached("SELECT 1 FROM thread WHERE id = ?1")?
+        .query_row((thread.as_str(),), |row| row.get(0))
+        .optional()?;
+    if known.is_none() {
+        return Err(StoreError::NoThread(thread));
+    }
+    let epoch = conn
+        .prepare_cached(
+            "INSERT INTO lease (thread_id, epoch, token, owner, until) VALUES (?1, 1, ?2, ?3, ?4) \
+             ON CONFLICT (thread_id) DO UPDATE \
+             SET epoch = epoch + 1, token = excluded.token, owner = excluded.owner, \
+                 until = excluded.until RETURNING epoch",
+        )?
+        .query_row((thread.as_str(), &me.token, encode("the owner", &me)?, term.until.map(int)), |row| {
+            row.get(0)
+        })?;
+    Ok(Ok(Fence { thread_id: thread, epoch: uint(epoch), token: me.token }))
 }
 
 pub(super) fn owner_of(conn: &Connection, thread: &ThreadId) -> Result<Option<Owner>, StoreError> {

@@ -39,6 +39,7 @@ mod suspensions;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod warm;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rusqlite::Connection;
+
 use super::rows::{path_bytes, text};
 use super::{Store, StoreError};
 
@@ -16,17 +18,7 @@ impl Store {
             return Ok(());
         }
         let (cwd, text) = (path_bytes(cwd).to_vec(), text.to_owned());
-        self.write_relaxed(move |tx| {
-            tx.prepare_cached("DELETE FROM prompt WHERE cwd = ?1 AND text = ?2")?.execute((&cwd, &text))?;
-            tx.prepare_cached("INSERT INTO prompt (cwd, text) VALUES (?1, ?2)")?.execute((&cwd, &text))?;
-            tx.prepare_cached(
-                "DELETE FROM prompt WHERE cwd = ?1 AND n <= \
-                 (SELECT n FROM prompt WHERE cwd = ?1 ORDER BY n DESC LIMIT 1 OFFSET ?2)",
-            )?
-            .execute((&cwd, KEPT))?;
-            Ok(())
-        })
-        .await
+        self.write_relaxed(move |tx| remember(tx, &cwd, &text)).await
     }
 
     /// What was typed in a folder, newest first.
@@ -52,4 +44,15 @@ impl Store {
         })
         .await
     }
+}
+
+pub(super) fn remember(conn: &Connection, cwd: &[u8], text: &str) -> Result<(), StoreError> {
+    conn.prepare_cached("DELETE FROM prompt WHERE cwd = ?1 AND text = ?2")?.execute((cwd, text))?;
+    conn.prepare_cached("INSERT INTO prompt (cwd, text) VALUES (?1, ?2)")?.execute((cwd, text))?;
+    conn.prepare_cached(
+        "DELETE FROM prompt WHERE cwd = ?1 AND n <= \
+         (SELECT n FROM prompt WHERE cwd = ?1 ORDER BY n DESC LIMIT 1 OFFSET ?2)",
+    )?
+    .execute((cwd, KEPT))?;
+    Ok(())
 }

@@ -6,20 +6,9 @@
 
 use rusqlite::{Connection, Transaction};
 
-use super::open::APPLICATION_ID;
 use super::{Store, StoreError, transact};
 
 impl Store {
-    /// Makes the write-ahead log when there is none, so that the first request that somebody waits for need not: a new
-    /// log waits for the disk twice before its first commit does. It is no error when that does not work now.
-    pub async fn warm(&self) {
-        // The mark of the file, written over itself.
-        let mark = |tx: &Transaction<'_>| Ok(tx.pragma_update(None, "application_id", APPLICATION_ID)?);
-        if let Err(error) = self.write_relaxed(mark).await {
-            tracing::debug!(%error, "the log of the store could not be made in advance");
-        }
-    }
-
     /// Writes in one transaction that does not wait for the disk.
     pub(super) async fn write_relaxed<T, F>(&self, work: F) -> Result<T, StoreError>
     where

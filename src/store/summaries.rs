@@ -60,15 +60,20 @@ impl Store {
     /// [`StoreError::Damaged`] when it is unreadable.
     pub async fn summary(&self, thread: &ThreadId, beyond: u64) -> Result<Option<SummaryRecord>, StoreError> {
         let id = thread.clone();
-        self.read(move |conn| {
-            let sql = "SELECT body FROM summary WHERE thread_id = ?1 AND upto_seq > ?2 \
-                       ORDER BY upto_seq DESC LIMIT 1";
-            let mut statement = conn.prepare_cached(sql)?;
-            let mut rows = statement.query((id.as_str(), int(beyond)))?;
-            rows.next()?.map(|row| decode(&id, "its summary", body(row, 0)?)).transpose()
-        })
-        .await
+        self.read(move |conn| newest(conn, &id, beyond)).await
     }
+}
+
+pub(super) fn newest(
+    conn: &Connection,
+    id: &ThreadId,
+    beyond: u64,
+) -> Result<Option<SummaryRecord>, StoreError> {
+    let sql =
+        "SELECT body FROM summary WHERE thread_id = ?1 AND upto_seq > ?2 ORDER BY upto_seq DESC LIMIT 1";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query((id.as_str(), int(beyond)))?;
+    rows.next()?.map(|row| decode(id, "its summary", body(row, 0)?)).transpose()
 }
 
 /// All summaries of a thread, oldest first.

@@ -323,18 +323,18 @@ impl Store {
     /// [`StoreError::Damaged`] when it is unreadable.
     pub async fn thread_state(&self, id: &ThreadId) -> Result<BTreeMap<String, Value>, StoreError> {
         let id = id.clone();
-        self.read(move |conn| {
-            let sql = "SELECT body FROM thread_state WHERE thread_id = ?1";
-            let mut statement = conn.prepare_cached(sql)?;
-            let mut rows = statement.query((id.as_str(),))?;
-            rows.next()?.map_or_else(|| Ok(BTreeMap::new()), |row| decode(&id, "its state", body(row, 0)?))
-        })
-        .await
+        self.read(move |conn| state_of(conn, &id)).await
     }
 }
 
+pub(super) fn state_of(conn: &Connection, id: &ThreadId) -> Result<BTreeMap<String, Value>, StoreError> {
+    let mut statement = conn.prepare_cached("SELECT body FROM thread_state WHERE thread_id = ?1")?;
+    let mut rows = statement.query((id.as_str(),))?;
+    rows.next()?.map_or_else(|| Ok(BTreeMap::new()), |row| decode(id, "its state", body(row, 0)?))
+}
+
 /// `false`: one of this id is there.
-fn add(conn: &Connection, thread: &ThreadRecord) -> Result<bool, StoreError> {
+pub(super) fn add(conn: &Connection, thread: &ThreadRecord) -> Result<bool, StoreError> {
     let added = conn
         .prepare_cached(
             "INSERT INTO thread (id, title, cwd, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5) \

@@ -312,6 +312,22 @@ async fn warming_makes_the_log_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_first_message_finds_its_statements_planned_and_nothing_of_the_rehearsal() {
+    let home = Home::new();
+    let store = home.open();
+    store.warm().await;
+    assert!(store.threads(None).await.unwrap().is_empty());
+    assert!(store.all_prompts(10).await.unwrap().is_empty());
+    assert!(store.audit(crate::store::AuditFilter::default()).await.unwrap().is_empty());
+    // How often a statement ran is known of those that are planned already.
+    let of_message = on_connection(&store, |conn| {
+        let sql = "SELECT thread_id, id, body FROM run WHERE thread_id = ?1 ORDER BY n DESC LIMIT 1";
+        conn.prepare_cached(sql).unwrap().get_status(rusqlite::StatementStatus::Run)
+    });
+    assert_eq!(of_message.await, 2, "once for the run, once for the look");
+}
+
+#[tokio::test]
 async fn a_store_that_is_left_keeps_a_short_log_and_loses_nothing() {
     let home = Home::new();
     let log = super::super::rows::with_suffix(&home.path(), "-wal");

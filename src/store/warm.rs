@@ -1,0 +1,89 @@
+//! What is done before the first message so that it need not wait for it.
+
+use std::path::PathBuf;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use serde_json::Value;
+
+use super::glance::Part;
+use super::open::APPLICATION_ID;
+use super::{Store, StoreError, Term, children, glance, journal, leases, prompts, runs, summaries, threads};
+use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::inference::TokenUsage;
+use crate::contract::lifecycle::RunStatus;
+use crate::contract::message::Message;
+use crate::contract::record::{Checkpoint, Owner, RunRecord, ThreadRecord};
+
+impl Store {
+    /// Makes the write-ahead log when there is none, and goes once through what a first message reads and writes, so
+    /// that the one that somebody waits for need not: a new log waits for the disk twice before its first commit does,
+    /// and planning those statements takes a millisecond. It is no error when that does not work now.
+    pub async fn warm(&self) {
+        // The mark of the file, written over itself.
+        let mark = |tx: &Transaction<'_>| Ok(tx.pragma_update(None, "application_id", APPLICATION_ID)?);
+        if let Err(error) = self.write_relaxed(mark).await {
+            tracing::debug!(%error, "the log of the store could not be made in advance");
+            return;
+        }
+        let rehearsed = self.call(|conn| {
+            // Never committed: nothing of it stays, and nobody is told.
+            let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            rehearse(&tx)
+        });
+        if let Err(error) = rehearsed.await {
+            tracing::debug!(%error, "a first message could not be rehearsed");
+        }
+    }
+}
+
+/// What becomes of a first message until the model is asked.
+fn rehearse(conn: &Connection) -> Result<(), StoreError> {
+    let id = ThreadId::from("rehearsal");
+    let thread = ThreadRecord {
+        id: id.clone(),
+        title: String::new(),
+        cwd: PathBuf::new(),
+        created_at: 0,
+        updated_at: 0,
+    };
+    let run = RunRecord {
+        id: RunId::from("rehearsal"),
+        thread_id: id.clone(),
+        parent_run_id: None,
+        agent_id: String::new(),
+        model: String::new(),
+        status: RunStatus::Running,
+        machine: Value::Null,
+        state: std::collections::BTreeMap::new(),
+        steps: 0,
+        usage: TokenUsage::default(),
+        active_ms: 0,
+        termination: None,
+        created_at: 0,
+        updated_at: 0,
+    };
+    let me = Owner { token: "rehearsal".into(), boot_id: String::new(), pid: 0, pid_started: 0 };
+    prompts::remember(conn, b"", "rehearsal")?;
+    threads::one(conn, &id)?;
+    threads::add(conn, &thread)?;
+    let Ok(fence) = leases::take(conn, id.clone(), me, Term::ENDLESS, |_| false)? else { return Ok(()) };
+    runs::latest(conn, &id)?;
+    threads::state_of(conn, &id)?;
+    threads::tail(conn, &id, None)?;
+    children::one(conn, &id)?;
+    summaries::newest(conn, &id, 0)?;
+    glance::of_thread(conn, &id, Part::Behind(0))?;
+    let checkpoint = Checkpoint {
+        fence,
+        run,
+        messages: vec![Message::user("rehearsal")],
+        thread_state: None,
+        opened: Vec::new(),
+        closed: Vec::new(),
+        outcomes: Vec::new(),
+        judged: Vec::new(),
+        commands: Vec::new(),
+        takes: None,
+    };
+    journal::write_checkpoint(conn, &checkpoint)
+}
