@@ -1,6 +1,7 @@
 //! The part that parses.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -59,12 +60,14 @@ impl Worker {
     }
 
     fn lines(&mut self, id: u64, language: Option<&str>, text: &str) -> Option<Vec<Pieces>> {
-        if !self.open.contains_key(&id) {
-            let syntax = SYNTAXES.find_syntax_by_token(language?)?;
-            let open = Open { state: ParseState::new(syntax), stack: ScopeStack::new(), lines: 0 };
-            self.open.insert(id, open);
-        }
-        let open = self.open.get_mut(&id)?;
+        let open = match self.open.entry(id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let syntax = SYNTAXES.find_syntax_by_token(language?)?;
+                let (state, stack) = (ParseState::new(syntax), ScopeStack::new());
+                place.insert(Open { state, stack, lines: 0 })
+            }
+        };
         let mut all = Vec::new();
         for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
             open.lines += 1;
