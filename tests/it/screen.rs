@@ -366,7 +366,7 @@ fn random_keys_sizes_and_signals_leave_no_raw_mode_behind() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let end = Instant::now() + Duration::from_secs(number("AYE_FUZZ_SECONDS").unwrap_or(10));
     let only = number("AYE_FUZZ_SEED");
-    let mut seed = only.unwrap_or(1);
+    let (mut seed, mut steps) = (only.unwrap_or(1), 0);
     loop {
         let mut random = Random::new(seed);
         let llm = MockLlm::by(|chat: &Chat| match chat.nth % 3 {
@@ -378,7 +378,9 @@ fn random_keys_sizes_and_signals_leave_no_raw_mode_behind() {
         let args: &[&str] = if random.below(3) == 0 { &["--screen", "full"] } else { &[] };
         let mut tty = Pty::start_with(&home, args, 80, 24, &[("EDITOR", "true")]);
         tty.ready();
-        for _ in 0..random.between(20, 150) {
+        let some = random.between(20, 150);
+        steps += some;
+        for _ in 0..some {
             match random.below(16) {
                 0 => tty.resize(random.between(1, 200) as u16, random.between(1, 60) as u16),
                 1 => tty.paste(&"pasted\n".repeat(random.below(30))),
@@ -397,6 +399,7 @@ fn random_keys_sizes_and_signals_leave_no_raw_mode_behind() {
         assert_ne!(status.code(), Some(101), "AYE_FUZZ_SEED={seed}");
         tty.is_restored();
         if only.is_some() || Instant::now() >= end {
+            println!("{steps} steps, the last ones with AYE_FUZZ_SEED={seed}");
             return;
         }
         seed += 1;

@@ -212,6 +212,7 @@ fn nothing_that_happens_breaks_the_screen() {
         }
         steps += STEPS;
         if only.is_some() || Instant::now() >= end || (asked.is_none() && steps >= 100_000) {
+            println!("{steps} steps, the last ones with AYE_FUZZ_SEED={seed}");
             return;
         }
         seed += 1;
