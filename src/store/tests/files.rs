@@ -50,11 +50,10 @@ async fn a_statement_is_planned_once_whatever_is_bound_to_it() {
     // The table has an index of some of its rows: which ones the values mean would be asked at each use.
     let sql = "SELECT body FROM run WHERE thread_id = ?1 ORDER BY n DESC LIMIT 1";
     let planned = on_connection(&store, move |conn| {
-        let mut statement = conn.prepare_cached(sql).unwrap();
         for thread in ["a", "b", "c"] {
-            assert!(!statement.exists((thread,)).unwrap());
+            assert!(!conn.prepare_cached(sql).unwrap().exists((thread,)).unwrap());
         }
-        statement.get_status(rusqlite::StatementStatus::RePrepare)
+        conn.prepare_cached(sql).unwrap().get_status(rusqlite::StatementStatus::RePrepare)
     });
     assert_eq!(planned.await, 0);
 }
