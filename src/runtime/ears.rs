@@ -38,7 +38,7 @@ async fn listen(store: Store, live: Weak<Live>) {
             return;
         }
     };
-    // A store that nobody drops ends with its handles: this one is not to keep it.
+    // The store ends with its last handle, which must not be this one.
     drop(store);
     if let Some(live) = live.upgrade() {
         live.nudge(|_| true);
