@@ -78,9 +78,15 @@ impl Composer {
         self.width = width.max(1);
     }
 
-    /// What was said before, oldest first.
+    /// What was said before, oldest first. When something of what was said until now is shown, what was being written
+    /// comes back in its place.
     pub fn set_history(&mut self, history: Vec<String>) {
         self.history = history;
+        if let Some((_, draft)) = self.browsing.take() {
+            self.text = draft;
+            self.caret = self.text.len();
+            self.goal = None;
+        }
     }
 
     /// The text with each mark replaced by what was pasted; the composer is empty then.
@@ -108,7 +114,6 @@ impl Composer {
         self.save(Change::Other);
         self.text.clear();
         self.caret = 0;
-        self.browsing = None;
     }
 
     /// Replaces the text, with the caret at its end.
@@ -133,7 +138,6 @@ impl Composer {
         self.caret += c.len_utf8();
         // The character may have joined the one after it.
         self.caret = boundary_at_or_after(&self.text, self.caret);
-        self.browsing = None;
     }
 
     /// Puts text at the caret.
@@ -141,7 +145,6 @@ impl Composer {
         self.save(Change::Other);
         self.text.insert_str(self.caret, text);
         self.caret = boundary_at_or_after(&self.text, self.caret + text.len());
-        self.browsing = None;
     }
 
     /// Replaces a range of bytes by a text and leaves the caret behind it.
@@ -209,6 +212,8 @@ impl Composer {
         self.group = self.group.map(|_| true);
         self.last = Some(change);
         self.goal = None;
+        // What is changed is what is being written from now on.
+        self.browsing = None;
     }
 
     fn remove(&mut self, from: usize, to: usize, kill: bool) {
@@ -223,7 +228,6 @@ impl Composer {
             self.killed.add(removed, goes_on, is_left);
         }
         self.caret = boundary_at_or_after(&self.text, from);
-        self.browsing = None;
     }
 
     /// Deletes what is left of the caret: a mark of a paste at once, else a character.
@@ -345,6 +349,11 @@ impl Composer {
     fn browse_back(&mut self) {
         let at = self.browsing.as_ref().map_or(self.history.len(), |(at, _)| *at);
         let Some(before) = at.checked_sub(1) else { return };
+        let is_kept = self.text.is_empty() || self.undo.last().is_some_and(|(text, _)| *text == self.text);
+        if self.browsing.is_none() && !is_kept {
+            // Whoever changes what was said before gets back what was being written by undoing.
+            self.save(Change::Other);
+        }
         let draft = self.browsing.take().map_or_else(|| self.text.clone(), |(_, draft)| draft);
         self.text.clone_from(&self.history[before]);
         self.caret = self.text.len();

@@ -79,6 +79,45 @@ fn history_keeps_the_draft() {
 }
 
 #[test]
+fn what_was_being_written_survives_what_happens_while_history_is_shown() {
+    let shown = || {
+        let mut composer = with("draft", 20);
+        composer.set_history(vec!["first".into(), "second".into()]);
+        composer.up();
+        composer.up();
+        composer
+    };
+    // Another conversation was opened, in which less was said.
+    let mut composer = shown();
+    composer.set_history(vec!["other".into()]);
+    assert_eq!(composer.text(), "draft");
+    composer.up();
+    assert_eq!(composer.text(), "other");
+    let mut composer = shown();
+    composer.set_history(Vec::new());
+    composer.up();
+    composer.down();
+    assert_eq!(composer.text(), "draft");
+    // What was said before is changed, and undone.
+    let mut composer = shown();
+    composer.insert('!');
+    composer.down();
+    assert_eq!(composer.text(), "first!");
+    composer.undo();
+    composer.undo();
+    assert_eq!(composer.text(), "draft");
+    // A text that is put there stays.
+    let puts: [fn(&mut Composer); 2] = [|composer| composer.set("put"), |composer| composer.put_back("put")];
+    for put in puts {
+        let mut composer = shown();
+        put(&mut composer);
+        let text = composer.text().to_owned();
+        composer.down();
+        assert_eq!(composer.text(), text);
+    }
+}
+
+#[test]
 fn pastes_are_cleaned_and_long_ones_stand_behind_a_mark() {
     let mut composer = with("", 40);
     composer.paste("a\u{1b}[201~y\r\nb\r");
