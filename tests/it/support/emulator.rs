@@ -43,9 +43,10 @@ impl Emulator {
         self.parser.advance(&mut self.term, bytes);
     }
 
-    /// The window has another size now.
+    /// The window has another size now. One column is taken for two: alacritty's terminal never comes to an end of
+    /// breaking a row with a wide character into such columns.
     pub fn resize(&mut self, columns: u16, rows: u16) {
-        self.term.resize(Size(columns.into(), rows.into()));
+        self.term.resize(Size(columns.max(2).into(), rows.into()));
     }
 
     /// All lines from the oldest on; rows that only the terminal broke are one line again.
