@@ -330,18 +330,7 @@ fn store(c: &mut Criterion) {
     let rt = runtime();
     let store = Store::open(&dir.path().join("aye.db")).unwrap();
     let (fence, run) = rt.block_on(sample::begin_thread(&store));
-    let empty = |run: &RunRecord| Checkpoint {
-        fence: fence.clone(),
-        run: run.clone(),
-        messages: Vec::new(),
-        thread_state: None,
-        opened: Vec::new(),
-        closed: Vec::new(),
-        outcomes: Vec::new(),
-        judged: Vec::new(),
-        commands: Vec::new(),
-        takes: None,
-    };
+    let empty = |run: &RunRecord| Checkpoint::new(fence.clone(), run.clone());
     let mut group = c.benchmark_group("store");
     group.measurement_time(Duration::from_secs(3));
     group.bench_function("checkpoint", |b| {

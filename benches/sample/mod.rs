@@ -1,10 +1,7 @@
 //! What the benchmarks work on: a long answer, a long thread, commands, records.
 
-use std::collections::BTreeMap;
-
 use aye::contract::event::AgentEvent;
 use aye::contract::ids::ThreadId;
-use aye::contract::inference::TokenUsage;
 use aye::contract::lifecycle::RunStatus;
 use aye::contract::message::{Message, ToolCall};
 use aye::contract::record::{
@@ -146,20 +143,9 @@ pub fn opened(count: usize) -> OpenedThread {
 
 fn run() -> RunRecord {
     RunRecord {
-        id: "r".into(),
-        thread_id: "t".into(),
-        parent_run_id: None,
-        agent_id: "bench".into(),
-        model: "model".into(),
-        status: RunStatus::Running,
         machine: json!({ "format": 1 }),
-        state: BTreeMap::new(),
         steps: 1,
-        usage: TokenUsage::default(),
-        active_ms: 1,
-        termination: None,
-        created_at: 1,
-        updated_at: 1,
+        ..RunRecord::new("r".into(), "t".into(), "bench", "model", 1)
     }
 }
 
@@ -175,18 +161,8 @@ pub async fn begin_thread(store: &Store) -> (Fence, RunRecord) {
 pub async fn fill(store: &Store, count: usize) {
     let (fence, run) = begin_thread(store).await;
     for chunk in messages(count).chunks(500) {
-        let checkpoint = Checkpoint {
-            fence: fence.clone(),
-            run: run.clone(),
-            messages: chunk.to_vec(),
-            thread_state: None,
-            opened: Vec::new(),
-            closed: Vec::new(),
-            outcomes: Vec::new(),
-            judged: Vec::new(),
-            commands: Vec::new(),
-            takes: None,
-        };
+        let messages = chunk.to_vec();
+        let checkpoint = Checkpoint { messages, ..Checkpoint::new(fence.clone(), run.clone()) };
         store.checkpoint(checkpoint).await.unwrap();
     }
 }
@@ -208,18 +184,7 @@ pub async fn fill_inbox(store: &Store, count: usize) {
             asked
         };
         let opened = commands.iter().enumerate().map(ask).collect();
-        let checkpoint = Checkpoint {
-            fence,
-            run: run.clone(),
-            messages: Vec::new(),
-            thread_state: None,
-            opened,
-            closed: Vec::new(),
-            outcomes: Vec::new(),
-            judged: Vec::new(),
-            commands: Vec::new(),
-            takes: None,
-        };
+        let checkpoint = Checkpoint { opened, ..Checkpoint::new(fence, run) };
         store.checkpoint(checkpoint).await.unwrap();
     }
 }

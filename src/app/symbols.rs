@@ -11,7 +11,7 @@ use super::agent::App;
 use super::images;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
-use crate::tui::highlight::symbols::{Finder, Symbol, extent};
+use crate::tui::highlight::symbols::{Symbol, extent, find};
 use crate::tui::host::MentionRow;
 
 /// Larger files are not looked at.
@@ -33,7 +33,6 @@ type Known = HashMap<PathBuf, (SystemTime, Arc<[Symbol]>)>;
 /// The symbols of the files that were asked about.
 #[derive(Default)]
 pub(super) struct Symbols {
-    finder: Finder,
     known: Mutex<Known>,
 }
 
@@ -70,17 +69,18 @@ impl Symbols {
     /// What a file defines; nothing when the name does not stand in it.
     fn of_file(&self, place: &Path, name: &str, end: Instant) -> Arc<[Symbol]> {
         let none = || Arc::from(Vec::new());
-        let Some((text, changed)) = read(place) else { return none() };
-        if !name.is_empty() && !text.to_lowercase().contains(name) {
-            return none();
-        }
+        let Some(changed) = changed(place) else { return none() };
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, symbols)) = known.get(place).filter(|(at, _)| *at == changed) {
             return Arc::clone(symbols);
         }
         drop(known);
+        let Some(text) = read(place) else { return none() };
+        if !name.is_empty() && !text.to_lowercase().contains(name) {
+            return none();
+        }
         let file = place.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let found = self.finder.of(&file, &text, || Instant::now() < end).unwrap_or_default();
+        let found = find(&file, &text, || Instant::now() < end).unwrap_or_default();
         let found: Arc<[Symbol]> = found.into();
         // What was cut short is looked at again.
         if Instant::now() < end {
@@ -94,15 +94,20 @@ impl Symbols {
     }
 }
 
-/// The text of a small file, and when it was changed.
-fn read(place: &Path) -> Option<(String, SystemTime)> {
-    // A FIFO would wait for a writer.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+/// When a file was changed that is small enough to be looked at.
+fn changed(place: &Path) -> Option<SystemTime> {
     let meta = place.metadata().ok().filter(|meta| meta.is_file() && meta.len() <= MAX_BYTES)?;
+    meta.modified().ok()
+}
+
+/// The text of such a file.
+fn read(place: &Path) -> Option<String> {
+    // A FIFO that has taken its place would wait for a writer.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let file = std::fs::File::options().read(true).custom_flags(flags).open(place).ok()?;
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text).ok()?;
-    Some((text, meta.modified().ok()?))
+    Some(text)
 }
 
 /// The paths and names in a text.
@@ -147,7 +152,10 @@ pub(super) async fn attached(
 fn definitions(symbols: &Symbols, place: &Path, file: &str, name: &str) -> Vec<String> {
     let end = Instant::now() + MAX_TIME * 10;
     let all = symbols.of_file(place, &name.to_lowercase(), end);
-    let Some((text, _)) = read(place) else { return Vec::new() };
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let Some(text) = read(place) else { return Vec::new() };
     let mut found = Vec::new();
     for symbol in all.iter().filter(|symbol| symbol.name == name).take(ATTACHED) {
         let (first, last) = extent(&text, symbol.line);

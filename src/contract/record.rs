@@ -126,6 +126,34 @@ pub struct RunRecord {
     pub updated_at: u64,
 }
 
+impl RunRecord {
+    /// A run that begins now.
+    pub fn new(
+        id: RunId,
+        thread_id: ThreadId,
+        agent_id: impl Into<String>,
+        model: impl Into<String>,
+        now_ms: u64,
+    ) -> RunRecord {
+        RunRecord {
+            id,
+            thread_id,
+            parent_run_id: None,
+            agent_id: agent_id.into(),
+            model: model.into(),
+            status: RunStatus::Running,
+            machine: Value::Null,
+            state: BTreeMap::new(),
+            steps: 0,
+            usage: TokenUsage::default(),
+            active_ms: 0,
+            termination: None,
+            created_at: now_ms,
+            updated_at: now_ms,
+        }
+    }
+}
+
 /// Where a question stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -322,6 +350,24 @@ pub struct Checkpoint {
     pub commands: Vec<HookRan>,
     /// The job that this run begins with.
     pub takes: Option<Taking>,
+}
+
+impl Checkpoint {
+    /// One that says nothing but how the run is now.
+    pub fn new(fence: Fence, run: RunRecord) -> Checkpoint {
+        Checkpoint {
+            fence,
+            run,
+            messages: Vec::new(),
+            thread_state: None,
+            opened: Vec::new(),
+            closed: Vec::new(),
+            outcomes: Vec::new(),
+            judged: Vec::new(),
+            commands: Vec::new(),
+            takes: None,
+        }
+    }
 }
 
 /// One transaction: a tool is about to start.

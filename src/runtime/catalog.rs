@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::AgentRuntime;
 use super::delegate::{AgentBackend, DELEGATION_DEPTH};
 use super::resolve::ResolveError;
 use crate::contract::executor::LlmExecutor;
@@ -102,5 +103,47 @@ impl Catalog {
     pub fn tool_ids(&self) -> impl Iterator<Item = &str> {
         let brought = self.brought.values().flatten().map(|(id, _)| id);
         self.tools.keys().chain(brought).map(String::as_str)
+    }
+}
+
+impl AgentRuntime {
+    /// A copy of what is registered now.
+    pub fn catalog(&self) -> Catalog {
+        self.inner.shared.catalog().clone()
+    }
+
+    /// Replaces an agent, for the runs that start from now on.
+    pub fn set_agent(&self, spec: AgentSpec) {
+        self.inner.shared.change_catalog(|catalog| {
+            catalog.agents.insert(spec.id.clone(), Arc::new(spec));
+        });
+    }
+
+    /// Takes an agent away: no run of it starts any more.
+    pub fn remove_agent(&self, agent_id: &str) {
+        self.inner.shared.change_catalog(|catalog| {
+            catalog.agents.remove(agent_id);
+        });
+    }
+
+    /// Says which agent runs when a request names none, from now on.
+    pub fn set_default_agent(&self, agent_id: &str) {
+        self.inner.shared.change_catalog(|catalog| catalog.default_agent = Some(agent_id.to_owned()));
+    }
+
+    /// Registers or replaces a model and its provider, for the runs that start from now on.
+    pub fn set_model(&self, id: &str, model: ModelEntry, executor: Arc<dyn LlmExecutor>) {
+        self.inner.shared.change_catalog(|catalog| {
+            catalog.providers.insert(model.provider.clone(), executor);
+            catalog.models.insert(id.to_owned(), model);
+        });
+    }
+
+    /// Replaces all the tools that `source` brings; runs that are awake have them from their next step on.
+    pub fn set_tools(&self, source: &str, tools: Vec<Arc<dyn Tool>>) {
+        let tools = tools.into_iter().map(|tool| (tool.descriptor().id, tool)).collect();
+        self.inner.shared.change_catalog(|catalog| {
+            catalog.brought.insert(source.to_owned(), tools);
+        });
     }
 }

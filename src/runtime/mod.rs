@@ -29,6 +29,7 @@ pub mod loop_runner;
 mod mailbox;
 mod nested;
 mod output;
+mod questions;
 mod queue;
 mod recover;
 mod report;
@@ -50,20 +51,14 @@ use std::time::Duration;
 
 use crate::contract::clock::Clock;
 use crate::contract::event_sink::EventSink;
-use crate::contract::executor::LlmExecutor;
-use crate::contract::ids::{RunId, SuspensionId, ThreadId};
+use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Message;
 use crate::contract::near::or_these;
 use crate::contract::profile::ProfileStore;
-use crate::contract::record::{
-    DecideOutcome, Decision, LeaseRecord, Owner, RunRecord, SuspensionRecord, ThreadRecord,
-};
+use crate::contract::record::{LeaseRecord, Owner, RunRecord, SuspensionRecord, ThreadRecord};
 use crate::contract::snapshot::Snapshots;
-use crate::contract::spec::{AgentSpec, ModelEntry};
-use crate::contract::suspension::{Actor, ToolCallResume};
 use crate::contract::terms::Terms;
-use crate::contract::tool::Tool;
 use crate::llm::{CircuitBreaker, CircuitBreakerConfig};
 use crate::phase::PhaseRuntime;
 use crate::run::Fact;
@@ -90,7 +85,7 @@ pub use window::{Artifact, Artifacts};
 use driver::{Driver, Loaded};
 use held::Held;
 use lease::{Lease, Tenure};
-use live::{Delivery, Live, Slot};
+use live::{Live, Slot};
 
 /// Sees to it that nothing is left of what a lost process had started for a run.
 pub type Remains = Arc<dyn Fn(Left) -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
@@ -237,46 +232,6 @@ impl AgentRuntime {
         &self.inner.shared.profiles
     }
 
-    /// A copy of what is registered now.
-    pub fn catalog(&self) -> Catalog {
-        self.inner.shared.catalog().clone()
-    }
-
-    /// Replaces an agent, for the runs that start from now on.
-    pub fn set_agent(&self, spec: AgentSpec) {
-        self.inner.shared.change_catalog(|catalog| {
-            catalog.agents.insert(spec.id.clone(), Arc::new(spec));
-        });
-    }
-
-    /// Takes an agent away: no run of it starts any more.
-    pub fn remove_agent(&self, agent_id: &str) {
-        self.inner.shared.change_catalog(|catalog| {
-            catalog.agents.remove(agent_id);
-        });
-    }
-
-    /// Says which agent runs when a request names none, from now on.
-    pub fn set_default_agent(&self, agent_id: &str) {
-        self.inner.shared.change_catalog(|catalog| catalog.default_agent = Some(agent_id.to_owned()));
-    }
-
-    /// Registers or replaces a model and its provider, for the runs that start from now on.
-    pub fn set_model(&self, id: &str, model: ModelEntry, executor: Arc<dyn LlmExecutor>) {
-        self.inner.shared.change_catalog(|catalog| {
-            catalog.providers.insert(model.provider.clone(), executor);
-            catalog.models.insert(id.to_owned(), model);
-        });
-    }
-
-    /// Replaces all the tools that `source` brings; runs that are awake have them from their next step on.
-    pub fn set_tools(&self, source: &str, tools: Vec<Arc<dyn Tool>>) {
-        let tools = tools.into_iter().map(|tool| (tool.descriptor().id, tool)).collect();
-        self.inner.shared.change_catalog(|catalog| {
-            catalog.brought.insert(source.to_owned(), tools);
-        });
-    }
-
     pub(crate) fn breaker(&self) -> &Arc<CircuitBreaker> {
         &self.inner.shared.breaker
     }
@@ -373,22 +328,9 @@ impl AgentRuntime {
             held = Held::read(&shared.store, &request.thread_id).await?;
         }
         let now = shared.clock.now_ms();
-        let record = RunRecord {
-            id: request.run_id.unwrap_or_else(RunId::fresh),
-            thread_id: request.thread_id.clone(),
-            parent_run_id,
-            agent_id: agent.spec.id.clone(),
-            model: agent.model_id.clone(),
-            status: RunStatus::Running,
-            machine: serde_json::Value::Null,
-            state: std::collections::BTreeMap::new(),
-            steps: 0,
-            usage: crate::contract::inference::TokenUsage::default(),
-            active_ms: 0,
-            termination: None,
-            created_at: now,
-            updated_at: now,
-        };
+        let id = request.run_id.unwrap_or_else(RunId::fresh);
+        let mut record = RunRecord::new(id, request.thread_id.clone(), &agent.spec.id, &agent.model_id, now);
+        record.parent_run_id = parent_run_id;
         let mode = agent.spec.tool_execution;
         let loaded = Loaded::fresh(record, mode, request.messages, request.takes, held);
         let mut driver = Driver::new(
@@ -570,50 +512,6 @@ impl AgentRuntime {
         Ok(latest.filter(|run| run.status != RunStatus::Done))
     }
 
-    /// Writes an answer into its row, and hands it to the driver when one is awake here. When it returns `Accepted`,
-    /// the answer is durable; the caller then wakes the run with [`AgentRuntime::resume`], which does nothing when
-    /// the answer was carried out meanwhile.
-    ///
-    /// # Errors
-    /// [`DecideError`]: nothing was written.
-    pub async fn decide(
-        &self,
-        id: &SuspensionId,
-        resume: ToolCallResume,
-        actor: Actor,
-    ) -> Result<DecideOutcome, DecideError> {
-        let shared = &self.inner.shared;
-        let Some(suspension) = shared.store.suspension(id).await.map_err(DecideError::Store)? else {
-            return Ok(DecideOutcome::NotFound);
-        };
-        request::check_payload(&suspension, &resume)?;
-        if let Some(arguments) = &resume.arguments {
-            let tool = self.inner.shared.catalog().tool(&suspension.ticket.pending.name).cloned();
-            request::check_arguments(&suspension, tool.as_deref(), arguments)?;
-        }
-        let decision = Decision { resume: resume.clone(), actor };
-        let outcome =
-            shared.store.decide(id, decision, shared.clock.now_ms()).await.map_err(DecideError::Store)?;
-        match &outcome {
-            DecideOutcome::Accepted(record) => {
-                let delivery =
-                    Delivery { call: record.call_id.clone(), suspension: record.id.clone(), resume };
-                if !self.inner.live.deliver(&record.thread_id, delivery) {
-                    self.inner.live.nudge(|thread| record.thread_id.is_at_or_below(thread));
-                }
-            }
-            // It may be this very call that marked it.
-            DecideOutcome::Expired(record) => {
-                self.inner.live.nudge(|thread| record.thread_id.is_at_or_below(thread));
-            }
-            DecideOutcome::Repeated(_)
-            | DecideOutcome::AlreadyDecided(_)
-            | DecideOutcome::Closed(_)
-            | DecideOutcome::NotFound => {}
-        }
-        Ok(outcome)
-    }
-
     /// Asks the run that is awake on the thread to stop. `false` when none is awake here.
     pub fn cancel(&self, thread_id: &ThreadId) -> bool {
         self.inner.live.cancel(thread_id)
@@ -678,36 +576,6 @@ impl AgentRuntime {
     /// Whether a driver is awake on the thread in this process.
     pub fn is_awake(&self, thread_id: &ThreadId) -> bool {
         self.inner.live.is_awake(thread_id)
-    }
-
-    /// Ends questions as expired that are still open, whatever their own time, and gives those that were. The caller
-    /// then wakes their runs with [`AgentRuntime::resume`].
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn expire(&self, ids: Vec<SuspensionId>) -> Result<Vec<SuspensionRecord>, StoreError> {
-        let shared = &self.inner.shared;
-        let expired = shared.store.expire(ids, shared.clock.now_ms()).await?;
-        self.inner.live.nudge(|thread| expired.iter().any(|one| one.thread_id.is_at_or_below(thread)));
-        Ok(expired)
-    }
-
-    /// The open questions of a thread and of the children that its calls wait for, oldest first.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn waiting(&self, thread_id: &ThreadId) -> Result<Vec<SuspensionRecord>, StoreError> {
-        self.inner.shared.store.waiting_below(thread_id).await
-    }
-
-    /// When the next open question of a thread ends by itself, in Unix milliseconds; `None` when none does. For those
-    /// who wait for a thread that nobody drives: at that moment [`AgentRuntime::resume`] tells the model.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn next_expiry(&self, thread_id: &ThreadId) -> Result<Option<u64>, StoreError> {
-        let waiting = self.waiting(thread_id).await?;
-        Ok(waiting.iter().filter_map(|question| question.ticket.suspension.expires_at).min())
     }
 
     /// How long the process that drives a thread, when it is another one that lives, may go on doing so before it has to

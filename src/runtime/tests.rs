@@ -19,14 +19,19 @@ use crate::contract::clock::SystemClock;
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::VecEventSink;
+use crate::contract::executor::LlmExecutor;
 use crate::contract::executor::{InferenceExecutionError, InferenceRequest, ToolExecutionMode};
+use crate::contract::ids::SuspensionId;
 use crate::contract::inference::StreamResult;
 use crate::contract::lifecycle::{TerminationReason, ToolCallOutcome};
 use crate::contract::message::{Message, Role, ToolCall};
+use crate::contract::record::DecideOutcome;
 use crate::contract::record::SuspensionStatus;
+use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::{
     ACTION_PERMISSION, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
 };
+use crate::contract::suspension::{Actor, ToolCallResume};
 use crate::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };

@@ -150,20 +150,6 @@ impl Store {
         .await
     }
 
-    /// Names a thread.
-    ///
-    /// # Errors
-    /// [`StoreError::NoThread`].
-    pub async fn set_title(&self, id: &ThreadId, title: &str) -> Result<(), StoreError> {
-        let (id, title) = (id.clone(), title.to_owned());
-        self.write(move |tx| {
-            let sql = "UPDATE thread SET title = ?2 WHERE id = ?1";
-            let changed = tx.prepare_cached(sql)?.execute((id.as_str(), title))?;
-            if changed == 0 { Err(StoreError::NoThread(id)) } else { Ok(()) }
-        })
-        .await
-    }
-
     /// Says that a thread was used now. A time before the last one changes nothing.
     ///
     /// # Errors

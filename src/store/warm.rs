@@ -3,14 +3,11 @@
 use std::path::PathBuf;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
-use serde_json::Value;
 
 use super::glance::Part;
 use super::open::APPLICATION_ID;
 use super::{Store, StoreError, Term, children, glance, journal, leases, prompts, runs, summaries, threads};
 use crate::contract::ids::{RunId, ThreadId};
-use crate::contract::inference::TokenUsage;
-use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::Message;
 use crate::contract::record::{Checkpoint, Owner, RunRecord, ThreadRecord};
 
@@ -46,22 +43,7 @@ fn rehearse(conn: &Connection) -> Result<(), StoreError> {
         created_at: 0,
         updated_at: 0,
     };
-    let run = RunRecord {
-        id: RunId::from("rehearsal"),
-        thread_id: id.clone(),
-        parent_run_id: None,
-        agent_id: String::new(),
-        model: String::new(),
-        status: RunStatus::Running,
-        machine: Value::Null,
-        state: std::collections::BTreeMap::new(),
-        steps: 0,
-        usage: TokenUsage::default(),
-        active_ms: 0,
-        termination: None,
-        created_at: 0,
-        updated_at: 0,
-    };
+    let run = RunRecord::new(RunId::from("rehearsal"), id.clone(), "", "", 0);
     let me = Owner { token: "rehearsal".into(), boot_id: String::new(), pid: 0, pid_started: 0 };
     prompts::remember(conn, b"", "rehearsal")?;
     threads::one(conn, &id)?;
@@ -73,17 +55,6 @@ fn rehearse(conn: &Connection) -> Result<(), StoreError> {
     children::one(conn, &id)?;
     summaries::newest(conn, &id, 0)?;
     glance::of_thread(conn, &id, Part::Behind(0))?;
-    let checkpoint = Checkpoint {
-        fence,
-        run,
-        messages: vec![Message::user("rehearsal")],
-        thread_state: None,
-        opened: Vec::new(),
-        closed: Vec::new(),
-        outcomes: Vec::new(),
-        judged: Vec::new(),
-        commands: Vec::new(),
-        takes: None,
-    };
-    journal::write_checkpoint(conn, &checkpoint)
+    let messages = vec![Message::user("rehearsal")];
+    journal::write_checkpoint(conn, &Checkpoint { messages, ..Checkpoint::new(fence, run) })
 }

@@ -27,7 +27,6 @@ use serde_json::{Value, json};
 
 use super::{AcquireError, OpenError, Store, StoreError, Term};
 use crate::contract::ids::{SuspensionId, ThreadId};
-use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use crate::contract::message::Message;
 use crate::contract::record::*;
@@ -98,20 +97,13 @@ fn owner(token: &str) -> Owner {
 
 fn run(id: &str, thread: &str, status: RunStatus) -> RunRecord {
     RunRecord {
-        id: id.into(),
-        thread_id: thread.into(),
-        parent_run_id: None,
-        agent_id: "main".into(),
-        model: "demo".into(),
         status,
         machine: json!({"format": 1, "stage": "tools"}),
         state: BTreeMap::from([("k".to_owned(), json!(0.1))]),
         steps: 1,
-        usage: TokenUsage::default(),
         active_ms: 5,
-        termination: None,
-        created_at: 10,
         updated_at: 20,
+        ..RunRecord::new(id.into(), thread.into(), "main", "demo", 10)
     }
 }
 
@@ -168,18 +160,7 @@ fn no(id: &str) -> Decision {
 }
 
 fn checkpoint(fence: &Fence, run: &RunRecord) -> Checkpoint {
-    Checkpoint {
-        fence: fence.clone(),
-        run: run.clone(),
-        messages: Vec::new(),
-        thread_state: None,
-        opened: Vec::new(),
-        closed: Vec::new(),
-        outcomes: Vec::new(),
-        judged: Vec::new(),
-        commands: Vec::new(),
-        takes: None,
-    }
+    Checkpoint::new(fence.clone(), run.clone())
 }
 
 /// Who deletes, and when.

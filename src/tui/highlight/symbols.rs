@@ -1,7 +1,7 @@
 //! What a file defines, by the same descriptions of languages that colour it: names of functions, types and the like.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use syntect::parsing::{ParseState, Scope, ScopeStack};
 
@@ -40,30 +40,25 @@ pub struct Symbol {
     pub line: usize,
 }
 
-/// Finds symbols. The descriptions are read when the first file is looked at.
-#[derive(Debug, Default)]
-pub struct Finder(OnceLock<Languages>);
-
-#[derive(Debug)]
-struct Languages {
+/// The scopes in which names stand.
+struct Scopes {
     functions: Scope,
     names: Vec<Scope>,
     types: Scope,
     calls: Scope,
 }
 
-impl Finder {
-    /// What a text defines, whose file has this name; as much as is found while `goes_on` says yes. `None`: the language
-    /// is not known.
-    pub fn of(&self, file: &str, text: &str, goes_on: impl Fn() -> bool) -> Option<Vec<Symbol>> {
-        let languages = self.0.get_or_init(Languages::read);
-        // A description that makes the parser panic costs the symbols of this file, nothing more.
-        catch_unwind(AssertUnwindSafe(|| languages.find(file, text, goes_on))).ok().flatten()
-    }
+static SCOPES: LazyLock<Scopes> = LazyLock::new(Scopes::new);
+
+/// What a text defines, whose file has this name; as much as is found while `goes_on` says yes. `None`: the language is
+/// not known.
+pub fn find(file: &str, text: &str, goes_on: impl Fn() -> bool) -> Option<Vec<Symbol>> {
+    // A description that makes the parser panic costs the symbols of this file, nothing more.
+    catch_unwind(AssertUnwindSafe(|| SCOPES.find(file, text, goes_on))).ok().flatten()
 }
 
-impl Languages {
-    fn read() -> Languages {
+impl Scopes {
+    fn new() -> Scopes {
         let scope = |name: &str| Scope::new(name).expect("it is short");
         let names = [
             "class",
@@ -77,7 +72,7 @@ impl Languages {
             "namespace",
             "module",
         ];
-        Languages {
+        Scopes {
             functions: scope("entity.name.function"),
             names: names.map(|kind| scope(&format!("entity.name.{kind}"))).to_vec(),
             types: scope("entity.name.type"),
@@ -175,7 +170,7 @@ mod tests {
     use super::*;
 
     fn names(file: &str, text: &str) -> Vec<(String, usize)> {
-        let found = Finder::default().of(file, text, || true).unwrap_or_default();
+        let found = find(file, text, || true).unwrap_or_default();
         found.into_iter().map(|symbol| (symbol.name, symbol.line)).collect()
     }
 
@@ -198,8 +193,8 @@ mod tests {
         );
         are("e.c", "struct s { int a; };\nint f(int a)\n{\n\treturn g(a);\n}\n", &[("s", 1), ("f", 2)]);
         are("f.txt", "fn main\n", &[]);
-        assert_eq!(Finder::default().of("x.nonsense", "fn a() {}", || true), None);
-        assert_eq!(Finder::default().of("x.rs", "fn a() {}", || false), Some(Vec::new()));
+        assert_eq!(find("x.nonsense", "fn a() {}", || true), None);
+        assert_eq!(find("x.rs", "fn a() {}", || false), Some(Vec::new()));
     }
 
     #[test]

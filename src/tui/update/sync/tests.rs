@@ -1,6 +1,5 @@
 use serde_json::{Value, json};
 
-use crate::contract::ids::RunId;
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::record::{RunRecord, SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::ACTION_PERMISSION;
@@ -10,22 +9,7 @@ use crate::tui::host::{Driver, ThreadSync, UserInput};
 use crate::tui::msg::{Cmd, Msg};
 
 fn run(id: &str, status: RunStatus, termination: Option<TerminationReason>) -> RunRecord {
-    RunRecord {
-        id: RunId::from(id),
-        thread_id: "t".into(),
-        parent_run_id: None,
-        agent_id: "aye".into(),
-        model: "m1".into(),
-        status,
-        machine: Value::Null,
-        state: std::collections::BTreeMap::new(),
-        steps: 1,
-        usage: crate::contract::inference::TokenUsage::default(),
-        active_ms: 0,
-        termination,
-        created_at: 0,
-        updated_at: 0,
-    }
+    RunRecord { status, steps: 1, termination, ..RunRecord::new(id.into(), "t".into(), "aye", "m1", 0) }
 }
 
 fn question(id: &str) -> SuspensionRecord {
