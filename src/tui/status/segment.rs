@@ -6,6 +6,15 @@ use crate::tui::app::App;
 use crate::tui::host::Mode;
 use crate::tui::keymap::{Action, Place};
 use crate::tui::theme::Role;
+use crate::tui::wrap::truncate;
+
+/// Columns that a model's name takes at most, and those that still tell one model from another.
+const MAX_MODEL_COLUMNS: u16 = 32;
+const MIN_MODEL_COLUMNS: usize = 12;
+
+/// Used shares of the window, in percent, from which the status line warns.
+const CONTEXT_WARNING: u64 = 70;
+const CONTEXT_ERROR: u64 = 90;
 
 /// A part of the status line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +111,10 @@ impl Segment {
         };
         let info = &app.info;
         match self {
-            Segment::Model => one(model(app), Role::Status, 3),
+            Segment::Model => {
+                let text = truncate(&model(app), MAX_MODEL_COLUMNS);
+                vec![Piece { text, role: Role::Status, rank: 3, shrinks_to: Some(MIN_MODEL_COLUMNS) }]
+            }
             Segment::Mode => {
                 let role = if info.mode == Mode::Yolo { Role::Warning } else { Role::StatusMode };
                 one(info.mode.as_str().to_owned(), role, 4)
@@ -121,7 +133,13 @@ impl Segment {
             Segment::Context => match (app.transcript.context_tokens(), info.context_window) {
                 (0, _) => Vec::new(),
                 (used, Some(window @ 1..)) => {
-                    one(format!("{}% context", percent(used, window)), Role::Status, 5)
+                    let percent = percent(used, window);
+                    let (role, rank) = match percent {
+                        0..CONTEXT_WARNING => (Role::Status, 5),
+                        CONTEXT_WARNING..CONTEXT_ERROR => (Role::Warning, 4),
+                        CONTEXT_ERROR.. => (Role::Error, 2),
+                    };
+                    one(format!("{percent}% context"), role, rank)
                 }
                 (used, _) => one(format!("{} tokens", short_number(used)), Role::Status, 5),
             },
