@@ -185,6 +185,18 @@ pub fn is_command_word(word: &str) -> bool {
     word.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | ':'))
 }
 
+/// The name, with its slash, of the command that `text` begins with, if nothing that exists could be meant by it. While
+/// the name is still being typed, everything that contains it could be meant.
+pub fn unknown_command<'a>(text: &'a str, skills: &[SkillRow]) -> Option<&'a str> {
+    let end = text.find(char::is_whitespace).unwrap_or(text.len());
+    let name = text[..end].strip_prefix('/').filter(|name| !name.is_empty() && is_command_word(name))?;
+    let mut names =
+        COMMANDS.iter().map(|command| command.name).chain(skills.iter().map(|skill| skill.name.as_str()));
+    let is_known =
+        if end < text.len() { names.any(|known| known == name) } else { !commands(name, skills).is_empty() };
+    (!is_known).then_some(&text[..end])
+}
+
 /// What is known of the words behind the command that a text begins with: how it is written, and those that fit.
 pub fn words(text: &str, query: &str, skills: &[SkillRow]) -> Option<(String, Vec<Row>)> {
     let (name, rest) = text.strip_prefix('/')?.split_once(' ')?;
@@ -248,6 +260,19 @@ mod tests {
         assert_eq!(labels("/mode a", "a").1, ["ask", "accept-edits"]);
         assert!(labels("/mode ask", "ask").1.is_empty() && labels("/mode ask x", "x").1.is_empty());
         assert_eq!(words("/nothing x", "x", &[]), None);
+    }
+
+    #[test]
+    fn a_name_is_unknown_once_no_command_can_be_meant() {
+        assert_eq!(unknown_command("/mod", &[]), None);
+        assert_eq!(unknown_command("/mod x", &[]), Some("/mod"));
+        assert_eq!(unknown_command("/modle", &[]), Some("/modle"));
+        assert_eq!(unknown_command("/mode plan", &[]), None);
+        assert_eq!(unknown_command("/usr/bin is a folder", &[]), None);
+        assert_eq!(unknown_command("/", &[]), None);
+        assert_eq!(unknown_command(" /modle", &[]), None);
+        let skill = SkillRow { name: "review".into(), description: String::new(), origin: "user".into() };
+        assert_eq!(unknown_command("/review this", &[skill]), None);
     }
 
     #[test]

@@ -42,16 +42,20 @@ impl Piece {
     }
 }
 
-/// The status line, no wider than asked. A hint takes its place while it is there.
+/// Returns the hint of the moment, no wider than `columns`: how a begun key sequence continues, or the last hint. It has
+/// a row of its own, so that it never hides the status line.
+pub fn hint(app: &App, columns: u16, theme: &Theme) -> Option<Line<'static>> {
+    let (text, role) = if app.begun.is_empty() {
+        (visible_line(&app.hint.as_ref()?.0).into_owned(), Role::Info)
+    } else {
+        (begun(app), Role::Key)
+    };
+    let text = truncate(&text, columns.saturating_sub(2));
+    Some(Line::from(vec![Span::raw("  "), Span::styled(text, theme.style(role))]))
+}
+
+/// Returns the status line, at most `columns` wide.
 pub fn line(app: &App, columns: u16, theme: &Theme) -> Line<'static> {
-    if !app.begun.is_empty() {
-        let text = truncate(&begun(app), columns.saturating_sub(2));
-        return Line::from(vec![Span::raw("  "), Span::styled(text, theme.style(Role::Key))]);
-    }
-    if let Some((hint, _)) = &app.hint {
-        let text = truncate(&visible_line(hint), columns.saturating_sub(2));
-        return Line::from(vec![Span::raw("  "), Span::styled(text, theme.style(Role::Info))]);
-    }
     let mut pieces = pieces(app);
     let indent = usize::from(columns > 30) * 2;
     let room = usize::from(columns).saturating_sub(indent);
@@ -149,7 +153,8 @@ fn working(app: &App) -> Vec<Piece> {
             match app.driver {
                 Driver::Other(_) => {}
                 Driver::Nobody | Driver::Own => {
-                    pieces.push(Piece::new(format!("{stop} stops"), Role::Dim, u8::MAX));
+                    // How to stop is the last thing to give up when the line gets narrow.
+                    pieces.push(Piece::new(format!("{stop} stops"), Role::Dim, 1));
                 }
             }
         }

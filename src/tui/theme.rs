@@ -134,6 +134,8 @@ roles! {
     Status = "status",
     /// The part of the status line that says the mode.
     StatusMode = "status.mode",
+    /// The band behind the composer's text; without a background the composer has a frame.
+    Composer = "composer",
     /// The frame of the composer.
     ComposerBorder = "composer.border",
     /// The composer's text while it is empty.

@@ -114,7 +114,14 @@ fn below(app: &App, rows: usize, theme: &Theme) -> Picture {
     let mut left = rows - status.lines.len();
 
     let bottom = if let Some(picker) = &app.picker {
-        lists::picker(picker, &app.picker_details(), width, left.min((rows * 2 / 3).max(3)), theme)
+        let hint = status::hint(app, width, theme).filter(|_| left > 3);
+        let mut picture =
+            lists::picker(picker, &app.picker_details(), width, left.min((rows * 2 / 3).max(3)), theme);
+        if let Some(hint) = hint {
+            picture.lines.truncate(left - 1);
+            picture.lines.push(hint);
+        }
+        picture
     } else {
         written(app, left, theme)
     };
@@ -151,7 +158,12 @@ fn below(app: &App, rows: usize, theme: &Theme) -> Picture {
 fn written(app: &App, left: usize, theme: &Theme) -> Picture {
     let (width, height) = app.size;
     let rows = usize::from(height.max(1));
-    let most = if app.cards.is_empty() { (rows / 2).max(1) } else { (rows / 4).max(1) };
+    let most = match (app.cards.is_empty(), &app.palette) {
+        // What can be chosen matters more than what was said before.
+        (true, Some(_)) => (rows * 3 / 4).max(1),
+        (true, None) => (rows / 2).max(1),
+        (false, _) => (rows / 4).max(1),
+    };
     composer::composer(app, width, most.min(left), theme)
 }
 

@@ -76,7 +76,9 @@ impl App {
                 if self.command(&name, &words, cmds) {
                     self.begin_text();
                 } else {
-                    self.say_hint(format!("there is no /{name}; a blank before it sends it as it stands"));
+                    self.say_hint(format!(
+                        "/{name} is not a command; put a space before it to send it as a message"
+                    ));
                 }
                 return;
             }

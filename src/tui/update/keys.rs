@@ -245,8 +245,12 @@ impl App {
             }
             return;
         }
-        let mut help = String::new();
+        let unknown = palette::unknown_command(self.composer.text(), &self.skills);
+        let mut help = unknown.map_or_else(String::new, |name| {
+            format!("{name} is not a command; put a space before it to send it as a message")
+        });
         let rows = match offer {
+            Offer::Words if unknown.is_some() => Vec::new(),
             Offer::Words => {
                 let Some((how, rows)) = palette::words(self.composer.text(), &query, &self.skills) else {
                     self.palette = None;

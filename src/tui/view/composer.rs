@@ -10,26 +10,75 @@ use ratatui::text::{Line, Span};
 use super::super::app::{App, Focus};
 use super::super::composer::layout;
 use super::super::keymap::{Action, Place};
+use super::super::palette;
+use super::super::status;
 use super::super::theme::{Role, Theme};
 use super::{Picture, Press, Target};
 use crate::contract::display::visible_line;
 
-/// The text in at most so many rows, the caret in it.
+/// How the text stands out from what is above and below it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    /// No room for an edge.
+    None,
+    /// One row above.
+    Above,
+    /// One row above and one below.
+    Both,
+}
+
+impl Edge {
+    fn rows(self) -> usize {
+        match self {
+            Edge::None => 0,
+            Edge::Above => 1,
+            Edge::Both => 2,
+        }
+    }
+}
+
+/// Draws the composer in at most `most` rows, the caret in it: a hint or a gap, the text on its band or in its frame,
+/// and the completions.
 pub(super) fn composer(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
-    let has_rule = most >= 5;
+    let edge = match most {
+        0..5 => Edge::None,
+        5..8 => Edge::Above,
+        8.. => Edge::Both,
+    };
+    let mut picture = Picture::default();
+    match status::hint(app, width, theme) {
+        Some(hint) if most > 1 => picture.lines.push(hint),
+        Some(_) | None if edge != Edge::None && app.cards.is_empty() => picture.lines.push(Line::default()),
+        Some(_) | None => {}
+    }
+    let left = most - picture.lines.len();
     let offered =
         app.palette.as_ref().map_or(0, |palette| palette.rows.len() + usize::from(!palette.help.is_empty()));
-    let for_list = offered.min(8).min(most.saturating_sub(1 + 2 * usize::from(has_rule)));
-    let for_text = (most - for_list).saturating_sub(2 * usize::from(has_rule)).max(1);
+    let for_list = offered.min(left.saturating_sub(1 + edge.rows()));
+    let for_text = (left - for_list).saturating_sub(edge.rows()).max(1);
 
-    let mut picture = Picture::default();
-    if has_rule {
-        if app.cards.is_empty() {
-            picture.lines.push(Line::default());
-        }
-        picture.lines.push(Line::styled("─".repeat(usize::from(width)), theme.style(Role::ComposerBorder)));
+    let band = theme.style(Role::Composer);
+    let border = match band.bg {
+        Some(_) => Line::styled(" ".repeat(usize::from(width)), band),
+        None => Line::styled("─".repeat(usize::from(width)), theme.style(Role::ComposerBorder)),
+    };
+    if edge != Edge::None {
+        picture.lines.push(border.clone());
     }
-    picture.stack(text(app, width, for_text, theme));
+    let mut text = text(app, width, for_text, theme);
+    if band.bg.is_some() {
+        for line in &mut text.lines {
+            let rest = usize::from(width).saturating_sub(line.width());
+            line.spans.push(Span::raw(" ".repeat(rest)));
+            for span in &mut line.spans {
+                span.style = band.patch(span.style);
+            }
+        }
+    }
+    picture.stack(text);
+    if edge == Edge::Both {
+        picture.lines.push(border);
+    }
     if let Some(palette) = app.palette.as_ref().filter(|_| for_list > 0) {
         picture.stack(super::lists::palette(palette, width, for_list, theme));
     }
@@ -45,6 +94,7 @@ fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
     let mark = theme.style(if has_focus { Role::Accent } else { Role::Dim });
     let marks = app.composer.mark_ranges();
     let selected = app.vim.as_ref().and_then(|vim| vim.selection(&app.composer));
+    let unknown = palette::unknown_command(text, &app.skills).map(|name| 0..name.len());
     let mut lines = Vec::new();
     for (i, range) in rows.iter().enumerate().skip(first).take(most) {
         let lead = match (i, i == first) {
@@ -53,11 +103,12 @@ fn text(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
             (_, false) => "  ",
         };
         let mut spans = vec![Span::styled(lead, mark)];
-        for (piece, kind) in pieces(range.clone(), &marks, selected.as_ref()) {
+        for (piece, kind) in pieces(range.clone(), &marks, selected.as_ref(), unknown.as_ref()) {
             let shown = visible_line(&text[piece].replace('\t', "    ")).into_owned();
             let style = match kind {
                 Piece::Text => theme.style(Role::Text),
                 Piece::Mark => theme.style(Role::Accent),
+                Piece::Unknown => theme.style(Role::Error),
                 Piece::Selected => theme.style(Role::Text).add_modifier(Modifier::REVERSED),
             };
             spans.push(Span::styled(shown, style));
@@ -89,6 +140,8 @@ enum Piece {
     Text,
     /// The mark of a long paste.
     Mark,
+    /// The name of a command that does not exist.
+    Unknown,
     Selected,
 }
 
@@ -97,9 +150,10 @@ fn pieces(
     row: Range<usize>,
     marks: &[Range<usize>],
     selected: Option<&Range<usize>>,
+    unknown: Option<&Range<usize>>,
 ) -> Vec<(Range<usize>, Piece)> {
     let mut cuts = vec![row.start, row.end];
-    for range in marks.iter().chain(selected) {
+    for range in marks.iter().chain(selected).chain(unknown) {
         cuts.extend([range.start, range.end].into_iter().filter(|at| row.start < *at && *at < row.end));
     }
     cuts.sort_unstable();
@@ -108,6 +162,7 @@ fn pieces(
     let kind = |at: usize| match selected {
         Some(range) if is_in(range, at) => Piece::Selected,
         _ if marks.iter().any(|mark| is_in(mark, at)) => Piece::Mark,
+        _ if unknown.is_some_and(|name| is_in(name, at)) => Piece::Unknown,
         _ => Piece::Text,
     };
     cuts.windows(2).map(|cut| (cut[0]..cut[1], kind(cut[0]))).collect()

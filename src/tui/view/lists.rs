@@ -27,7 +27,9 @@ pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Them
         let help = format!("    {}", visible_line(&palette.help));
         lines.push(Line::styled(truncate(&help, columns), theme.style(Role::Dim)));
     }
-    let most = most.saturating_sub(lines.len());
+    let room = most.saturating_sub(lines.len());
+    let is_cut = palette.rows.len() > room;
+    let most = if is_cut { room.saturating_sub(1) } else { room };
     let first = window(palette.selected, palette.rows.len(), most);
     let shown = &palette.rows[first..(first + most).min(palette.rows.len())];
     let mark = if palette.offer == Offer::Commands { "/" } else { "" };
@@ -47,6 +49,15 @@ pub(super) fn palette(palette: &Palette, columns: u16, most: usize, theme: &Them
     };
     let above = lines.len();
     lines.extend(shown.iter().enumerate().map(row));
+    if is_cut && room > 0 {
+        let what = if palette.offer == Offer::Commands { " commands" } else { "" };
+        let place = if shown.is_empty() {
+            format!("    {}{what}", palette.rows.len())
+        } else {
+            format!("    {}–{} of {}{what}", first + 1, first + shown.len(), palette.rows.len())
+        };
+        lines.push(Line::styled(truncate(&place, columns), theme.style(Role::Dim)));
+    }
     picture.targets = rows_of(above, first..first + shown.len(), columns);
     picture
 }
