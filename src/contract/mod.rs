@@ -28,6 +28,7 @@ pub mod near;
 pub mod profile;
 pub mod progress;
 pub mod record;
+pub mod schema;
 pub mod server;
 pub mod snapshot;
 pub mod spec;

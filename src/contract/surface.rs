@@ -173,6 +173,15 @@ impl Surface {
         self.stops().iter().any(|piece| matches!(piece, Piece::Button(_)))
     }
 
+    /// The names of the actions of its buttons, in order.
+    pub fn actions(&self) -> Vec<String> {
+        let action = |piece| match piece {
+            Piece::Button(button) => Some(button.action),
+            _ => None,
+        };
+        self.stops().into_iter().filter_map(action).collect()
+    }
+
     /// Puts a value at a place in the data; what is missing on the way is made.
     pub fn put(&mut self, path: &str, value: Value) {
         let mut place = &mut self.data;

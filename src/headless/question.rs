@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde_json::{Map, Value, json};
 
 use crate::contract::display::{call_summary, visible_line};
-use crate::contract::json;
 use crate::contract::record::SuspensionRecord;
+use crate::contract::schema::{answer_command, example, form};
 
 /// What is said of a question.
 pub(super) struct Question<'a> {
@@ -38,11 +38,7 @@ impl<'a> Question<'a> {
         let id = shlex::try_quote(&id).unwrap_or(Cow::Borrowed("ID"));
         let yes = match &self.record.ticket.suspension.response_schema {
             None => format!("aye approve {id}"),
-            Some(schema) => {
-                let example = example(schema).to_string();
-                let example = visible_line(&example);
-                format!("aye answer {id} {}", shlex::try_quote(&example).unwrap_or(Cow::Borrowed("JSON")))
-            }
+            Some(schema) => answer_command(self.record.id.as_str(), &example(schema)),
         };
         [yes, format!("aye deny {id} --reason TEXT")]
     }
@@ -68,7 +64,14 @@ impl<'a> Question<'a> {
             text.push('\n');
         }
         let [yes, no] = self.answers();
-        text + &format!("  answer: {yes}   or: {no}")
+        text += &format!("  answer: {yes}   or: {no}");
+        if let Some(schema) = &self.record.ticket.suspension.response_schema {
+            let form = form(schema);
+            if form.contains(" or ") {
+                text += &format!("\n  the answer has the form {}", visible_line(&form));
+            }
+        }
+        text
     }
 
     /// For a program: the whole record, what a list shows of it, and the commands.
@@ -90,29 +93,6 @@ impl<'a> Question<'a> {
         object.insert("answers".into(), json!(self.answers()));
         Value::Object(object)
     }
-}
-
-/// The form of an answer that a schema asks for: an object of what is required, with the choices where there are some.
-fn example(schema: &Value) -> Value {
-    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
-        return json!("…");
-    };
-    let required = json::required(schema);
-    let wanted = properties.iter().filter(|(key, _)| required.is_empty() || required.contains(&key.as_str()));
-    wanted
-        .map(|(key, property)| {
-            let choices: Vec<&str> = property
-                .get("enum")
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-                .collect();
-            let value = if choices.is_empty() { "…".to_owned() } else { choices.join("|") };
-            (key.clone(), Value::String(value))
-        })
-        .collect::<Map<_, _>>()
-        .into()
 }
 
 #[cfg(test)]
@@ -179,7 +159,11 @@ mod tests {
         });
         let record = record("q1", json!({}), Some(schema));
         let [yes, _] = Question::of(&record).answers();
-        assert_eq!(yes, r#"aye answer q1 '{"choice":"rerun|done"}'"#);
-        assert_eq!(example(&json!(true)), json!("…"));
+        assert_eq!(yes, r#"aye answer q1 '{"choice":"rerun"}'"#);
+        let lines = Question::of(&record).lines();
+        assert!(
+            lines.ends_with("\n  the answer has the form {\"choice\": \"rerun\" or \"done\"}"),
+            "{lines}"
+        );
     }
 }

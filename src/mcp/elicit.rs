@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::oneshot;
 
 use super::client::words_of;
+use crate::contract::schema::example;
 use crate::contract::suspension::ToolCallResume;
 
 /// What stands on the buttons, as the form's answer names them.
@@ -152,7 +153,7 @@ impl Question {
     /// The shape of the form's answer. What it lets through is looked at again.
     pub(super) fn response_schema(&self, id: &str) -> Value {
         let properties: Map<String, Value> =
-            self.fields.iter().map(|field| (field.name.clone(), field.loose())).collect();
+            self.fields.iter().map(|field| (field.name.clone(), field.loose(&self.schema))).collect();
         // A box that was not touched is not ticked, a list may have a default.
         let required: Vec<&str> = self
             .fields
@@ -289,8 +290,18 @@ impl Field {
         }
     }
 
-    /// What the form may hold for it.
-    fn loose(&self) -> Value {
+    /// What the form may hold for it, with an example that the server would take.
+    fn loose(&self, schema: &Value) -> Value {
+        let mut loose = self.kind_of_value();
+        if self.is_required
+            && let Some(property) = schema.pointer("/properties").and_then(|all| all.get(&self.name))
+        {
+            loose["examples"] = json!([example(property)]);
+        }
+        loose
+    }
+
+    fn kind_of_value(&self) -> Value {
         match &self.kind {
             Kind::Text => json!({"type": "string"}),
             Kind::Number => json!({"type": ["number", "string"]}),

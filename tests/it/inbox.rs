@@ -321,7 +321,9 @@ fn bad_ids_are_refused_one_by_one() {
 #[test]
 fn answers_that_do_not_fit_are_refused_with_what_would_be_right() {
     let (_llm, home, id) = asked();
-    let right = format!("right would be: aye answer {id} '{{\"answer\": \"red\" or \"blue\"}}'");
+    let right = format!(
+        "right would be: aye answer {id} '{{\"answer\":\"red\"}}', of the form {{\"answer\": \"red\" or \"blue\"}}"
+    );
     refused(&home, &["answer", &id, "{\"answer\": 7}"], 2, &["/answer", &right]);
     refused(&home, &["answer", &id, "{\"answer\": \"green\"}"], 2, &[&right]);
     refused(&home, &["answer", &id, "{}"], 2, &[&right]);

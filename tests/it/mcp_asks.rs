@@ -138,3 +138,15 @@ fn a_headless_run_that_denies_or_waits_says_so_to_the_server() {
     assert_eq!(llm.last().result("c1"), "thank you");
     assert_eq!(answer(&home)["content"]["shelf"], "low");
 }
+
+#[test]
+fn the_command_that_is_printed_for_a_form_is_accepted() {
+    let (_llm, home) = world("ask");
+    let out = home.aye(&["-p", "go"]).run().exits(3);
+    let line = out.stderr.lines().find_map(|line| line.trim().strip_prefix("answer: ")).expect("a command");
+    let command = shlex::split(line.split("   or: ").next().expect("the yes")).expect("a command");
+    let [aye, args @ ..] = &command[..] else { panic!("{line}") };
+    assert_eq!(aye, "aye");
+    home.ok(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(home.open().is_empty(), "it is answered");
+}

@@ -61,7 +61,9 @@ fn an_unknown_outcome_is_left_as_a_question_and_answered_from_elsewhere() {
         assert!(id.starts_with("unknown_"), "{id}");
         let shown = home.ok(&["approvals", "show", &id]).stdout;
         assert!(shown.contains("it had printed:\nhalf way"), "{shown}");
-        let choices = format!("aye answer {id} '{{\"choice\": \"rerun\" or \"done\" or \"skip\"}}'");
+        let choices = format!(
+            "aye answer {id} '{{\"choice\":\"rerun\"}}', of the form {{\"choice\": \"rerun\" or \"done\" or \"skip\"}}"
+        );
         assert!(shown.contains(&choices) && shown.contains("\nbegan  "), "{shown}");
         // A yes alone says nothing about what to do.
         home.aye(&["approvals", "approve", &id]).run().exits(2);

@@ -8,9 +8,9 @@ use super::super::Failure;
 use super::super::commands::when;
 use super::{Answer, LIST, summary};
 use crate::contract::display::visible_line;
-use crate::contract::json::required;
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
+use crate::contract::schema::{self, answer_command};
 use crate::contract::suspension::{Actor, ResumeDecisionAction, ToolCallResume};
 use crate::runtime::DecideError;
 use crate::store::{Store, SuspensionFilter};
@@ -187,47 +187,14 @@ pub(super) fn right(suspension: &SuspensionRecord) -> String {
     let id = visible_line(suspension.id.as_str());
     match &suspension.ticket.suspension.response_schema {
         None => format!("aye approve {id}, or aye deny {id}"),
-        Some(schema) => format!("aye answer {id} '{}'", visible_line(&shape(schema, 0))),
-    }
-}
-
-/// What a schema wants, as JSON with words in it where a choice is left.
-fn shape(schema: &Value, depth: usize) -> String {
-    const DEEP: usize = 4;
-    if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
-        let mut words: Vec<String> = choices.iter().map(Value::to_string).take(12).collect();
-        if choices.len() > words.len() {
-            words.push("…".to_owned());
+        Some(schema) => {
+            let (example, form) = (schema::example(schema), schema::form(schema));
+            let text = example.to_string();
+            let command = answer_command(suspension.id.as_str(), &example);
+            // Where there is nothing to choose, the form would only say the same again.
+            let is_plain = form.split_whitespace().collect::<String>() == text;
+            if is_plain { command } else { format!("{command}, of the form {}", visible_line(&form)) }
         }
-        return words.join(" or ");
-    }
-    if let Some(value) = schema.get("const") {
-        return value.to_string();
-    }
-    match schema.get("type").and_then(Value::as_str) {
-        Some("object") if depth < DEEP => {
-            let required = required(schema);
-            let properties = schema.get("properties").and_then(Value::as_object);
-            let part = |name: &str| {
-                let of = properties.and_then(|properties| properties.get(name)).unwrap_or(&Value::Null);
-                format!("{}: {}", Value::from(name), shape(of, depth + 1))
-            };
-            let names: Vec<&str> = if required.is_empty() {
-                properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect()
-            } else {
-                required
-            };
-            format!("{{{}}}", names.into_iter().map(part).collect::<Vec<_>>().join(", "))
-        }
-        Some("array") if depth < DEEP => {
-            format!("[{}, …]", shape(schema.get("items").unwrap_or(&Value::Null), depth + 1))
-        }
-        Some("string") => "\"text\"".to_owned(),
-        Some("integer" | "number") => "number".to_owned(),
-        Some("boolean") => "true or false".to_owned(),
-        Some("null") => "null".to_owned(),
-        Some(_) | None if schema.is_null() => "JSON".to_owned(),
-        Some(_) | None => quoted(&schema.to_string()),
     }
 }
 
@@ -243,33 +210,4 @@ fn quoted(text: &str) -> String {
         return line.into_owned();
     }
     line.chars().take(QUOTED - 1).chain(std::iter::once('…')).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn what_would_be_right_is_said_in_the_form_of_the_answer() {
-        let choice = json!({"type": "object", "properties": {"answer": {"type": "string", "enum": ["a", "b"]}}, "required": ["answer"]});
-        assert_eq!(shape(&choice, 0), "{\"answer\": \"a\" or \"b\"}");
-        let several = json!({"type": "object", "properties": {"answers": {"type": "array", "items": {"type": "string"}}}, "required": ["answers"]});
-        assert_eq!(shape(&several, 0), "{\"answers\": [\"text\", …]}");
-        let unknown =
-            json!({"type": "object", "properties": {"n": {"type": "integer"}, "x": {"type": "boolean"}}});
-        assert_eq!(shape(&unknown, 0), "{\"n\": number, \"x\": true or false}");
-        assert_eq!(shape(&json!({}), 0), "{}");
-        assert_eq!(shape(&Value::Null, 0), "JSON");
-        assert_eq!(shape(&json!({"const": 7}), 0), "7");
-        // A schema that holds itself in itself, and one with a million choices, end.
-        let mut deep = json!({"type": "array"});
-        for _ in 0..60 {
-            deep = json!({"type": "array", "items": deep});
-        }
-        assert!(shape(&deep, 0).len() < 400);
-        let many: Vec<usize> = (0..1000).collect();
-        assert!(shape(&json!({ "enum": many }), 0).ends_with("11 or …"));
-    }
 }

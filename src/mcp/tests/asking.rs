@@ -197,3 +197,17 @@ async fn a_thousand_questions_at_once_are_two() {
     assert_eq!((asked, result.model_text().as_ref()), (2, "asked enough"));
     manager.close().await;
 }
+
+/// What `aye` prints as the command that answers a form is an answer that the form and the server take.
+#[tokio::test]
+async fn the_example_of_a_form_is_an_answer() {
+    let (world, manager) = world("ask").await;
+    let ticket = ticket(world.call(TOOL).await.expect("a result"));
+    let made =
+        crate::contract::schema::example(ticket.suspension.response_schema.as_ref().expect("a schema"));
+    assert!(fits(&ticket, &made), "{made}");
+    assert_eq!(made["dataModel"], json!({"shelf": "top"}));
+    assert_eq!(world.answered(TOOL, made).await.model_text(), "thank you");
+    assert_eq!(world.answers(r#""action":"accept""#), 1, "{:?}", world.log());
+    manager.close().await;
+}

@@ -79,14 +79,14 @@ fn ticket(surface: &Surface, args: &Value, ctx: &ToolCallContext) -> SuspendTick
                     "userAction": {
                         "type": "object",
                         "properties": {
-                            "name": {"type": "string"},
+                            "name": {"type": "string", "examples": surface.actions()},
                             "surfaceId": {"const": surface.id},
                             "sourceComponentId": {"type": "string"},
                             "context": {"type": "object"}
                         },
                         "required": ["name", "surfaceId"]
                     },
-                    "dataModel": {}
+                    "dataModel": {"examples": [surface.data]}
                 },
                 "required": ["userAction"]
             })),

@@ -1,0 +1,267 @@
+//! What a schema of JSON asks for, shown to users: a value that fits, and its form in words.
+
+use serde_json::{Map, Value, json};
+
+use super::display::{escape_json, visible_line};
+use super::json::required;
+
+/// Nested schemas deeper than this are not followed.
+const MAX_DEPTH: usize = 8;
+/// Nested schemas deeper than this are not spelled out in words.
+const MAX_FORM_DEPTH: usize = 4;
+/// Maximum choices that are listed.
+const MAX_CHOICES: usize = 12;
+/// Maximum characters of a schema that has no words of its own.
+const MAX_OTHER: usize = 200;
+
+/// A value that fits a schema as far as one can be made up: what the schema offers (`examples`, `default`, the first
+/// choice) comes before invented text.
+pub fn example(schema: &Value) -> Value {
+    example_at(schema, 0)
+}
+
+fn example_at(schema: &Value, depth: usize) -> Value {
+    let first = |key: &str| schema.get(key).and_then(Value::as_array).and_then(|values| values.first());
+    let offered = first("examples").or_else(|| schema.get("default")).or_else(|| schema.get("const"));
+    if let Some(value) = offered.or_else(|| first("enum")) {
+        return value.clone();
+    }
+    if depth > MAX_DEPTH {
+        return Value::Null;
+    }
+    if let Some(one) = first("anyOf").or_else(|| first("oneOf")).or_else(|| first("allOf")) {
+        let mut merged = schema.clone();
+        for key in ["anyOf", "oneOf", "allOf"] {
+            merged.as_object_mut().map(|members| members.shift_remove(key));
+        }
+        merge(&mut merged, one);
+        return example_at(&merged, depth + 1);
+    }
+    let kind = schema.get("type").and_then(|kind| kind.as_str().or_else(|| kind.get(0)?.as_str()));
+    match kind {
+        Some("object") => object(schema, depth),
+        None if schema.get("properties").is_some() => object(schema, depth),
+        Some("array") => {
+            let item = example_at(schema.get("items").unwrap_or(&Value::Null), depth + 1);
+            let count = schema.get("minItems").and_then(Value::as_u64).unwrap_or(1).clamp(1, 10);
+            Value::Array((0..count).map(|_| item.clone()).collect())
+        }
+        Some("number" | "integer") => number(schema),
+        Some("boolean") => json!(true),
+        Some("null") => Value::Null,
+        Some(_) | None => text(schema),
+    }
+}
+
+fn object(schema: &Value, depth: usize) -> Value {
+    let needed = required(schema);
+    let is_shown = |name: &str, property: &Value| {
+        needed.is_empty() || needed.contains(&name) || property.get("examples").is_some()
+    };
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let shown = properties.into_iter().flatten().filter(|(name, property)| is_shown(name, property));
+    let mut made: Map<String, Value> =
+        shown.map(|(name, property)| (name.clone(), example_at(property, depth + 1))).collect();
+    for name in needed {
+        made.entry(name).or_insert_with(|| json!("…"));
+    }
+    let made = Value::Object(made);
+    let Some(condition) = schema.get("if") else { return made };
+    let key = if jsonschema::is_valid(condition, &made) { "then" } else { "else" };
+    let mut merged = schema.clone();
+    for key in ["if", "then", "else"] {
+        merged.as_object_mut().map(|members| members.shift_remove(key));
+    }
+    merge(&mut merged, schema.get(key).unwrap_or(&Value::Null));
+    if depth > MAX_DEPTH { made } else { example_at(&merged, depth + 1) }
+}
+
+/// Joins a schema with another that must hold too; what is required of either is required.
+fn merge(schema: &mut Value, other: &Value) {
+    match (schema, other) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                match into.get_mut(key) {
+                    Some(known) => merge(known, value),
+                    None => drop(into.insert(key.clone(), value.clone())),
+                }
+            }
+        }
+        (Value::Array(into), Value::Array(from)) => {
+            into.extend(from.iter().filter(|value| value.is_string()).cloned());
+        }
+        _ => {}
+    }
+}
+
+fn number(schema: &Value) -> Value {
+    let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
+    let least = bound("minimum").or_else(|| bound("exclusiveMinimum").map(|above| above + 1.0));
+    let most = bound("maximum").or_else(|| bound("exclusiveMaximum").map(|below| below - 1.0));
+    let number = least.unwrap_or_else(|| most.map_or(1.0, |most| most.min(1.0)));
+    if number.fract() == 0.0 && number.abs() < 1e15 { json!(number as i64) } else { json!(number) }
+}
+
+fn text(schema: &Value) -> Value {
+    let text = match schema.get("format").and_then(Value::as_str) {
+        Some("email") => "me@example.com",
+        Some("uri" | "url") => "https://example.com",
+        Some("date") => "2027-01-31",
+        Some("date-time") => "2027-01-31T12:00:00Z",
+        Some("time") => "12:00:00Z",
+        Some(_) | None => "…",
+    };
+    let least = schema.get("minLength").and_then(Value::as_u64).map_or(0, |least| least.min(200) as usize);
+    let missing = least.saturating_sub(text.chars().count());
+    json!(text.chars().chain(std::iter::repeat_n('…', missing)).collect::<String>())
+}
+
+/// What a schema asks for, as JSON with words in it where a choice is left.
+pub fn form(schema: &Value) -> String {
+    form_at(schema, 0)
+}
+
+fn form_at(schema: &Value, depth: usize) -> String {
+    if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
+        let mut words: Vec<String> = choices.iter().map(Value::to_string).take(MAX_CHOICES).collect();
+        if choices.len() > words.len() {
+            words.push("…".to_owned());
+        }
+        return words.join(" or ");
+    }
+    if let Some(value) = schema.get("const") {
+        return value.to_string();
+    }
+    match schema.get("type").and_then(Value::as_str) {
+        Some("object") if depth < MAX_FORM_DEPTH => {
+            let properties = schema.get("properties").and_then(Value::as_object);
+            let part = |name: &str| {
+                let of = properties.and_then(|properties| properties.get(name)).unwrap_or(&Value::Null);
+                format!("{}: {}", Value::from(name), form_at(of, depth + 1))
+            };
+            let mut names = required(schema);
+            if names.is_empty() || schema.get("if").is_some() {
+                let all = properties.into_iter().flatten().map(|(name, _)| name.as_str());
+                names = all.collect();
+            }
+            format!("{{{}}}", names.into_iter().map(part).collect::<Vec<_>>().join(", "))
+        }
+        Some("array") if depth < MAX_FORM_DEPTH => {
+            format!("[{}, …]", form_at(schema.get("items").unwrap_or(&Value::Null), depth + 1))
+        }
+        Some("string") => "\"text\"".to_owned(),
+        Some("integer" | "number") => "number".to_owned(),
+        Some("boolean") => "true or false".to_owned(),
+        Some("null") => "null".to_owned(),
+        Some(_) | None if schema.is_null() => "JSON".to_owned(),
+        Some(_) | None => schema.to_string().chars().take(MAX_OTHER).collect(),
+    }
+}
+
+/// The command that gives a question this answer. Whatever the id and the answer contain, a shell runs this command and
+/// no other.
+pub fn answer_command(id: &str, answer: &Value) -> String {
+    let quoted = |text: &str, else_: &str| {
+        shlex::try_quote(text).map_or_else(|_| else_.to_owned(), std::borrow::Cow::into_owned)
+    };
+    format!(
+        "aye answer {} {}",
+        quoted(&visible_line(id), "ID"),
+        quoted(&escape_json(&answer.to_string()), "JSON")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fits(schema: &Value) -> Value {
+        let made = example(schema);
+        let validator = jsonschema::options().should_validate_formats(true).build(schema).expect("a schema");
+        let problems: Vec<String> = validator.iter_errors(&made).map(|error| error.to_string()).collect();
+        assert!(problems.is_empty(), "{made} of {schema}: {problems:?}");
+        made
+    }
+
+    #[test]
+    fn an_example_fits_its_schema() {
+        let button = json!({"type": "object", "required": ["userAction"], "properties": {
+            "userAction": {"type": "object", "required": ["name", "surfaceId"], "properties": {
+                "name": {"enum": ["accept", "decline"]}, "surfaceId": {"const": "mcp:1"}}},
+            "dataModel": {"type": "object", "properties": {
+                "shelf": {"enum": ["top", "low"]}, "count": {"type": ["number", "string"]}}}},
+            "if": {"properties": {"userAction": {"properties": {"name": {"const": "accept"}}}}},
+            "then": {"required": ["dataModel"], "properties": {"dataModel": {"required": ["shelf"]}}}});
+        let made = fits(&button);
+        assert_eq!(made["userAction"], json!({"name": "accept", "surfaceId": "mcp:1"}));
+        assert_eq!(made["dataModel"], json!({"shelf": "top"}));
+        let text = |more: Value| {
+            let mut schema = json!({"type": "string"});
+            merge(&mut schema, &more);
+            fits(&json!({"type": "object", "properties": {"a": schema}, "required": ["a"]}))
+        };
+        for more in [
+            json!({}),
+            json!({"format": "email"}),
+            json!({"format": "date"}),
+            json!({"minLength": 9}),
+            json!({"format": "uri"}),
+            json!({"format": "date-time"}),
+            json!({"enum": ["x"]}),
+        ] {
+            text(more);
+        }
+        for schema in [
+            json!({"type": "integer", "minimum": 4}),
+            json!({"type": "number", "exclusiveMinimum": 2.5}),
+            json!({"type": "integer", "maximum": -3}),
+            json!({"type": "boolean"}),
+            json!({"type": "null"}),
+            json!({"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 1}),
+            json!({}),
+            json!({"const": 7}),
+            json!({"type": "object", "required": ["free"]}),
+            json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+            json!({"type": "object", "properties": {"choice": {"enum": ["rerun", "done"]}}, "required": ["choice"]}),
+        ] {
+            fits(&schema);
+        }
+        let mut deep = json!({"type": "object", "properties": {}});
+        for _ in 0..60 {
+            deep = json!({"type": "object", "properties": {"a": deep}, "if": true, "then": {"minProperties": 0}});
+        }
+        assert!(example(&deep).to_string().len() < 4000, "it ends");
+    }
+
+    #[test]
+    fn the_form_says_what_there_is_to_choose() {
+        let choice = json!({"type": "object", "properties": {"answer": {"type": "string", "enum": ["a", "b"]}}, "required": ["answer"]});
+        assert_eq!(form(&choice), "{\"answer\": \"a\" or \"b\"}");
+        let several = json!({"type": "object", "properties": {"answers": {"type": "array", "items": {"type": "string"}}}, "required": ["answers"]});
+        assert_eq!(form(&several), "{\"answers\": [\"text\", …]}");
+        let unknown =
+            json!({"type": "object", "properties": {"n": {"type": "integer"}, "x": {"type": "boolean"}}});
+        assert_eq!(form(&unknown), "{\"n\": number, \"x\": true or false}");
+        assert_eq!(form(&json!({})), "{}");
+        assert_eq!(form(&Value::Null), "JSON");
+        assert_eq!(form(&json!({"const": 7})), "7");
+        // A schema nested without end, and one with a million choices, end.
+        let mut deep = json!({"type": "array"});
+        for _ in 0..60 {
+            deep = json!({"type": "array", "items": deep});
+        }
+        assert!(form(&deep).len() < 400);
+        let many: Vec<usize> = (0..1000).collect();
+        assert!(form(&json!({ "enum": many })).ends_with("11 or …"));
+    }
+
+    #[test]
+    fn an_answer_is_one_command_and_stays_the_same_json() {
+        let answer = json!({"a": "it's $(reboot)\u{1b}]0;\u{202e}"});
+        let command = answer_command("q $(x)", &answer);
+        assert!(!command.chars().any(crate::contract::display::is_unsafe));
+        let words = shlex::split(&command).expect("a command");
+        assert_eq!(words[..3], ["aye", "answer", "q $(x)"]);
+        assert_eq!(serde_json::from_str::<Value>(&words[3]).expect("JSON"), answer);
+    }
+}
