@@ -28,7 +28,7 @@ use super::foundation::Foundation;
 use crate::cli::Cli;
 use crate::config::{Servers, load_servers, server_files, write_private};
 use crate::contract::clock::SystemClock;
-use crate::mcp::{Launch, Manager, PinStore, Pinned, Questions, Surroundings};
+use crate::mcp::{Guidance, Launch, Manager, PinStore, Pinned, Questions, Surroundings};
 use crate::plugins::permission::Permissions;
 use crate::runtime::AgentRuntime;
 use crate::tools;
@@ -82,7 +82,7 @@ impl Mcp {
         cli: &Cli,
         runtime: &AgentRuntime,
         permission: &Permissions,
-        questions: &Questions,
+        (questions, guidance): (&Questions, &Guidance),
         warnings: &mut Vec<String>,
     ) -> Self {
         let servers = servers(foundation, foundation.is_trusted);
@@ -121,6 +121,7 @@ impl Mcp {
             },
             root: foundation.workspace.root.clone(),
             questions: questions.clone(),
+            guidance: guidance.clone(),
             clock: Arc::new(SystemClock),
         };
         let (manager, problems) = Manager::new(servers.usable, around);

@@ -221,7 +221,10 @@ impl Worker {
             Err(why) => Err(RuntimeError::Store(why)),
             Ok(app) => {
                 app.load_grants().await;
-                let run = app.runtime.run_job(&job, Arc::new(Unheard), UnknownPolicy::Report);
+                let run = async {
+                    app.mcp.ready().await;
+                    app.runtime.run_job(&job, Arc::new(Unheard), UnknownPolicy::Report).await
+                };
                 let Some(result) = self.attend(&job, Box::pin(run)).await else {
                     self.give_back(&job).await?;
                     report::broken_off(&job);
@@ -341,9 +344,11 @@ impl Worker {
 
     async fn leave(&mut self) {
         for app in self.apps.values() {
+            app.mcp.manager.close().await;
             app.notifier.finish().await;
             app.store.leave().await;
         }
+        self.here.mcp.manager.close().await;
         self.here.notifier.finish().await;
         self.here.store.leave().await;
     }

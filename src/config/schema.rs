@@ -133,6 +133,8 @@ const fn each(kind: Kind, project: ProjectMay, doc: &'static str) -> Node {
     Node::Each(Leaf { kind, project, doc })
 }
 
+/// How tokens of MCP servers are obtained, as OAuth names it.
+const LOGIN_GRANTS: &[&str] = &["authorization_code", "client_credentials"];
 pub(crate) const PERMISSION_MODES: &[&str] = &["plan", "ask", "accept-edits", "yolo"];
 pub(crate) const TOOL_EXECUTIONS: &[&str] = &["sequential", "parallel_batch_approval", "parallel_streaming"];
 pub(crate) const ADAPTERS: &[&str] = &["openai", "openai_responses", "anthropic", "gemini", "ollama"];
@@ -310,6 +312,14 @@ pub(crate) const ROOT: Fields = &[
             ),
             ("oauth_port", leaf(Count { min: 1 }, Set, "port of 127.0.0.1 that the browser comes back to")),
             ("oauth_scopes", leaf(TextList, Set, "what is asked for, instead of what it proposes")),
+            (
+                "oauth_grant",
+                leaf(
+                    OneOf(LOGIN_GRANTS),
+                    Set,
+                    "client_credentials: client id and secret are the login, as in CI",
+                ),
+            ),
             ("timeout", leaf(Duration, Set, "time a call may take without a word from the server")),
             ("start_timeout", leaf(Duration, Set, "time it may take until it can be used")),
             ("enabled", leaf(Flag, Set, "whether it is used at all")),

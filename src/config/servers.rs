@@ -18,7 +18,9 @@ use super::layers::{Provenance, read_text};
 use super::settings::{McpSettings, ServerSettings};
 use crate::contract::digest::sha256_hex;
 use crate::contract::display::visible_line;
-use crate::contract::server::{LoginConfig, ServerConfig, ServerScope, ServerTransport};
+use crate::contract::server::{
+    LoginConfig, LoginGrant, ServerConfig, ServerScope, ServerTransport, streamable_url,
+};
 
 /// The file of a project that names servers.
 pub const SERVERS_FILE: &str = ".mcp.json";
@@ -58,6 +60,7 @@ pub(super) struct WrittenLogin {
     pub client_secret: Option<String>,
     pub port: Option<u64>,
     pub scopes: Vec<String>,
+    pub grant: Option<String>,
 }
 
 /// The pairs of a JSON object in their order, the same key twice included.
@@ -206,6 +209,7 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
     }
     let fields = object(value).map_err(|why| format!("{place}: a server {why}"))?;
     let mut seen = BTreeSet::new();
+    let mut sse = None;
     for (key, value) in &fields.0 {
         let wrong = |why: String| format!("{}: `{}` {why}", here.at(value), visible_line(key));
         if !seen.insert(key.as_ref()) {
@@ -218,10 +222,10 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
         match key.as_ref() {
             "type" | "transport" => {
                 let kind = text_value(value).map_err(wrong)?;
-                if !["stdio", "http", "sse", "streamable-http", "streamable_http", "streamableHttp"]
-                    .contains(&kind.as_str())
-                {
-                    return Err(wrong("must be one of stdio, http".to_owned()));
+                match kind.as_str() {
+                    "stdio" | "http" | "streamable-http" | "streamable_http" | "streamableHttp" => {}
+                    "sse" => sse = Some(wrong("is \"sse\"".to_owned())),
+                    _ => return Err(wrong("must be one of stdio, http".to_owned())),
                 }
             }
             "command" => found.command = Some(text_value(value).map_err(wrong)?),
@@ -237,6 +241,14 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
             // What other programs keep beside it grants nothing here.
             _ => {}
         }
+    }
+    if let Some(sse) = sse {
+        let url = visible_line(&streamable_url(found.url.as_deref().unwrap_or_default())).into_owned();
+        let url = if url.is_empty() { String::new() } else { format!(", probably {url}") };
+        return Err(format!(
+            "{sse}, the HTTP+SSE transport that the protocol replaced in 2025; write \"type\": \"http\" and the \
+             server's streamable HTTP URL{url}"
+        ));
     }
     one_way(&found).map_err(|why| format!("{place}: {why}"))?;
     Ok(found)
@@ -254,6 +266,7 @@ fn login(value: &RawValue, here: &Text<'_>) -> Result<WrittenLogin, String> {
                 let port = serde_json::from_str(value.get());
                 found.port = Some(port.map_err(|_| wrong("must be the number of a port".to_owned()))?);
             }
+            "grantType" | "grant_type" | "grant" => found.grant = Some(text_value(value).map_err(wrong)?),
             "scopes" | "scope" => {
                 found.scopes = match text_value(value) {
                     Ok(text) => text.split_whitespace().map(str::to_owned).collect(),
@@ -357,12 +370,15 @@ impl Written {
     fn digest(&self) -> String {
         let mut parts =
             serde_json::json!([self.command, self.args, self.env, self.cwd, self.url, self.headers]);
-        let WrittenLogin { client_id, client_secret, port, scopes } = &self.login;
+        let WrittenLogin { client_id, client_secret, port, scopes, grant } = &self.login;
         // Where nothing is said of a login, what was agreed to before there was one stays as it is.
         if let Some(parts) = parts.as_array_mut()
             && (client_id.is_some() || client_secret.is_some() || port.is_some() || !scopes.is_empty())
         {
             parts.push(serde_json::json!([client_id, client_secret, port, scopes]));
+        }
+        if let (Some(parts), Some(grant)) = (parts.as_array_mut(), grant) {
+            parts.push(serde_json::json!({ "grant": grant }));
         }
         sha256_hex(parts.to_string())
     }
@@ -421,11 +437,26 @@ impl Written {
                     self.place
                 )),
             });
+            let grant = self.login.grant.as_deref().unwrap_or("authorization_code");
+            let grant = LoginGrant::WORDS.iter().find(|(word, _)| *word == grant).map(|(_, grant)| *grant);
+            let has_client = self.login.client_id.is_some() && self.login.client_secret.is_some();
+            let refused = match grant {
+                None => Some("its grant must be one of authorization_code, client_credentials"),
+                Some(LoginGrant::ClientCredentials) if !has_client => Some(
+                    "the grant client_credentials needs `oauth_client_id` and `oauth_client_secret` (in .mcp.json \
+                     `oauth.clientId` and `oauth.clientSecret`)",
+                ),
+                Some(LoginGrant::ClientCredentials | LoginGrant::AuthorizationCode) => None,
+            };
+            if let Some(why) = refused {
+                return Err(format!("{}: the server `{name}` is not started: {why}", self.place));
+            }
             let login = LoginConfig {
                 client_id: self.login.client_id.as_deref().map(filled).transpose()?,
                 client_secret: self.login.client_secret.as_deref().map(secret).transpose()?,
                 port: port.transpose()?,
                 scopes: self.login.scopes.clone(),
+                grant: grant.unwrap_or_default(),
             };
             ServerTransport::Http { url: url.into(), headers: secrets(&self.headers)?, login }
         };
@@ -498,6 +529,7 @@ pub fn load_servers(
                 client_secret: entry.oauth_client_secret.clone(),
                 port: entry.oauth_port,
                 scopes: entry.oauth_scopes.clone(),
+                grant: entry.oauth_grant.clone(),
             },
             timeout: entry.timeout,
             start_timeout: entry.start_timeout,

@@ -210,9 +210,47 @@ fn what_is_written_of_a_login_is_read_shown_and_part_of_what_is_agreed_to() {
     // Whoever is asked to trust it sees which variable goes there.
     assert_eq!(server.shown, "https://example.test/mcp (reads $TOKEN)");
     assert_ne!(server.digest, plain.usable[0].digest);
+    let unattended =
+        r#", "oauth": {"clientId": "me", "clientSecret": "s", "grantType": "client_credentials"}"#;
+    let unattended = with(unattended);
+    let ServerTransport::Http { login, .. } = &unattended.usable[0].transport else {
+        panic!("{unattended:?}")
+    };
+    assert_eq!(login.grant, LoginGrant::ClientCredentials);
+    for (wrong, why) in [
+        (r#""oauth": {"clientId": "me", "grantType": "client_credentials"}"#, "needs `oauth_client_id` and"),
+        (r#""oauth": {"grantType": "password"}"#, "must be one of authorization_code, client_credentials"),
+    ] {
+        let found = with(&format!(", {wrong}"));
+        assert!(found.usable.is_empty() && found.problems[0].contains(why), "{found:?}");
+    }
     assert_eq!(with(r#", "oauth": {}"#).usable[0].digest, plain.usable[0].digest);
     for wrong in [r#""oauth": 1"#, r#""oauth": {"callbackPort": 70000}"#, r#""oauth": {"clientId": 3}"#] {
         let found = with(&format!(", {wrong}"));
         assert_eq!((found.usable.len(), found.problems.len()), (0, 1), "{found:?}");
+    }
+}
+
+#[test]
+fn the_older_transport_is_refused_by_name_with_the_url_to_use_instead() {
+    for (kind, url, wanted) in [
+        (
+            "\"type\": \"sse\"",
+            "https://h/v1/sse?key=s3cret",
+            "streamable HTTP URL, probably https://h/v1/mcp;",
+        ),
+        ("\"transport\": \"sse\"", "https://h/events", "streamable HTTP URL, probably https://h/events;"),
+    ] {
+        // Whatever comes first.
+        for fields in [format!("{kind}, \"url\": \"{url}\""), format!("\"url\": \"{url}\", {kind}")] {
+            let (servers, problems) = read(&format!("{{\"mcpServers\": {{\"a\": {{{fields}}}}}}}"));
+            let [problem] = &problems[..] else { panic!("{problems:?}") };
+            assert!(
+                servers.is_empty() && problem.contains("is \"sse\", the HTTP+SSE transport"),
+                "{problem}"
+            );
+            assert!(problem.contains(wanted) && !problem.contains("s3cret"), "{problem}");
+            assert!(problem.starts_with("/r/.mcp.json:1:"), "{problem}");
+        }
     }
 }

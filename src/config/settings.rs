@@ -280,6 +280,8 @@ pub struct ServerSettings {
     pub oauth_port: Option<u64>,
     /// What is asked for.
     pub oauth_scopes: Vec<String>,
+    /// How its tokens are obtained, as OAuth names it.
+    pub oauth_grant: Option<String>,
     /// See [`McpSettings::timeout`].
     pub timeout: Option<Duration>,
     /// See [`McpSettings::start_timeout`].
@@ -619,6 +621,7 @@ impl Getter<'_> {
             oauth_client_secret: text("oauth_client_secret"),
             oauth_port: value("oauth_port").and_then(count_of),
             oauth_scopes: list("oauth_scopes"),
+            oauth_grant: text("oauth_grant"),
             timeout: time("timeout"),
             start_timeout: time("start_timeout"),
             enabled: value("enabled") != Some(&Value::Flag(false)),

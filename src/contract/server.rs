@@ -71,6 +71,31 @@ pub struct LoginConfig {
     pub port: Option<u16>,
     /// What is asked for, instead of what the server proposes.
     pub scopes: Vec<String>,
+    /// How the tokens are obtained.
+    pub grant: LoginGrant,
+}
+
+/// How the tokens of a server are obtained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoginGrant {
+    /// A user logs in with a browser.
+    #[default]
+    AuthorizationCode,
+    /// The client id and its secret are the login; no user is involved, as in CI.
+    ClientCredentials,
+}
+
+impl LoginGrant {
+    /// The names of the grants, as OAuth has them.
+    pub const WORDS: [(&'static str, Self); 2] =
+        [("authorization_code", Self::AuthorizationCode), ("client_credentials", Self::ClientCredentials)];
+}
+
+/// The URL where a server of the HTTP+SSE transport of 2024 probably speaks streamable HTTP, without its query, which may
+/// hold a key.
+pub fn streamable_url(url: &str) -> String {
+    let path = url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+    path.strip_suffix("/sse").map_or_else(|| path.to_owned(), |before| format!("{before}/mcp"))
 }
 
 /// One server.

@@ -278,6 +278,7 @@ fn surroundings(registry: &McpToolRegistry) -> Surroundings {
         prompts_changed: Arc::new(|| {}),
         root: std::path::absolute(Path::new(".")).unwrap_or_else(|_| PathBuf::from("/")),
         questions: crate::mcp::Questions::default(),
+        guidance: crate::mcp::Guidance::default(),
         clock: Arc::new(crate::contract::clock::SystemClock),
     }
 }

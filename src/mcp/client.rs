@@ -24,7 +24,7 @@ use super::open::{CancelGuard, MAX_CALL, OpenCall, Step};
 use super::transport::Guarded;
 use super::{Launch, Surroundings};
 use crate::contract::display::visible_line;
-use crate::contract::server::{ServerConfig, ServerTransport};
+use crate::contract::server::{ServerConfig, ServerTransport, streamable_url};
 
 /// One message of a server.
 pub(super) const MAX_MESSAGE: usize = 16 << 20;
@@ -180,7 +180,7 @@ impl Client {
                 };
                 match agreed {
                     Ok(client) => Ok(client),
-                    Err(error) => Err(why_not(&error, None, &shared).await),
+                    Err(error) => Err(why_not(&error, None, &shared).await + &sse_hint(url)),
                 }
             }
         }
@@ -369,6 +369,19 @@ fn add_lines(text: &mut String, shared: &Shared) {
     }
 }
 
+/// An address of the older transport is refused by its server in ways that do not say so.
+fn sse_hint(url: &str) -> String {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    if !path.trim_end_matches('/').ends_with("/sse") {
+        return String::new();
+    }
+    format!(
+        "; its URL looks like one of the HTTP+SSE transport, which aye does not speak: the streamable HTTP URL is \
+         probably {}",
+        visible_line(&streamable_url(url))
+    )
+}
+
 async fn why_not(
     error: &ClientInitializeError,
     child: Option<&mut tokio::process::Child>,
@@ -499,6 +512,14 @@ pub(super) fn http_client(url: &str) -> reqwest::Result<reqwest::Client> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_of_the_older_transport_is_named_without_its_key() {
+        for url in ["https://h/v1/sse?key=s3cret", "https://h/v1/sse/"] {
+            assert!(sse_hint(url).ends_with("probably https://h/v1/mcp"), "{}", sse_hint(url));
+        }
+        assert_eq!(sse_hint("https://h/mcp") + &sse_hint("https://h/passe"), "");
+    }
 
     #[test]
     fn an_address_is_not_repeated() {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    ClientRequest, GetPromptRequest, GetPromptRequestParams, ListPromptsRequest, ListResourcesRequest,
-    ListToolsRequest, PaginatedRequestParams, Prompt, ReadResourceRequest, ReadResourceRequestParams,
-    Resource, ServerResult, Tool as Described,
+    ClientRequest, CustomResult, GetPromptRequest, GetPromptRequestParams, ListPromptsRequest,
+    ListResourcesRequest, ListToolsRequest, PaginatedRequestParams, Prompt, ReadResourceRequest,
+    ReadResourceRequestParams, Resource, ServerResult, Tool as Described,
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::client::{CallError, Client, words_of};
@@ -40,21 +41,68 @@ pub(super) struct Found {
     pub(super) descriptor: ToolDescriptor,
 }
 
-async fn pages<T>(
+/// One of the lists of a server.
+struct Listed<T> {
+    /// Its member of the result.
+    key: &'static str,
+    /// Its entry in a message.
+    noun: &'static str,
+    request: fn(PaginatedRequestParams) -> ClientRequest,
+    page: fn(ServerResult) -> Option<(Vec<T>, Option<String>)>,
+}
+
+/// One page, and what to say about entries that were left out. The protocol's library reads a list as a whole or not at
+/// all; here one entry that cannot be read costs that entry only.
+fn page_of<T: DeserializeOwned>(
+    list: &Listed<T>,
+    answer: ServerResult,
+    notes: &mut Vec<String>,
+) -> Option<(Vec<T>, Option<String>)> {
+    let ServerResult::CustomResult(CustomResult(answer)) = answer else { return (list.page)(answer) };
+    let mut items = Vec::new();
+    for entry in answer.get(list.key)?.as_array()? {
+        match lenient(entry) {
+            Ok(item) => items.push(item),
+            Err(why) => {
+                let name = entry.get("name").and_then(Value::as_str).map(words_of);
+                let name = name.map_or_else(String::new, |name| format!(" `{name}`"));
+                notes.push(format!("the {}{name} is left out: {why}", list.noun));
+            }
+        }
+    }
+    Some((items, answer.get("nextCursor").and_then(Value::as_str).map(str::to_owned)))
+}
+
+/// An entry, without its optional members if one of those is the problem.
+fn lenient<T: DeserializeOwned>(entry: &Value) -> Result<T, String> {
+    const NEEDED: [&str; 6] = ["name", "title", "description", "inputSchema", "uri", "arguments"];
+    if entry.get("inputSchema").is_some_and(|schema| !schema.is_object()) {
+        return Err("its `inputSchema` is not an object".to_owned());
+    }
+    serde_json::from_value(entry.clone()).or_else(|error| {
+        let mut reduced = entry.clone();
+        if let Some(members) = reduced.as_object_mut() {
+            members.retain(|key, _| NEEDED.contains(&key.as_str()));
+        }
+        serde_json::from_value(reduced).map_err(|_| words_of(&error.to_string()))
+    })
+}
+
+async fn pages<T: DeserializeOwned>(
     client: &Client,
     limit: Duration,
-    request: impl Fn(PaginatedRequestParams) -> ClientRequest,
-    page: impl Fn(ServerResult) -> Option<(Vec<T>, Option<String>)>,
-) -> Result<(Vec<T>, Option<String>), CallError> {
-    let (mut items, mut cursor, mut note) = (Vec::new(), None::<String>, None);
+    list: Listed<T>,
+) -> Result<(Vec<T>, Vec<String>), CallError> {
+    let (mut items, mut cursor, mut notes) = (Vec::new(), None::<String>, Vec::new());
     for number in 0.. {
         let mut params = PaginatedRequestParams::default();
         params.cursor.clone_from(&cursor);
-        let answer = client.request(request(params), limit).await?;
-        let (found, next) = page(answer).ok_or_else(|| CallError::Nonsense("not a list".to_owned()))?;
+        let answer = client.request((list.request)(params), limit).await?;
+        let (found, next) = page_of(&list, answer, &mut notes)
+            .ok_or_else(|| CallError::Nonsense(format!("not a list of {}", list.key)))?;
         items.extend(found);
         if items.len() > MAX_ITEMS {
-            note = Some(format!("its list has more than {MAX_ITEMS} entries; the others are left out"));
+            notes.push(format!("its list has more than {MAX_ITEMS} entries; the others are left out"));
             items.truncate(MAX_ITEMS);
             break;
         }
@@ -62,12 +110,12 @@ async fn pages<T>(
             break;
         }
         if next == cursor || number >= MAX_PAGES {
-            note = Some("its list has no end; what came so far is used".to_owned());
+            notes.push("its list has no end; what came so far is used".to_owned());
             break;
         }
         cursor = next;
     }
-    Ok((items, note))
+    Ok((items, notes))
 }
 
 /// All tools, and what is to be said about those that were left out.
@@ -76,19 +124,32 @@ pub(super) async fn tools(
     part: &str,
     limit: Duration,
 ) -> Result<(Vec<Found>, Vec<String>), CallError> {
-    let (tools, note) = pages(
-        client,
-        limit,
-        |params| ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params)),
-        |answer| match answer {
+    let list = Listed {
+        key: "tools",
+        noun: "tool",
+        request: |params| ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params)),
+        page: |answer| match answer {
             ServerResult::ListToolsResult(list) => Some((list.tools, list.next_cursor)),
             _ => None,
         },
-    )
-    .await?;
-    let mut notes: Vec<String> = note.into_iter().collect();
+    };
+    let (tools, mut notes) = pages(client, limit, list).await?;
     let found = take(part, tools, &mut notes);
     Ok((found, notes))
+}
+
+/// Why no provider takes a schema, if so: one that a provider refuses costs the whole request.
+fn schema_problem(schema: &Value) -> Option<String> {
+    const OLDER: [&str; 4] = ["draft-04", "draft-06", "draft-07", "2019-09"];
+    let declared = schema.get("$schema").and_then(Value::as_str).unwrap_or_default();
+    let checked = if OLDER.iter().any(|draft| declared.contains(draft)) {
+        jsonschema::meta::validate(schema)
+    } else {
+        jsonschema::draft202012::meta::validate(schema)
+    };
+    let error = checked.err()?;
+    let place = error.instance_path().to_string();
+    Some(words_of(&format!("{}: {error}", if place.is_empty() { "/" } else { &place })))
 }
 
 fn take(part: &str, tools: Vec<Described>, notes: &mut Vec<String>) -> Vec<Found> {
@@ -110,6 +171,12 @@ fn take(part: &str, tools: Vec<Described>, notes: &mut Vec<String>) -> Vec<Found
         }
         if !matches!(schema.get("type"), None | Some(Value::String(_))) || is_no_object(&schema) {
             notes.push(format!("the tool `{name}` is left out: its arguments are no object"));
+            continue;
+        }
+        if let Some(why) = schema_problem(&schema) {
+            notes.push(format!(
+                "the tool `{name}` is left out: its `inputSchema` is not a JSON schema: {why}"
+            ));
             continue;
         }
         bytes += size + description.len();
@@ -191,30 +258,30 @@ fn canonical(value: &Value) -> String {
 
 /// All prompts.
 pub(super) async fn prompts(client: &Client, limit: Duration) -> Result<Vec<Prompt>, CallError> {
-    let list = pages(
-        client,
-        limit,
-        |params| ClientRequest::ListPromptsRequest(ListPromptsRequest::with_param(params)),
-        |answer| match answer {
+    let list = Listed {
+        key: "prompts",
+        noun: "prompt",
+        request: |params| ClientRequest::ListPromptsRequest(ListPromptsRequest::with_param(params)),
+        page: |answer| match answer {
             ServerResult::ListPromptsResult(list) => Some((list.prompts, list.next_cursor)),
             _ => None,
         },
-    );
-    Ok(list.await?.0)
+    };
+    Ok(pages(client, limit, list).await?.0)
 }
 
 /// All resources.
 pub(super) async fn resources(client: &Client, limit: Duration) -> Result<Vec<Resource>, CallError> {
-    let list = pages(
-        client,
-        limit,
-        |params| ClientRequest::ListResourcesRequest(ListResourcesRequest::with_param(params)),
-        |answer| match answer {
+    let list = Listed {
+        key: "resources",
+        noun: "resource",
+        request: |params| ClientRequest::ListResourcesRequest(ListResourcesRequest::with_param(params)),
+        page: |answer| match answer {
             ServerResult::ListResourcesResult(list) => Some((list.resources, list.next_cursor)),
             _ => None,
         },
-    );
-    Ok(list.await?.0)
+    };
+    Ok(pages(client, limit, list).await?.0)
 }
 
 /// What a resource holds.
@@ -305,12 +372,33 @@ mod tests {
                 json!({"name": "deep", "inputSchema": {"type": "object", "x": "y".repeat(MAX_SCHEMA)}}),
             ),
             described(json!({"name": "list", "inputSchema": {"type": "array"}})),
+            described(
+                json!({"name": "odd", "inputSchema": {"type": "object", "properties": {"a": {"type": 5}}}}),
+            ),
+            described(
+                json!({"name": "old", "inputSchema": {"$schema": "http://json-schema.org/draft-04/schema#",
+                "type": "object", "properties": {"a": {"minimum": 1, "exclusiveMinimum": true}}}}),
+            ),
         ];
         let found = take("s", tools, &mut notes);
-        assert_eq!(found.len(), 1);
+        assert_eq!(found.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["ok", "old"]);
         assert_eq!(found[0].descriptor.parameters, json!({"type": "object", "properties": {}}));
         assert_eq!(found[0].descriptor.class, ToolClass::Opaque);
-        assert_eq!(notes.len(), 4, "{notes:?}");
+        assert_eq!(notes.len(), 5, "{notes:?}");
+        assert!(notes[4].starts_with("the tool `odd` is left out: its `inputSchema` is not a JSON schema: "));
+    }
+
+    #[test]
+    fn an_entry_keeps_what_can_be_read_of_it() {
+        let entry = json!({"name": "t", "inputSchema": {"type": "object"}, "annotations": 5, "icons": {}});
+        let read: Described = lenient(&entry).expect("a tool");
+        assert_eq!((read.name.as_ref(), read.annotations), ("t", None));
+        for (schema, why) in [(json!("x"), "`inputSchema` is not an object"), (Value::Null, "`inputSchema`")]
+        {
+            let refused = lenient::<Described>(&json!({"name": "t", "inputSchema": schema}));
+            assert!(refused.is_err_and(|error| error.contains(why)));
+        }
+        assert!(lenient::<Described>(&json!({"name": "t"})).is_err());
     }
 
     #[test]

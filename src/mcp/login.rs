@@ -20,7 +20,7 @@ pub use kept::LoginState;
 pub use landing::Landing;
 pub use revoke::{LoggedOut, log_out};
 
-use crate::contract::server::{ServerConfig, ServerTransport};
+use crate::contract::server::{LoginGrant, ServerConfig, ServerTransport};
 
 /// Where logins are kept: one text for each server, which nobody else reads.
 pub trait LoginStore: Send + Sync {
@@ -82,14 +82,20 @@ fn address(config: &ServerConfig) -> Option<&SecretString> {
     }
 }
 
+/// Whether aye logs in by itself, with the client id and its secret.
+fn is_unattended(config: &ServerConfig) -> bool {
+    matches!(&config.transport, ServerTransport::Http { login, .. }
+        if login.grant == LoginGrant::ClientCredentials)
+}
+
 /// Where a server stands with its login, as far as is known without asking it; `None` where there can be none.
 ///
 /// # Errors
 /// What is kept cannot be read.
 pub fn login_state(config: &ServerConfig, store: &dyn LoginStore) -> Result<Option<LoginState>, String> {
     match address(config) {
-        Some(url) => kept::state(config, url, store).map(Some),
-        None => Ok(None),
+        Some(url) if !is_unattended(config) => kept::state(config, url, store).map(Some),
+        Some(_) | None => Ok(None),
     }
 }
 

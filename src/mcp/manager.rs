@@ -396,7 +396,8 @@ async fn read_tools(server: &Arc<Server>, client: &Client, around: &Surroundings
     } else {
         (Vec::new(), Vec::new())
     };
-    server.set_tools(tools, notes, around);
+    let instructions = client.info.instructions.as_deref().unwrap_or_default();
+    server.set_tools(tools, notes, instructions, around);
     Ok(())
 }
 

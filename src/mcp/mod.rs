@@ -8,6 +8,7 @@
 mod client;
 mod content;
 mod elicit;
+mod guidance;
 mod handler;
 mod list;
 mod login;
@@ -30,6 +31,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
+pub use guidance::Guidance;
 pub use login::{
     Landing, LoggedOut, Login, LoginState, LoginStore, NoLogins, NotLoggedIn, log_out, login_command,
     login_state,
@@ -87,6 +89,8 @@ pub struct Surroundings {
     pub root: PathBuf,
     /// Calls that wait for a person's answer to their server.
     pub questions: Questions,
+    /// Receives the instructions of servers for the model.
+    pub guidance: Guidance,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
 }

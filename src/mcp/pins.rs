@@ -11,6 +11,9 @@ pub struct Pinned {
     pub config: String,
     /// The hash of each tool, by the name that the server gave it.
     pub tools: BTreeMap<String, String>,
+    /// The hash of its instructions, of an empty text where it had none; `None` if nobody was asked about them yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
 }
 
 /// Where agreements are kept.
@@ -43,6 +46,15 @@ impl Pinned {
     /// How a tool stands, under this description of its server.
     pub fn standing(&self, config: &str, tool: &str, hash: &str) -> Standing {
         match self.tools.get(tool) {
+            Some(known) if known == hash && self.config == config => Standing::Agreed,
+            Some(_) => Standing::Changed,
+            None => Standing::New,
+        }
+    }
+
+    /// How the instructions stand, under this description of their server.
+    pub fn standing_of_instructions(&self, config: &str, hash: &str) -> Standing {
+        match &self.instructions {
             Some(known) if known == hash && self.config == config => Standing::Agreed,
             Some(_) => Standing::Changed,
             None => Standing::New,

@@ -14,6 +14,7 @@ use super::names::server_part;
 use super::pins::{Pinned, Standing};
 use super::tool::McpTool;
 use super::{Surroundings, list};
+use crate::contract::digest::sha256_hex;
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerScope};
 use crate::contract::tool::Tool;
@@ -93,6 +94,8 @@ pub struct ServerView {
     pub about: String,
     /// What it says about its use.
     pub instructions: Option<String>,
+    /// Whether the model reads that.
+    pub is_guiding: bool,
     /// Its tools.
     pub tools: Vec<ToolView>,
     /// Its prompts.
@@ -114,8 +117,14 @@ struct Now {
     prompts: Vec<PromptView>,
     notes: Vec<String>,
     took: Option<Duration>,
+    /// What it says about its use.
+    instructions: String,
+    /// How that stands to what was agreed to, and whether the model may read it.
+    guiding: (Standing, bool),
     /// What of the tools a person saw: only that can be agreed to.
     seen: BTreeMap<String, String>,
+    /// The hash of the instructions that a person saw with them.
+    seen_instructions: Option<String>,
     /// What the person was told about; the same is not told twice.
     told: String,
 }
@@ -218,7 +227,10 @@ impl Server {
                 prompts: Vec::new(),
                 notes: Vec::new(),
                 took: None,
+                instructions: String::new(),
+                guiding: (Standing::New, false),
                 seen: BTreeMap::new(),
+                seen_instructions: None,
                 told: String::new(),
             }),
             moved: watch::channel(0).0,
@@ -334,18 +346,35 @@ impl Server {
             .any(|(found, _, offered)| *offered && found.name == name && found.hash == hash)
     }
 
-    /// Takes the tools that the server has now, compares them with what was agreed to, and offers those.
-    pub(super) fn set_tools(self: &Arc<Self>, tools: Vec<Found>, notes: Vec<String>, around: &Surroundings) {
+    /// Takes the tools and the instructions that the server has now, compares them with what was agreed to, and offers
+    /// those.
+    pub(super) fn set_tools(
+        self: &Arc<Self>,
+        tools: Vec<Found>,
+        notes: Vec<String>,
+        instructions: &str,
+        around: &Surroundings,
+    ) {
+        let hash = sha256_hex(instructions);
         let scope = self.config.scope.key();
         let pinned = around.pins.load(&scope, &self.config.name);
         let mut problem = None;
         let pinned = match pinned {
+            // The person's own server was agreed to by a version that did not pass instructions on.
+            Ok(Some(mut pinned))
+                if self.config.scope == ServerScope::User && pinned.instructions.is_none() =>
+            {
+                pinned.instructions = Some(hash.clone());
+                problem = around.pins.save(&scope, &self.config.name, &pinned).err();
+                pinned
+            }
             Ok(Some(pinned)) => pinned,
             // The person wrote the server down: what it has at first is what they wanted.
             Ok(None) if self.config.scope == ServerScope::User => {
                 let pinned = Pinned {
                     config: self.config.digest.clone(),
                     tools: tools.iter().map(|tool| (tool.name.clone(), tool.hash.clone())).collect(),
+                    instructions: Some(hash.clone()),
                 };
                 problem = around.pins.save(&scope, &self.config.name, &pinned).err();
                 pinned
@@ -373,6 +402,9 @@ impl Server {
                 .collect();
             now.notes = notes;
             now.notes.extend(problem);
+            let standing = pinned.standing_of_instructions(&digest, &hash);
+            now.guiding = (standing, standing == Standing::Agreed || around.agrees_to_all);
+            instructions.clone_into(&mut now.instructions);
         }
         self.offer(around);
         self.tell_what_waits(around);
@@ -380,18 +412,22 @@ impl Server {
     }
 
     fn offer(self: &Arc<Self>, around: &Surroundings) {
-        let tools = {
+        let tools: Vec<Arc<dyn Tool>> = {
             let now = self.now();
             let offered = now.tools.iter().filter(|(_, _, offered)| *offered);
-            offered
+            let tools: Vec<_> = offered
                 .map(|(found, _, _)| Arc::new(McpTool::new(self, found, around)) as Arc<dyn Tool>)
-                .collect()
+                .collect();
+            let guides = now.guiding.1 && !tools.is_empty();
+            around.guidance.set(&self.part, &self.config.name, guides.then_some(now.instructions.as_str()));
+            tools
         };
         (around.offer)(&format!("mcp:{}", self.config.name), tools);
     }
 
     /// Takes its tools away.
     pub(super) fn withdraw(&self, around: &Surroundings) {
+        around.guidance.set(&self.part, &self.config.name, None);
         (around.offer)(&format!("mcp:{}", self.config.name), Vec::new());
     }
 
@@ -405,7 +441,17 @@ impl Server {
                 Standing::Agreed | Standing::New | Standing::Changed => {}
             }
         }
-        if new.is_empty() && changed.is_empty() {
+        // Beside tools of a server that nobody agreed to at all, its instructions need no word of their own.
+        let instructions = match now.guiding {
+            (_, true) => None,
+            _ if now.instructions.trim().is_empty() => None,
+            (Standing::New | Standing::Agreed, false) if new.len() == now.tools.len() => None,
+            (Standing::New | Standing::Agreed, false) => Some("its instructions are new".to_owned()),
+            (Standing::Changed, false) => {
+                Some("its instructions are not what you agreed to any more".to_owned())
+            }
+        };
+        if new.is_empty() && changed.is_empty() && instructions.is_none() {
             now.told.clear();
             return;
         }
@@ -417,6 +463,7 @@ impl Server {
         let what: Vec<String> = [
             count(&new, "is new", "are new"),
             count(&changed, "is not what you agreed to any more", "are not what you agreed to any more"),
+            instructions,
         ]
         .into_iter()
         .flatten()
@@ -439,6 +486,7 @@ impl Server {
         if is_for_consent {
             now.seen =
                 now.tools.iter().map(|(found, _, _)| (found.name.clone(), found.hash.clone())).collect();
+            now.seen_instructions = Some(sha256_hex(&now.instructions));
         }
         let info = now.client.as_ref().map(|client| client.info.clone()).unwrap_or_default();
         let last = self.last.lock().expect("no panic while it is held").clone();
@@ -454,6 +502,7 @@ impl Server {
                 (name, protocol) => format!("{name}, protocol {protocol}"),
             },
             instructions: info.instructions,
+            is_guiding: now.guiding.1 && now.tools.iter().any(|(_, _, offered)| *offered),
             tools: now
                 .tools
                 .iter()
@@ -482,7 +531,7 @@ impl Server {
     /// A sentence: nothing was agreed to.
     pub(super) fn agree(self: &Arc<Self>, around: &Surroundings) -> Result<String, String> {
         let name = self.name();
-        let (agreed, rest) = {
+        let (agreed, rest, instructions) = {
             let mut now = self.now();
             if now.tools.is_empty() {
                 drop(now);
@@ -499,7 +548,11 @@ impl Server {
                     rest += 1;
                 }
             }
-            (agreed, rest)
+            let instructions = now.seen_instructions.clone();
+            if instructions.as_deref() == Some(&sha256_hex(&now.instructions)) {
+                now.guiding = (Standing::Agreed, true);
+            }
+            (agreed, rest, instructions)
         };
         if agreed.is_empty() {
             return Err(format!("look at the tools of {name} first: /mcp {}", self.typed()));
@@ -507,8 +560,9 @@ impl Server {
         let scope = self.config.scope.key();
         let mut pinned = around.pins.load(&scope, &self.config.name)?.unwrap_or_default();
         if pinned.config != self.config.digest {
-            pinned = Pinned { config: self.config.digest.clone(), tools: BTreeMap::new() };
+            pinned = Pinned { config: self.config.digest.clone(), ..Pinned::default() };
         }
+        pinned.instructions = instructions.or(pinned.instructions);
         let count = agreed.len();
         pinned.tools.extend(agreed);
         let kept = around.pins.save(&scope, &self.config.name, &pinned);

@@ -43,6 +43,7 @@ struct World {
     pins: Arc<Kept>,
     agrees_to_all: bool,
     questions: Questions,
+    guidance: Guidance,
 }
 
 fn tool(name: &str) -> Value {
@@ -58,6 +59,7 @@ impl World {
             pins: Arc::default(),
             agrees_to_all: false,
             questions: Questions::default(),
+            guidance: Guidance::default(),
         };
         world.set_tools(tools);
         world
@@ -120,6 +122,7 @@ impl World {
             prompts_changed: Arc::new(|| {}),
             root: self.dir.path().to_owned(),
             questions: self.questions.clone(),
+            guidance: self.guidance.clone(),
             clock: Arc::new(SystemClock),
         }
     }
@@ -203,6 +206,35 @@ async fn tools_are_called_by_their_own_names_and_give_results() {
 }
 
 #[tokio::test]
+async fn a_server_that_answers_discovery_with_nothing_is_an_older_one() {
+    let world = World::new(&[tool("echo")]);
+    let manager = world.user("empty").await;
+    assert_eq!(manager.views()[0].phase, Phase::Connected);
+    assert_eq!(manager.look("s").expect("there").about, "sh 1, protocol 2025-11-25");
+    assert_eq!(world.ids(), ["mcp__s__echo"]);
+    manager.close().await;
+}
+
+#[tokio::test]
+async fn a_tool_that_cannot_be_read_hides_no_other() {
+    let world = World::new(&[
+        tool("echo"),
+        json!({"name": "bad", "inputSchema": "none"}),
+        json!({"name": "bare"}),
+        json!({"name": "wrong", "inputSchema": {"type": "object", "required": "a"}}),
+        tool("last"),
+    ]);
+    let manager = world.user("plain").await;
+    assert_eq!(world.ids(), ["mcp__s__echo", "mcp__s__last"]);
+    let notes = manager.look("s").expect("there").notes;
+    for name in ["bad", "bare", "wrong"] {
+        let of = |note: &String| note.starts_with(&format!("the tool `{name}` is left out: "));
+        assert!(notes.iter().any(of), "{name}: {notes:?}");
+    }
+    manager.close().await;
+}
+
+#[tokio::test]
 async fn nothing_is_started_before_it_is_said() {
     let world = World::new(&[tool("echo")]);
     let manager = world.manager_of(vec![world.config("s", ServerScope::User, "plain")]);
@@ -244,6 +276,39 @@ async fn the_tools_of_a_project_wait_for_a_person_who_saw_them() {
     manager.start();
     manager.ready(PATIENCE).await;
     assert_eq!(world.ids(), [] as [String; 0], "another command under the same name");
+    manager.close().await;
+}
+
+/// What the model reads of the instructions of servers, for an agent that has these tools.
+fn guidance(world: &World) -> Option<String> {
+    world.guidance.text(["mcp__s__echo", "mcp__s__other"].into_iter())
+}
+
+#[tokio::test]
+async fn instructions_reach_the_model_only_after_the_tools_were_agreed_to() {
+    let world = World::new(&[tool("echo")]);
+    let manager = world.manager_of(vec![world.project()]);
+    manager.start();
+    manager.ready(PATIENCE).await;
+    assert_eq!(guidance(&world), None, "nobody agreed to anything");
+    assert!(!manager.look("s").expect("there").is_guiding);
+    manager.agree("s").expect("agreed");
+    assert!(guidance(&world).expect("a text").contains("<server name=\"s\">\nbe careful\n</server>"));
+    assert!(manager.look("s").expect("there").is_guiding);
+    manager.close().await;
+    // They are pinned as tools are: other words wait until somebody saw them.
+    let mut changed = world.pins.load("/r/.mcp.json", "s").expect("kept").expect("there");
+    changed.instructions = Some("other".to_owned());
+    world.pins.save("/r/.mcp.json", "s", &changed).expect("kept");
+    let manager = world.manager_of(vec![world.project()]);
+    manager.start();
+    manager.ready(PATIENCE).await;
+    assert_eq!((world.ids().len(), guidance(&world)), (1, None));
+    let told = world.told();
+    assert!(told.last().expect("told").contains("its instructions are not what you agreed to"), "{told:?}");
+    manager.look("s").expect("there");
+    manager.agree("s").expect("agreed");
+    assert!(guidance(&world).is_some());
     manager.close().await;
 }
 

@@ -252,3 +252,33 @@ fn prompts_and_resources_of_a_server_can_be_said() {
     assert!(body.contains("what does @shed:note://1 say?") && body.contains("the note"), "{body}");
     home.ok(&["-p", "mail me@shed:x and @nobody:y"]);
 }
+
+#[test]
+fn the_model_reads_what_a_server_says_about_its_use_as_the_server_s_words() {
+    let llm = MockLlm::answers([Answer::say("Hello."), Answer::say("Hello.")]);
+    let home = Home::with(&llm);
+    project(&home, "plain", &[tool("echo")]);
+    home.rules("rules: []");
+    home.ok(&["--trust", "-p", "hi"]);
+    let system = llm.last().system();
+    assert!(system.contains("<server name=\"shed\">\nbe careful\n</server>"), "{system}");
+    assert!(system.contains("written by an MCP server, not by the user"), "{system}");
+    home.aye(&["mcp", "remove", "shed", "--scope", "project"]).run().exits(0);
+    home.ok(&["-p", "hi"]);
+    assert!(!llm.last().system().contains("be careful"));
+}
+
+#[test]
+fn a_worker_has_the_tools_of_servers_and_says_which_came_too_late() {
+    let llm = MockLlm::answers([Answer::say("Hello."), Answer::say("Hello.")]);
+    let home = Home::with(&llm);
+    own(&home, "plain", &[tool("echo")]);
+    home.ok(&["queue", "add", "--new", "hi"]);
+    home.ok(&["work", "--until-empty"]);
+    assert!(llm.last().tools().iter().any(|tool| tool == "mcp__shed__echo"), "{:?}", llm.last().tools());
+    home.ok(&["mcp", "remove", "shed"]);
+    own(&home, "silent", &[]);
+    home.ok(&["queue", "add", "--new", "hi"]);
+    let out = home.ok(&["--config", "mcp.wait=300ms", "work", "--until-empty"]);
+    assert!(out.stderr.contains("MCP servers not ready after 0.3 s, the run begins without them: shed"));
+}

@@ -445,3 +445,42 @@ fn doctor_says_where_each_server_stands_and_starts_none() {
     );
     assert!(!home.work().join("started").exists());
 }
+
+/// Writes the server down as CI does: a client of its own, its secret in a variable.
+fn unattended(home: &Home, far: &Far) {
+    let server = json!({"url": far.url(), "oauth": {"clientId": "ci", "clientSecret": "${CI_SECRET}",
+        "grantType": "client_credentials"}});
+    home.write(".mcp.json", &json!({"mcpServers": {"far": server}}).to_string());
+    home.rules("rules: [{tool: 'mcp__far__*', behavior: allow}]");
+}
+
+#[test]
+fn ci_logs_in_with_a_client_and_its_secret_and_keeps_no_token() {
+    let llm = calls();
+    let (home, far) = (Home::with(&llm), Far::start());
+    unattended(&home, &far);
+    let aye = |secret: &str, args: &[&str]| home.aye(args).env("CI_SECRET", secret).run();
+    // Such a login needs neither a browser nor PKCE.
+    far.state().metadata.insert("code_challenge_methods_supported", json!(null));
+    aye("ci-s3cret", &["--trust", "-p", "go"]).exits(0);
+    assert_eq!(llm.last().result("c1"), "called with a token");
+    assert_eq!((far.count("POST /token"), far.count("GET /authorize")), (1, 0));
+    assert_eq!(far.state().wrong, [] as [String; 0]);
+    assert_eq!(login_files(&home), [] as [std::path::PathBuf; 0]);
+    let seen = everything(&home);
+    for secret in far.state().secrets.iter().map(String::as_str).chain(["ci-s3cret"]) {
+        assert!(!seen.contains(secret), "{secret} is somewhere else");
+    }
+    // A token that ends during a run is replaced.
+    far.state().lasts = 1;
+    aye("ci-s3cret", &["--trust", "-p", "go"]).exits(0);
+    assert_eq!(llm.last().result("c1"), "called with a token");
+    assert!(far.count("POST /token") > 2);
+    let refused = aye("wrong", &["--trust", "mcp", "test", "far"]).exits(1);
+    assert!(
+        !refused.stderr.contains("aye mcp login") && !refused.stderr.contains("wrong\""),
+        "{}",
+        refused.stderr
+    );
+    aye("x", &["--trust", "mcp", "login", "far"]).exits(1).says("aye logs in by itself");
+}

@@ -166,6 +166,7 @@ async fn connected(
         prompts_changed: Arc::new(|| {}),
         root: foundation.workspace.root.clone(),
         questions: crate::mcp::Questions::default(),
+        guidance: crate::mcp::Guidance::default(),
         clock: Arc::new(crate::contract::clock::SystemClock),
     };
     let (manager, _) = Manager::new(vec![server], around);

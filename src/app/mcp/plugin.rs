@@ -1,16 +1,18 @@
-//! Where a step or a run ends, the calls of servers that still wait for a person end too.
+//! Where a step or a run ends, the calls of servers that still wait for a person end too. Before each inference the model
+//! reads what servers say about the use of their tools.
 
 use async_trait::async_trait;
 
-use crate::mcp::Questions;
-use crate::phase::{PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar};
+use crate::contract::context_message::ContextMessage;
+use crate::mcp::{Guidance, Questions};
+use crate::phase::{AddContextMessage, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar};
 use crate::state::{Phase, StateCommand, StateError};
 
 /// The plugin's name.
 pub(in crate::app) const MCP_PLUGIN: &str = "mcp";
 
 /// Tells servers that their questions have no answer: the person said no to the call, or stopped the run.
-pub(in crate::app) struct McpPlugin(pub(in crate::app) Questions);
+pub(in crate::app) struct McpPlugin(pub(in crate::app) Questions, pub(in crate::app) Guidance);
 
 impl Plugin for McpPlugin {
     // Whichever agent called the tool: its server must hear that nobody answers.
@@ -19,13 +21,30 @@ impl Plugin for McpPlugin {
     }
 
     fn descriptor(&self) -> PluginDescriptor {
-        PluginDescriptor::new(MCP_PLUGIN, "ends the questions of tool servers with their calls")
+        PluginDescriptor::new(
+            MCP_PLUGIN,
+            "tells the model what tool servers say, and ends their questions with their calls",
+        )
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
+        registrar.register_hook(Phase::BeforeInference, Guide(self.1.clone()));
         registrar.register_hook(Phase::StepEnd, Forget(self.0.clone()));
         registrar.register_hook(Phase::RunEnd, Forget(self.0.clone()));
         Ok(())
+    }
+}
+
+struct Guide(Guidance);
+
+#[async_trait]
+impl PhaseHook for Guide {
+    async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
+        let mut command = StateCommand::new();
+        if let Some(text) = self.0.text(ctx.tools.iter().map(|tool| tool.id.as_str())) {
+            command.schedule_action::<AddContextMessage>(ContextMessage::system("mcp.instructions", text))?;
+        }
+        Ok(command)
     }
 }
 

@@ -94,6 +94,14 @@ fn overview(views: &[ServerView]) -> String {
                 typed = view.typed
             );
         }
+        let has_words = view.instructions.as_deref().is_some_and(|text| !text.trim().is_empty());
+        if waiting == 0 && has_words && !view.is_guiding && !view.tools.is_empty() {
+            let typed = &view.typed;
+            let _ = writeln!(
+                out,
+                "  its instructions wait for you: /mcp {typed} shows them, /mcp trust {typed} agrees"
+            );
+        }
         for note in &view.notes {
             let _ = writeln!(out, "  {note}");
         }
@@ -121,7 +129,8 @@ pub(super) fn details(view: &ServerView) -> String {
         let _ = writeln!(out, "{note}");
     }
     if let Some(text) = view.instructions.as_deref().filter(|text| !text.trim().is_empty()) {
-        let _ = writeln!(out, "\nIt says about its use (the model is not told):\n{}", indented(text, "  "));
+        let who = if view.is_guiding { "the model reads it" } else { "the model does not read it" };
+        let _ = writeln!(out, "\nIts instructions ({who}):\n{}", indented(text, "  "));
     }
     let waiting = view.tools.iter().filter(|tool| !tool.is_offered).count();
     if waiting > 0 {

@@ -8,7 +8,8 @@ use futures::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::ClientJsonRpcMessage;
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, CredentialStore as _, InMemoryCredentialStore, OAuthClientConfig,
+    AuthError, AuthorizationManager, ClientCredentialsConfig, CredentialStore as _, InMemoryCredentialStore,
+    OAuthClientConfig,
 };
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
@@ -21,7 +22,7 @@ use super::http::Http;
 use super::kept::{Kept, Tokens};
 use super::{LoginStore, address, flow, login_command};
 use crate::contract::clock::Clock;
-use crate::contract::server::ServerConfig;
+use crate::contract::server::{LoginConfig, LoginGrant, ServerConfig, ServerTransport};
 use crate::mcp::client::words_of;
 
 /// A token that ends so soon is renewed before it is sent.
@@ -38,6 +39,10 @@ pub(in crate::mcp) struct Session {
     renewing: tokio::sync::Mutex<()>,
     /// Somebody has to log in before anything goes on.
     refused: CancellationToken,
+    /// Where aye logs in by itself: as whom.
+    client: Option<LoginConfig>,
+    /// The tokens of such a login. They are obtained anew at each start and written nowhere.
+    own: std::sync::Mutex<Option<Tokens>>,
 }
 
 fn store_error(why: String) -> AuthError {
@@ -69,7 +74,15 @@ impl Session {
         clock: &Arc<dyn Clock>,
         refused: &CancellationToken,
     ) -> Option<Self> {
+        let client = match &config.transport {
+            ServerTransport::Http { login, .. } if login.grant == LoginGrant::ClientCredentials => {
+                Some(login.clone())
+            }
+            ServerTransport::Http { .. } | ServerTransport::Stdio { .. } => None,
+        };
         Some(Self {
+            client,
+            own: std::sync::Mutex::default(),
             scope: config.scope.key(),
             name: config.name.clone(),
             url: address(config)?.clone(),
@@ -85,6 +98,9 @@ impl Session {
     }
 
     fn tokens(&self) -> Result<Option<Tokens>, AuthError> {
+        if self.client.is_some() {
+            return Ok(self.own.lock().expect("no panic while it is held").clone());
+        }
         let kept = self.kept()?.filter(|kept| kept.is_for(&self.url));
         Ok(kept.and_then(|kept| kept.tokens))
     }
@@ -103,6 +119,7 @@ impl Session {
     /// The token to send; `None` when there is none.
     async fn token(&self) -> Result<Option<String>, AuthError> {
         match self.tokens()? {
+            None if self.client.is_some() => self.renew(None).await,
             None => Ok(None),
             Some(tokens) if !self.is_ending(&tokens) => Ok(access(&tokens)),
             Some(tokens) => self.renew(access(&tokens)).await,
@@ -112,6 +129,17 @@ impl Session {
     /// Another token than this one; `None` when only a person can get one.
     async fn renew(&self, old: Option<String>) -> Result<Option<String>, AuthError> {
         let _first = self.renewing.lock().await;
+        if let Some(client) = &self.client {
+            let known = self.tokens()?.filter(|tokens| !self.is_ending(tokens));
+            let known = known.as_ref().and_then(access).filter(|token| Some(token) != old.as_ref());
+            if known.is_some() {
+                return Ok(known);
+            }
+            let tokens = self.obtained(client).await?;
+            let token = access(&tokens);
+            *self.own.lock().expect("no panic while it is held") = Some(tokens);
+            return Ok(token);
+        }
         let store = Arc::clone(&self.store);
         let (scope, name) = (self.scope.clone(), self.name.clone());
         let held = tokio::task::spawn_blocking(move || store.lock(&scope, &name)).await;
@@ -142,12 +170,46 @@ impl Session {
         }
     }
 
-    async fn renewed(&self, tokens: &Tokens) -> Result<Tokens, AuthError> {
+    /// Tokens for the client itself (`client_credentials`).
+    async fn obtained(&self, client: &LoginConfig) -> Result<Tokens, AuthError> {
+        let (server, http, mut manager) = self.manager().await?;
+        let challenge = http.challenge(&server).await.map_err(AuthError::MetadataError)?;
+        let (metadata, issuer) =
+            flow::resolve(&manager, &http, challenge.as_deref(), LoginGrant::ClientCredentials).await?;
+        manager.set_metadata(metadata);
+        let scopes = if client.scopes.is_empty() {
+            manager.select_initial_scopes(&[]).await
+        } else {
+            client.scopes.clone()
+        };
+        let client_id = client.client_id.clone().unwrap_or_default();
+        let secret = client.client_secret.as_ref().map(|secret| secret.expose_secret().to_owned());
+        let config = ClientCredentialsConfig::ClientSecret {
+            client_id: client_id.clone(),
+            client_secret: secret.unwrap_or_default(),
+            scopes,
+            resource: Some(self.url.expose_secret().to_owned()),
+        };
+        manager.validate_client_credentials_metadata(&config)?;
+        manager.configure_client_credentials(&config)?;
+        let given = InMemoryCredentialStore::new();
+        manager.set_credential_store(given.clone());
+        manager.exchange_client_credentials(&config).await?;
+        let credentials = given.load().await?.ok_or(AuthError::AuthorizationRequired)?;
+        Ok(Tokens { issuer, client_id, client_secret: None, credentials })
+    }
+
+    async fn manager(&self) -> Result<(reqwest::Url, Arc<Http>, AuthorizationManager), AuthError> {
         let server = reqwest::Url::parse(self.url.expose_secret())?;
         let http = Arc::new(Http::of(&server).map_err(AuthError::MetadataError)?);
-        let mut manager =
-            AuthorizationManager::new_with_oauth_http_client(server, Arc::clone(&http) as Arc<_>).await?;
-        let (metadata, issuer) = flow::resolve(&manager, &http, None).await?;
+        let manager =
+            AuthorizationManager::new_with_oauth_http_client(server.clone(), Arc::clone(&http) as Arc<_>);
+        Ok((server, http, manager.await?))
+    }
+
+    async fn renewed(&self, tokens: &Tokens) -> Result<Tokens, AuthError> {
+        let (_, http, mut manager) = self.manager().await?;
+        let (metadata, issuer) = flow::resolve(&manager, &http, None, LoginGrant::AuthorizationCode).await?;
         if issuer != tokens.issuer {
             // What one gave is not shown to another.
             return Err(AuthError::AuthorizationRequired);
@@ -168,6 +230,9 @@ impl Session {
 
     /// The server took what there was, or wanted nothing.
     pub(in crate::mcp) fn works(&self) {
+        if self.client.is_some() {
+            return;
+        }
         let cleared = match self.kept() {
             Ok(Some(mut kept)) if kept.is_wanted && kept.is_for(&self.url) => {
                 kept.is_wanted = false;
@@ -239,6 +304,11 @@ impl Bearer {
             answer = call(Some(new)).await;
         }
         match answer {
+            Err(error) if wants_login(&error) && self.session.client.is_some() => {
+                Err(StreamableHttpError::Auth(AuthError::AuthorizationFailed(
+                    "it does not accept the token that its login gave out for the client id".to_owned(),
+                )))
+            }
             Err(error) if wants_login(&error) => {
                 self.session.is_refused();
                 Err(StreamableHttpError::Auth(AuthError::AuthorizationRequired))

@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::http::Http;
 use super::kept::{Kept, Tokens};
 use super::{LoginStore, address};
-use crate::contract::server::{LoginConfig, ServerConfig, ServerTransport};
+use crate::contract::server::{LoginConfig, LoginGrant, ServerConfig, ServerTransport};
 use crate::mcp::client::{plainly, words_of};
 
 /// All that is looked up before a person can go anywhere.
@@ -59,6 +59,7 @@ pub(super) async fn resolve(
     manager: &AuthorizationManager,
     http: &Http,
     challenge: Option<&str>,
+    grant: LoginGrant,
 ) -> Result<(AuthorizationMetadata, String), AuthError> {
     let fail = |why: String| AuthError::MetadataError(why);
     let found = manager.resolve_metadata_from_challenge(challenge).await?;
@@ -77,8 +78,8 @@ pub(super) async fn resolve(
         let url = Url::parse(end).map_err(|_| fail("its login names an address that is none".to_owned()))?;
         http.may(&url).map_err(fail)?;
     }
-    // Its absence means that there is none (OAuth 2.1 as MCP has it).
-    if metadata.code_challenge_methods_supported.is_none() {
+    // Its absence means that there is none (OAuth 2.1 as MCP has it). Where no code is exchanged, none is needed.
+    if grant == LoginGrant::AuthorizationCode && metadata.code_challenge_methods_supported.is_none() {
         return Err(AuthError::PkceUnsupported);
     }
     Ok((metadata, issuer))
@@ -106,6 +107,11 @@ impl Login {
         let ServerTransport::Http { login, .. } = &config.transport else {
             return Err("it is a program of this machine: there is no login".to_owned());
         };
+        if login.grant == LoginGrant::ClientCredentials {
+            return Err(
+                "aye logs in by itself with its client id and secret; `aye mcp test` tries it".to_owned()
+            );
+        }
         let server =
             Url::parse(url.expose_secret()).map_err(|_| "its address cannot be understood".to_owned())?;
         let http = Arc::new(Http::of(&server)?);
@@ -115,7 +121,7 @@ impl Login {
                 .await
                 .map_err(|error| why(&error))?;
         let (metadata, issuer) =
-            resolve(&manager, &http, challenge.as_deref()).await.map_err(|error| why(&error))?;
+            resolve(&manager, &http, challenge.as_deref(), login.grant).await.map_err(|error| why(&error))?;
         let registers = metadata.registration_endpoint.is_some();
         manager.set_metadata(metadata);
         let given = InMemoryCredentialStore::new();

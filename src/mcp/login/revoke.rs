@@ -12,7 +12,7 @@ use super::bearer::given;
 use super::http::Http;
 use super::kept::{Kept, Tokens};
 use super::{LoginStore, address, flow};
-use crate::contract::server::{ServerConfig, ServerScope};
+use crate::contract::server::{LoginGrant, ServerConfig, ServerScope};
 
 /// All that is looked up and told.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -72,7 +72,9 @@ async fn take_back(server: Url, tokens: &Tokens) -> Result<(), String> {
     let manager = AuthorizationManager::new_with_oauth_http_client(server, Arc::clone(&http) as Arc<_>)
         .await
         .map_err(|error| flow::why(&error))?;
-    let (metadata, issuer) = flow::resolve(&manager, &http, None).await.map_err(|error| flow::why(&error))?;
+    let (metadata, issuer) = flow::resolve(&manager, &http, None, LoginGrant::AuthorizationCode)
+        .await
+        .map_err(|error| flow::why(&error))?;
     if issuer != tokens.issuer {
         return Err("its login is another one now".to_owned());
     }

@@ -114,7 +114,7 @@ async fn rounds() -> Rounds {
     let server = Arc::new(Server::new(world.config("s", ServerScope::User, "plain")));
     let (tools, notes) = crate::mcp::list::tools(&client, "s", PATIENCE).await.expect("a list");
     server.connected(Arc::clone(&client), Duration::ZERO);
-    server.set_tools(tools, notes, &around);
+    server.set_tools(tools, notes, "", &around);
     Rounds { world, seen, client, _server: server }
 }
 

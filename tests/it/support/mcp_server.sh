@@ -1,7 +1,8 @@
 #!/bin/sh
 # A tool server in raw JSON lines, well-behaved or not.
 #   $1  a file with the JSON list of its tools; beside it, FILE.log says what it was asked
-#   $2  how it behaves: plain, silent (never answers), dead (ends at once), storm (3,000 changed lists), sampling
+#   $2  how it behaves: plain, silent (never answers), dead (ends at once), storm (3,000 changed lists), sampling,
+#       empty (answers methods that it does not know with {})
 tools=$1
 mode=${2:-plain}
 say() { printf '%s\n' "$1"; }
@@ -21,6 +22,7 @@ while IFS= read -r line; do
   id=${id%%[,\}]*}
   case $line in
   *'"method":"server/discover"'*)
+    if [ "$mode" = empty ]; then result '{}'; continue; fi
     say "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32601,\"message\":\"unknown method\"}}" ;;
   *'"method":"initialize"'*)
     result '{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{},"prompts":{}},"serverInfo":{"name":"sh","version":"1"},"instructions":"be careful"}' ;;

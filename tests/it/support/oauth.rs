@@ -218,6 +218,7 @@ impl Far {
                     && asked["client_id"] == has("client_id")
             }),
             "refresh_token" => state.renewals.remove(has("refresh_token")),
+            "client_credentials" => has("client_id") == "ci" && has("client_secret") == "ci-s3cret",
             _ => false,
         };
         if !is_good {
