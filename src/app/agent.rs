@@ -21,7 +21,7 @@ use crate::contract::record::Owner;
 use crate::contract::spec::{AgentSpec, ModelEntry};
 use crate::contract::suspension::Actor;
 use crate::llm::{LlmRetryPolicy, RetryConfigKey};
-use crate::mcp::Questions;
+use crate::mcp::{Guidance, Questions};
 use crate::plugins::context::CompactionPlugin;
 use crate::plugins::deferred_tools::DEFERRED_TOOLS_PLUGIN;
 use crate::plugins::generative_ui::{A2UI_PLUGIN, A2uiPlugin};
@@ -30,8 +30,8 @@ use crate::plugins::observe::OBSERVABILITY_PLUGIN;
 use crate::plugins::permission::{Mode, PermissionPlugin, Permissions};
 use crate::plugins::reminder::{REMINDER_PLUGIN, ReminderPlugin, ReminderRule};
 use crate::plugins::skills::{
-    Discovery, ScriptOutput, ScriptRequest, ScriptRunner, SkillSubsystem, bundled, discover,
-    granted_patterns, project_roots, user_roots,
+    Discovery, ScriptOutput, ScriptRequest, ScriptRunner, Severity, SharedTargets, SkillSubsystem,
+    SkillTargets, bundled, discover, granted_patterns, project_roots, user_roots,
 };
 use crate::plugins::stop::{StopConditionSpec, StopPlugin};
 use crate::runtime::{AgentRuntime, AgentRuntimeBuilder};
@@ -82,8 +82,9 @@ impl App {
         let notifier = Notifier::new(&foundation);
         let telemetry = Telemetry::start(&mut foundation);
         let purse = Purse::new(&foundation);
-        let questions = Questions::default();
+        let (questions, guidance) = (Questions::default(), Guidance::default());
         let snapshots = super::back::snapshots_of(&foundation, &clock);
+        let targets = SharedTargets::default();
         let parts = Parts {
             store: &store,
             permission: &permission,
@@ -92,6 +93,8 @@ impl App {
             telemetry: &telemetry,
             purse: &purse,
             questions: &questions,
+            guidance: &guidance,
+            targets: &targets,
             snapshots: snapshots.as_ref(),
             // Where nobody sits, nothing is drawn and nothing filled in.
             draws: cli.command.is_none() && !cli.is_print(),
@@ -110,8 +113,19 @@ impl App {
         warnings.extend(agents.written.issues.iter().map(ToString::to_string));
         // One whose price nobody knows ends its run under a budget.
         warnings.extend(agents.choices().filter_map(|model| purse.admit(&model.full_name(), model).err()));
-        warnings.extend(skills.issues.iter().map(ToString::to_string));
-        let mcp = super::mcp::Mcp::new(&foundation, cli, &runtime, &permission, &questions, &mut warnings);
+        let worth = skills.issues.iter().filter(|issue| issue.severity > Severity::Note);
+        warnings.extend(worth.map(ToString::to_string));
+        let models = agents::skill_models(&runtime, &foundation, &skills, &purse).await;
+        *targets.write().expect("no panic while the targets are held") =
+            SkillTargets { agents: agents::names(&known), models };
+        let mcp = super::mcp::Mcp::new(
+            &foundation,
+            cli,
+            &runtime,
+            &permission,
+            (&questions, &guidance),
+            &mut warnings,
+        );
         let grants = GrantWatch::start(store.clone(), permission.clone(), Arc::clone(&clock));
         let app = Self {
             _grants: grants,
@@ -213,6 +227,9 @@ struct Parts<'a> {
     purse: &'a Purse,
     /// What servers ask the person.
     questions: &'a Questions,
+    guidance: &'a Guidance,
+    /// What skills can name.
+    targets: &'a SharedTargets,
     snapshots: Option<&'a FolderSnapshots>,
     /// Whether a person is shown surfaces.
     draws: bool,
@@ -220,7 +237,19 @@ struct Parts<'a> {
 
 fn runtime(
     foundation: &Foundation,
-    Parts { store, permission, clock, notifier, telemetry, purse, questions, snapshots, draws }: Parts<'_>,
+    Parts {
+        store,
+        permission,
+        clock,
+        notifier,
+        telemetry,
+        purse,
+        questions,
+        guidance,
+        targets,
+        snapshots,
+        draws,
+    }: Parts<'_>,
     skills: &Discovery,
     reminders: Vec<ReminderRule>,
     (common, known): (&prompt::Common, &agents::Known),
@@ -244,7 +273,8 @@ fn runtime(
     let tool_env = tool_env(foundation);
     let output_dir = output_dir(foundation);
     let subsystem = SkillSubsystem::new(Arc::new(skills.registry()))
-        .with_scripts(Arc::new(Scripts { env: tool_env.clone() }), foundation.workspace.cwd.clone());
+        .with_scripts(Arc::new(Scripts { env: tool_env.clone() }), foundation.workspace.cwd.clone())
+        .with_targets(Arc::clone(targets));
     let mut builder = AgentRuntimeBuilder::new()
         .with_store(store.clone())
         .with_clock(Arc::clone(clock))
@@ -304,7 +334,7 @@ fn runtime(
         .with_plugin("compaction", Arc::new(CompactionPlugin))
         .with_plugin(REMINDER_PLUGIN, Arc::new(ReminderPlugin::new(reminders)))
         .with_plugin(DEFERRED_TOOLS_PLUGIN, Arc::new(deferred::plugin()))
-        .with_plugin(MCP_PLUGIN, Arc::new(McpPlugin(questions.clone())))
+        .with_plugin(MCP_PLUGIN, Arc::new(McpPlugin(questions.clone(), guidance.clone())))
         .with_plugin("stop", Arc::new(purse.over(stop)))
         .build_unchecked()
         .map_err(Failure::usage)

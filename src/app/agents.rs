@@ -6,6 +6,7 @@ use std::sync::{Arc, RwLock};
 use serde_json::{Value, json};
 
 use super::agent::{AGENT, entry_of};
+use super::budget::Purse;
 use super::context::policy_of;
 use super::foundation::Foundation;
 use super::prompt::Common;
@@ -20,6 +21,7 @@ use crate::contract::near::or_these;
 use crate::contract::spec::AgentSpec;
 use crate::pattern::Pattern;
 use crate::plugins::handoff::HandoffPlugin;
+use crate::plugins::skills::Discovery;
 use crate::runtime::{AgentRuntime, ResolveError};
 
 /// What the built-in agent is for.
@@ -36,6 +38,35 @@ pub(super) struct Agents {
 
 /// The agents there are with what they are for, shared with the tool that hands over to them.
 pub(super) type Known = Arc<RwLock<BTreeMap<String, Option<String>>>>;
+
+/// The names of all agents.
+pub(super) fn names(known: &Known) -> Vec<String> {
+    known.read().expect("no panic while names are held").keys().cloned().collect()
+}
+
+/// Registers the models that skills name: their ids, by the names that skills give them. What nobody serves is left out;
+/// whoever uses such a skill is told.
+pub(super) async fn skill_models(
+    runtime: &AgentRuntime,
+    foundation: &Foundation,
+    skills: &Discovery,
+    purse: &Purse,
+) -> BTreeMap<String, String> {
+    let names: Vec<String> =
+        skills.found.iter().filter_map(|found| found.skill.meta().model.clone()).collect();
+    let mut found = BTreeMap::new();
+    for (name, choice) in choices(names, foundation).await {
+        let Ok(choice) = choice else { continue };
+        let id = choice.full_name();
+        // Under a budget, a model without a known price ends no run that can go on with another one.
+        if purse.admit(&id, &choice).is_err() {
+            continue;
+        }
+        runtime.set_model(&id, entry_of(&choice), models::executor(&choice, &foundation.env));
+        found.insert(name, id);
+    }
+    found
+}
 
 /// The plugin that lets agents hand over to those that are known.
 pub(super) fn handoff(known: &Known) -> HandoffPlugin {
@@ -209,22 +240,34 @@ impl Agents {
 /// file too.
 async fn models_of(written: &mut WrittenAgents, foundation: &Foundation) -> BTreeMap<String, Selection> {
     let mut found = BTreeMap::new();
-    let mut names: Vec<String> = written.used().map(|agent| agent.spec.model.clone()).collect();
+    let names: Vec<String> = written.used().map(|agent| agent.spec.model.clone()).collect();
+    for (name, choice) in choices(names, foundation).await {
+        match choice {
+            Ok(choice) => {
+                found.insert(name, choice);
+            }
+            Err(why) => no_model(&mut *written, &name, &why),
+        }
+    }
+    found
+}
+
+/// What each name of a model means here, or why it means nothing.
+async fn choices(
+    mut names: Vec<String>,
+    foundation: &Foundation,
+) -> Vec<(String, Result<Selection, String>)> {
     names.sort();
     names.dedup();
     names.retain(|name| !name.is_empty());
     let with = |name: &str| Settings { model: Some(name.to_owned()), ..foundation.loaded.settings.clone() };
     let wants_probe = names.iter().any(|name| needs_probe(&with(name), &foundation.env));
     let hits = if wants_probe { models::probe(&foundation.env).await } else { Vec::new() };
-    for name in names {
-        match select_model(&with(&name), &foundation.loaded.provenance, &foundation.env, &hits) {
-            Ok(choice) => {
-                found.insert(name, choice);
-            }
-            Err(why) => no_model(&mut *written, &name, &why.to_string()),
-        }
-    }
-    found
+    let choose = |name: String| {
+        let choice = select_model(&with(&name), &foundation.loaded.provenance, &foundation.env, &hits);
+        (name, choice.map_err(|why| why.to_string()))
+    };
+    names.into_iter().map(choose).collect()
 }
 
 fn no_model(written: &mut WrittenAgents, model: &str, why: &str) {

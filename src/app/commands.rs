@@ -20,7 +20,7 @@ use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{escape_json, visible_line};
 use crate::contract::record::{NamedBy, ThreadRecord};
 use crate::plugins::permission::{CheckContext, Layer, RuleSet, check_line};
-use crate::plugins::skills::{SkillRow, check_dir, check_discovery, list_rows};
+use crate::plugins::skills::{Severity, SkillRow, check_dir, check_discovery, list_rows};
 use crate::store::{Store, ThreadLookup};
 
 pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Failure> {
@@ -234,14 +234,20 @@ fn skills(command: SkillsCommand, foundation: &Foundation) -> Result<u8, Failure
                     };
                     let (name, scope) = (visible_line(&row.name), row.scope);
                     let hidden = hidden.unwrap_or_default();
-                    let mut description: String = row.description.chars().take(SHOWN).collect();
-                    if description.len() < row.description.len() {
+                    let summary = row.summary();
+                    let mut description: String = summary.chars().take(SHOWN).collect();
+                    if description.len() < summary.len() {
                         description.push('…');
                     }
-                    format!("{name:<24} {scope:<8} {description}{unseen}{hidden}\n")
+                    let who = match (row.model_invocable, row.user_invocable) {
+                        (true, true) => "",
+                        (false, _) => "  (started by you only)",
+                        (true, false) => "  (started by the model only)",
+                    };
+                    format!("{name:<24} {scope:<8} {description}{who}{unseen}{hidden}\n")
                 };
                 put(&rows.iter().map(line).collect::<String>())?;
-                for issue in &found.issues {
+                for issue in found.issues.iter().filter(|issue| issue.severity > Severity::Note) {
                     say(&issue.to_string());
                 }
             }

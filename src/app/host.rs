@@ -28,7 +28,7 @@ use crate::contract::record::{
     ThreadSummary,
 };
 use crate::contract::suspension::ToolCallResume;
-use crate::plugins::skills::{invocation, list_rows};
+use crate::plugins::skills::{invocation, list_rows, refused};
 use crate::runtime::{DecideError, RunDocument, RunRequest, RuntimeError, UnknownPolicy};
 use crate::store::{ChangeKind, Glance, InboxFilter, Part};
 use crate::tui::back::{BackCmd, BackMsg};
@@ -181,6 +181,7 @@ impl TerminalHost {
     /// What is said, as the model reads it.
     async fn message_of(&self, input: &UserInput) -> Result<Message, String> {
         let mut goes_with = Vec::new();
+        let mut is_skill = false;
         let mut content = match &input.skill {
             None => {
                 goes_with = mentions::attached(&self.app, &input.text).await?;
@@ -191,15 +192,17 @@ impl TerminalHost {
                 if let Some(blocks) = super::mcp::prompt(&self.app, name, &input.text).await {
                     blocks?
                 } else {
-                    let line = format!("/{name} {}", input.text);
-                    let text = invocation(&self.app.skills.registry(), line.trim_end())
-                        .ok_or_else(|| format!("there is no skill `{name}`"))?;
+                    let (registry, line) = (self.app.skills.registry(), format!("/{name} {}", input.text));
+                    let why =
+                        || refused(&registry, &line).unwrap_or_else(|| format!("there is no skill `{name}`"));
+                    let text = invocation(&registry, line.trim_end()).ok_or_else(why)?;
+                    is_skill = true;
                     vec![ContentBlock::text(text)]
                 }
             }
         };
         content.extend(input.images.iter().cloned().map(ContentBlock::StoredImage));
-        if goes_with.is_empty() {
+        if goes_with.is_empty() && !is_skill {
             return Ok(Message::user_with(content));
         }
         content.extend(goes_with);
@@ -209,10 +212,13 @@ impl TerminalHost {
 
 /// What can be called by its name: skills, and the prompts of tool servers.
 fn skill_rows(app: &App) -> Vec<SkillRow> {
-    let skills = list_rows(&app.skills).into_iter().map(|row| SkillRow {
-        name: row.name,
-        description: row.description,
-        origin: row.scope.to_string(),
+    let skills = list_rows(&app.skills).into_iter().filter(|row| row.user_invocable).map(|row| {
+        let hint = row.argument_hint.as_deref().map(|hint| format!("{hint}  ")).unwrap_or_default();
+        SkillRow {
+            description: format!("{hint}{}", row.summary()),
+            name: row.name,
+            origin: row.scope.to_string(),
+        }
     });
     skills.chain(super::mcp::commands(app)).collect()
 }

@@ -6,7 +6,7 @@ use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
 use crate::contract::message::Visibility;
 use crate::contract::record::ThreadSummary;
-use crate::plugins::skills::{invocation, list_rows};
+use crate::plugins::skills::{invocation, list_rows, refused};
 use crate::tui::host::MentionRow;
 
 const THREAD: &str = "thread:";
@@ -32,9 +32,10 @@ pub(super) async fn complete(app: &App, query: &str) -> Vec<MentionRow> {
         }
     }
     if let Some(begun) = wanted(query, SKILL) {
-        let skills = list_rows(&app.skills).into_iter().filter(|row| fits(&row.name, begun));
+        let skills = list_rows(&app.skills).into_iter();
+        let skills = skills.filter(|row| row.user_invocable && fits(&row.name, begun));
         let row = |name: String, detail: String| MentionRow { label: format!("{SKILL}{name}"), detail };
-        rows.extend(skills.take(OFFERED).map(|skill| row(skill.name, skill.description)));
+        rows.extend(skills.take(OFFERED).map(|skill| row(skill.name.clone(), skill.summary())));
     }
     if let Some(begun) = wanted(query, THREAD) {
         let threads = app.store.threads(None).await.unwrap_or_default();
@@ -66,8 +67,10 @@ pub(super) async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>,
         let Some(word) = word.strip_prefix('@') else { continue };
         let word = word.trim_end_matches([',', ';', '.', ')', '"', '\'', '?', '!']);
         if let Some(name) = word.strip_prefix(SKILL).filter(|name| !name.is_empty()) {
-            let skill = invocation(&app.skills.registry(), &format!("/{name}"));
-            blocks.push(ContentBlock::text(skill.ok_or_else(|| format!("there is no skill `{name}`"))?));
+            let (registry, line) = (app.skills.registry(), format!("/{name}"));
+            let skill = invocation(&registry, &line);
+            let why = || refused(&registry, &line).unwrap_or_else(|| format!("there is no skill `{name}`"));
+            blocks.push(ContentBlock::text(skill.ok_or_else(why)?));
         } else if let Some(id) = word.strip_prefix(THREAD).filter(|id| !id.is_empty()) {
             blocks.push(ContentBlock::text(conversation(app, id).await?));
         }

@@ -16,7 +16,7 @@ use crate::contract::ids::ThreadId;
 use crate::contract::message::Message;
 use crate::contract::tool::ToolDescriptor;
 use crate::headless::{self, Format, Job, OnAsk, Options};
-use crate::plugins::skills::invocation;
+use crate::plugins::skills::{invocation, refused};
 use crate::runtime::{RunRequest, UnknownPolicy};
 
 /// More than this is not read from a pipe.
@@ -58,17 +58,22 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         (Some(thread), None) => Job::Resume(thread),
         (thread, Some(text)) => {
             let thread = thread.unwrap_or_else(ThreadId::fresh);
-            let text = if text.starts_with('/') {
-                invocation(&app.skills.registry(), &text).unwrap_or(text)
-            } else {
-                text
+            let registry = app.skills.registry();
+            if let Some(why) = refused(&registry, &text) {
+                return Err(Failure::usage(why));
+            }
+            let (text, typed) = match invocation(&registry, &text) {
+                Some(invoked) => (invoked, Some(text)),
+                None => (text, None),
             };
             let mut content = super::mcp::message(&app, &text).await.map_err(Failure::usage)?;
             content.extend(images::of_flags(&app, &cli.image).await.map_err(Failure::usage)?);
             content.extend(images::mentioned(&app, &text).await.map_err(Failure::usage)?);
+            let message = Message::user_with(content);
+            let message = typed.iter().fold(message, |message, typed| message.written_as(typed));
             let request = RunRequest {
                 frontend_tools: client_tools(cli.client_tools.as_deref())?,
-                ..RunRequest::new(thread, vec![Message::user_with(content)])
+                ..RunRequest::new(thread, vec![message])
             };
             if cli.keep_waiting { Job::Behind(request) } else { Job::Run(request) }
         }

@@ -15,7 +15,7 @@ use crate::contract::lifecycle::RunStatus;
 use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
 use crate::contract::message::Message;
 use crate::contract::record::{SuspensionStatus, ThreadRecord};
-use crate::plugins::skills::invocation;
+use crate::plugins::skills::{invocation, refused};
 use crate::store::{JobFilter, JobLookup, Store, StoreError, SuspensionFilter};
 use crate::tui::host::Page;
 
@@ -42,13 +42,14 @@ pub(super) fn refuse_ephemeral(foundation: &Foundation) -> Result<(), Failure> {
 
 async fn add(args: QueueAddArgs, store: &Store, foundation: &Foundation) -> Result<(), Failure> {
     let now = SystemClock.now_ms();
-    let text = text(args.text.as_deref(), foundation)?;
+    let (text, typed) = text(args.text.as_deref(), foundation)?;
+    let message = typed.iter().fold(Message::user(text.as_str()), |message, typed| message.written_as(typed));
     let at = args.at.as_deref().map(|at| since::at(at, now)).transpose()?;
     let thread = match &args.thread {
         Some(id) => commands::thread_by_prefix(store, id).await?.id,
         None => new_thread(store, foundation, &text, now).await?,
     };
-    let mut job = MailboxJob::new(thread, vec![Message::user(text)], now)
+    let mut job = MailboxJob::new(thread, vec![message], now)
         .with_priority(args.priority)
         .with_available_at(at.unwrap_or(now))
         .with_max_attempts(foundation.loaded.settings.mailbox.default_max_attempts);
@@ -69,17 +70,22 @@ async fn add(args: QueueAddArgs, store: &Store, foundation: &Foundation) -> Resu
     put(&format!("{}  queued in conversation {}{when}\n", job.sequence, job.mailbox_id))
 }
 
-/// What is said: the prompt, with what is piped in as its context.
-fn text(prompt: Option<&str>, foundation: &Foundation) -> Result<String, Failure> {
+/// What is said: the prompt, with what is piped in as its context; and what was typed, where the model reads something
+/// else.
+fn text(prompt: Option<&str>, foundation: &Foundation) -> Result<(String, Option<String>), Failure> {
     let prompt = prompt.filter(|prompt| !prompt.trim().is_empty());
     match (prompt, print::piped()?) {
-        (Some(prompt), Some(piped)) => Ok(format!("{prompt}\n\n<stdin>\n{piped}\n</stdin>")),
+        (Some(prompt), Some(piped)) => Ok((format!("{prompt}\n\n<stdin>\n{piped}\n</stdin>"), None)),
         (Some(prompt), None) if prompt.starts_with('/') => {
-            let skills = agent::skills_of(foundation);
-            Ok(invocation(&skills.registry(), prompt).unwrap_or_else(|| prompt.to_owned()))
+            let registry = agent::skills_of(foundation).registry();
+            if let Some(why) = refused(&registry, prompt) {
+                return Err(Failure::usage(why));
+            }
+            let invoked = invocation(&registry, prompt);
+            Ok(invoked.map_or_else(|| (prompt.to_owned(), None), |text| (text, Some(prompt.to_owned()))))
         }
-        (Some(prompt), None) => Ok(prompt.to_owned()),
-        (None, Some(piped)) => Ok(piped),
+        (Some(prompt), None) => Ok((prompt.to_owned(), None)),
+        (None, Some(piped)) => Ok((piped, None)),
         (None, None) => {
             Err(Failure::usage("what is to be done? Give a prompt: aye queue add \"...\", or pipe one in"))
         }

@@ -105,6 +105,9 @@ impl ChildStatus {
     }
 }
 
+/// How many runs may stand above a child when nobody says otherwise.
+pub const DELEGATION_DEPTH: u32 = 3;
+
 /// What a child does, as its parent's events and results tell it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChildRunState {

@@ -135,6 +135,11 @@ impl Message {
         written.map_or_else(|| self.text(), str::to_owned)
     }
 
+    /// What the person typed, where a front end kept it beside what goes to the model. A model cannot make such a message.
+    pub fn typed(&self) -> Option<&str> {
+        self.metadata.as_ref()?.get(WRITTEN)?.as_str()
+    }
+
     /// Whether it was said to be read while the model works.
     pub fn steers(&self) -> bool {
         self.metadata.as_ref().and_then(|about| about.get(STEERS)).is_some_and(|is| *is == Value::Bool(true))

@@ -12,10 +12,23 @@ use crate::contract::display::visible_line;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
+    /// What the file describes is used; something in it means nothing here.
+    Note,
     /// What the file describes is used.
     Warning,
     /// It is not used.
     Error,
+}
+
+impl Severity {
+    /// Its word, as compilers write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
 }
 
 /// Something to say about a file, with its place.
@@ -124,10 +137,10 @@ impl<'a> Reader<'a> {
             Ok(raw) => return Some(raw),
             Err(error) => error,
         };
-        if let Some((quoted, line)) = quote_plain_scalars(yaml)
+        if let Some((quoted, line, what)) = quote_plain_scalars(yaml)
             && let Ok(raw) = read_yaml(&quoted)
         {
-            let message = "a value with `: ` in it was read as text; put it in quotes";
+            let message = format!("a value with {what} was read as text; put it in quotes");
             self.say(Severity::Warning, line + 1, message);
             return Some(raw);
         }
@@ -164,8 +177,9 @@ pub fn control_character(text: &str) -> Option<(usize, char)> {
     lines.find_map(|(i, line)| line.chars().find(|c| c.is_control() && *c != '\t').map(|c| (i + 1, c)))
 }
 
-/// Puts top-level plain scalars that hold `: ` or ` #` or end in `:` into quotes. Gives the first line changed, from 1.
-fn quote_plain_scalars(yaml: &str) -> Option<(String, usize)> {
+/// Puts top-level plain scalars that contain `: ` or end in `:`, and lists that more text follows, into quotes. Gives the
+/// first line changed, from 1, and why.
+fn quote_plain_scalars(yaml: &str) -> Option<(String, usize, &'static str)> {
     let mut changed = None;
     let mut out = String::with_capacity(yaml.len() + 16);
     for (i, line) in yaml.lines().enumerate() {
@@ -175,10 +189,12 @@ fn quote_plain_scalars(yaml: &str) -> Option<(String, usize)> {
             let value = value.trim();
             let is_plain =
                 !value.starts_with(['"', '\'', '|', '>', '[', '{', '&', '*', '!', '#', '%', '@', '`']);
-            is_key && is_plain && (value.contains(": ") || value.ends_with(':'))
+            let is_colon = is_plain && (value.contains(": ") || value.ends_with(':'));
+            is_key && (is_colon || has_more(value))
         });
         if let Some((key, value)) = plain {
-            changed.get_or_insert(i + 1);
+            let what = if has_more(value.trim()) { "more after its brackets" } else { "`: ` in it" };
+            changed.get_or_insert((i + 1, what));
             let quoted = value.trim().replace('\\', "\\\\").replace('"', "\\\"");
             let _ = writeln!(out, "{key}: \"{quoted}\"");
         } else {
@@ -186,7 +202,13 @@ fn quote_plain_scalars(yaml: &str) -> Option<(String, usize)> {
             out.push('\n');
         }
     }
-    changed.map(|line| (out, line))
+    changed.map(|(line, what)| (out, line, what))
+}
+
+/// Whether text follows a list in brackets, as in `[file] [line]`.
+fn has_more(value: &str) -> bool {
+    let after = value.strip_prefix('[').and_then(|list| list.split_once(']')).map_or("", |(_, after)| after);
+    !after.trim().is_empty() && !after.trim_start().starts_with('#')
 }
 
 /// Takes `Bash(git commit:*) Read` apart at blanks and commas outside of parentheses; says whether there were commas.

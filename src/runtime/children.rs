@@ -149,7 +149,10 @@ impl Driver {
             parent_call: call.clone(),
             agent: text("agent"),
             prompt: text("prompt"),
-            model: Some(self.agent.model_id.clone()),
+            // A skill may name the model that runs it.
+            model: Some(text("model"))
+                .filter(|model| !model.is_empty())
+                .or_else(|| Some(self.agent.model_id.clone())),
             depth: self.identity.depth + 1,
             background,
             told: false,

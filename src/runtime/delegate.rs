@@ -26,8 +26,7 @@ use crate::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
 
-/// How many runs may stand above a child when nobody says otherwise.
-pub const DELEGATION_DEPTH: u32 = 3;
+pub use crate::contract::child::DELEGATION_DEPTH;
 
 /// The longest name of a tool that models take.
 const MAX_NAME: usize = 64;

@@ -221,7 +221,7 @@ fn lookup(catalog: &Catalog, model_id: &str) -> Result<(ModelEntry, Arc<dyn LlmE
     Ok((model, Arc::clone(executor)))
 }
 
-fn executor_of(
+pub(super) fn executor_of(
     catalog: &Catalog,
     breaker: &Arc<CircuitBreaker>,
     spec: &AgentSpec,

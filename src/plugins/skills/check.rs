@@ -7,15 +7,25 @@ use serde::Serialize;
 use super::discover::{self, Discovery, SkillScope};
 use super::front_matter::{Severity, SkillIssue};
 use super::skill::{FsSkill, Skill, SkillError};
-use crate::contract::display::{count_unsafe, visible_line};
+use crate::contract::display::{count_unsafe, visible, visible_line};
 
 /// One skill of `aye skills list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SkillRow {
     /// Its name.
     pub name: String,
-    /// Its description on one line, with control and invisible characters written out.
+    /// Its description, with control and invisible characters written out.
     pub description: String,
+    /// When to use it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when_to_use: Option<String>,
+    /// What is typed after `/name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub argument_hint: Option<String>,
+    /// Whether the model may start it.
+    pub model_invocable: bool,
+    /// Whether a user may start it.
+    pub user_invocable: bool,
     /// How many of those the description has.
     pub invisible_characters: usize,
     /// Whose it is.
@@ -29,13 +39,24 @@ pub struct SkillRow {
     pub hidden_by: Option<String>,
 }
 
+impl SkillRow {
+    /// The description on one line.
+    pub fn summary(&self) -> String {
+        self.description.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
 /// The rows of `aye skills list`.
 pub fn list_rows(discovery: &Discovery) -> Vec<SkillRow> {
     let rows = discovery.found.iter().map(|found| {
         let meta = found.skill.meta();
         SkillRow {
             name: meta.name.clone(),
-            description: visible_line(&meta.description).into_owned(),
+            description: visible(&meta.description).into_owned(),
+            when_to_use: meta.when_to_use.clone(),
+            argument_hint: meta.argument_hint.clone(),
+            model_invocable: !meta.disable_model_invocation,
+            user_invocable: !meta.is_hidden,
             invisible_characters: count_unsafe(&meta.description),
             scope: found.scope,
             location: visible_line(&found.skill.location()).into_owned(),
@@ -78,7 +99,7 @@ impl CheckReport {
         let mut lines = Vec::new();
         for row in &self.skills {
             for issue in &row.issues {
-                let severity = if issue.severity == Severity::Error { "error" } else { "warning" };
+                let severity = issue.severity.word();
                 let shown = issue.to_string();
                 // The place comes first, as compilers write it, so that editors can jump to it.
                 let place = shown.len() - issue.message.len();

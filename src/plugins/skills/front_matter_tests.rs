@@ -7,7 +7,7 @@ fn read(text: &str) -> Parsed {
 
 /// The findings as `line severity message`.
 fn said(parsed: &Parsed) -> Vec<String> {
-    let mark = |issue: &SkillIssue| if issue.severity == Severity::Error { "error" } else { "warning" };
+    let mark = |issue: &SkillIssue| issue.severity.word();
     parsed.issues.iter().map(|issue| format!("{} {} {}", issue.line, mark(issue), issue.message)).collect()
 }
 
@@ -54,11 +54,10 @@ fn what_is_broken_is_refused_with_its_line() {
         ("---\nname: a\nname: b\ndescription: d\n---\n", "3 error the front matter is not readable YAML"),
         ("---\nname: a\ndescription: [d\n---\n", "error the front matter is not readable YAML"),
         ("---\n- a\n---\n", "2 error the front matter is not readable YAML"),
-        ("---\nname: Abc\ndescription: d\n---\n", "2 error the name `Abc` has an upper-case letter"),
+        ("---\nname: a<b\ndescription: d\n---\n", "2 error the name `a<b` has a character"),
+        ("---\nname: '..'\ndescription: d\n---\n", "2 error the name `..` has a character"),
         ("---\nname: -a\ndescription: d\n---\n", "2 error the name `-a` starts or ends with `-`"),
         ("---\nname: a--b\ndescription: d\n---\n", "2 error the name `a--b` has two `-` in a row"),
-        ("---\nname: a_b\ndescription: d\n---\n", "2 error the name `a_b` has a character"),
-        ("---\nname: a b\ndescription: d\n---\n", "2 error the name `a b` has a character"),
         ("---\nname: \"a\\u200bb\"\ndescription: d\n---\n", "2 error the name `a<U+200B>b` has a character"),
         (
             "---\nname: a\ndescription: d\nallowed-tools: \"Read \\e[2J\"\n---\n",
@@ -89,6 +88,24 @@ fn what_can_be_mended_is_loaded_with_a_warning() {
             "4 warning allowed-tools has commas",
         ),
         ("---\nname: a\ndescription: d\n---\n", "0 warning has no instructions"),
+        ("---\nname: Abc\ndescription: d\n---\nx", "2 warning the name `Abc` has an upper-case letter"),
+        ("---\nname: a_b\ndescription: d\n---\nx", "2 warning the name `a_b` has a character"),
+        ("---\nname: a b\ndescription: d\n---\nx", "2 warning the name `a b` has a character"),
+        ("---\nname: a\ndescription: d\nlicense: [1, {a: b}]\n---\nx", "4 warning `license` must be a text"),
+        ("---\nname: a\ndescription: d\nmodel: {}\n---\nx", "4 warning `model` must be a text"),
+        (
+            "---\nname: a\ndescription: d\nallowed-tools: {a: b}\n---\nx",
+            "4 warning allowed-tools must be a text",
+        ),
+        ("---\nname: a\ndescription: d\nuser-invocable: maybe\n---\nx", "4 warning `user-invocable` must be"),
+        ("---\nname: a\ndescription: d\ncontext: new\n---\nx", "4 warning `context` is `new`"),
+        ("---\nname: a\ndescription: d\nagent: x\n---\nx", "4 warning `agent` is ignored without"),
+        ("---\nname: a\ndescription: d\neffort: high\n---\nx", "4 note `effort` is ignored"),
+        ("---\nname: a\ndescription: d\narguments: [a b]\n---\nx", "4 warning `arguments` must be names"),
+        (
+            "---\nname: a\ndescription: d\nargument-hint: [file] [line]\n---\nx",
+            "4 warning a value with more after its brackets was read as text",
+        ),
         (
             "---\nname: a\ndescription: \"x\u{200b}\u{e0069}\u{e0067}nore\"\n---\nx",
             "3 warning 3 invisible characters in the description",
@@ -102,6 +119,28 @@ fn what_can_be_mended_is_loaded_with_a_warning() {
     let long = format!("---\nname: {}\ndescription: {}\n---\nx", "a".repeat(65), "d".repeat(1025));
     assert_eq!(said(&read(&long)).len(), 2);
     assert!(read(&long).doc.is_some());
+}
+
+#[test]
+fn the_fields_of_claude_code_are_read() {
+    let parsed = read(
+        "---\nname: 7\ndescription: |\n  First line.\n  Second line.\nwhen_to_use: Always\nargument-hint: [issue]\n\
+         arguments: issue branch\ndisable-model-invocation: true\nuser-invocable: true\ncontext: fork\nagent: Explore\n\
+         model: inherit\n---\nx",
+    );
+    assert_eq!(said(&parsed), [""; 0]);
+    let meta = parsed.doc.expect("a skill").meta;
+    assert_eq!(meta.name, "7");
+    assert_eq!(meta.description, "First line.\nSecond line.", "its line breaks are kept");
+    assert_eq!(meta.when_to_use.as_deref(), Some("Always"));
+    assert_eq!(meta.argument_hint.as_deref(), Some("[issue]"));
+    assert_eq!(meta.arguments, ["issue", "branch"]);
+    assert!(meta.disable_model_invocation && !meta.is_hidden && meta.is_forked);
+    assert_eq!((meta.agent.as_deref(), meta.model), (Some("Explore"), None));
+    let plain =
+        read("---\nname: a\ndescription: d\nuser-invocable: no\nmodel: m\n---\nx").doc.expect("a skill").meta;
+    assert!(!plain.disable_model_invocation && plain.is_hidden && !plain.is_forked);
+    assert_eq!(plain.model.as_deref(), Some("m"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! [`discover`] finds them, [`SkillSubsystem`] makes the plugins that offer them to a model, and the tools they
 //! bring.
 
+mod arguments;
 mod bundled;
 mod check;
 mod discover;
@@ -19,11 +20,12 @@ pub use check::{CheckReport, CheckRow, SkillRow, check_dir, check_discovery, lis
 pub use discover::{Discovery, FoundSkill, SkillRoot, SkillScope, discover, project_roots, user_roots};
 pub use front_matter::{Parsed, Severity, SkillDoc, SkillIssue, SkillMeta, check_name, parse};
 pub use plugin::{
-    ACTIVE_INSTRUCTIONS_PLUGIN, ActiveSkillInstructionsPlugin, DISCOVERY_PLUGIN, SkillDiscoveryPlugin,
-    SkillSubsystem,
+    ACTIVE_INSTRUCTIONS_PLUGIN, ActiveSkillInstructionsPlugin, DISCOVERY_PLUGIN, SharedTargets,
+    SkillDiscoveryPlugin, SkillSubsystem, SkillTargets,
 };
 pub use registry::{
     InMemorySkillRegistry, MAX_CATALOGUE_CHARS, MAX_CATALOGUE_ENTRIES, SkillRegistry, catalogue, invocation,
+    refused,
 };
 pub use runner::{SCRIPT_MAX_OUTPUT, SCRIPT_TIMEOUT, ScriptOutput, ScriptRequest, ScriptRunner};
 pub use skill::{
@@ -31,7 +33,8 @@ pub use skill::{
     Skill, SkillError,
 };
 pub use state::{
-    ActiveSkill, ActiveSkills, Consent, ConsentUpdate, SkillConsent, SkillGrant, granted_patterns,
+    ActiveSkill, ActiveSkills, Consent, ConsentUpdate, Invocation, InvocationUpdate, SkillConsent,
+    SkillGrant, SkillInvocations, SkillModel, granted_patterns,
 };
 pub use tools::{
     ACTION_SKILL_CONSENT, LoadSkillResourceTool, RESOURCE_TOOL, SCRIPT_TOOL, SKILL_TOOL, SkillScriptTool,

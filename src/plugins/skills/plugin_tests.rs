@@ -1,7 +1,10 @@
 use super::*;
-use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
+use crate::contract::message::Message;
+use crate::contract::suspension::{
+    ACTION_CHILD_RUN, ResumeDecisionAction, ToolCallResume, ToolCallResumeMode,
+};
 use crate::contract::tool::{Tool, ToolCallContext, ToolError, ToolOutput};
-use crate::phase::{ExecutionEnv, PhaseContext, PhaseRuntime, Plugin, inference_shape};
+use crate::phase::{ExecutionEnv, InferenceShape, PhaseContext, PhaseRuntime, Plugin, inference_shape};
 use crate::state::{Phase, StateStore};
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -30,6 +33,9 @@ struct World {
     runtime: PhaseRuntime,
     env: ExecutionEnv,
     runner: Arc<Recorder>,
+    targets: SharedTargets,
+    /// What the conversation holds.
+    messages: Mutex<Vec<Message>>,
 }
 
 const DEPLOY: &str = "---\nname: deploy\ndescription: Deploys.\nallowed-tools: Bash(git push *) Read\n---\nDo $ARGUMENTS with !`touch pwn`.\n";
@@ -46,14 +52,16 @@ impl World {
         let registry = Arc::new(discover(&[root], Vec::new()).registry());
         let answer = ScriptOutput { output: "done\u{1b}[2J\n".into(), exit_code: Some(0), ended: None };
         let runner = Arc::new(Recorder { seen: Mutex::default(), answer });
+        let targets = SharedTargets::default();
         let subsystem = SkillSubsystem::new(registry)
+            .with_targets(Arc::clone(&targets))
             .with_scripts(Arc::clone(&runner) as Arc<dyn ScriptRunner>, "/project");
         let plugins: Vec<Arc<dyn Plugin>> =
             vec![Arc::new(subsystem.discovery_plugin()), Arc::new(subsystem.active_instructions_plugin())];
         let env = ExecutionEnv::from_plugins(&plugins).expect("registers");
         let runtime = PhaseRuntime::new(StateStore::new()).expect("runtime");
         runtime.install(&env).expect("keys");
-        Self { dir, runtime, env, runner }
+        Self { dir, runtime, env, runner, targets, messages: Mutex::default() }
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -99,10 +107,19 @@ impl World {
     async fn context(&self) -> Vec<(String, String)> {
         let ctx = PhaseContext::test_default().with_phase(Phase::StepStart);
         self.runtime.run_phase(&self.env, ctx).await.expect("phase");
-        let ctx = PhaseContext::test_default().with_phase(Phase::BeforeInference);
+        let mut ctx = PhaseContext::test_default().with_phase(Phase::BeforeInference);
+        ctx.messages = self.messages.lock().expect("lock").clone().into();
         self.runtime.run_phase(&self.env, ctx).await.expect("phase");
-        let shape = inference_shape(&self.runtime.store().snapshot());
+        let shape = self.shape();
         shape.context_messages.into_iter().map(|message| (message.key, message.content)).collect()
+    }
+
+    fn shape(&self) -> InferenceShape {
+        inference_shape(&self.runtime.store().snapshot())
+    }
+
+    fn says(&self, message: Message) {
+        self.messages.lock().expect("lock").push(message);
     }
 
     fn granted(&self) -> Vec<String> {
@@ -190,9 +207,21 @@ async fn resources_are_text_or_base64_and_cut() {
         ("r/references/bytes", b"\xff\xfe"),
         ("r/assets/p.png", b"\x89PNG"),
         ("r/assets/big", &vec![0; 600_000]),
+        ("r/data/deep/notes.txt", b"any file"),
+        ("r/.hidden", b"hidden too"),
+        ("r/scripts/run.sh", b"echo"),
     ]);
     let load = |path: &'static str| world.text("load_skill_resource", json!({"skill": "r", "path": path}));
     assert_eq!(load("references/a.md").await, "hello");
+    assert_eq!(load("data/deep/notes.txt").await, "any file");
+    assert_eq!(load(".hidden").await, "hidden too");
+    assert!(load("SKILL.md").await.starts_with("---\nname: r"));
+    for script in ["scripts/run.sh", "./scripts//run.sh"] {
+        let refused = load(script).await;
+        assert!(refused.contains("is a script; run it with the tool skill_script"), "{refused}");
+    }
+    std::os::unix::fs::symlink(world.path("r/scripts/run.sh"), world.path("r/linked.txt")).expect("linked");
+    assert!(load("linked.txt").await.contains("is a script"), "by another name too");
     let cut = load("references/long.md").await;
     assert!(cut.ends_with("[cut here: 262143 of 400001 bytes are shown]"), "{}", &cut[cut.len() - 60..]);
     assert!(
@@ -292,4 +321,108 @@ fn the_bundled_skills_are_right() {
         assert_eq!(built_in.files(), on_disk.files(), "a file was not compiled in");
         assert_eq!(built_in.content_hash().expect("hash"), on_disk.content_hash().expect("hash"));
     }
+}
+
+const USER_ONLY: &[u8] =
+    b"---\nname: ship it\ndescription: Ships.\ndisable-model-invocation: true\n---\nShip $0 from ${CLAUDE_SKILL_DIR}.\n";
+
+#[tokio::test]
+async fn a_skill_that_only_users_start_is_unknown_to_the_model_until_they_do() {
+    let world = World::new(&[("ship/SKILL.md", USER_ONLY)]);
+    assert!(world.context().await.is_empty(), "it is in no catalogue");
+    let call = || world.call("skill", json!({"skill": "ship it", "args": "made up"}), None);
+    let refused = call().await.expect("a result").result;
+    assert!(refused.is_error() && refused.model_text().contains("with /ship it"), "{refused:?}");
+    // Words that look like it, of a model or a tool server, start nothing.
+    let words = invocation(&registry_of(&world), "/ship it v1 now").expect("a message");
+    world.says(Message::user(words.clone()));
+    world.context().await;
+    assert!(call().await.expect("a result").result.is_error());
+    world.says(Message::user(words).written_as("/ship it v1 now"));
+    world.context().await;
+    assert!(call().await.expect("a result").result.is_success());
+    let text = &world.context().await[0].1;
+    assert!(
+        text.contains(&format!("Ship v1 from {}.", world.path("ship").display())),
+        "as it was typed: {text}"
+    );
+    world.runtime.store().clear_run_scope();
+    world.says(Message::assistant("Shipped."));
+    world.context().await;
+    assert!(call().await.expect("a result").result.is_error(), "it counts for one run");
+}
+
+fn registry_of(world: &World) -> InMemorySkillRegistry {
+    let root = SkillRoot { dir: world.dir.path().into(), scope: SkillScope::User, boundary: None };
+    discover(&[root], Vec::new()).registry()
+}
+
+#[test]
+fn a_hidden_skill_is_the_models_alone() {
+    let world = World::new(&[
+        (
+            "a/SKILL.md",
+            b"---\nname: a\ndescription: Knows.\nuser-invocable: false\nwhen_to_use: On & on\n---\nx",
+        ),
+        ("b/SKILL.md", b"---\nname: b\ndescription: |\n  One.\n  Two.\n---\nx"),
+    ]);
+    let registry = registry_of(&world);
+    assert_eq!(invocation(&registry, "/a"), None);
+    assert!(
+        refused(&registry, "/a now").is_some_and(|why| why.contains("only the model uses the skill `a`"))
+    );
+    assert_eq!((refused(&registry, "/b"), refused(&registry, "/ab")), (None, None));
+    let text = catalogue(&registry).expect("a catalogue");
+    assert!(text.contains("<description>Knows.\nOn &amp; on</description>"), "{text}");
+    assert!(text.contains("<description>One.\nTwo.</description>"), "line breaks are kept: {text}");
+}
+
+#[tokio::test]
+async fn a_forked_skill_is_a_run_of_its_own() {
+    let world = World::new(&[
+        ("f/SKILL.md", b"---\nname: f\ndescription: d\ncontext: fork\nagent: critic\nmodel: small\nallowed-tools: Read\n---\nLook at $ARGUMENTS."),
+    ]);
+    let ticket = || async {
+        let result = world
+            .call("skill", json!({"skill": "f", "args": "it all"}), None)
+            .await
+            .expect("a result")
+            .result;
+        assert!(result.is_pending(), "{result:?}");
+        *result.suspension.expect("a ticket")
+    };
+    let unknown = ticket().await;
+    assert_eq!(unknown.suspension.action, ACTION_CHILD_RUN);
+    assert_eq!(unknown.resume_mode, ToolCallResumeMode::UseDecisionAsToolResult);
+    let agent = ToolCallContext::test_default().run_identity.agent_id;
+    assert_eq!(
+        unknown.suspension.parameters["agent"],
+        json!(agent),
+        "an agent that is not here is the one that asks"
+    );
+    assert_eq!(unknown.suspension.parameters["prompt"], json!("Look at it all."));
+    assert_eq!(unknown.suspension.parameters["model"], Value::Null);
+    *world.targets.write().expect("lock") = SkillTargets {
+        agents: vec!["critic".to_owned()],
+        models: [("small".to_owned(), "mock/small".to_owned())].into(),
+    };
+    let known = ticket().await.suspension.parameters;
+    assert_eq!((&known["agent"], &known["model"]), (&json!("critic"), &json!("mock/small")));
+    assert!(world.granted().is_empty() && world.context().await.len() == 1, "nothing of it comes here");
+}
+
+#[tokio::test]
+async fn a_skill_names_the_model_for_the_rest_of_the_run() {
+    let world = World::new(&[("m/SKILL.md", b"---\nname: m\ndescription: d\nmodel: small\n---\nx")]);
+    let said = world.text("skill", json!({"skill": "m"})).await;
+    assert!(said.contains("names the model `small`, which is not available here"), "{said}");
+    world.context().await;
+    assert_eq!(world.shape().overrides.model, None);
+    world.targets.write().expect("lock").models.insert("small".to_owned(), "mock/small".to_owned());
+    world.text("skill", json!({"skill": "m"})).await;
+    world.context().await;
+    assert_eq!(world.shape().overrides.model.as_deref(), Some("mock/small"));
+    world.runtime.store().clear_run_scope();
+    world.context().await;
+    assert_eq!(world.shape().overrides.model, None);
 }

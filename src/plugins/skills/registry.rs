@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::front_matter::MAX_DESCRIPTION;
 use super::skill::Skill;
-use crate::contract::display::{escape_markup, visible_line};
+use crate::contract::display::{escape_markup, visible, visible_line};
 
 /// Entries of a catalogue.
 pub const MAX_CATALOGUE_ENTRIES: usize = 32;
@@ -67,9 +67,13 @@ and follow what it says.
 ";
 const TAIL: &str = "</available_skills>\n";
 
-/// The text about the skills that the model sees before each inference; `None` when there are none.
+/// Characters of a description together with what says when to use the skill.
+const MAX_ABOUT: usize = MAX_DESCRIPTION + 512;
+
+/// The text about the skills that the model sees before each inference; `None` when there are none for it.
 pub fn catalogue(registry: &dyn SkillRegistry) -> Option<String> {
-    let skills = registry.skills();
+    let mut skills = registry.skills();
+    skills.retain(|skill| !skill.meta().disable_model_invocation);
     if skills.is_empty() {
         return None;
     }
@@ -80,13 +84,18 @@ pub fn catalogue(registry: &dyn SkillRegistry) -> Option<String> {
     let (mut entries, mut used, mut shown) = (String::new(), 0, 0);
     for skill in skills.iter().take(MAX_CATALOGUE_ENTRIES) {
         let meta = skill.meta();
-        let description: String = meta.description.chars().take(MAX_DESCRIPTION).collect();
+        let mut about: String = meta.description.chars().take(MAX_DESCRIPTION).collect();
+        if let Some(when) = &meta.when_to_use {
+            about.push('\n');
+            about.push_str(when);
+        }
+        let about: String = about.chars().take(MAX_ABOUT).collect();
         let mut entry = String::new();
         let _ = writeln!(
             entry,
             "<skill><name>{}</name><description>{}</description></skill>",
             escape_markup(&visible_line(&meta.name)),
-            escape_markup(&visible_line(&description))
+            escape_markup(&visible(&about))
         );
         let length = entry.chars().count();
         if used + length > room {
@@ -103,14 +112,24 @@ pub fn catalogue(registry: &dyn SkillRegistry) -> Option<String> {
     Some(text)
 }
 
-/// What a person's `/name arguments` means: the message that has the model take the skill up. `None` when no skill has
-/// that name.
+/// The skill that a line `/name arguments` names, and the arguments. Of several names that fit, the longest counts: a
+/// name may contain spaces.
+pub(super) fn named(registry: &dyn SkillRegistry, line: &str) -> Option<(Arc<dyn Skill>, String)> {
+    let line = line.strip_prefix('/')?;
+    let fits = |skill: &Arc<dyn Skill>| {
+        let after = line.strip_prefix(skill.meta().name.as_str())?;
+        (after.is_empty() || after.starts_with(char::is_whitespace)).then(|| after.trim().to_owned())
+    };
+    let found = registry.skills().into_iter().filter_map(|skill| fits(&skill).map(|after| (skill, after)));
+    found.max_by_key(|(skill, _)| skill.meta().name.len())
+}
+
+/// What a user's `/name arguments` means: the message that has the model take the skill up. `None` when no skill has
+/// that name, or when a user may not start it ([`refused`]).
 pub fn invocation(registry: &dyn SkillRegistry, line: &str) -> Option<String> {
-    let (name, arguments) =
-        line.strip_prefix('/')?.split_once(char::is_whitespace).unwrap_or((&line[1..], ""));
-    let skill = registry.get(name)?;
+    let (skill, arguments) = named(registry, line).filter(|(skill, _)| !skill.meta().is_hidden)?;
     let name = &skill.meta().name;
-    Some(match arguments.trim() {
+    Some(match arguments.as_str() {
         "" => format!("Use the skill `{name}`: call the tool `skill` with it and follow its instructions."),
         arguments => {
             format!(
@@ -118,4 +137,13 @@ pub fn invocation(registry: &dyn SkillRegistry, line: &str) -> Option<String> {
             )
         }
     })
+}
+
+/// Why a user may not start the skill that a line names; `None` when it names none, or one that they may start.
+pub fn refused(registry: &dyn SkillRegistry, line: &str) -> Option<String> {
+    let (skill, _) = named(registry, line).filter(|(skill, _)| skill.meta().is_hidden)?;
+    Some(format!(
+        "only the model uses the skill `{}` (`user-invocable: false`); ask for what it does in your own words",
+        visible_line(&skill.meta().name)
+    ))
 }

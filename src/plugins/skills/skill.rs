@@ -40,6 +40,12 @@ pub enum SkillError {
         /// What was asked for.
         path: String,
     },
+    /// What is below `scripts/` is run, not read.
+    #[error("`{path}` is a script; run it with the tool skill_script")]
+    IsAScript {
+        /// What was asked for.
+        path: String,
+    },
     /// Nobody knows how to run it.
     #[error("`{path}` has no known ending; .sh, .py and .js can be run")]
     NoInterpreter {
@@ -169,7 +175,13 @@ pub trait Skill: Send + Sync {
     /// The instructions, literally, as they are now.
     fn instructions(&self) -> Result<String, SkillError>;
 
-    /// A file of the skill, at most `max` bytes of it. Links are followed only inside the skill.
+    /// Its folder, links resolved; `None` for one that is compiled in.
+    fn folder(&self) -> Option<&Path> {
+        None
+    }
+
+    /// A regular file of the skill outside of `scripts/`, at most `max` bytes of it. Links are followed only inside the
+    /// skill.
     fn resource(&self, path: &str, max: u64) -> Result<Resource, SkillError>;
 
     /// A script below `scripts/`; `path` may leave that folder out.
@@ -186,7 +198,7 @@ pub trait Skill: Send + Sync {
 }
 
 /// Takes `./a//b` apart; refuses what leads or could lead out of the folder.
-fn inner_path(path: &str) -> Result<String, SkillError> {
+pub(super) fn inner_path(path: &str) -> Result<String, SkillError> {
     let escapes = || SkillError::Escapes { path: path.to_owned() };
     if path.contains(['\0', '\\']) || path.trim().is_empty() {
         return Err(escapes());
@@ -355,6 +367,9 @@ impl Skill for FsSkill {
     fn resource(&self, path: &str, max: u64) -> Result<Resource, SkillError> {
         let inner = inner_path(path)?;
         let file = self.find(&inner)?;
+        if file.starts_with(self.dir.join("scripts")) {
+            return Err(SkillError::IsAScript { path: path.to_owned() });
+        }
         let read = |source| SkillError::Read { path: file.clone(), source };
         let opened = File::open(&file).map_err(read)?;
         let size = opened.metadata().map_err(read)?.len();
@@ -390,6 +405,10 @@ impl Skill for FsSkill {
             hash.add(&inner, &bytes);
         }
         Ok(hash.finish())
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.dir)
     }
 
     fn location(&self) -> String {
@@ -483,6 +502,9 @@ impl Skill for EmbeddedSkill {
     fn resource(&self, path: &str, max: u64) -> Result<Resource, SkillError> {
         let inner = inner_path(path)?;
         let all = self.find(&inner)?;
+        if inner.starts_with("scripts/") {
+            return Err(SkillError::IsAScript { path: path.to_owned() });
+        }
         let end = usize::try_from(max).unwrap_or(usize::MAX).min(all.len());
         Ok(Resource { bytes: all[..end].to_vec(), size: all.len() as u64, path: inner })
     }

@@ -90,6 +90,65 @@ impl StateKey for SkillConsent {
     }
 }
 
+/// A skill that a user started by its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invocation {
+    /// The message that did it.
+    pub message: String,
+    /// What was typed after the name, until the skill was taken up with it.
+    pub arguments: Option<String>,
+}
+
+/// A change of [`SkillInvocations`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InvocationUpdate {
+    /// A user typed its name.
+    Typed(String, Invocation),
+    /// It was taken up: what was typed is used.
+    Taken(String),
+}
+
+/// The skills that a user started in this run, by name: what the model may not start by itself is theirs to start.
+pub struct SkillInvocations;
+
+impl StateKey for SkillInvocations {
+    const KEY: &'static str = "skills.invoked";
+    const MERGE: MergeStrategy = MergeStrategy::Commutative;
+    const SCOPE: KeyScope = KeyScope::Run;
+    type Value = BTreeMap<String, Invocation>;
+    type Update = InvocationUpdate;
+
+    fn apply(value: &mut Self::Value, update: Self::Update) {
+        match update {
+            InvocationUpdate::Typed(skill, invocation) => {
+                if value.get(&skill).is_none_or(|known| known.message != invocation.message) {
+                    value.insert(skill, invocation);
+                }
+            }
+            InvocationUpdate::Taken(skill) => {
+                if let Some(known) = value.get_mut(&skill) {
+                    known.arguments = None;
+                }
+            }
+        }
+    }
+}
+
+/// The model that a skill names, for the rest of the run.
+pub struct SkillModel;
+
+impl StateKey for SkillModel {
+    const KEY: &'static str = "skills.model";
+    const MERGE: MergeStrategy = MergeStrategy::Commutative;
+    const SCOPE: KeyScope = KeyScope::Run;
+    type Value = Option<String>;
+    type Update = String;
+
+    fn apply(value: &mut Self::Value, update: Self::Update) {
+        *value = Some(update);
+    }
+}
+
 /// The tool patterns that skills were granted in this run, in the form of permission rules (`Bash(git:*)`).
 ///
 /// They are allow rules of the run: whoever evaluates them lets no deny and no ask be beaten by them.

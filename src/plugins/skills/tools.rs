@@ -2,20 +2,28 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
+use super::arguments::{Values, expanded};
+use super::front_matter::SkillMeta;
+use super::plugin::SharedTargets;
 use super::registry::SkillRegistry;
 use super::runner::{SCRIPT_MAX_OUTPUT, SCRIPT_TIMEOUT, ScriptRequest, ScriptRunner};
-use super::skill::{ScriptSource, Skill, SkillError};
-use super::state::{ActiveSkill, ActiveSkills, ConsentUpdate, SkillConsent, SkillGrant};
+use super::skill::{ScriptSource, Skill, SkillError, inner_path};
+use super::state::{
+    ActiveSkill, ActiveSkills, ConsentUpdate, Invocation, InvocationUpdate, SkillConsent, SkillGrant,
+    SkillInvocations, SkillModel,
+};
+use crate::contract::child::DELEGATION_DEPTH;
 use crate::contract::display::{visible, visible_line};
+use crate::contract::ids::CallId;
 use crate::contract::suspension::{
-    PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
+    ACTION_CHILD_RUN, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
 };
 use crate::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
@@ -33,8 +41,6 @@ pub const ACTION_SKILL_CONSENT: &str = "tool:SkillConsent";
 
 const MAX_REFERENCE: u64 = 256 * 1024;
 const MAX_ASSET: u64 = 512 * 1024;
-/// Bytes of instructions that are put before the model.
-const MAX_INSTRUCTIONS: usize = 64 * 1024;
 const MAX_SCRIPT_ARGS: usize = 64;
 
 fn text_argument<'a>(args: &'a Value, name: &str) -> Result<&'a str, ToolError> {
@@ -53,7 +59,8 @@ fn optional_text<'a>(args: &'a Value, name: &str) -> Result<Option<&'a str>, Too
 fn find(registry: &dyn SkillRegistry, name: &str) -> Result<Arc<dyn Skill>, ToolError> {
     let name = name.trim().trim_start_matches('/');
     registry.get(name).ok_or_else(|| {
-        let mut known: Vec<_> = registry.skills().iter().map(|skill| skill.meta().name.clone()).collect();
+        let offered = registry.skills().into_iter().filter(|skill| !skill.meta().disable_model_invocation);
+        let mut known: Vec<_> = offered.map(|skill| skill.meta().name.clone()).collect();
         known.truncate(50);
         let known = if known.is_empty() {
             "there are none".to_owned()
@@ -70,9 +77,10 @@ fn said(error: &SkillError) -> ToolError {
     let text = format!("{error}{cause}");
     match error {
         SkillError::NotFound { .. } => ToolError::NotFound(text),
-        SkillError::Escapes { .. } | SkillError::NotAScript { .. } | SkillError::NoInterpreter { .. } => {
-            ToolError::InvalidArguments(text)
-        }
+        SkillError::Escapes { .. }
+        | SkillError::NotAScript { .. }
+        | SkillError::IsAScript { .. }
+        | SkillError::NoInterpreter { .. } => ToolError::InvalidArguments(text),
         SkillError::Broken { .. } | SkillError::TooLarge | SkillError::Read { .. } => {
             ToolError::ExecutionFailed(text)
         }
@@ -90,13 +98,75 @@ async fn blocking<T: Send + 'static>(
 /// Takes a skill up: its instructions stand before the model from the next inference on.
 pub struct SkillTool {
     registry: Arc<dyn SkillRegistry>,
+    targets: SharedTargets,
 }
 
 impl SkillTool {
     /// The tool over a registry.
     pub fn new(registry: Arc<dyn SkillRegistry>) -> Self {
-        Self { registry }
+        Self { registry, targets: SharedTargets::default() }
     }
+
+    /// Says which agents and models skills can name.
+    #[must_use]
+    pub fn with_targets(mut self, targets: SharedTargets) -> Self {
+        self.targets = targets;
+        self
+    }
+
+    /// The registered id of the model that a skill names, or what to say about it.
+    fn model(&self, meta: &SkillMeta) -> Result<Option<String>, String> {
+        let Some(name) = &meta.model else { return Ok(None) };
+        let targets = self.targets.read().unwrap_or_else(PoisonError::into_inner);
+        targets.models.get(name).cloned().map(Some).ok_or_else(|| {
+            format!("It names the model `{}`, which is not available here.", visible_line(name))
+        })
+    }
+
+    /// Has a subagent carry the skill out in a conversation of its own.
+    fn fork(&self, meta: &SkillMeta, prompt: &str, args: &Value, ctx: &ToolCallContext) -> ToolOutput {
+        let identity = &ctx.run_identity;
+        if identity.depth >= DELEGATION_DEPTH {
+            let text = format!(
+                "Not started: agents may set agents to work at most {DELEGATION_DEPTH} deep, and the skill `{}` needs one \
+                 more. Do the task yourself.",
+                meta.name
+            );
+            return ToolResult::error_with_code(SKILL_TOOL, "depth_limit", text).into();
+        }
+        let known = self.targets.read().unwrap_or_else(PoisonError::into_inner).agents.clone();
+        let wanted = meta.agent.as_ref().filter(|agent| known.contains(agent));
+        let agent = wanted.unwrap_or(&identity.agent_id);
+        let call = CallId::from(ctx.call_id.as_str());
+        let mut parameters = json!({
+            "agent": agent,
+            "prompt": prompt,
+            "thread": identity.thread_id.of_child(&identity.run_id, &call),
+            "skill": meta.name,
+        });
+        if let Ok(Some(model)) = self.model(meta) {
+            parameters["model"] = model.into();
+        }
+        let message = format!("the agent {agent} carries out the skill {}", meta.name);
+        let ticket = SuspendTicket {
+            suspension: Suspension {
+                id: format!("child_{call}").into(),
+                action: ACTION_CHILD_RUN.into(),
+                message: message.clone(),
+                parameters,
+                response_schema: None,
+                expires_at: None,
+            },
+            pending: PendingToolCall { id: call, name: SKILL_TOOL.into(), arguments: args.clone() },
+            resume_mode: ToolCallResumeMode::UseDecisionAsToolResult,
+        };
+        ToolResult::suspended_with(SKILL_TOOL, message, ticket).into()
+    }
+}
+
+/// What the user typed after the skill's name; `None` when they did not start it in this run.
+fn invoked<'a>(meta: &SkillMeta, ctx: &'a ToolCallContext) -> Option<&'a Invocation> {
+    ctx.state::<SkillInvocations>()?.get(&meta.name)
 }
 
 #[async_trait]
@@ -128,10 +198,33 @@ impl Tool for SkillTool {
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let skill = find(self.registry.as_ref(), text_argument(&args, "skill")?)?;
+        let meta = skill.meta();
+        let invocation = invoked(meta, ctx);
+        if meta.disable_model_invocation && invocation.is_none() {
+            let text = format!(
+                "the skill `{0}` is started by the user only, with /{0}; go on without it, or say that it would help",
+                meta.name
+            );
+            return Ok(ToolResult::error_with_code(SKILL_TOOL, "user_only", text).into());
+        }
         let reader = Arc::clone(&skill);
         let (instructions, hash, files) =
             blocking(move || Ok((reader.instructions()?, reader.content_hash(), reader.files()))).await?;
-        let meta = skill.meta();
+        // What the user typed counts as it was typed, however the model repeats it.
+        let typed = invocation.and_then(|invocation| invocation.arguments.as_deref());
+        let written = optional_text(&args, "args")?;
+        let text = expanded(
+            &instructions,
+            Values {
+                typed: typed.or(written).unwrap_or_default(),
+                names: &meta.arguments,
+                dir: skill.folder(),
+                session: ctx.run_identity.thread_id.as_str(),
+            },
+        );
+        if meta.is_forked {
+            return Ok(self.fork(meta, &text, &args, ctx));
+        }
         let mut command = StateCommand::new();
         let mut notes = Vec::new();
         // Without a hash nothing can be agreed to, and the skill works without the tools it asks for.
@@ -151,7 +244,14 @@ impl Tool for SkillTool {
                 Agreement::Needed => return Ok(ask(skill.as_ref(), &args, &grant, ctx)),
             }
         }
-        let text = with_arguments(instructions, optional_text(&args, "args")?);
+        if typed.is_some() {
+            command.update::<SkillInvocations>(InvocationUpdate::Taken(meta.name.clone()));
+        }
+        match self.model(meta) {
+            Ok(Some(model)) => command.update::<SkillModel>(model),
+            Ok(None) => {}
+            Err(why) => notes.push(why),
+        }
         command.update::<ActiveSkills>(ActiveSkill { name: meta.name.clone(), hash, instructions: text });
         let mut message =
             format!("The skill `{}` is taken up. Its instructions stand in your context now.", meta.name);
@@ -225,25 +325,6 @@ fn ask(skill: &dyn Skill, args: &Value, grant: &SkillGrant, ctx: &ToolCallContex
     ToolOutput::with_command(ToolResult::suspended_with(SKILL_TOOL, message, ticket), command)
 }
 
-/// Puts the arguments where the skill wants them, else behind it. Nothing in the text is ever carried out.
-fn with_arguments(instructions: String, args: Option<&str>) -> String {
-    let mut text = instructions;
-    if text.len() > MAX_INSTRUCTIONS {
-        let mut end = MAX_INSTRUCTIONS;
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(text[..end].rfind('\n').map_or(end, |at| at + 1));
-        text.push_str("[cut here: instructions are limited to 64 KiB; read the rest from SKILL.md with load_skill_resource]\n");
-    }
-    let args = args.map(str::trim).filter(|args| !args.is_empty());
-    match (text.contains("$ARGUMENTS"), args) {
-        (true, args) => text.replace("$ARGUMENTS", args.unwrap_or_default()),
-        (false, Some(args)) => format!("{}\n\nArguments: {args}\n", text.trim_end()),
-        (false, None) => text,
-    }
-}
-
 /// Reads a file of a skill.
 pub struct LoadSkillResourceTool {
     registry: Arc<dyn SkillRegistry>,
@@ -262,7 +343,7 @@ impl Tool for LoadSkillResourceTool {
         ToolDescriptor::new(
             RESOURCE_TOOL,
             "Load skill resource",
-            "Read a file of a skill, such as references/guide.md.",
+            "Read a file of a skill, such as references/guide.md. Scripts are run, not read.",
         )
         .with_parameters(json!({
             "type": "object",
@@ -286,7 +367,8 @@ impl Tool for LoadSkillResourceTool {
     async fn execute(&self, args: Value, _ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let skill = find(self.registry.as_ref(), text_argument(&args, "skill")?)?;
         let path = text_argument(&args, "path")?.to_owned();
-        let is_asset = path.trim_start_matches("./").starts_with("assets/");
+        let inner = inner_path(&path).map_err(|error| said(&error))?;
+        let is_asset = inner.starts_with("assets/");
         let max = if is_asset { MAX_ASSET } else { MAX_REFERENCE };
         let resource = blocking(move || skill.resource(&path, max)).await?;
         let is_cut = resource.size > resource.bytes.len() as u64;
