@@ -16,7 +16,9 @@ use crate::state::StateKey as _;
 /// What servers bring may be deferred; the tools of aye itself only where somebody's rule says so.
 pub(super) fn plugin() -> DeferredToolsPlugin {
     let servers = DeferralRule { tool: "mcp__*".to_owned(), mode: ToolLoadMode::Deferred };
-    DeferredToolsPlugin::new(Vec::new()).with_default_rules(vec![servers])
+    DeferredToolsPlugin::new(Vec::new())
+        .with_default_rules(vec![servers])
+        .with_default_mode(ToolLoadMode::Eager)
 }
 
 /// How the tools were offered in the last step of a conversation.

@@ -15,6 +15,7 @@ use super::{
 use crate::contract::context_message::ContextMessage;
 use crate::contract::inference::InferenceOverride;
 use crate::contract::lifecycle::TerminationReason;
+use crate::contract::tool::ToolDescriptor;
 use crate::state::{
     KeyScope, MergeStrategy, Phase, ScheduledActionSpec, Snapshot, StateCommand, StateError, StateKey,
     StateKeyOptions,
@@ -94,6 +95,16 @@ impl StateKey for StopRequest {
     }
 }
 
+/// Offers these tools behind all others, in this order: what joins the request later changes nothing before it, so that a
+/// prompt cache holds.
+pub struct OfferLast;
+
+impl ScheduledActionSpec for OfferLast {
+    const KEY: &'static str = "runtime.offer_last";
+    const PHASE: Phase = Phase::BeforeInference;
+    type Payload = Vec<String>;
+}
+
 /// What plugins want of one step's request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -109,6 +120,9 @@ pub struct InferenceShape {
     pub excluded_groups: Vec<ExcludedTools>,
     /// The only tools to offer; `None` is all.
     pub include_only: Option<BTreeSet<String>>,
+    /// Tools that come behind all others, in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub last: Vec<String>,
 }
 
 impl InferenceShape {
@@ -119,6 +133,14 @@ impl InferenceShape {
 }
 
 impl InferenceShape {
+    /// The tools that stay in the request, in the order in which they are offered.
+    pub fn ordered(&self, tools: &[ToolDescriptor]) -> Vec<ToolDescriptor> {
+        let offered = || tools.iter().filter(|tool| self.offers(&tool.id));
+        let first = offered().filter(|tool| !self.last.contains(&tool.id));
+        let last = self.last.iter().filter_map(|id| offered().find(|tool| tool.id == *id));
+        first.chain(last).cloned().collect()
+    }
+
     /// Whether a tool by itself is kept from the model, groups of [`ExcludeTools`] aside.
     pub fn withholds(&self, tool_id: &str) -> bool {
         self.excluded.contains(tool_id)
@@ -150,6 +172,8 @@ pub enum StepShapeUpdate {
     ExcludeAll(ExcludedTools),
     /// Adds to the only tools.
     IncludeOnly(Vec<String>),
+    /// Adds to the tools that come last.
+    Last(Vec<String>),
 }
 
 impl StateKey for StepShape {
@@ -169,6 +193,13 @@ impl StateKey for StepShape {
             StepShapeUpdate::ExcludeAll(group) => value.excluded_groups.push(group),
             StepShapeUpdate::IncludeOnly(tools) => {
                 value.include_only.get_or_insert_default().extend(tools);
+            }
+            StepShapeUpdate::Last(tools) => {
+                for tool in tools {
+                    if !value.last.contains(&tool) {
+                        value.last.push(tool);
+                    }
+                }
             }
         }
     }
@@ -298,6 +329,13 @@ impl TypedScheduledActionHandler<IncludeOnlyTools> for CoreHandlers {
     }
 }
 
+#[async_trait]
+impl TypedScheduledActionHandler<OfferLast> for CoreHandlers {
+    async fn handle_typed(&self, _: &PhaseContext, tools: Vec<String>) -> Result<StateCommand, StateError> {
+        Ok(shape_command(StepShapeUpdate::Last(tools)))
+    }
+}
+
 /// Registers the core keys and handlers.
 pub(super) fn register(registrar: &mut PluginRegistrar) -> Result<(), StateError> {
     let kept = StateKeyOptions { persistent: true, scope: KeyScope::Run };
@@ -310,5 +348,6 @@ pub(super) fn register(registrar: &mut PluginRegistrar) -> Result<(), StateError
     registrar.register_scheduled_action::<SetInferenceOverride, _>(CoreHandlers)?;
     registrar.register_scheduled_action::<ExcludeTool, _>(CoreHandlers)?;
     registrar.register_scheduled_action::<ExcludeTools, _>(CoreHandlers)?;
-    registrar.register_scheduled_action::<IncludeOnlyTools, _>(CoreHandlers)
+    registrar.register_scheduled_action::<IncludeOnlyTools, _>(CoreHandlers)?;
+    registrar.register_scheduled_action::<OfferLast, _>(CoreHandlers)
 }

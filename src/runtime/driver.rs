@@ -27,7 +27,7 @@ use crate::contract::activity::Activity;
 use crate::contract::child::ChildRecord;
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
-use crate::contract::executor::ToolExecutionMode;
+use crate::contract::executor::{LlmExecutor, ToolExecutionMode};
 use crate::contract::identity::{RunIdentity, RunOrigin};
 use crate::contract::ids::{CallId, MessageId, SuspensionId};
 use crate::contract::inference::{InferenceOverride, StreamResult};
@@ -38,7 +38,7 @@ use crate::contract::record::{Fence, RunRecord, Taking};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolError, ToolOutput};
 use crate::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress};
-use crate::run::{Directive, Fact, Gate, Run};
+use crate::run::{Closing, Directive, Fact, Gate, Run};
 use crate::state::{KeyRegistration, PersistedState, Phase, StateKeyOptions, StateStore, UnknownKeyPolicy};
 
 /// How long tools may take to end after a cancel before they are dropped.
@@ -139,6 +139,8 @@ pub(super) struct Driver {
     pub(super) catalog_revision: u64,
     pub(super) handoff: Handoff,
     pub(super) overrides: InferenceOverride,
+    /// What asks the model that a plugin wants for the step at hand.
+    pub(super) step_executor: Option<Arc<dyn LlmExecutor>>,
     pub(super) identity: RunIdentity,
     pub(super) record: RunRecord,
     pub(super) machine: Run,
@@ -196,7 +198,7 @@ impl Driver {
             None => PhaseRuntime::new(StateStore::new())?,
         };
         let state = phases.store().clone();
-        let (handoff, agent) = Handoff::of(&shared, &record, agent);
+        let (handoff, agent) = Handoff::of(&shared, &record, &saved_thread_state, agent);
         phases.install(&handoff.base().env)?;
         phases.install(&agent.env)?;
         state.ensure(&shared.keys)?;
@@ -237,6 +239,7 @@ impl Driver {
             slot,
             sink,
             overrides,
+            step_executor: None,
             identity,
             record,
             machine,
@@ -429,6 +432,9 @@ impl Driver {
                 self.hand_down(&call, &closing).await?;
                 let by_policy = self.is_declined_by_policy(&call, &closing).await?;
                 self.close(&call, &closing, by_policy);
+                if matches!(closing, Closing::Declined { .. } | Closing::ChangeWanted { .. }) {
+                    self.tell_unexecuted(&call).await;
+                }
                 Ok(None)
             }
             Directive::AbortInFlight => {

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::driver::{Done, Driver};
 use super::images;
 use super::request::RuntimeError;
+use super::resolve::executor_of;
 use crate::contract::activity::Activity;
 use crate::contract::content::ContentBlock;
 use crate::contract::context_message::ContextTarget;
@@ -19,6 +20,7 @@ use crate::contract::ids::{CallId, MessageId};
 use crate::contract::inference::StreamResult;
 use crate::contract::message::{Message, ToolCall, Visibility};
 use crate::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
+use crate::contract::spec::ModelEntry;
 use crate::contract::tool::ToolDescriptor;
 use crate::run::Fact;
 use crate::state::Phase;
@@ -54,7 +56,7 @@ impl Driver {
     pub(super) async fn infer(&mut self) {
         self.partial.clear();
         let request = self.request().await;
-        let executor = Arc::clone(&self.agent.executor);
+        let executor = self.step_executor.take().unwrap_or_else(|| Arc::clone(&self.agent.executor));
         let sink = Arc::clone(&self.sink);
         let partial = Arc::clone(&self.partial);
         let message_id = self.message_id.to_string();
@@ -71,12 +73,12 @@ impl Driver {
     async fn request(&mut self) -> Result<InferenceRequest, String> {
         let mut overrides = self.overrides.clone();
         overrides.merge(std::mem::take(&mut self.shape.overrides));
+        let (model_id, model) = self.model_of_step(overrides.model.as_deref());
         let (mut system, mut front) = (Vec::new(), 0);
         if !self.agent.spec.system_prompt.is_empty() {
             system.push(ContentBlock::text(self.agent.spec.system_prompt.clone()));
         }
-        let tools: Vec<ToolDescriptor> =
-            self.agent.descriptors.iter().filter(|tool| self.shape.offers(&tool.id)).cloned().collect();
+        let tools: Vec<ToolDescriptor> = self.shape.ordered(&self.agent.descriptors);
         let mut messages = self.pack(&system, &tools).await;
         images::fill(&self.shared.store, &mut messages).await;
         for context in &self.shape.context_messages {
@@ -94,8 +96,8 @@ impl Driver {
             }
         }
         let request = InferenceRequest {
-            model: self.agent.model_id.clone(),
-            upstream_model: self.agent.model.model_name.clone(),
+            model: model_id,
+            upstream_model: model.model_name,
             system,
             messages,
             tools,
@@ -109,6 +111,24 @@ impl Driver {
         };
         let ctx = self.context(Phase::BeforeInference);
         self.agent.env.transform_request(request, &ctx).map_err(|e| e.to_string())
+    }
+
+    /// The model of the step: the one that a plugin wants in it, else the agent's. One that is not registered is left
+    /// aside.
+    fn model_of_step(&mut self, wanted: Option<&str>) -> (String, ModelEntry) {
+        self.step_executor = None;
+        if let Some(id) = wanted.filter(|id| *id != self.agent.model_id) {
+            match executor_of(&self.shared.catalog(), &self.shared.breaker, &self.agent.spec, id) {
+                Ok((model, executor)) => {
+                    self.step_executor = Some(executor);
+                    return (id.to_owned(), model);
+                }
+                Err(error) => {
+                    tracing::warn!(run = %self.record.id, model = id, %error, "not used in this step")
+                }
+            }
+        }
+        (self.agent.model_id.clone(), self.agent.model.clone())
     }
 
     /// Takes a finished answer into the conversation. `None`: the model is asked once more for the same step.

@@ -70,7 +70,7 @@ impl Default for DeferredToolsConfig {
         Self {
             enabled: None,
             rules: Vec::new(),
-            default_mode: ToolLoadMode::Eager,
+            default_mode: ToolLoadMode::Deferred,
             disc_beta: DiscBetaParams::default(),
             beta_overhead: 1136.0,
         }
@@ -138,12 +138,19 @@ impl Policy {
         })
     }
 
-    /// Reads a section.
-    pub(super) fn of_section(section: &JsonValue, defaults: &[DeferralRule]) -> Result<Self, String> {
+    /// Reads a section. `default_mode` counts where the section names none.
+    pub(super) fn of_section(
+        section: &JsonValue,
+        defaults: &[DeferralRule],
+        default_mode: ToolLoadMode,
+    ) -> Result<Self, String> {
         if !section.is_object() {
             return Err("it must be a map, such as {\"enabled\": true}".to_owned());
         }
-        let config = DeferredToolsConfig::deserialize(section).map_err(|error| error.to_string())?;
+        let mut config = DeferredToolsConfig::deserialize(section).map_err(|error| error.to_string())?;
+        if section.get("default_mode").is_none() {
+            config.default_mode = default_mode;
+        }
         Self::new(&config, defaults)
     }
 

@@ -16,8 +16,8 @@ use super::state::{
 use super::{TOOL_SEARCH, Views};
 use crate::contract::context_message::ContextMessage;
 use crate::phase::{
-    AddContextMessage, ExcludeTool, ExcludeTools, ExcludedTools, PhaseContext, PhaseHook, StepShape,
-    TypedScheduledActionHandler,
+    AddContextMessage, ExcludeTool, ExcludeTools, ExcludedTools, OfferLast, PhaseContext, PhaseHook,
+    StepShape, TypedScheduledActionHandler,
 };
 use crate::state::{Snapshot, StateCommand, StateError};
 
@@ -139,6 +139,10 @@ fn offer(ctx: &PhaseContext, view: View, command: &mut StateCommand) -> Result<(
     if !tools.is_empty() {
         command.schedule_action::<ExcludeTools>(ExcludedTools { tools, why: Some(NOT_LOADED.into()) })?;
     }
+    let promoted: Vec<String> = state.order.iter().filter(|tool| !state.is_deferred(tool)).cloned().collect();
+    if !promoted.is_empty() {
+        command.schedule_action::<OfferLast>(promoted)?;
+    }
     if state != known {
         command.update::<DeferralState>(DeferralUpdate::Set(state));
     }
@@ -164,6 +168,11 @@ fn synced(known: &DeferralStateValue, view: &View) -> DeferralStateValue {
             state.moved.insert(tool.clone());
         }
     }
+    // A tool keeps its place while its server is away. Those that an older version promoted come first.
+    let promoted: Vec<String> = state.promoted().map(str::to_owned).collect();
+    let unplaced = promoted.iter().filter(|tool| !known.order.contains(tool));
+    let placed = known.order.iter().filter(|tool| promoted.contains(tool));
+    state.order = unplaced.chain(placed).cloned().collect();
     state
 }
 

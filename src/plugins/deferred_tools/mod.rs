@@ -61,16 +61,30 @@ impl DeferredToolsPlugin {
     /// A plugin for agents with these tools. They are only looked at where the runtime does not say which tools an
     /// agent has.
     pub fn new(seed_tools: Vec<ToolDescriptor>) -> Self {
-        let views = Views { seed: seed_tools.into(), defaults: Vec::new(), made: Mutex::default() };
+        Self::of(Views {
+            seed: seed_tools.into(),
+            defaults: Vec::new(),
+            default_mode: DeferredToolsConfig::default().default_mode,
+            made: Mutex::default(),
+        })
+    }
+
+    fn of(views: Views) -> Self {
         Self { views: Arc::new(views) }
+    }
+
+    /// How tools are offered that no rule matches, where an agent's section does not say.
+    #[must_use]
+    pub fn with_default_mode(self, default_mode: ToolLoadMode) -> Self {
+        let (seed, defaults) = (Arc::clone(&self.views.seed), self.views.defaults.clone());
+        Self::of(Views { seed, defaults, default_mode, made: Mutex::default() })
     }
 
     /// Adds rules behind those of every agent.
     #[must_use]
-    pub fn with_default_rules(mut self, rules: Vec<DeferralRule>) -> Self {
-        let seed = Arc::clone(&self.views.seed);
-        self.views = Arc::new(Views { seed, defaults: rules, made: Mutex::default() });
-        self
+    pub fn with_default_rules(self, rules: Vec<DeferralRule>) -> Self {
+        let (seed, default_mode) = (Arc::clone(&self.views.seed), self.views.default_mode);
+        Self::of(Views { seed, defaults: rules, default_mode, made: Mutex::default() })
     }
 }
 
@@ -81,6 +95,7 @@ const KEPT_VIEWS: usize = 8;
 struct Views {
     seed: Arc<[ToolDescriptor]>,
     defaults: Vec<DeferralRule>,
+    default_mode: ToolLoadMode,
     made: Mutex<Vec<Made>>,
 }
 
@@ -103,8 +118,14 @@ impl Views {
             return Ok(made[place].view.clone());
         }
         let policy = match section {
-            Some(section) => Policy::of_section(section, &self.defaults),
-            None => Policy::new(&DeferredToolsConfig::default(), &self.defaults),
+            Some(section) => Policy::of_section(section, &self.defaults, self.default_mode),
+            None => {
+                let default_mode = self.default_mode;
+                Policy::new(
+                    &DeferredToolsConfig { default_mode, ..DeferredToolsConfig::default() },
+                    &self.defaults,
+                )
+            }
         };
         let policy = policy
             .map_err(|message| StateError::KeyDecode { key: DeferredToolsConfigKey::KEY.into(), message })?;
@@ -157,6 +178,6 @@ impl Plugin for DeferredToolsPlugin {
     }
 
     fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), String> {
-        Policy::of_section(section, &self.views.defaults).map(|_| ())
+        Policy::of_section(section, &self.views.defaults, self.views.default_mode).map(|_| ())
     }
 }

@@ -20,6 +20,9 @@ pub struct DeferralStateValue {
     pub modes: BTreeMap<String, ToolLoadMode>,
     /// The tools whose mode is another one than the rules say: somebody asked for them.
     pub moved: BTreeSet<String>,
+    /// Those of them that are offered, in the order in which they were asked for: a request lists them last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub order: Vec<String>,
 }
 
 impl DeferralStateValue {
@@ -68,7 +71,14 @@ impl StateKey for DeferralState {
         match update {
             DeferralUpdate::Move(tools, mode) => {
                 for tool in tools {
-                    if value.modes.insert(tool.clone(), mode) != Some(mode) {
+                    let is_new = value.modes.insert(tool.clone(), mode) != Some(mode);
+                    if is_new || mode == ToolLoadMode::Deferred {
+                        value.order.retain(|known| *known != tool);
+                    }
+                    if is_new {
+                        if mode == ToolLoadMode::Eager {
+                            value.order.push(tool.clone());
+                        }
                         value.moved.insert(tool);
                     }
                 }

@@ -72,7 +72,9 @@ struct Thread {
 
 fn plugin() -> DeferredToolsPlugin {
     let servers = DeferralRule { tool: "mcp__*".into(), mode: ToolLoadMode::Deferred };
-    DeferredToolsPlugin::new(Vec::new()).with_default_rules(vec![servers])
+    DeferredToolsPlugin::new(Vec::new())
+        .with_default_rules(vec![servers])
+        .with_default_mode(ToolLoadMode::Eager)
 }
 
 impl Thread {
@@ -409,6 +411,47 @@ async fn what_one_run_teaches_the_next_one_knows() {
     assert!(later > unknown, "a tool that is used often stays for longer: {later} and {unknown}");
     let known = profile.read::<AgentToolPriors>("agent").await.expect("read");
     assert_eq!(known.tools[CREATE].n, 2);
+}
+
+/// What joins a request later comes behind what was there, so that a provider's cache of the beginning holds.
+#[tokio::test]
+async fn promoted_tools_are_appended_in_the_order_in_which_they_were_asked_for() {
+    let thread = Thread::with(60);
+    let ids = |shape: &InferenceShape| {
+        shape.ordered(&thread.tools).into_iter().map(|tool| tool.id).collect::<Vec<_>>()
+    };
+    let first = ids(&thread.step(&[]).await);
+    assert_eq!(first, ["Read", "Bash", TOOL_SEARCH]);
+    let late = brought(55).id;
+    thread.search(&format!("select:{late}")).await;
+    let second = ids(&thread.step(&[]).await);
+    assert_eq!(second, [first.as_slice(), std::slice::from_ref(&late)].concat());
+    // One that stands before it in the agent's list comes behind it all the same.
+    let early = brought(1).id;
+    thread.search(&format!("select:{early}")).await;
+    let third = ids(&thread.step(&[]).await);
+    assert_eq!(third, [second.as_slice(), std::slice::from_ref(&early)].concat());
+    assert_eq!(thread.state().order, [late, early]);
+}
+
+/// A plugin without rules, as a program that embeds aye registers it.
+#[tokio::test]
+async fn without_rules_tools_are_deferred_where_that_saves_more_than_it_costs() {
+    assert_eq!(DeferredToolsConfig::default().default_mode, ToolLoadMode::Deferred);
+    let offered = async |count: usize| {
+        let plugins: Vec<Arc<dyn Plugin>> = vec![Arc::new(DeferredToolsPlugin::new(Vec::new()))];
+        let env = ExecutionEnv::from_plugins(&plugins).expect("an environment");
+        let phases = PhaseRuntime::new(StateStore::new()).expect("an engine");
+        phases.install(&env).expect("keys");
+        let mut tools = vec![ToolSearchTool.descriptor()];
+        tools.extend((0..count).map(brought));
+        let spec = Arc::new(AgentSpec::new("agent"));
+        let thread = Thread { env, phases, spec, tools: tools.into(), profile: None };
+        let shape = thread.step(&[]).await;
+        thread.offers(&shape).len()
+    };
+    assert_eq!(offered(2).await, 2, "two tools cost less than searching for them");
+    assert_eq!(offered(60).await, 1, "only the search is left");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ fn near(a: f64, b: f64) -> bool {
 }
 
 fn policy(config: serde_json::Value) -> Result<Policy, String> {
-    Policy::of_section(&config, &[])
+    Policy::of_section(&config, &[], DeferredToolsConfig::default().default_mode)
 }
 
 fn index(tools: &[ToolDescriptor]) -> Index {
@@ -72,8 +72,6 @@ fn it_is_on_by_itself_when_it_saves_more_than_it_costs() {
         (json!({"rules": [{"tool": "tool_000", "mode": "eager"}]}), 5, false),
         (json!({"rules": [{"tool": "tool_*", "mode": "eager"}]}), 100, false),
     ] {
-        let mut config = config;
-        config["default_mode"] = json!("deferred");
         let policy = policy(config.clone()).expect("a policy");
         assert_eq!(Index::new(&tools(n), &policy).is_on(&policy), wanted, "{config} with {n}");
     }
@@ -89,6 +87,7 @@ fn the_first_rule_that_matches_counts() {
             {"tool": "/^x[0-9]+$/", "mode": "deferred"},
         ]}),
         &[DeferralRule { tool: "mcp__*".into(), mode: ToolLoadMode::Deferred }],
+        ToolLoadMode::Eager,
     )
     .expect("a policy");
     for (tool, mode) in [
