@@ -46,13 +46,14 @@ pub enum HandoffAction {
     Clear,
 }
 
-/// Who drives the run: a value of the run, so it survives a restart and ends with it.
+/// Who drives the conversation: a value of the thread, so it survives a restart, and the next run goes on with the same
+/// agent.
 pub struct ActiveAgentKey;
 
 impl StateKey for ActiveAgentKey {
     const KEY: &'static str = "agent_handoff.active_agent";
     const MERGE: MergeStrategy = MergeStrategy::Exclusive;
-    const SCOPE: KeyScope = KeyScope::Run;
+    const SCOPE: KeyScope = KeyScope::Thread;
     type Value = HandoffState;
     type Update = HandoffAction;
 
@@ -64,5 +65,21 @@ impl StateKey for ActiveAgentKey {
             }
             HandoffAction::Clear => *value = HandoffState::default(),
         }
+    }
+}
+
+/// The agent that the runs of the thread begin with, as far as something was handed over: who begins with another one,
+/// because a user chose it, is not handed over any more.
+pub struct HandoffBase;
+
+impl StateKey for HandoffBase {
+    const KEY: &'static str = "agent_handoff.base";
+    const MERGE: MergeStrategy = MergeStrategy::Exclusive;
+    const SCOPE: KeyScope = KeyScope::Thread;
+    type Value = Option<String>;
+    type Update = Option<String>;
+
+    fn apply(value: &mut Self::Value, update: Self::Update) {
+        *value = update;
     }
 }

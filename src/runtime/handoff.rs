@@ -1,13 +1,16 @@
 //! A run that goes on as another agent: at the start of a step the driver takes over what the state says.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::catalog::Catalog;
 use super::driver::Driver;
 use super::resolve::{ResolveError, ResolvedAgent, resolve_spec};
 use super::{RuntimeError, Shared};
 use crate::contract::activity::Activity;
-use crate::contract::handoff::{ActiveAgentKey, AgentOverlay, HandoffAction, HandoffState};
+use crate::contract::handoff::{ActiveAgentKey, AgentOverlay, HandoffAction, HandoffBase, HandoffState};
 use crate::contract::message::{Message, Visibility};
 use crate::contract::record::RunRecord;
 use crate::contract::spec::AgentSpec;
@@ -30,12 +33,19 @@ pub(super) struct Handoff {
 
 impl Handoff {
     /// The agent that goes on with a run, and how it came to that. One that is gone is seen at the next step.
-    pub(super) fn of(shared: &Shared, record: &RunRecord, base: ResolvedAgent) -> (Self, ResolvedAgent) {
-        let stored = record.state.get(ActiveAgentKey::KEY).cloned();
-        let active = stored
+    pub(super) fn of(
+        shared: &Shared,
+        record: &RunRecord,
+        thread_state: &BTreeMap<String, Value>,
+        base: ResolvedAgent,
+    ) -> (Self, ResolvedAgent) {
+        // A run that an older version saved has it in its own state.
+        let stored = |key: &str| record.state.get(key).or_else(|| thread_state.get(key)).cloned();
+        let known = stored(HandoffBase::KEY).and_then(|value| HandoffBase::decode(value).ok()).flatten();
+        let active = stored(ActiveAgentKey::KEY)
             .and_then(|value| ActiveAgentKey::decode(value).ok())
             .and_then(|state| state.active_agent)
-            .filter(|id| *id != base.spec.id);
+            .filter(|id| *id != base.spec.id && known.is_none_or(|known| known == base.spec.id));
         let resolved = active.as_deref().and_then(|id| {
             variant(&shared.catalog(), &shared.breaker, &base, id)
                 .inspect_err(|error| tracing::warn!(run = %record.id, agent = id, %error, "not handed over"))

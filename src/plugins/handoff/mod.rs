@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::tool::HANDOFF_TOOL;
 use self::tool::HandoffTool;
-pub use crate::contract::handoff::{ActiveAgentKey, AgentOverlay, HandoffAction, HandoffState};
+pub use crate::contract::handoff::{ActiveAgentKey, AgentOverlay, HandoffAction, HandoffBase, HandoffState};
 use crate::contract::spec::{AgentSpec, PluginConfigKey};
 use crate::phase::{ConfigSchema, PhaseContext, PhaseHook, Plugin, PluginDescriptor, PluginRegistrar};
 use crate::state::{JsonValue, KeyScope, Phase, StateCommand, StateError, StateKeyOptions};
@@ -111,7 +111,9 @@ impl Plugin for HandoffPlugin {
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
         registrar
-            .register_key::<ActiveAgentKey>(StateKeyOptions { persistent: true, scope: KeyScope::Run })?;
+            .register_key::<ActiveAgentKey>(StateKeyOptions { persistent: true, scope: KeyScope::Thread })?;
+        registrar
+            .register_key::<HandoffBase>(StateKeyOptions { persistent: true, scope: KeyScope::Thread })?;
         registrar.register_phase_hook(HANDOFF_PLUGIN_ID, Phase::RunStart, HandoffSyncHook)?;
         registrar.register_phase_hook(HANDOFF_PLUGIN_ID, Phase::StepEnd, HandoffSyncHook)
     }
@@ -149,8 +151,20 @@ struct HandoffSyncHook;
 impl PhaseHook for HandoffSyncHook {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
-        if let Some(agent) = ctx.state::<ActiveAgentKey>().and_then(|state| state.requested_agent.clone()) {
+        let state = ctx.state::<ActiveAgentKey>().cloned().unwrap_or_default();
+        let known = ctx.state::<HandoffBase>().cloned().flatten();
+        let base = &ctx.run_identity.agent_id;
+        if let Some(agent) = state.requested_agent {
             command.update::<ActiveAgentKey>(activate_handoff(agent));
+        } else if ctx.phase == Phase::RunStart
+            && state.active_agent.is_some()
+            && known.as_ref().is_some_and(|known| known != base)
+        {
+            // A user chose another agent since.
+            command.update::<ActiveAgentKey>(clear_handoff());
+        }
+        if !command.is_empty() || state.active_agent.is_some() && known.as_ref() != Some(base) {
+            command.update::<HandoffBase>(Some(base.clone()));
         }
         Ok(command)
     }

@@ -57,6 +57,29 @@ async fn a_request_becomes_the_active_agent_at_the_boundaries() {
     }
 }
 
+/// What a run handed over is still so in the next run of the thread, unless that begins with another agent.
+#[tokio::test]
+async fn a_handoff_lasts_until_a_user_chooses_another_agent() {
+    assert_eq!(ActiveAgentKey::SCOPE, KeyScope::Thread);
+    let env = ExecutionEnv::from_plugins(&[Arc::new(HandoffPlugin::default())]).unwrap();
+    let phases = PhaseRuntime::new(StateStore::new()).unwrap();
+    phases.install(&env).unwrap();
+    let mut command = StateCommand::new();
+    command.update::<ActiveAgentKey>(request_handoff("b"));
+    phases.store().commit(command).unwrap();
+    let begin = async |agent: &str, phase: Phase| {
+        let mut identity = ToolCallContext::test_default().run_identity;
+        identity.agent_id = agent.into();
+        let ctx = PhaseContext::new(phase, identity, Arc::new(AgentSpec::new(agent)));
+        phases.run_phase(&env, ctx).await.unwrap();
+        phases.store().read::<ActiveAgentKey>().unwrap().active_agent
+    };
+    assert_eq!(begin("a", Phase::StepEnd).await.as_deref(), Some("b"));
+    assert_eq!(begin("a", Phase::RunStart).await.as_deref(), Some("b"), "the next run");
+    assert_eq!(begin("c", Phase::RunStart).await, None, "a run of another agent");
+    assert_eq!(begin("a", Phase::RunStart).await, None, "it is not handed over again");
+}
+
 #[tokio::test]
 async fn only_agents_that_name_others_have_the_tool_and_it_says_what_they_are_for() {
     let spec = AgentSpec::new("a").with_section("handoff", json!({"agents": ["writer", "a", "gone"]}));
