@@ -16,6 +16,7 @@ use crate::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus};
 
 use jobs::{Body, by_id, claimed_of, one, readable, take_claim};
 
+pub(super) use jobs::jobs_from;
 pub use jobs::{JobFilter, JobLookup};
 pub use outlook::Outlook;
 pub(super) use take::{of_thread, queued, settle, take, unqueue};
@@ -26,7 +27,7 @@ const SILENT: &str = "its worker stopped answering";
 /// The mailbox of a store. Times are Unix milliseconds, as the caller's clock has them.
 #[derive(Clone, Debug)]
 pub struct Mailbox {
-    store: Store,
+    pub(super) store: Store,
 }
 
 impl Store {
@@ -273,7 +274,8 @@ impl Mailbox {
                     break;
                 }
                 if job.is_lease_over(now) || job.claimed_by.as_deref().is_some_and(&is_gone) {
-                    let left = failed(&job, now, SILENT.to_owned());
+                    // It keeps its place: a worker that died is no reason to come behind what was queued later.
+                    let left = Left { available_at: None, ..failed(&job, now, SILENT.to_owned()) };
                     reclaimed.push(left.write(conn, job, now)?);
                 }
             }

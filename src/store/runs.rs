@@ -79,7 +79,7 @@ fn one(conn: &Connection, sql: &str, key: &str) -> Result<Option<RunRecord>, Sto
     rows.next()?.map(run_of).transpose()
 }
 
-fn run_of(row: &Row<'_>) -> Result<RunRecord, StoreError> {
+pub(super) fn run_of(row: &Row<'_>) -> Result<RunRecord, StoreError> {
     let thread = ThreadId::from(text(row, 0)?);
     let id = text(row, 1)?;
     decode(&thread, &format!("run {id}"), body(row, 2)?)

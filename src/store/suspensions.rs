@@ -243,15 +243,26 @@ pub(super) fn listed(
     conn: &Connection,
     filter: &SuspensionFilter,
 ) -> Result<Vec<SuspensionRecord>, StoreError> {
+    listed_from(conn, filter, (-1, 0))
+}
+
+/// A part of them: its limit (-1 is none) and its offset.
+pub(super) fn listed_from(
+    conn: &Connection,
+    filter: &SuspensionFilter,
+    (limit, offset): (i64, i64),
+) -> Result<Vec<SuspensionRecord>, StoreError> {
     let everywhere = filter.thread.is_none() && filter.run.is_none();
     let mut statement = conn.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM suspension WHERE (?1 IS NULL OR thread_id = ?1) \
-         AND (?2 IS NULL OR run_id = ?2) AND (?3 IS NULL OR status = ?3) ORDER BY n"
+         AND (?2 IS NULL OR run_id = ?2) AND (?3 IS NULL OR status = ?3) ORDER BY n LIMIT ?4 OFFSET ?5"
     ))?;
     let mut rows = statement.query((
         filter.thread.as_ref().map(ThreadId::as_str),
         filter.run.as_ref().map(RunId::as_str),
         filter.status.map(suspension_status),
+        limit,
+        offset,
     ))?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {

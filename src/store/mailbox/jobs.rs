@@ -124,6 +124,20 @@ fn listed(conn: &Connection, filter: &JobFilter) -> Result<Vec<MailboxJob>, Stor
     readable(conn, sql, (mailbox.as_ref().map(ThreadId::as_str), words, limit))
 }
 
+/// A part of them in the order of their numbers: its limit and its offset.
+pub(in crate::store) fn jobs_from(
+    conn: &Connection,
+    filter: &JobFilter,
+    (limit, offset): (i64, i64),
+) -> Result<Vec<MailboxJob>, StoreError> {
+    let words: Vec<&str> = filter.statuses.iter().map(|status| status.as_str()).collect();
+    let words = if words.is_empty() { String::new() } else { format!(" {} ", words.join(" ")) };
+    let sql = "SELECT {} FROM mailbox \
+               WHERE (?1 IS NULL OR mailbox_id = ?1) AND (?2 = '' OR instr(?2, ' ' || status || ' ')) \
+               ORDER BY n LIMIT ?3 OFFSET ?4";
+    readable(conn, sql, (filter.mailbox.as_ref().map(ThreadId::as_str), words, limit, offset))
+}
+
 pub(super) fn by_id(conn: &Connection, id: &JobId) -> Result<Option<MailboxJob>, StoreError> {
     one(conn, "SELECT {} FROM mailbox WHERE job_id = ?1", (id.as_str(),))
 }

@@ -250,6 +250,21 @@ async fn jobs_of_the_dead_are_taken_away_at_once_and_given_up_in_the_end() {
     assert_eq!(says(&mailbox, MailboxJobStatus::Claimed).await, ["y"]);
 }
 
+/// What a dead worker had is served before what was queued behind it.
+#[tokio::test]
+async fn a_reclaimed_job_keeps_its_place_in_the_queue() {
+    let store = store().await;
+    let mailbox = store.mailbox();
+    mailbox.enqueue(job("t1", "first", 1)).await.unwrap();
+    mailbox.enqueue(job("t1", "second", 2)).await.unwrap();
+    let held = claim(&mailbox, 3).await.unwrap();
+    let back = mailbox.reclaim(u64::MAX / 4, 9, |_| true).await.unwrap().pop().unwrap();
+    assert_eq!((back.available_at, back.sequence), (held.available_at, held.sequence));
+    assert_eq!((back.status, back.attempt_count), (MailboxJobStatus::Queued, 1));
+    assert_eq!(says(&mailbox, MailboxJobStatus::Queued).await, ["first", "second"]);
+    assert_eq!(claim(&mailbox, 4).await.unwrap().job_id, held.job_id);
+}
+
 #[tokio::test]
 async fn an_interrupt_supersedes_what_is_queued_and_names_what_is_claimed() {
     let store = store().await;

@@ -132,14 +132,15 @@ impl Model {
         job
     }
 
-    fn fail(&mut self, n: u64, retry_at: u64, why: &str) -> MailboxJob {
+    /// Without a time it keeps its place.
+    fn fail(&mut self, n: u64, retry_at: Option<u64>, why: &str) -> MailboxJob {
         let job = self.leave(n, MailboxJobStatus::Queued);
         job.attempt_count += 1;
         job.last_error = Some(why.into());
         if job.attempt_count >= job.max_attempts {
             job.status = MailboxJobStatus::DeadLetter;
         } else {
-            job.available_at = retry_at;
+            job.available_at = retry_at.unwrap_or(job.available_at);
         }
         job.clone()
     }
@@ -228,7 +229,7 @@ async fn ends(mailbox: &Mailbox, model: &mut Model, job: MailboxJob, token: &str
         ),
         End::Nack(delay) => (
             mailbox.nack(id, token, now + delay, "no", now).await,
-            is_right.then(|| model.fail(n, now + delay, "no")),
+            is_right.then(|| model.fail(n, Some(now + delay), "no")),
         ),
         End::DeadLetter => (
             mailbox.dead_letter(id, token, "end", now).await,
@@ -307,9 +308,8 @@ async fn step(home: &mut Home, store: &mut Store, model: &mut Model, op: Op) {
                 model.jobs.values().filter(is).map(|job| (job.lease_until, job.sequence)).collect();
             over.sort_unstable();
             over.truncate(limit);
-            let now = model.now;
             let wanted: Vec<_> =
-                over.into_iter().map(|(_, n)| model.fail(n, now, "its worker stopped answering")).collect();
+                over.into_iter().map(|(_, n)| model.fail(n, None, "its worker stopped answering")).collect();
             assert_eq!(got, wanted);
         }
         Op::Purge(age) => {
