@@ -126,6 +126,58 @@ fn what_is_wrong_is_said_with_its_place() {
 }
 
 #[test]
+fn every_error_is_reported_at_once() {
+    let error = apply(json!([
+        create(),
+        components(json!([
+            {"id": "root", "component": "Column", "children": ["a", 7]},
+            {"component": "Text"},
+            {"id": "b"},
+            "x",
+            {"id": 5, "component": ["Text"]},
+            {"id": "c", "component": {"Text": "hello"}},
+            {"id": "d", "component": "Card", "child": ["a"]},
+            {"id": "e", "component": "Button", "action": {"context": {}}},
+            {"id": "f", "component": "Text", "text": {"path": 3}},
+        ])),
+        book("updateDataModel", json!({"surfaceId": "s", "path": "x", "value": 1})),
+        {"beginRendering": {"surfaceId": "s"}},
+    ]))
+    .expect_err("it is wrong");
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines[0], "12 errors:", "{error}");
+    for words in [
+        "- messages[1]: components[0].children must be a list of ids",
+        "- messages[1]: components[1].id is required",
+        "- messages[1]: components[2].component is required",
+        "- messages[1]: components[3] must be an object",
+        "- messages[1]: components[4].id must be a text",
+        "- messages[1]: components[4].component must be the name of a kind",
+        "- messages[1]: components[5].component.Text must be an object",
+        "- messages[1]: components[6].child must be the id of a component",
+        "- messages[1]: components[7].action must be",
+        "- messages[1]: components[8].text must be a text",
+        "- messages[2]: updateDataModel.path `x` must begin with a slash",
+        "- messages[3]: beginRendering.root is required",
+    ] {
+        assert!(lines.iter().any(|line| line.starts_with(words)), "{words}: {error}");
+    }
+    let many: Vec<Value> = (0..100).map(|_| json!({"id": "x"})).collect();
+    let error = apply(json!([create(), components(json!(many))])).expect_err("it is wrong");
+    assert!(error.ends_with("more") && error.lines().count() == MAX_ERRORS_SHOWN, "{error}");
+    // What names something that is not there is said of each.
+    let error = apply(json!([
+        create(),
+        components(json!([{"id": "root", "component": "Row", "children": ["x", "y"]}])),
+    ]))
+    .expect_err("it is wrong");
+    assert!(error.contains("names `x`") && error.contains("names `y`"), "{error}");
+}
+
+/// The head, the errors, and how many more there are.
+const MAX_ERRORS_SHOWN: usize = 27;
+
+#[test]
 fn too_much_is_refused() {
     let many: Vec<Value> =
         (0..=MAX_COMPONENTS).map(|n| json!({"id": n.to_string(), "component": "Text"})).collect();

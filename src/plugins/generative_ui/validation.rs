@@ -1,5 +1,5 @@
-//! Messages, checked one after the other on the surfaces as they are: what is wrong is said with its place, for the
-//! model, and nothing of a call that is wrong is kept.
+//! Messages, checked one after the other on the surfaces as they are: everything that is wrong is said with its place, for
+//! the model, and nothing of a call that is wrong is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,33 @@ const MAX_SURFACES: usize = 32;
 /// How many bytes the messages of one call may have.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// What is wrong with a call; a sentence for the model.
+/// How many errors are reported; the others are counted.
+const MAX_ERRORS: usize = 25;
+
+/// What is wrong with a call: a sentence for the model, a line for each of several errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct A2uiError(String);
+
+impl A2uiError {
+    /// All errors of a call; `None` when there is none.
+    fn of(mut errors: Vec<String>) -> Option<Self> {
+        let count = errors.len();
+        if count <= 1 {
+            return errors.pop().map(Self);
+        }
+        errors.truncate(MAX_ERRORS);
+        let mut text = format!("{count} errors:");
+        for error in &errors {
+            text.push_str("\n- ");
+            text.push_str(error);
+        }
+        if count > MAX_ERRORS {
+            text.push_str(&format!("\n- and {} more", count - MAX_ERRORS));
+        }
+        Some(Self(text))
+    }
+}
 
 fn wrong<T>(text: impl Into<String>) -> Result<T, A2uiError> {
     Err(A2uiError(text.into()))
@@ -39,7 +62,7 @@ const KINDS: [(&str, bool); 7] = [
 /// Carries out the messages of one call on these surfaces, and gives the ids of those that it touched, in order.
 ///
 /// # Errors
-/// The first thing that is wrong; the surfaces are as far as they came.
+/// Everything that is wrong; the surfaces are as far as they came.
 pub fn apply_messages(
     args: &Value,
     surfaces: &mut BTreeMap<String, Surface>,
@@ -58,25 +81,36 @@ pub fn apply_messages(
         return wrong(format!("the messages are larger than {} KiB; send less at once", MAX_BYTES / 1024));
     }
     let mut touched: Vec<String> = Vec::new();
+    let mut errors = Vec::new();
     for (place, message) in messages.iter().enumerate() {
-        let at = |error: A2uiError| A2uiError(format!("messages[{place}]: {error}"));
-        let id = one(message, surfaces).map_err(at)?;
-        touched.retain(|known| *known != id);
-        touched.push(id);
+        let mut found = Vec::new();
+        match one(message, surfaces, &mut found) {
+            Ok(id) => {
+                touched.retain(|known| *known != id);
+                touched.push(id);
+            }
+            Err(A2uiError(error)) => found.push(error),
+        }
+        errors.extend(found.into_iter().map(|error| format!("messages[{place}]: {error}")));
     }
     if surfaces.len() > MAX_SURFACES {
-        return wrong(format!("more than {MAX_SURFACES} surfaces; delete some with deleteSurface"));
+        errors.push(format!("more than {MAX_SURFACES} surfaces; delete some with deleteSurface"));
     }
-    for id in &touched {
-        if let Some(surface) = surfaces.get(id) {
-            whole(surface)?;
+    // What a surface lacks because of an error above is no error of its own.
+    if errors.is_empty() {
+        for surface in touched.iter().filter_map(|id| surfaces.get(id)) {
+            whole(surface, &mut errors);
         }
     }
-    Ok(touched)
+    A2uiError::of(errors).map_or(Ok(touched), Err)
 }
 
-/// One message; gives the surface that it is about.
-fn one(message: &Value, surfaces: &mut BTreeMap<String, Surface>) -> Result<String, A2uiError> {
+/// One message; gives the surface that it is about. What is wrong with single components goes to `errors`.
+fn one(
+    message: &Value,
+    surfaces: &mut BTreeMap<String, Surface>,
+    errors: &mut Vec<String>,
+) -> Result<String, A2uiError> {
     let Some(object) = message.as_object() else { return wrong("a message must be an object") };
     let found: Vec<&(&str, bool)> = KINDS.iter().filter(|(key, _)| object.contains_key(*key)).collect();
     let names = || KINDS.map(|(key, _)| key).join(", ");
@@ -116,14 +150,14 @@ fn one(message: &Value, surfaces: &mut BTreeMap<String, Surface>) -> Result<Stri
         }
         "updateComponents" => {
             created(surfaces)?;
-            components(body, &id, surfaces)?;
-            if !surfaces[&id].components.contains_key("root") {
+            components(body, &id, surfaces, errors)?;
+            if errors.is_empty() && !surfaces[&id].components.contains_key("root") {
                 return wrong("one component must have \"id\": \"root\": it is where the tree begins");
             }
         }
         "surfaceUpdate" => {
             surfaces.entry(id.clone()).or_insert_with(|| Surface { id: id.clone(), ..Surface::default() });
-            components(body, &id, surfaces)?;
+            components(body, &id, surfaces, errors)?;
         }
         "beginRendering" => {
             created(surfaces)
@@ -156,9 +190,13 @@ fn one(message: &Value, surfaces: &mut BTreeMap<String, Surface>) -> Result<Stri
             };
             for (place, entry) in contents.iter().enumerate() {
                 let at = format!("dataModelUpdate.contents[{place}]");
-                let (key, value) = entry_of(entry, &at, 0)?;
-                let key = key.replace('~', "~0").replace('/', "~1");
-                surface.put(&format!("{path}/{key}"), value);
+                match entry_of(entry, &at, 0) {
+                    Ok((key, value)) => {
+                        let key = key.replace('~', "~0").replace('/', "~1");
+                        surface.put(&format!("{path}/{key}"), value);
+                    }
+                    Err(A2uiError(error)) => errors.push(error),
+                }
             }
         }
         _ => {
@@ -211,6 +249,7 @@ fn components(
     body: &Map<String, Value>,
     id: &str,
     surfaces: &mut BTreeMap<String, Surface>,
+    errors: &mut Vec<String>,
 ) -> Result<(), A2uiError> {
     let Some(list) = body.get("components").and_then(Value::as_array) else {
         return wrong("components must be an array");
@@ -218,13 +257,34 @@ fn components(
     let surface = surfaces.get_mut(id).expect("the caller looked it up");
     let mut seen = BTreeSet::new();
     for (place, entry) in list.iter().enumerate() {
-        let Some(name) = entry.get("id").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
-            return wrong(format!("components[{place}].id is required"));
-        };
-        if !seen.insert(name) {
-            return wrong(format!("components[{place}].id: `{name}` is there twice"));
+        let at = format!("components[{place}]");
+        if !entry.is_object() {
+            errors.push(format!("{at} must be an object"));
+            continue;
         }
-        surface.components.insert(name.to_owned(), component_of(entry, place)?);
+        let name = match entry.get("id") {
+            Some(Value::String(name)) if !name.trim().is_empty() => Some(name),
+            Some(Value::String(_) | Value::Null) | None => {
+                errors.push(format!("{at}.id is required"));
+                None
+            }
+            Some(Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                errors.push(format!("{at}.id must be a text"));
+                None
+            }
+        };
+        if let Some(name) = name.filter(|name| !seen.insert(name.as_str())) {
+            errors.push(format!("{at}.id: `{name}` is there twice"));
+        }
+        match component_of(entry, &at) {
+            Ok(component) => {
+                check_props(&component, &at, errors);
+                if let Some(name) = name {
+                    surface.components.insert(name.clone(), component);
+                }
+            }
+            Err(A2uiError(error)) => errors.push(error),
+        }
     }
     if surface.components.len() > MAX_COMPONENTS {
         return wrong(format!("more than {MAX_COMPONENTS} components in `{id}`"));
@@ -233,43 +293,102 @@ fn components(
 }
 
 /// `{"component": "Text", "text": ...}`, or `{"component": {"Text": {"text": ...}}}`.
-fn component_of(entry: &Value, place: usize) -> Result<Component, A2uiError> {
+fn component_of(entry: &Value, at: &str) -> Result<Component, A2uiError> {
     match entry.get("component") {
-        Some(Value::String(kind)) if !kind.is_empty() => {
+        Some(Value::String(kind)) if !kind.trim().is_empty() => {
             let mut props = entry.as_object().cloned().unwrap_or_default();
             props.shift_remove("id");
             props.shift_remove("component");
             Ok(Component { kind: kind.clone(), props })
         }
         Some(Value::Object(kinds)) => match kinds.iter().next() {
-            Some((kind, props)) if kinds.len() == 1 => {
-                Ok(Component { kind: kind.clone(), props: props.as_object().cloned().unwrap_or_default() })
+            Some((kind, Value::Object(props))) if kinds.len() == 1 => {
+                Ok(Component { kind: kind.clone(), props: props.clone() })
             }
-            Some(_) => wrong(format!("components[{place}].component must name exactly one kind")),
-            None => wrong(format!("components[{place}].component is required")),
+            Some((kind, _)) if kinds.len() == 1 => {
+                wrong(format!("{at}.component.{kind} must be an object with the component's properties"))
+            }
+            Some(_) => wrong(format!("{at}.component must name exactly one kind")),
+            None => wrong(format!("{at}.component is required")),
         },
-        None | Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::String(_)) => {
-            wrong(format!("components[{place}].component is required"))
+        Some(Value::Bool(_) | Value::Number(_) | Value::Array(_)) => {
+            wrong(format!("{at}.component must be the name of a kind"))
         }
+        None | Some(Value::Null | Value::String(_)) => wrong(format!("{at}.component is required")),
+    }
+}
+
+/// What properties may be, whatever the kind. Others are passed on to whoever draws the surface.
+fn check_props(component: &Component, at: &str, errors: &mut Vec<String>) {
+    let is_id = |value: &Value| value.as_str().is_some_and(|id| !id.is_empty());
+    let are_ids = |value: &Value| value.as_array().is_some_and(|ids| ids.iter().all(is_id));
+    for (key, value) in &component.props {
+        let wanted = match key.as_str() {
+            "child" if !is_id(value) => "the id of a component",
+            "children"
+                if !are_ids(value)
+                    && !value.get("explicitList").is_some_and(are_ids)
+                    && !is_template(value) =>
+            {
+                "a list of ids of components, {\"explicitList\": [...]} or {\"template\": {\"componentId\": ..., \"dataBinding\": ...}}"
+            }
+            "action" if !is_action(value) => "{\"name\": ...} or {\"event\": {\"name\": ...}}",
+            "text" | "label" if !is_value(value) => {
+                "a text, {\"path\": \"/...\"} or {\"literalString\": ...}"
+            }
+            _ if value.get("path").is_some_and(|path| !path.is_string()) => {
+                "bound to a path that is a text, such as {\"path\": \"/customer/name\"}"
+            }
+            _ => continue,
+        };
+        errors.push(format!("{at}.{key} must be {wanted}"));
+    }
+}
+
+fn is_template(value: &Value) -> bool {
+    let template = value.get("template").unwrap_or(value);
+    template.get("componentId").is_some_and(Value::is_string)
+        && ["dataBinding", "path"].iter().any(|key| template.get(key).is_some_and(Value::is_string))
+}
+
+fn is_action(value: &Value) -> bool {
+    let named = value.pointer("/event/name").or_else(|| value.get("name")).unwrap_or(value);
+    named.as_str().is_some_and(|name| !name.is_empty())
+        || value.get("functionCall").is_some_and(Value::is_object)
+}
+
+/// A literal, a path into the data, or one of the published literals.
+fn is_value(value: &Value) -> bool {
+    let Some(object) = value.as_object() else { return true };
+    let is_literal =
+        |key: &str| key.starts_with("literal") || key == "call" || key == "returnType" || key == "args";
+    match object.get("path") {
+        Some(path) => path.is_string(),
+        None => !object.is_empty() && object.keys().all(|key| is_literal(key)),
     }
 }
 
 /// What all the messages of a call came to: every component that is named is there, and none lies in itself.
-fn whole(surface: &Surface) -> Result<(), A2uiError> {
+fn whole(surface: &Surface, errors: &mut Vec<String>) {
     for (id, component) in &surface.components {
         for named in component.references() {
             if !surface.components.contains_key(named) {
-                return wrong(format!(
+                errors.push(format!(
                     "component `{id}` of `{}` names `{named}`, which is not there",
                     surface.id
                 ));
             }
         }
     }
+    // A way to what is not there leads nowhere.
+    let inner = |id: &str| -> Vec<&str> {
+        let component = surface.components.get(id);
+        component.map(|component| component.references()).unwrap_or_default()
+    };
     // Depth first, with the way that led to each component.
     let mut done: BTreeSet<&str> = BTreeSet::new();
     for start in surface.components.keys() {
-        let mut way: Vec<(&str, Vec<&str>)> = vec![(start, surface.components[start].references())];
+        let mut way: Vec<(&str, Vec<&str>)> = vec![(start, inner(start))];
         while let Some((id, left)) = way.last_mut() {
             let id = *id;
             let Some(next) = left.pop() else {
@@ -278,15 +397,16 @@ fn whole(surface: &Surface) -> Result<(), A2uiError> {
                 continue;
             };
             if way.iter().any(|(above, _)| *above == next) {
-                return wrong(format!("component `{next}` of `{}` lies in itself", surface.id));
+                errors.push(format!("component `{next}` of `{}` lies in itself", surface.id));
+                return;
             }
             if way.len() > MAX_DEPTH {
-                return wrong(format!("the components of `{}` lie more than {MAX_DEPTH} deep", surface.id));
+                errors.push(format!("the components of `{}` lie more than {MAX_DEPTH} deep", surface.id));
+                return;
             }
             if !done.contains(next) {
-                way.push((next, surface.components[next].references()));
+                way.push((next, inner(next)));
             }
         }
     }
-    Ok(())
 }
