@@ -75,6 +75,8 @@ pub struct PhaseContext {
     pub intercept: Option<ToolInterceptPayload>,
     /// Its result, in `AfterToolExecute`.
     pub tool_result: Option<ToolResult>,
+    /// In `AfterToolExecute`: the tool ran. A call that was denied, declined or invalid has a result too.
+    pub was_executed: bool,
     /// The answer of the step's inference, from `AfterInference` to `StepEnd`; absent when the process was restarted
     /// between the two.
     pub response: Option<StreamResult>,
@@ -99,6 +101,7 @@ impl PhaseContext {
             tool: None,
             intercept: None,
             tool_result: None,
+            was_executed: true,
             response: None,
             progress: RunProgress::default(),
             profile: None,

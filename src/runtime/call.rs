@@ -34,7 +34,33 @@ impl Driver {
         resume: Option<ToolCallResume>,
     ) -> Result<Fact, RuntimeError> {
         let gate = self.judge(&id, resume).await?;
+        if matches!(gate, Gate::SetResult { .. }) {
+            self.tell_unexecuted(&id).await;
+        }
         Ok(Fact::Gated { call: id, gate })
+    }
+
+    /// Shows hooks the result of a call that did not run.
+    pub(super) async fn tell_unexecuted(&mut self, id: &CallId) {
+        let Some(result) =
+            self.results.iter().find(|known| known.call == *id).map(|known| known.result.clone())
+        else {
+            return;
+        };
+        let Ok(call) = self.effective_call(id) else { return };
+        let descriptor = self.agent.tools.get(&call.name).map(|tool| tool.descriptor());
+        let mut ctx = self.context(Phase::AfterToolExecute).with_tool(ToolCallInfo::new(call, descriptor));
+        ctx = ctx.with_tool_result(result);
+        ctx.was_executed = false;
+        match self.phases.run_phase(&self.agent.env, ctx).await {
+            Ok(report) => {
+                self.unsaved.commands.extend(report.commands);
+                self.tell(report.activities).await;
+            }
+            Err(error) => {
+                tracing::error!(run = %self.record.id, call = %id, %error, "hooks failed after a call that did not run");
+            }
+        }
     }
 
     async fn judge(&mut self, id: &CallId, resume: Option<ToolCallResume>) -> Result<Gate, RuntimeError> {

@@ -99,3 +99,27 @@ fn a_reminder_is_shown_in_the_transcript() {
     assert!(!raw.windows(4).any(|bytes| bytes == b"o\x1b[3"), "nothing foreign reaches the terminal raw");
     pty.quit();
 }
+
+#[test]
+fn a_denied_call_is_seen_by_its_code() {
+    let llm = MockLlm::by(|chat: &Chat| match chat.results().len() {
+        0 => Answer::new().call("c0", "Bash", json!({"command": "rm -r build"})),
+        1 => Answer::new().call("c1", "Nothing", json!({})),
+        _ => Answer::say("End."),
+    });
+    let home = Home::with(&llm);
+    home.rules("rules: [{tool: 'Bash(rm *)', behavior: deny}]");
+    let rule = |tool: &str, output: &str, content: &str| {
+        format!(
+            r#"{{"tool": "{tool}", "output": {output}, "message": {{"target": "suffix_system", "content": "{content}"}}}}"#
+        )
+    };
+    let code = r#"{"status": "error", "content": {"fields": [{"path": "error.code", "value": "permission_denied"}]}}"#;
+    let rules =
+        [rule("*", code, "Ask for another way."), rule("Nothing", "\"any\"", "No such tool.")].join(",");
+    config(&home, &format!("{{\"rules\": [{rules}]}}"));
+    home.ok(&["-p", "go"]);
+    let told = |words: &str| llm.asked().iter().map(|chat| chat.system().contains(words)).collect::<Vec<_>>();
+    assert_eq!(told("Ask for another way."), [false, true, false]);
+    assert_eq!(told("No such tool."), [false, false, true]);
+}

@@ -164,7 +164,8 @@ impl Shared {
 impl PhaseHook for Boundary {
     async fn run(&self, ctx: &PhaseContext) -> Result<StateCommand, StateError> {
         let mut command = StateCommand::new();
-        if self.0.due(ctx).next().is_some() {
+        // Commands are about calls that ran; those that did not are theirs before the call.
+        if ctx.was_executed && self.0.due(ctx).next().is_some() {
             command.scheduled_actions.push(ScheduledAction {
                 key: RunHooks::KEY.into(),
                 phase: ctx.phase,

@@ -94,9 +94,9 @@ impl Observer {
                     self.with(ctx, |run| run.calls.insert(tool.call.id.clone(), now));
                 }
             }
-            Phase::AfterToolExecute => self.executed(ctx, now),
+            Phase::AfterToolExecute if ctx.was_executed => self.executed(ctx, now),
             Phase::RunEnd => self.ended(ctx, now),
-            Phase::StepStart | Phase::StepEnd => {}
+            Phase::AfterToolExecute | Phase::StepStart | Phase::StepEnd => {}
         }
     }
 

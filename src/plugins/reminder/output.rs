@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::contract::tool::{ToolResult, ToolStatus};
 use crate::pattern::{Matcher, comparison_text};
@@ -82,7 +82,7 @@ impl OutputMatcher {
                 None => true,
                 Some(ContentMatcher::Text(matcher)) => matcher.is_match(seen.text()),
                 Some(ContentMatcher::Fields(fields)) => {
-                    seen.data().is_some_and(|data| fields.iter().all(|field| field.matches(data)))
+                    seen.data().iter().any(|data| fields.iter().all(|field| field.matches(data)))
                 }
             }
     }
@@ -92,29 +92,48 @@ impl OutputMatcher {
 pub struct Seen<'a> {
     result: &'a ToolResult,
     text: OnceCell<String>,
-    parsed: OnceCell<Option<Value>>,
+    data: OnceCell<Vec<Value>>,
 }
 
 impl<'a> Seen<'a> {
     /// A result that nobody looked at yet.
     pub fn new(result: &'a ToolResult) -> Self {
-        Self { result, text: OnceCell::new(), parsed: OnceCell::new() }
+        Self { result, text: OnceCell::new(), data: OnceCell::new() }
     }
 
     fn text(&self) -> &str {
         self.text.get_or_init(|| self.result.model_text())
     }
 
-    /// The structured result; of a tool that only gives text, the text when it is a JSON object.
-    fn data(&self) -> Option<&Value> {
-        if self.result.data.is_object() {
-            return Some(&self.result.data);
-        }
-        let parsed = self.parsed.get_or_init(|| {
-            let text = self.text();
-            let is_object = text.trim_start().starts_with('{');
-            is_object.then(|| serde_json::from_str(text).ok()).flatten()
-        });
-        parsed.as_ref()
+    /// The structured results: what the tool gave as data, and its text when that is a JSON object. An error with a code
+    /// is also `{"error": {"code", "message"}}`, as the book writes it, whoever made it.
+    fn data(&self) -> &[Value] {
+        self.data.get_or_init(|| {
+            let parse = |text: &str| {
+                let is_object = text.trim_start().starts_with('{');
+                is_object.then(|| serde_json::from_str::<Value>(text).ok()).flatten()
+            };
+            let data = Some(&self.result.data).filter(|data| data.is_object()).cloned();
+            let message = self.result.message.as_deref().and_then(parse);
+            let text = if data.is_none() && message.is_none() { parse(self.text()) } else { None };
+            let mut found: Vec<Value> = data.into_iter().chain(message).chain(text).collect();
+            if self.result.status == ToolStatus::Error {
+                let (message, details) = (self.result.message.as_deref(), self.result.details.as_ref());
+                // Of a tool that only has words for the model, what it says to front ends counts: the status of HTTP.
+                if found.is_empty() && details.is_some_and(Value::is_object) {
+                    found.push(json!({}));
+                }
+                for data in &mut found {
+                    with_error(data, details, message);
+                }
+            }
+            found
+        })
     }
+}
+
+fn with_error(data: &mut Value, details: Option<&Value>, message: Option<&str>) {
+    let code = data.get("code").or_else(|| details?.get("status")).cloned();
+    let (Some(code), Some(members)) = (code, data.as_object_mut()) else { return };
+    members.entry("error").or_insert_with(|| json!({"code": code, "message": message}));
 }

@@ -159,6 +159,25 @@ fn results_are_matched_by_status_and_content() {
         // The text is what the model sees: message and data.
         (json!({"content": "no\n*\"code\":\"forbidden\"*"}), http(), true),
         (field("code", "exact", json!("forbidden")), http(), true),
+        // The book's path, whoever made the error.
+        (field("error.code", "exact", json!("forbidden")), http(), true),
+        (field("error.message", "exact", json!("no")), http(), true),
+        (
+            field("error.code", "exact", json!("403")),
+            ToolResult::error("WebFetch", "https://h answered 403 Forbidden")
+                .with_details(json!({"status": 403})),
+            true,
+        ),
+        (
+            field("error.code", "exact", json!("403")),
+            ToolResult::error("x", r#"{"error": {"code": 403}}"#),
+            true,
+        ),
+        (
+            field("error.code", "exact", json!("200")),
+            ToolResult::text("WebFetch", "all is well").with_details(json!({"status": 200})),
+            false,
+        ),
         // Operations, on the text of the value.
         (field("error.code", "exact", json!("403")), data(), true),
         (field("error.code", "exact", json!(403)), data(), true),

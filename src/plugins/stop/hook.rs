@@ -178,7 +178,7 @@ impl PhaseHook for RecordHook {
         let mut command = StateCommand::new();
         let (Some(tool), Some(result)) = (&ctx.tool, &ctx.tool_result) else { return Ok(command) };
         let Some(keep) = self.conditions.history(&ctx.agent_spec)? else { return Ok(command) };
-        if !result.is_pending() {
+        if ctx.was_executed && !result.is_pending() {
             let call = SettledCall {
                 call_id: tool.call.id.clone(),
                 tool: tool.call.name.clone(),
