@@ -200,7 +200,10 @@ fn doctor_lists_plugins_with_what_they_registered_and_where_their_sections_stand
     let plugin = |name: &str| plugins.iter().find(|plugin| plugin["name"] == name).expect(name);
     assert_eq!(plugin("permission")["hooks"]["BeforeToolExecute"], 1);
     assert_eq!(plugin("permission")["guard"], true);
-    assert_eq!(plugin("agent_handoff")["keys"], serde_json::json!(["agent_handoff.active_agent"]));
+    assert_eq!(
+        plugin("agent_handoff")["keys"],
+        serde_json::json!(["agent_handoff.active_agent", "agent_handoff.base"])
+    );
     let section = &plugin("stop")["sections"][0];
     assert_eq!(section["name"], "stop");
     assert!(section["origin"].as_str().is_some_and(|at| at.ends_with("config.toml:8:11")), "{section}");

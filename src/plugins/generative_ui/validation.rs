@@ -2,6 +2,7 @@
 //! the model, and nothing of a call that is wrong is kept.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
@@ -38,7 +39,7 @@ impl A2uiError {
             text.push_str(error);
         }
         if count > MAX_ERRORS {
-            text.push_str(&format!("\n- and {} more", count - MAX_ERRORS));
+            let _ = write!(text, "\n- and {} more", count - MAX_ERRORS);
         }
         Some(Self(text))
     }
@@ -380,15 +381,10 @@ fn whole(surface: &Surface, errors: &mut Vec<String>) {
             }
         }
     }
-    // A way to what is not there leads nowhere.
-    let inner = |id: &str| -> Vec<&str> {
-        let component = surface.components.get(id);
-        component.map(|component| component.references()).unwrap_or_default()
-    };
     // Depth first, with the way that led to each component.
     let mut done: BTreeSet<&str> = BTreeSet::new();
     for start in surface.components.keys() {
-        let mut way: Vec<(&str, Vec<&str>)> = vec![(start, inner(start))];
+        let mut way: Vec<(&str, Vec<&str>)> = vec![(start, inner(surface, start))];
         while let Some((id, left)) = way.last_mut() {
             let id = *id;
             let Some(next) = left.pop() else {
@@ -405,8 +401,13 @@ fn whole(surface: &Surface, errors: &mut Vec<String>) {
                 return;
             }
             if !done.contains(next) {
-                way.push((next, inner(next)));
+                way.push((next, inner(surface, next)));
             }
         }
     }
+}
+
+/// What a component names; nothing where it is not there, so that a way to it ends.
+fn inner<'a>(surface: &'a Surface, id: &str) -> Vec<&'a str> {
+    surface.components.get(id).map(Component::references).unwrap_or_default()
 }

@@ -154,10 +154,20 @@ async fn the_next_step_has_the_prompt_the_model_and_the_tools_of_the_variant() {
     );
     assert!(script.result_of("to_writer").contains("Go on."));
     assert_eq!(notices(&events), ["writer goes on, with big"]);
-    // What is said next begins with the agent that was chosen.
-    script.answers.lock().unwrap().push_back(Ok(text("Hi.")));
-    say(&runtime, "and now?").await;
-    assert_eq!(asked(&script).last().unwrap().0, "Be brief.");
+    // The next run goes on with it, in another process too.
+    for runtime in [runtime, builder(&house, &script).build().unwrap()] {
+        script.answers.lock().unwrap().push_back(Ok(text("Hi.")));
+        let (_, events) = say(&runtime, "and now?").await;
+        let last = asked(&script).pop().unwrap();
+        assert_eq!((last.0.as_str(), last.1.as_str()), ("You write.", "big-1"));
+        assert_eq!(notices(&events), ["writer goes on"]);
+    }
+    // A run of another agent is that agent's.
+    let runtime = builder(&house, &script).with_default_agent("tester").build().unwrap();
+    script.answers.lock().unwrap().push_back(Ok(text("Tested.")));
+    let (_, events) = say(&runtime, "test it").await;
+    assert_eq!(asked(&script).last().unwrap().0, "You test.");
+    assert_eq!(notices(&events), [] as [String; 0]);
 }
 
 #[tokio::test]
