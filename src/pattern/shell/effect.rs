@@ -142,6 +142,30 @@ pub fn effect(analysis: &Analysis) -> Effect {
     analysis.commands.iter().map(of_command).max().unwrap_or(Effect::Runs)
 }
 
+/// Programs that delete files.
+const DELETERS: &[&str] = &["rm", "rmdir", "unlink", "shred", "srm", "trash", "gio-trash"];
+
+/// Whether a command of the line deletes files.
+pub fn deletes_files(analysis: &Analysis) -> bool {
+    let programs = analysis.commands.iter().filter(|command| !command.words.is_empty());
+    programs.filter_map(|command| Some((command, command.program()?))).any(|(command, program)| {
+        let texts = command.texts();
+        let has = |words: &[&str]| texts.iter().any(|word| words.contains(word));
+        match program {
+            "find" => has(&["-delete"]),
+            "git" => {
+                let sub = texts.get(git::skip_global_flags(&command.words)).copied();
+                match sub {
+                    Some("clean") => !has(&["-n", "--dry-run"]),
+                    Some("rm") => !has(&["-n", "--dry-run", "--cached"]),
+                    _ => false,
+                }
+            }
+            other => DELETERS.contains(&other),
+        }
+    })
+}
+
 fn of_command(command: &Simple) -> Effect {
     let Some(program) = command.program().filter(|_| command.assignments.is_empty()) else {
         return Effect::Runs;

@@ -21,7 +21,7 @@ mod effect_tests;
 mod tests;
 
 pub use chars::{suspicious, visible};
-pub use effect::effect;
+pub use effect::{deletes_files, effect};
 pub use risk::{Risk, globs_are_harmless, only_reads, risks, runs_others};
 pub use unwrap::is_transparent;
 

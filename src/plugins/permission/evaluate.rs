@@ -326,7 +326,7 @@ impl<'a> Judge<'a> {
                     Subject::File { seen, .. } => self.file_doubt(seen, None),
                     Subject::Shell(_) | Subject::Other => None,
                 };
-                doubt.unwrap_or_else(|| Verdict::new(Decision::Ask(AskKind::Default), "no rule allows it"))
+                doubt.unwrap_or_else(|| Verdict::new(Decision::Ask(AskKind::Default), "no rule covers this"))
             }
             Behavior::Deny => Verdict::new(Decision::Deny, "no rule allows it, and the default is deny"),
         }

@@ -6,6 +6,7 @@
 //! gate of each call.
 
 mod check;
+mod does;
 mod editing;
 mod evaluate;
 mod file;

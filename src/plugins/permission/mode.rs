@@ -32,7 +32,7 @@ pub(super) fn judge_in(rules: &RuleSet, call: &Prepared<'_>, mode: Mode) -> Verd
 
 fn bend(rules: &RuleSet, question: &Question<'_>, mode: Mode, verdict: Verdict) -> Verdict {
     let Decision::Ask(kind) = verdict.decision else {
-        return if mode == Mode::Plan { in_plan(question, verdict) } else { verdict };
+        return if mode == Mode::Plan { in_plan(rules, question, verdict) } else { verdict };
     };
     let allow = |why: &str| Verdict {
         decision: Decision::Allow,
@@ -43,7 +43,7 @@ fn bend(rules: &RuleSet, question: &Question<'_>, mode: Mode, verdict: Verdict) 
     };
     match mode {
         Mode::Ask => verdict,
-        Mode::Plan => in_plan(question, verdict),
+        Mode::Plan => in_plan(rules, question, verdict),
         Mode::AcceptEdits if kind == AskKind::Default && edits_inside(question) => {
             allow("accept-edits mode: an edit inside the workspace")
         }
@@ -62,18 +62,25 @@ fn bend(rules: &RuleSet, question: &Question<'_>, mode: Mode, verdict: Verdict) 
     }
 }
 
-fn in_plan(question: &Question<'_>, verdict: Verdict) -> Verdict {
+/// Plan mode only reads: the tools that do nothing else, and command lines whose every part a shipped rule allows.
+/// Rules of the user's own may allow more than reading, so they count only against a command.
+fn in_plan(rules: &RuleSet, question: &Question<'_>, verdict: Verdict) -> Verdict {
     if is_read_only(question.tool) || matches!(verdict.decision, Decision::Deny | Decision::Error) {
         return verdict;
+    }
+    let mut why = format!("{} is not a read-only tool", question.tool);
+    if question.tool == SHELL_TOOL {
+        let reading = evaluate(&rules.with_shipped_allows(), question);
+        if reading.decision == Decision::Allow {
+            return reading;
+        }
+        why = format!("this command is not known to only read ({})", reading.why);
     }
     Verdict {
         decision: Decision::Deny,
         rule: None,
         origin: None,
-        why: format!(
-            "plan mode: {} is not a read-only tool; propose the change instead of making it",
-            question.tool
-        ),
+        why: format!("plan mode only reads, and {why}; propose the change instead of making it"),
         grants: Vec::new(),
     }
 }

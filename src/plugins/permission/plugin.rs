@@ -1,5 +1,6 @@
 //! The plugin: the verdict at the gate of each call, and denied tools kept from the model.
 
+use super::does::does;
 use super::editing::check_grant;
 use super::evaluate::{AskKind, Decision, Prepared, Verdict};
 use super::file::PermissionRulesConfig;
@@ -137,7 +138,9 @@ fn refusal(tool: &str, code: &str, verdict: &Verdict, word: &str) -> ToolInterce
         Some(_) => format!("{word}: {}. It did not run; do not try the same in another way", verdict.why),
         None => format!("{word}: {}. It did not run", verdict.why),
     };
-    ToolInterceptPayload::SetResult(ToolResult::error_with_code(tool, code, text))
+    ToolInterceptPayload::SetResult(
+        ToolResult::error_with_code(tool, code, text).with_shown(verdict.why.as_str()),
+    )
 }
 
 fn ticket(
@@ -149,7 +152,8 @@ fn ticket(
     risk: Risk,
 ) -> SuspendTicket {
     let (call, question) = (&info.call, &prepared.question);
-    let message = format!("{} wants to run: {}", visible(&call.name), visible(&verdict.why));
+    let does = does(prepared, risk);
+    let message = format!("{} {}: {}", visible(&call.name), does.words, visible(&verdict.why));
     SuspendTicket {
         suspension: Suspension {
             id: format!("perm_{}", call.id).into(),
@@ -163,6 +167,8 @@ fn ticket(
                 "why": verdict.why,
                 "cwd": question.cwd.to_string_lossy(),
                 "risk": risk.as_str(),
+                "does": does.words,
+                "outside": does.is_outside,
                 "proposals": proposals(prepared, kind, rules),
             }),
             response_schema: None,

@@ -218,6 +218,17 @@ impl RuleSet {
         set
     }
 
+    /// The same rules with only those allows that are shipped, all of which only read in a shell, and no default.
+    #[must_use]
+    pub fn with_shipped_allows(&self) -> RuleSet {
+        let mut set = self.clone();
+        set.default = None;
+        set.rules.retain(|rule| {
+            rule.behavior != ToolPermissionBehavior::Allow || rule.origin.layer == Layer::Shipped
+        });
+        set
+    }
+
     /// The rules of one behaviour.
     #[must_use]
     pub fn only(&self, behavior: ToolPermissionBehavior) -> RuleSet {

@@ -157,7 +157,7 @@ pub(super) fn allowed<'r>(
     for command in commands {
         used.extend(walk.command(command)?);
     }
-    Allowed::by(&used).ok_or_else(|| "no rule allows it".to_owned())
+    Allowed::by(&used).ok_or_else(|| "no rule covers this".to_owned())
 }
 
 /// Whether an allow rule speaks about a command line or any command in it, whatever it then makes of it.

@@ -347,6 +347,44 @@ fn broken_rules_make_everything_ask_but_keep_denials() {
 }
 
 #[test]
+fn plan_mode_runs_lines_that_only_read_by_shipped_rules() {
+    let place = place();
+    let mut rules = super::shipped_rules();
+    rules.join(set(&["Bash(cargo build *)", "Bash(touch *)"], &["Bash(git blame *)"], &["Bash(git show *)"]));
+    rules.grant("Bash(make *)").unwrap();
+    let bash = |rules: &RuleSet, command: &str| {
+        place.judge(rules, "Bash", json!({ "command": command }), Mode::Plan)
+    };
+    for (command, want) in [
+        ("ls src", "allow"),
+        ("git log --oneline -5 | head -n 2", "allow"),
+        ("ls src && git status", "allow"),
+        // A rule of the user's own, or a grant, may allow more than reading.
+        ("cargo build", "deny"),
+        ("make", "deny"),
+        ("ls src && touch x", "deny"),
+        ("ls > x", "deny"),
+        ("ls $(touch x)", "deny"),
+        ("sort -o a b", "deny"),
+        ("cat /etc/passwd", "deny"),
+        ("curl http://x", "deny"),
+        // What is asked about or denied is not read either.
+        ("git blame x", "deny"),
+        ("git show HEAD", "deny"),
+    ] {
+        assert_eq!(bash(&rules, command).decision.word(), want, "{command}: {}", bash(&rules, command).why);
+    }
+    let why = bash(&rules, "touch x").why;
+    assert!(why.contains("plan mode only reads") && why.contains("`touch x`"), "{why}");
+    // A default that allows everything does not either, and rules that could not be read allow nothing.
+    rules.set_default(ToolPermissionBehavior::Allow);
+    assert_eq!(bash(&rules, "touch x").decision, Decision::Deny);
+    assert_eq!(bash(&rules, "ls src").grants, []);
+    rules.refuse("permissions.yaml:3: x");
+    assert_eq!(bash(&rules, "ls src").decision, Decision::Deny);
+}
+
+#[test]
 fn modes() {
     let place = place();
     let rules = set(&["Read"], &["Edit(src/a/**)", "Bash(git push *)"], &["Edit(secret/**)"]);
