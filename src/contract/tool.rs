@@ -216,6 +216,21 @@ impl ToolResult {
         self
     }
 
+    /// Adds what front ends show in place of the text, which is written for the model.
+    #[must_use]
+    pub fn with_shown(mut self, shown: impl Into<String>) -> Self {
+        let details = self.details.get_or_insert_with(|| json!({}));
+        if let Some(details) = details.as_object_mut() {
+            details.insert("shown".to_owned(), Value::from(shown.into()));
+        }
+        self
+    }
+
+    /// What front ends show in place of the text, when that is something else.
+    pub fn shown(&self) -> Option<&str> {
+        self.details.as_ref()?.get("shown")?.as_str()
+    }
+
     /// Whether the call did what it should.
     pub fn is_success(&self) -> bool {
         self.status == ToolStatus::Success

@@ -170,13 +170,19 @@ fn about(result: &Message, calls: &[&ToolCall]) -> String {
     let lower = text.to_ascii_lowercase();
     let start = lower.get(..lower.floor_char_boundary(200)).unwrap_or_default();
     if start.contains("declined") || start.contains("cancelled") {
-        return format!("You declined, so `{name}` did not run. I leave it at that.\n\n{}", block(&text));
+        return format!("You declined, so `{name}` did not run. I leave it at that.");
     }
     if start.contains("wants this call changed") {
-        return format!("You want it changed, so `{name}` did not run.\n\n{}", block(&text));
+        return format!("You want it changed, so `{name}` did not run.");
     }
     if start.contains("denied") || start.contains("not allowed by") {
-        return format!("A rule does not allow this, so `{name}` did not run.\n\n{}", block(&text));
+        return format!("A rule does not allow this, so `{name}` did not run.");
+    }
+    if name == "AskUser"
+        && let Ok(answer) = serde_json::from_str::<Value>(&text)
+        && let Some(answer) = answer.get("answer").and_then(Value::as_str)
+    {
+        return format!("Thank you. Your answer was {}.", code(answer));
     }
     if status == "error" || start.starts_with("error") || text == repair::NO_RESULT {
         return format!("`{name}` did not succeed:\n\n{}", block(&text));

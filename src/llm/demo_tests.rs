@@ -72,11 +72,25 @@ fn after_result(result: Message) -> String {
 fn results_are_told_apart() {
     assert!(after_result(Message::tool("1", "a.txt")).contains("```text\na.txt\n```"));
     assert!(after_result(Message::tool("1", "The person declined this call: no")).contains("You declined"));
+    let declined = after_result(Message::tool("1", "The user declined this call; it was not run."));
+    assert!(
+        !declined.contains("it was not run"),
+        "words for a model are not repeated to the user: {declined}"
+    );
     let mut failed = Message::tool("1", "exit status 1");
     failed.metadata = Some(json!({"tool_result": {"status": "error"}}));
     assert!(after_result(failed).contains("did not succeed"));
     assert!(after_result(Message::tool("1", "")).contains("no output"));
     assert!(after_result(Message::tool("1", "```\nx\n````")).contains("`````text"), "it cannot break out");
+}
+
+#[test]
+fn an_answer_is_repeated_in_words() {
+    let call = ToolCall::new("1", "AskUser", json!({"question": "Which?"}));
+    let answer = Message::tool("1", "{\n  \"answer\": \"red\"\n}");
+    let request = request(vec![Message::user("ask me"), Message::assistant_with(vec![], vec![call]), answer]);
+    let Reply::Text(text) = reply(&request) else { panic!("another call") };
+    assert_eq!(text, "Thank you. Your answer was `red`.");
 }
 
 #[test]

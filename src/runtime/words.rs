@@ -22,14 +22,17 @@ pub(super) fn closing_result(
     output: &str,
     action: &str,
 ) -> (ToolResult, ToolCallOutcome) {
-    let error = |code: &str, text: String| ToolResult::error_with_code(tool, code, text).with_code_only();
+    // Each in two ways: for the model, and what the user is shown of it.
+    let error = |code: &str, text: String, shown: &str| {
+        ToolResult::error_with_code(tool, code, text).with_code_only().with_shown(shown)
+    };
     match closing {
         Closing::Declined { reason } => {
             let text = match reason.as_deref().map(str::trim).filter(|r| !r.is_empty()) {
                 Some(reason) => format!("The user declined this call; it was not run. They said: {reason}"),
                 None => "The user declined this call; it was not run.".to_owned(),
             };
-            (error("declined", text), ToolCallOutcome::Cancelled)
+            (error("declined", text, reason.as_deref().unwrap_or_default()), ToolCallOutcome::Cancelled)
         }
         Closing::ChangeWanted { feedback } => {
             let text = match feedback.as_str() {
@@ -38,12 +41,12 @@ pub(super) fn closing_result(
                     "The user wants this call changed before anything like it runs; it was not run. What to change: {feedback}"
                 ),
             };
-            (error("change_wanted", text), ToolCallOutcome::Cancelled)
+            (error("change_wanted", text, feedback), ToolCallOutcome::Cancelled)
         }
         Closing::Answered if action == ACTION_CHILD_RUN => child_result(tool, decision),
         Closing::NotRun | Closing::Superseded if action == ACTION_CHILD_RUN => {
             let text = "Stopped before the agent was done: the run that waited for it was ended. What it did until then stays.";
-            (error("interrupted", text.into()), ToolCallOutcome::Cancelled)
+            (error("interrupted", text.into(), "stopped before the subagent was done"), ToolCallOutcome::Cancelled)
         }
         Closing::Answered => {
             let payload = decision.map_or(Value::Null, |d| d.result.clone());
@@ -54,6 +57,7 @@ pub(super) fn closing_result(
                 "bad_payload",
                 "The answer to this call was to be its arguments and is not an object; it was not run."
                     .into(),
+                "the answer is not an object of arguments; it did not run",
             ),
             ToolCallOutcome::Failed,
         ),
@@ -64,7 +68,8 @@ pub(super) fn closing_result(
                     "The program was interrupted while this call ran. The user looked and says that it is done.",
                     output,
                 ),
-            ),
+            )
+            .with_shown(with_output("you marked it as done", output)),
             ToolCallOutcome::Succeeded,
         ),
         Closing::Skipped => (
@@ -74,6 +79,7 @@ pub(super) fn closing_result(
                     "The program was interrupted while this call ran; it may have run in part or in whole. The user chose not to run it again. Check before you rely on it.",
                     output,
                 ),
+                &with_output("skipped; it may have run in part or in whole", output),
             ),
             ToolCallOutcome::Failed,
         ),
@@ -92,7 +98,12 @@ pub(super) fn closing_result(
                     .to_owned(),
             };
             let code = if action == ACTION_UNKNOWN_OUTCOME { "unknown" } else { "expired" };
-            (error(code, text), ToolCallOutcome::Failed)
+            let shown = match action {
+                ACTION_UNKNOWN_OUTCOME => "it may have run in part or in whole",
+                ACTION_ASK_USER | ACTION_SURFACE | ACTION_FRONTEND_TOOL => "not answered in time",
+                _ => "not answered in time; it did not run",
+            };
+            (error(code, text, shown), ToolCallOutcome::Failed)
         }
         Closing::Superseded => {
             let text = match action {
@@ -101,21 +112,22 @@ pub(super) fn closing_result(
                 }
                 _ => "Not run: the user wrote a new message instead of answering whether to run this call.",
             };
-            (error("superseded", text.into()), ToolCallOutcome::Cancelled)
+            (error("superseded", text.into(), "you wrote a new message instead"), ToolCallOutcome::Cancelled)
         }
         Closing::NotRun => (
-            error("not_run", "Not run: the run was ended before this call was started.".into()),
+            error("not_run", "Not run: the run was ended before this call was started.".into(), "it did not run"),
             ToolCallOutcome::Cancelled,
         ),
         Closing::Interrupted => (
             error(
                 "interrupted",
                 with_output("Interrupted by the user while it ran; it may have run in part.", output),
+                &with_output("stopped while it ran; it may have run in part", output),
             ),
             ToolCallOutcome::Cancelled,
         ),
         Closing::Blocked { reason } => {
-            (error("blocked", format!("Blocked; it was not run: {reason}")), ToolCallOutcome::Failed)
+            (error("blocked", format!("Blocked; it was not run: {reason}"), reason), ToolCallOutcome::Failed)
         }
     }
 }
@@ -154,7 +166,8 @@ pub(super) fn nobody_to_ask(tool: &str, reason: Option<&str>) -> (ToolResult, To
         text.push(' ');
         text.push_str(reason);
     }
-    (ToolResult::error_with_code(tool, "nobody_to_ask", text).with_code_only(), ToolCallOutcome::Cancelled)
+    let result = ToolResult::error_with_code(tool, "nobody_to_ask", text).with_code_only();
+    (result.with_shown("nobody could be asked; it did not run"), ToolCallOutcome::Cancelled)
 }
 
 /// The result of a call that was running when the process died, when nobody is asked.
@@ -163,7 +176,8 @@ pub(super) fn unknown_result(tool: &str, output: &str) -> ToolResult {
         "The program was interrupted while this call ran; it may have run in part or in whole. Check before you run it again.",
         output,
     );
-    ToolResult::error_with_code(tool, "unknown", text).with_code_only()
+    let shown = with_output("it may have run in part or in whole", output);
+    ToolResult::error_with_code(tool, "unknown", text).with_code_only().with_shown(shown)
 }
 
 fn with_output(text: &str, output: &str) -> String {

@@ -262,7 +262,7 @@ impl Shared {
             return Some(ToolInterceptPayload::Block { reason: format!("{}: {reason}", named(hook)) });
         }
         for Outcome { hook, answer, .. } in outcomes {
-            let (code, text) = match answer {
+            let (code, text, shown) = match answer {
                 // A gate that cannot judge does not open.
                 Err(why) => (
                     "hook_failed",
@@ -271,6 +271,7 @@ impl Shared {
                          the call itself is known to be wrong",
                         named(hook)
                     ),
+                    format!("{} {why}; it did not run", named(hook)),
                 ),
                 Ok(Answer { deny: Some(reason), .. }) => (
                     "hook_denied",
@@ -278,10 +279,13 @@ impl Shared {
                         "denied by {}: {reason}\nIt did not run; do not try the same in another way",
                         named(hook)
                     ),
+                    format!("denied by {}: {reason}", named(hook)),
                 ),
                 Ok(_) => continue,
             };
-            return Some(ToolInterceptPayload::Deny(ToolResult::error_with_code(tool, code, text)));
+            return Some(ToolInterceptPayload::Deny(
+                ToolResult::error_with_code(tool, code, text).with_shown(shown),
+            ));
         }
         let asks: Vec<(&HookSpec, &str)> = said()
             .filter_map(|(hook, answer)| Some((hook, answer.ask.as_ref()?.question.as_str())))

@@ -10,6 +10,9 @@ use crate::contract::lifecycle::ToolCallOutcome;
 use crate::contract::suspension::{ACTION_UNKNOWN_OUTCOME, SuspendTicket};
 use crate::contract::tool::ToolResult;
 
+/// Data is set in at most this many steps.
+const MAX_INDENT: usize = 8;
+
 /// Where a call stands. Each looks different on the screen: a call that was never allowed is not one whose outcome
 /// is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,7 +290,9 @@ fn code_of(result: &ToolResult) -> Option<&str> {
 fn final_state(result: &ToolResult, outcome: ToolCallOutcome) -> ToolState {
     let told = match code_of(result) {
         Some("declined" | "change_wanted") => Some(ToolState::Declined),
-        Some("denied" | "blocked") => Some(ToolState::Denied),
+        Some("denied" | "blocked" | "permission_denied" | "hook_denied" | "hook_failed") => {
+            Some(ToolState::Denied)
+        }
         Some("expired") => Some(ToolState::Expired),
         Some("unknown") => Some(ToolState::Unknown),
         Some("cancelled" | "interrupted" | "superseded" | "not_run") => Some(ToolState::Cancelled),
@@ -302,12 +307,53 @@ fn final_state(result: &ToolResult, outcome: ToolCallOutcome) -> ToolState {
     }
 }
 
-/// The text of a result for a person: its message, else its data.
+/// The text of a result for the user: what is meant for them, else its message, else its data.
 fn shown_text(result: &ToolResult) -> String {
-    match (&result.message, &result.data) {
-        (Some(message), _) => message.clone(),
-        (None, Value::Null) => String::new(),
-        (None, Value::String(text)) => text.clone(),
-        (None, data) => serde_json::to_string_pretty(data).unwrap_or_default(),
+    match (result.shown(), &result.message) {
+        (Some(shown), _) => shown.to_owned(),
+        (None, Some(message)) => message.clone(),
+        (None, None) => {
+            let mut text = String::new();
+            plain_data(answer_of(&result.data), 0, &mut text);
+            text.trim_end().to_owned()
+        }
+    }
+}
+
+/// The answer to a question by itself, without the member that holds it.
+fn answer_of(data: &Value) -> &Value {
+    match data.as_object() {
+        Some(members) if members.len() == 1 => members.get("answer").or_else(|| members.get("answers")),
+        _ => None,
+    }
+    .unwrap_or(data)
+}
+
+/// Data as lines to read: a member or an item each, what is in them further in.
+fn plain_data(data: &Value, depth: usize, out: &mut String) {
+    let indent = "  ".repeat(depth.min(MAX_INDENT));
+    let simple = |value: &Value| match value {
+        Value::Null => Some("none".to_owned()),
+        Value::Bool(yes) => Some(if *yes { "yes" } else { "no" }.to_owned()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::String(text) => Some(text.clone()),
+        Value::Array(items) => items.is_empty().then(|| "none".to_owned()),
+        Value::Object(members) => members.is_empty().then(|| "none".to_owned()),
+    };
+    let mut line = |lead: &str, value: &Value| match simple(value) {
+        Some(text) => {
+            let text = text.trim_end().replace('\n', &format!("\n{indent}  "));
+            out.push_str(&format!("{indent}{lead}{text}\n"));
+        }
+        None => {
+            out.push_str(&format!("{indent}{}\n", lead.trim_end()));
+            plain_data(value, depth + 1, out);
+        }
+    };
+    match data {
+        Value::Null => {}
+        Value::Object(members) => members.iter().for_each(|(key, value)| line(&format!("{key}: "), value)),
+        Value::Array(items) => items.iter().for_each(|item| line("- ", item)),
+        value => line("", value),
     }
 }
