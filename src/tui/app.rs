@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::approval::{Batch, Card, QUIET_MS};
+use super::approval::{Batch, Card, CardKind, QUIET_MS};
 use super::back::Back;
 use super::composer::Composer;
 use super::composer::vim::Vim;
+use super::diff::DiffLayout;
 use super::gallery::Gallery;
 use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UserInput};
 use super::keymap::{Chord, Keymap};
@@ -21,6 +22,8 @@ use crate::contract::record::{InboxRow, QueueId, ThreadRecord};
 
 #[cfg(test)]
 mod back_tests;
+#[cfg(test)]
+mod cards_tests;
 #[cfg(test)]
 mod comfort_tests;
 #[cfg(test)]
@@ -183,6 +186,8 @@ pub struct App {
     pub segments: Option<Vec<Segment>>,
     /// A command that writes the status line.
     pub feed: StatusFeed,
+    /// How changes are laid out.
+    pub layout: DiffLayout,
     /// Nothing moves by itself but the seconds.
     pub is_calm: bool,
     /// It is written for a screen reader: cards are answered in words and do not take the keys by themselves.
@@ -333,6 +338,7 @@ impl App {
             palette: None,
             segments: None,
             feed: StatusFeed::default(),
+            layout: DiffLayout::Auto,
             is_calm: false,
             is_linear: false,
             tasks: 0,
@@ -388,8 +394,16 @@ impl App {
 
     pub(super) fn resize(&mut self, width: u16, height: u16) {
         self.size = (width, height);
+        self.cards_are_laid_out_anew();
         // The prompt mark and its blank, a column for the caret, one for a blank that hangs over.
         self.composer.set_width(width.saturating_sub(4));
+    }
+
+    /// Rows that were read of a card are other ones now: what was not shown to its end is read from its beginning.
+    pub(super) fn cards_are_laid_out_anew(&mut self) {
+        for card in self.cards.iter_mut().filter(|card| card.is_unread) {
+            card.read = 0;
+        }
     }
 
     /// Unix milliseconds now.
@@ -413,7 +427,7 @@ impl App {
 
     /// How many open questions of this conversation there are.
     pub fn own_cards(&self) -> usize {
-        self.cards.iter().filter(|card| card.elsewhere.is_none()).count()
+        self.cards.iter().filter(|card| card.elsewhere.is_none() && card.kind != CardKind::Plan).count()
     }
 
     /// Whether the terminal's other screen is wanted.
@@ -423,7 +437,8 @@ impl App {
 
     /// How many questions wait in other conversations and are not shown here.
     pub fn unseen_elsewhere(&self) -> u64 {
-        self.elsewhere.saturating_sub((self.cards.len() - self.own_cards()) as u64)
+        let shown = self.cards.iter().filter(|card| card.elsewhere.is_some()).count();
+        self.elsewhere.saturating_sub(shown as u64)
     }
 
     /// The conversation's id, once it is open.
@@ -508,6 +523,7 @@ impl App {
         }
         self.see_to_chosen_queued();
         self.see_to_late_cards();
+        self.see_to_plan();
         self.card = self.card.min(self.cards.len().saturating_sub(1));
         if self.cards.is_empty() {
             self.batch = None;

@@ -12,10 +12,12 @@ use crate::contract::child::TaskRecord;
 use crate::contract::grant::{GrantRequest, MissedGrant};
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::judgement::Risk;
+use crate::contract::mode::Mode;
 use crate::contract::record::{GrantScope, SuspensionRecord};
 use crate::contract::surface::ACTION_SURFACE;
 use crate::contract::suspension::{
-    ACTION_ASK_USER, ACTION_FRONTEND_TOOL, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction, SuspendTicket,
+    ACTION_ASK_USER, ACTION_FRONTEND_TOOL, ACTION_UNKNOWN_OUTCOME, PendingToolCall, ResumeDecisionAction,
+    SuspendTicket, Suspension, ToolCallResumeMode,
 };
 use crate::contract::tool::FilePreview;
 
@@ -47,6 +49,8 @@ pub enum CardKind {
     Form,
     /// What to do about a call that may have run.
     Unknown,
+    /// Whether to carry a plan out: asked here, by nobody else, and stored nowhere.
+    Plan,
 }
 
 /// How far an answer has come.
@@ -73,6 +77,9 @@ pub enum Stage {
     /// The run was told to stop, which closes the question.
     Stopping,
 }
+
+/// Not the action of a stored question: the terminal asks by itself.
+const ACTION_PLAN: &str = "terminal:Plan";
 
 /// How far a grant can reach, narrowest first.
 pub const SCOPES: [&str; 4] = ["this run", "this conversation", "this project", "all projects"];
@@ -136,6 +143,8 @@ pub enum Reply {
     Previous,
     /// Put the card away; its question keeps waiting.
     PutAway,
+    /// Carry the plan out in a mode; without one, keep planning.
+    CarryOut(Option<Mode>),
 }
 
 /// Whose question it is, when it is of another conversation than the one that is shown.
@@ -154,6 +163,21 @@ pub enum Batch {
     AllowReads,
     /// No to all others.
     DenyRest,
+}
+
+/// How the body of a card fits on the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::tui) struct BodyWindow {
+    /// The largest row that can come first.
+    pub(in crate::tui) last_scroll: usize,
+    /// The rows that are shown at once.
+    pub(in crate::tui) rows: usize,
+}
+
+impl Default for BodyWindow {
+    fn default() -> BodyWindow {
+        BodyWindow { last_scroll: 0, rows: 10 }
+    }
 }
 
 /// A question that waits.
@@ -181,8 +205,12 @@ pub struct Card {
     pub scroll: usize,
     /// The rows of its body that were on the screen, counted from the first without a gap.
     pub read: usize,
-    /// Rows of a command were never on the screen: it cannot be allowed yet.
+    /// Rows of its body were never on the screen: it cannot be allowed yet.
     pub is_unread: bool,
+    /// The choice that the arrows are at; Enter answers nothing without one.
+    pub choice: Option<usize>,
+    /// How the body fits on the screen, as of the last key.
+    pub(in crate::tui) window: BodyWindow,
     /// What went wrong with the last answer.
     pub problem: Option<String>,
     /// Set when it belongs to another conversation.
@@ -210,6 +238,7 @@ impl Card {
             ACTION_ASK_USER | ACTION_FRONTEND_TOOL => CardKind::Ask,
             ACTION_SURFACE => CardKind::Form,
             ACTION_UNKNOWN_OUTCOME => CardKind::Unknown,
+            ACTION_PLAN => CardKind::Plan,
             _ => CardKind::Permission,
         };
         let ask = if kind == CardKind::Ask {
@@ -235,6 +264,8 @@ impl Card {
             scroll: 0,
             read: 0,
             is_unread: false,
+            choice: None,
+            window: BodyWindow::default(),
             problem: None,
             elsewhere: None,
             child: None,
@@ -242,6 +273,28 @@ impl Card {
             comment: None,
             draft: None,
         }
+    }
+
+    /// A card for the plan that a run ended with.
+    pub fn plan(thread_id: ThreadId, run_id: RunId) -> Card {
+        let id = format!("plan_{run_id}");
+        let ticket = SuspendTicket {
+            suspension: Suspension {
+                id: id.as_str().into(),
+                action: ACTION_PLAN.to_owned(),
+                message: "Carry out the plan?".to_owned(),
+                parameters: Value::Null,
+                response_schema: None,
+                expires_at: None,
+            },
+            pending: PendingToolCall {
+                id: id.as_str().into(),
+                name: "Plan".to_owned(),
+                arguments: Value::Null,
+            },
+            resume_mode: ToolCallResumeMode::ReplayToolCall,
+        };
+        Card::new(thread_id, run_id, ticket)
     }
 
     /// A card for a question that is stored, of a conversation or of one of the agents below it.
@@ -268,6 +321,16 @@ impl Card {
     /// Why it asks.
     pub fn why(&self) -> Option<&str> {
         self.parameter("why")
+    }
+
+    /// What the call does, as the rest of a sentence; of a call that was edited it is not known.
+    pub fn does(&self) -> Option<&str> {
+        self.parameter("does").filter(|_| self.edit.is_none())
+    }
+
+    /// Whether the file that it opens lies outside the project.
+    pub fn is_outside(&self) -> bool {
+        self.edit.is_none() && self.ticket.suspension.parameters.get("outside") == Some(&Value::Bool(true))
     }
 
     /// Where it will run.

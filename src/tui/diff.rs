@@ -1,6 +1,7 @@
 //! The difference of two texts as styled lines: hunks with three lines around, line numbers, changed words marked,
-//! side by side where there is room.
+//! side by side in wide terminals.
 
+use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::theme::{Role, Theme};
@@ -17,18 +18,47 @@ pub use patch::Patch;
 
 /// Unchanged lines around a change.
 const CONTEXT: usize = 3;
-/// Lines that [`diff_lines`] shows at most.
-const MAX_LINES: usize = 400;
 /// When more lines than this differ, they are not compared with each other: all old ones go, all new ones come.
 const MAX_COMPARED: usize = 6_000;
 /// Larger changes get no word marks.
 const MAX_MARKED: usize = 20_000;
-/// Characters of a line that are shown.
+/// Characters of a line that are shown, where not all of a change has to be.
 const MAX_CHARACTERS: usize = 1_000;
 /// Narrower than this there is no room for line numbers.
 const NUMBERS_FROM: u16 = 30;
-/// From here on both sides stand beside each other: a terminal of 120 columns, less what frames take.
-const SIDES_FROM: u16 = 112;
+/// From this width on both sides stand beside each other: a terminal of 160 columns, less what frames take.
+const SIDES_FROM: u16 = 152;
+/// Below this width there is no room for two sides.
+pub const SIDES_NEED: u16 = 60;
+
+/// Whether old and new lines stand below each other or side by side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DiffLayout {
+    /// Side by side in wide terminals.
+    #[default]
+    Auto,
+    /// Below each other.
+    Unified,
+    /// Side by side.
+    Sides,
+}
+
+impl DiffLayout {
+    /// Whether there are two sides in a width.
+    pub fn has_sides(self, width: u16) -> bool {
+        match self {
+            DiffLayout::Auto => width >= SIDES_FROM,
+            DiffLayout::Unified => false,
+            DiffLayout::Sides => width >= SIDES_NEED,
+        }
+    }
+
+    /// The other one.
+    #[must_use]
+    pub fn toggled(self, width: u16) -> DiffLayout {
+        if self.has_sides(width) { DiffLayout::Unified } else { DiffLayout::Sides }
+    }
+}
 
 /// What changed between two texts.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,43 +69,37 @@ pub struct Diff {
     pub added: usize,
     /// How many lines are gone.
     pub removed: usize,
-    path: String,
 }
 
-impl Diff {
-    /// `path +3 −1`, fitted to the width.
-    pub fn header(&self, width: u16, theme: &Theme) -> Line<'static> {
-        let counts = [format!("+{}", self.added), format!("−{}", self.removed)];
-        let used = counts.iter().map(|count| count.chars().count() + 1).sum::<usize>();
-        let path = truncate(&self.path, width.saturating_sub(used as u16));
-        let [added, removed] = counts;
-        let spans = vec![
-            Span::styled(path, theme.style(Role::CardTitle)),
-            Span::raw(" "),
-            Span::styled(added, theme.style(Role::DiffAdd)),
-            Span::raw(" "),
-            Span::styled(removed, theme.style(Role::DiffDel)),
-        ];
-        let line = Line::from(spans);
-        if line.width() <= usize::from(width) {
-            return line;
-        }
-        Line::from(truncate(&line.to_string(), width))
+/// `path +3 −1`, fitted to the width.
+pub fn header(path: &str, added: usize, removed: usize, width: u16, theme: &Theme) -> Line<'static> {
+    let counts = [format!("+{added}"), format!("−{removed}")];
+    let used = counts.iter().map(|count| count.chars().count() + 1).sum::<usize>();
+    let path = truncate(path, width.saturating_sub(used as u16));
+    let [added, removed] = counts;
+    // Counts are no lines: only the colour of the text is theirs.
+    let bare = |role| Style { bg: None, ..theme.style(role) };
+    let spans = vec![
+        Span::styled(path, theme.style(Role::CardTitle)),
+        Span::raw(" "),
+        Span::styled(added, bare(Role::DiffAdd)),
+        Span::raw(" "),
+        Span::styled(removed, bare(Role::DiffDel)),
+    ];
+    let line = Line::from(spans);
+    if line.width() <= usize::from(width) {
+        return line;
     }
+    Line::from(truncate(&line.to_string(), width))
 }
 
-/// Compares two texts. At most 400 lines are shown; a last line says how many are not.
-pub fn diff_lines(old: &str, new: &str, path: &str, width: u16, theme: &Theme) -> Diff {
-    diff_lines_within(old, new, path, width, theme, MAX_LINES)
-}
-
-/// Compares two texts and shows at most so many lines.
-pub fn diff_lines_within(old: &str, new: &str, path: &str, width: u16, theme: &Theme, most: usize) -> Diff {
+/// Compares two texts and shows at most `show.most` lines; a last line says how many are not shown.
+pub fn diff_lines(old: &str, new: &str, show: Show<'_>) -> Diff {
     let patch = Patch::between(old, new);
-    let (mut lines, hidden) = patch.lines(Show { width, theme, most, colours: None, numbers: true });
+    let (mut lines, hidden) = patch.lines(show);
     if hidden > 0 {
-        let text = truncate(&format!("⋯ {hidden} more lines are not shown"), width);
-        lines.push(Line::styled(text, theme.style(Role::DiffHunk)));
+        let text = truncate(&format!("⋯ {hidden} more lines are not shown"), show.width);
+        lines.push(Line::styled(text, show.theme.style(Role::DiffHunk)));
     }
-    Diff { lines, added: patch.added, removed: patch.removed, path: path.to_owned() }
+    Diff { lines, added: patch.added, removed: patch.removed }
 }

@@ -218,6 +218,11 @@ impl Drop for CodeBlock {
 /// Names of languages that have no colours.
 const PLAIN: [&str; 8] = ["text", "txt", "plain", "plaintext", "output", "none", "ascii", "log"];
 
+/// Whether what stands after a fence says that there is only text.
+pub fn is_plain(language: &str) -> bool {
+    PLAIN.contains(&language.to_lowercase().as_str())
+}
+
 /// The language out of the words after a fence: `rust,no_run`, `{.python}`, `C++ title=x`.
 fn token(info: &str) -> String {
     let word = info.split([' ', '\t', ',', '{', '}', ':']).find(|word| !word.is_empty()).unwrap_or("");

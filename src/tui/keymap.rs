@@ -140,25 +140,25 @@ actions! {
     Help = "help", "this list";
     Inbox = "inbox", "what waits in all conversations";
     Allow = "allow", "allow this once";
-    Deny = "deny", "say no, with a reason if you like";
-    Grant = "grant", "allow from now on: what and how far is shown first";
-    EditCall = "edit-call", "change the call before it is allowed";
-    Hunks = "hunks", "take a change of a file apart: keep some, drop the rest";
-    Unedit = "unedit", "back to what was proposed";
-    Modify = "modify", "do not run it, say what to change";
-    Comment = "comment", "write something that goes with the answer";
-    AllowReads = "allow-reads", "allow all open calls that only read";
-    DenyRest = "deny-rest", "say no to all other open calls";
-    GrantEnd = "grant-end", "the rule ends: never, in 1 h, today, after 1, 5, 20 calls";
-    GrantUntil = "grant-until", "the rule ends: write a date or a number of calls";
-    Stop = "stop", "say no and stop the run";
+    Deny = "deny", "deny, with a reason if you like";
+    Grant = "grant", "always allow: the rule and its scope are shown first";
+    EditCall = "edit-call", "edit the call before it is allowed";
+    Hunks = "hunks", "choose hunks of a change: keep some, drop the rest";
+    Unedit = "unedit", "discard edits";
+    Modify = "modify", "request changes; it does not run";
+    Comment = "comment", "write a comment that goes with the answer";
+    AllowReads = "allow-reads", "allow all pending calls that only read";
+    DenyRest = "deny-rest", "deny all other pending calls";
+    GrantEnd = "grant-end", "expiry of the rule: never, in 1 h, today, after 1, 5, 20 calls";
+    GrantUntil = "grant-until", "custom expiry: a date or a number of calls";
+    Stop = "stop", "deny and stop the run";
     NextCard = "next-card", "the next question, then back to writing";
     PreviousCard = "previous-card", "the question before";
-    RunAgain = "run-again", "unknown outcome: run it again";
-    MarkDone = "mark-done", "unknown outcome: it is done";
-    Skip = "skip", "unknown outcome or question: leave it";
+    RunAgain = "run-again", "unknown outcome: run again";
+    MarkDone = "mark-done", "unknown outcome: mark as done";
+    Skip = "skip", "unknown outcome or question: skip";
     Toggle = "toggle", "choose or unchoose";
-    Accept = "accept", "take the chosen one";
+    Accept = "accept", "use the selected one";
     Drop = "drop", "drop the queued message";
     Complete = "complete", "put the chosen one into the text";
     Close = "close", "close";
@@ -181,6 +181,7 @@ actions! {
     Choose = "choose", "choose the entry, and begin to mark";
     Mark = "mark", "mark";
     CopyMark = "copy-mark", "copy what is marked";
+    ToggleSides = "toggle-sides", "changes: side by side, or below each other";
     ScrollUp = "scroll-up", "up";
     ScrollDown = "scroll-down", "down";
     PageUp = "page-up", "a page up";
@@ -274,6 +275,7 @@ impl Action {
             A::First | A::Last => matches!(place, Place::List | Place::Viewer),
             A::NextMessage | A::PreviousMessage | A::NextTool | A::PreviousTool => place == Place::Viewer,
             A::NextQuestion | A::PreviousQuestion | A::Fold | A::FoldAll => place == Place::Viewer,
+            A::ToggleSides => matches!(place, Place::Card | Place::Viewer),
             A::Search => matches!(place, Place::Viewer | Place::Composer),
             A::SearchNext | A::SearchPrevious | A::CopySource | A::CodeBlock => place == Place::Viewer,
             A::View | A::ViewAll | A::Choose | A::Mark | A::CopyMark => place == Place::Viewer,

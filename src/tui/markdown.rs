@@ -148,7 +148,7 @@ impl MarkdownStream {
             }
             if let Body::CodeLine { info: Some(info), .. } = &unit.body {
                 seen += 1;
-                layout::code_head(info, seen, width, theme, &mut lines);
+                lines.extend(layout::code_head(info, Some(seen), width, theme, Vec::new()));
             }
             unit.before = Some(seen);
             lines.extend_from_slice(unit.lines(width, theme, &self.highlighter));
@@ -302,7 +302,10 @@ impl MarkdownStream {
                 let line = self.tail.trim_end_matches(['\n', '\r']);
                 // The beginning of what may become the closing fence is not shown as code.
                 if !line.is_empty() && !open.fence.may_be_end(line) {
-                    lines = layout::code_line(open.fence.content(line), None, width, theme, &[]);
+                    if open.block.is_empty() && !self.numbered {
+                        lines.extend(layout::code_head(&open.fence.info, None, width, theme, Vec::new()));
+                    }
+                    lines.extend(layout::code_line(open.fence.content(line), None, width, theme, &[]));
                 }
             } else if !split::may_be_fence(&self.tail) {
                 let cut = split::split(&self.tail, self.list.clone(), &self.definitions, true);
@@ -377,7 +380,10 @@ impl Unit {
                     let coding = Coding { highlighter: Some(highlighter), before: self.before };
                     layout::block(piece, definitions, width, theme, coding, code, &mut lines);
                 }
-                Body::CodeLine { text, number, block, .. } => {
+                Body::CodeLine { text, number, block, info } => {
+                    if let Some(info) = info.as_ref().filter(|_| self.before.is_none()) {
+                        lines.extend(layout::code_head(info, None, width, theme, Vec::new()));
+                    }
                     let pieces = block.pieces(*number);
                     lines.extend(layout::code_line(text, pieces.as_deref(), width, theme, &[]));
                 }
@@ -402,7 +408,7 @@ pub fn code(text: &str, width: u16, theme: &Theme, block: Option<&CodeBlock>) ->
     for (number, line) in text.lines().enumerate() {
         let pieces = block.and_then(|block| block.pieces(number));
         let spans: Vec<Span<'_>> = layout::code_spans(line, pieces.as_deref(), theme);
-        Wrap::anywhere(width).spans_into(&spans, theme.style(Role::Text), &mut lines);
+        Wrap::kept(width).spans_into(&spans, theme.style(Role::Text), &mut lines);
     }
     lines
 }

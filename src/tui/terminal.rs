@@ -327,7 +327,7 @@ impl<W: Write> LiveTerminal<W> {
             Ok(y) if y < shown.area.height && !erase_all => paint::end_of(row(shown, y)),
             Ok(_) | Err(_) => 0,
         };
-        let wrap = Wrap::anywhere(self.width);
+        let wrap = Wrap::kept(self.width);
         if !pending.is_empty() {
             painter.raw(WRAP);
         }

@@ -218,13 +218,13 @@ impl App {
         self.note_what_was_read();
     }
 
-    /// What a command does can stand in its last row: how far it was on the screen is kept.
+    /// What a call does can stand in the last row of its card: how far that was on the screen is kept.
     fn note_what_was_read(&mut self) {
         let wants = self.picker.is_none()
             && self.viewer.is_none()
             && self.current_card().is_some_and(|card| {
-                let is_long = card.kind == CardKind::Permission && card.command().is_some();
-                (is_long || self.batch.is_some()) && (card.read == 0 || card.is_unread)
+                let runs_a_call = matches!(card.kind, CardKind::Permission | CardKind::Unknown);
+                (runs_a_call || self.batch.is_some()) && (card.read == 0 || card.is_unread)
             });
         if !wants {
             return;

@@ -35,6 +35,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+use entry::Colours;
 pub(super) use entry::half_blocks;
 use feed::Feed;
 pub(super) use target::Hint;
@@ -86,7 +87,7 @@ const PLAN_ROWS: usize = 8;
 pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
     let (width, height) = app.size;
     let rows = usize::from(height.max(1));
-    let below = below(app, rows, &look.theme);
+    let below = below(app, rows, &look.theme, feed.card_colours.of(app, &look.highlighter));
     let left = rows.saturating_sub(below.lines.len());
     let mut top = feed.growing(app, look);
     if top.len() > left {
@@ -106,7 +107,7 @@ pub fn live(app: &App, feed: &mut Feed, look: &Look) -> Picture {
 }
 
 /// What stands below the conversation, in at most so many rows.
-fn below(app: &App, rows: usize, theme: &Theme) -> Picture {
+fn below(app: &App, rows: usize, theme: &Theme, code: &[Option<Colours>]) -> Picture {
     let width = app.size.0;
     let mut status: Picture = vec![status::line(app, width, theme)].into();
     status.targets = target::of_hints(&status.lines, &status::hints(app));
@@ -129,7 +130,7 @@ fn below(app: &App, rows: usize, theme: &Theme) -> Picture {
 
     let mut middle = Picture::default();
     if app.picker.is_none() {
-        middle = card::cards(app, width, left, theme);
+        middle = card::cards(app, width, left, theme, code);
         left -= middle.lines.len().min(left);
     }
     if app.picker.as_ref().is_some_and(|picker| picker.kind == PickerKind::Themes) {
@@ -170,6 +171,9 @@ fn written(app: &App, left: usize, theme: &Theme) -> Picture {
 /// Which rows of the current card's body the live region shows, of how many: the first, the one behind the last, all.
 pub(super) fn card_window(app: &App) -> Option<(usize, usize, usize)> {
     let (width, height) = app.size;
+    if app.is_linear {
+        return card::window(app, width, linear::MOST);
+    }
     let rows = usize::from(height.max(1));
     let left = rows - usize::from(rows >= 2);
     let bottom = written(app, left, &Theme::plain());

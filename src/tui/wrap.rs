@@ -28,8 +28,8 @@ pub fn clean(text: &str) -> Cow<'_, str> {
 pub enum Break {
     /// Between words; a word longer than the line is broken hard. Blanks at a break go away.
     Words,
-    /// Anywhere between graphemes; every blank is kept. For code and tool output.
-    Anywhere,
+    /// After spaces, and anywhere in a word longer than the line; every space is kept. For code and tool output.
+    Kept,
 }
 
 /// How to break a text: the width and what stands before its lines.
@@ -47,9 +47,9 @@ impl Wrap {
         Wrap { width: usize::from(width.max(1)), first: Vec::new(), rest: Vec::new(), at: Break::Words }
     }
 
-    /// Breaks between any two graphemes and keeps blanks.
-    pub fn anywhere(width: u16) -> Wrap {
-        Wrap { at: Break::Anywhere, ..Wrap::words(width) }
+    /// Breaks after spaces and keeps all of them.
+    pub fn kept(width: u16) -> Wrap {
+        Wrap { at: Break::Kept, ..Wrap::words(width) }
     }
 
     /// Puts `first` before the first line and `rest` before the others (a bullet and its hanging indent).
@@ -190,8 +190,12 @@ struct Filler<'a> {
     word_width: usize,
     /// Nothing but the prefix is in the line yet.
     fresh: bool,
-    /// The line goes on from the one before by a soft break.
+    /// The line continues the one before, by a soft break.
     soft: bool,
+    /// The end of the last space after a word, in spans, bytes of the last one and columns: where a full line is broken.
+    break_at: Option<(usize, usize, usize)>,
+    /// The line has more than spaces after its prefix.
+    has_words: bool,
 }
 
 impl<'a> Filler<'a> {
@@ -209,6 +213,8 @@ impl<'a> Filler<'a> {
             word_width: 0,
             fresh: true,
             soft: false,
+            break_at: None,
+            has_words: false,
         };
         filler.begin(&wrap.first);
         filler
@@ -219,12 +225,13 @@ impl<'a> Filler<'a> {
         self.used = prefix.iter().map(|span| width(&span.content)).sum();
         self.origin = self.used;
         self.fresh = true;
+        (self.break_at, self.has_words) = (None, false);
     }
 
     fn add(&mut self, text: &str, style: Style) {
         match self.wrap.at {
             Break::Words => self.add_words(text, style),
-            Break::Anywhere => self.add_anywhere(text, style),
+            Break::Kept => self.add_kept(text, style),
         }
     }
 
@@ -259,16 +266,53 @@ impl<'a> Filler<'a> {
         }
     }
 
-    fn add_anywhere(&mut self, text: &str, style: Style) {
+    fn add_kept(&mut self, text: &str, style: Style) {
         for grapheme in text.graphemes(true).map(bounded) {
+            let is_blank = matches!(grapheme, " " | "\t");
             if grapheme == "\t" {
                 let wide = TAB - (self.used - self.origin.min(self.used)) % TAB;
                 let wide = wide.min(self.wrap.width.saturating_sub(self.used)).max(1);
                 self.put(&"    "[..wide], wide, style);
             } else {
-                self.put(grapheme, grapheme_width(grapheme), style);
+                let wide = grapheme_width(grapheme);
+                if !is_blank && self.used + wide > self.wrap.width {
+                    self.break_after_blank();
+                }
+                self.put(grapheme, wide, style);
+            }
+            if !is_blank {
+                self.has_words = true;
+            } else if self.has_words {
+                let bytes = self.line.last().map_or(0, |span| span.content.len());
+                self.break_at = Some((self.line.len(), bytes, self.used));
             }
         }
+    }
+
+    /// Begins a new line with the word that the full one ends with.
+    fn break_after_blank(&mut self) {
+        let Some((spans, bytes, used)) = self.break_at.take() else { return };
+        // What fills most of a line by itself is no word: it is broken where the line ends.
+        if (self.used - used) * 3 > (self.wrap.width - self.origin.min(self.wrap.width)) * 2 {
+            return;
+        }
+        let mut rest = self.line.split_off(spans);
+        if let Some(last) = self.line.last_mut() {
+            let word = last.content[bytes..].to_owned();
+            last.content.to_mut().truncate(bytes);
+            if !word.is_empty() {
+                rest.insert(0, Span::styled(word, last.style));
+            }
+        }
+        self.flush_line();
+        self.begin(&self.wrap.rest);
+        self.soft = true;
+        for span in rest {
+            for grapheme in span.content.graphemes(true) {
+                self.put(grapheme, grapheme_width(grapheme), span.style);
+            }
+        }
+        self.has_words = !self.fresh;
     }
 
     /// Puts a grapheme on the line, or on the next one when it is full.

@@ -142,7 +142,7 @@ fn an_answer_in_the_terminal_is_kept_or_asked_for_again() {
         } else if !ran.is_empty() {
             // It ran, and nobody wrote down how it ended.
             tty.card("echo ran");
-            tty.shows("nobody knows");
+            tty.shows("its outcome is unknown");
             tty.send("d");
         }
         tty.shows("Finished.");

@@ -45,13 +45,11 @@ fn a_grant_for_one_call_allows_one_of_two() {
     tty.say("do it");
     tty.card("touch one");
     tty.send("a");
-    tty.shows("Enter stores: allow Bash(command = \"touch one\") until this run is over");
+    tty.shows("Enter grants: Bash(command = \"touch one\") until this run is over");
     tty.send(DOWN);
     tty.send(RIGHT);
     tty.send("ttt");
-    tty.shows(
-        "Enter stores: allow Bash(touch *) in this conversation, also after a restart, for the next call",
-    );
+    tty.shows("Enter grants: Bash(touch *) in this conversation, also after a restart, for the next call");
     tty.send("\r");
     // The person's yes was for the first call; the grant's one use is for one of the next two.
     tty.card("touch three");
@@ -96,7 +94,7 @@ fn a_pattern_is_edited_and_shows_what_was_declined() {
     tty.send("\x15Bash(mkdir t*)");
     tty.shows("It matches none of the 1 other call made in this project.");
     tty.send("\r");
-    tty.shows("Enter stores: allow Bash(mkdir t*) until this run is over, until you take it back");
+    tty.shows("Enter grants: Bash(mkdir t*) until this run is over, until you take it back");
     tty.send("\r");
     tty.shows("All done.");
     assert!(home.work().join("three").exists() && !home.work().join("one").exists());
@@ -119,7 +117,7 @@ fn a_grant_that_was_revoked_elsewhere_asks_again() {
     tty.say("first");
     tty.card("touch made");
     tty.send("a");
-    tty.shows("Enter stores");
+    tty.shows("Enter grants");
     tty.send(&format!("{DOWN}{RIGHT}{RIGHT}tt"));
     tty.shows("until midnight");
     tty.send("\r");
@@ -152,7 +150,7 @@ fn a_grant_is_taken_back_in_the_list() {
     tty.say("do it");
     tty.card("touch one");
     tty.send("a");
-    tty.shows("Enter stores");
+    tty.shows("Enter grants");
     tty.send(&format!("{DOWN}{RIGHT}{RIGHT}{RIGHT}"));
     tty.shows("in every project of yours");
     tty.send("\r");

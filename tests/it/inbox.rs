@@ -556,11 +556,11 @@ fn the_terminal_answers_questions_of_other_conversations_in_place() {
         tty.wait("the filter", |view| view.has("1/1") && !view.has("Bash echo one"));
         tty.send("\r");
         tty.card("echo three >> log.txt");
-        tty.wait("its conversation", |view| view.has(" › Bash wants to run"));
+        tty.wait("its conversation", |view| view.has(" › Bash runs a command"));
         assert_eq!(home.read("log.txt"), "");
         tty.send("y");
         until("the run in the background", || home.read("log.txt") == "three\n");
-        tty.wait("the badge", |view| view.has("1 elsewhere") && !view.has("wants to run"));
+        tty.wait("the badge", |view| view.has("1 elsewhere") && !view.has("runs a command"));
         tty.shows("went on and is done");
         // The conversation on the screen is untouched.
         assert_eq!(home.open().len(), 1);
@@ -585,7 +585,7 @@ fn the_badge_and_the_list_follow_other_processes() {
     tty.send("\r");
     tty.card("echo one");
     home.ok(&["deny", &id_of(&home.open()[0])]);
-    tty.wait("who it was", |view| view.has("was declined by tester") && !view.has("wants to run"));
+    tty.wait("who it was", |view| view.has("was declined by tester") && !view.has("runs a command"));
     home.ok(&["deny", &home.question()]);
     tty.wait("no badge", |view| !view.has("elsewhere"));
     tty.quit();

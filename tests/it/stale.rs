@@ -67,7 +67,7 @@ fn a_file_that_was_edited_by_hand_is_asked_about_again_with_the_delta() {
     let mut tty = Pty::start(&home, &[], 100, 40);
     tty.ready();
     tty.say("do it");
-    tty.card("wants to change a file");
+    tty.card("Edit changes ");
     home.write("a.txt", "one\ntwo\nthree\nby hand\n");
     tty.send("y");
     tty.shows("Asked again: a.txt changed since you were asked");
@@ -98,7 +98,7 @@ fn a_file_that_was_read_and_then_edited_by_hand_is_asked_about_too() {
     let mut tty = Pty::start(&home, &[], 100, 40);
     tty.ready();
     tty.say("do it");
-    tty.card("wants to change a file");
+    tty.card("Write changes ");
     home.write("a.txt", "one\nby hand\n");
     tty.send("y");
     tty.shows("Asked again: a.txt changed since you were asked");

@@ -126,7 +126,7 @@ fn a_form_outlives_its_terminal_and_is_answered_from_elsewhere() {
     let tty = Pty::start(&home, &[], 60, 15);
     tty.ready();
     tty.say("order something");
-    tty.shows("shows you a form");
+    tty.shows("has a form");
     tty.kill();
     let id = home.question();
     let wrong = json!({"userAction": {"name": "order", "surfaceId": "another"}}).to_string();

@@ -72,7 +72,7 @@ fn what_was_granted_is_not_asked_again() {
     tty.say("do it");
     tty.card("touch made.txt");
     tty.send("a");
-    tty.shows("Enter stores: allow");
+    tty.shows("Enter grants:");
     tty.shows("until this run is over");
     // The next scope: this conversation.
     tty.send("\x1b[C");
@@ -228,7 +228,7 @@ fn what_is_typed_or_pasted_never_answers() {
     tty.send("\x03");
     tty.card(TOUCH);
     tty.send("\r\r");
-    tty.shows("Enter is no answer");
+    tty.shows("nothing is selected");
     assert_eq!(home.open().len(), 1, "Enter is no answer");
     tty.send("y");
     tty.shows("It is done.");
@@ -287,7 +287,7 @@ fn a_kill_while_a_command_runs_asks_what_to_do() {
         assert_eq!(home.read("log.txt"), "begun\n");
         let mut tty = Pty::start(&home, &["-c"], 100, 30);
         tty.card("cat pipe");
-        tty.shows("nobody knows whether it ran to its end");
+        tty.shows("its outcome is unknown");
         assert!(!tty.look(|view| view.has("[y]")), "it is no permission");
         assert_eq!(home.read("log.txt"), "begun\n", "it is not repeated");
         tty.send(key);

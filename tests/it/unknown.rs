@@ -87,7 +87,7 @@ fn the_card_of_an_unknown_outcome_says_what_is_known() {
     let llm = model();
     let home = lost(&llm);
     let mut tty = Pty::start(&home, &["-c"], 100, 40);
-    tty.shows("nobody knows whether it ran to its end");
+    tty.shows("its outcome is unknown");
     tty.shows("It had printed:");
     tty.shows("It began at ");
     tty.card("[d]");

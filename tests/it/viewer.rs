@@ -220,7 +220,7 @@ fn the_owner_is_killed_and_the_other_terminal_takes_over() {
     two.wait("who drives", |view| view.has("driven by process"));
     one.kill();
     two.card("cat pipe");
-    two.shows("nobody knows whether it ran to its end");
+    two.shows("its outcome is unknown");
     assert_eq!(home.read("log.txt"), "begun\n", "it is not repeated");
     two.send("d");
     two.shows("It is done.");
@@ -247,7 +247,7 @@ fn the_owner_is_stopped_and_the_other_terminal_takes_over_when_its_lease_is_over
     assert!(two.look(|view| view.has("driven by process")));
     one.signal(Signal::STOP);
     two.card("cat pipe");
-    two.shows("nobody knows whether it ran to its end");
+    two.shows("its outcome is unknown");
     assert_eq!(home.read("log.txt"), "begun\n", "it is not repeated");
     // It goes on, sees that it lost the conversation, and looks on.
     one.signal(Signal::CONT);

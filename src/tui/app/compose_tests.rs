@@ -335,7 +335,10 @@ proptest! {
             answers = test.decisions().len();
             if had_focus == Focus::Composer && is_key {
                 prop_assert!(!is_answered, "a key for the text answered");
-                if let Step::Type(c) = step {
+                let is_stray = matches!(step, Step::Type(c) if c.is_ascii_digit()) && before.is_empty();
+                if is_stray && !test.app.cards.is_empty() {
+                    prop_assert!(test.app.composer.is_empty(), "a digit began a message");
+                } else if let Step::Type(c) = step {
                     prop_assert!(test.app.composer.text().ends_with(c) && test.app.composer.text().len() == before.len() + 1);
                 }
                 typed_at = Some(test.app.now);

@@ -68,11 +68,11 @@ fn an_edited_command_is_looked_at_and_allowed_exactly_as_it_is_shown() {
     assert_eq!(reviewed(&test), Some(edited.clone()));
     let live = test.live();
     assert!(live.contains("$ git push --dry-run") && live.contains("as you edited it"), "{live}");
-    assert!(live.contains("asking the rules…"), "{live}");
+    assert!(live.contains("checking the rules…"), "{live}");
     assert!(!live.contains("it changes what others see"), "the rule was about the proposed one: {live}");
     test.wait(1000);
     test.keys("y");
-    assert!(test.decisions().is_empty() && test.live().contains("being looked at"), "{}", test.live());
+    assert!(test.decisions().is_empty() && test.live().contains("being checked"), "{}", test.live());
 
     answer_review(&mut test, Ok(review(Ruling::Ask, "the rules ask about it: no rule allows it")));
     assert!(test.live().contains("edited: the rules ask about it"), "{}", test.live());
@@ -111,7 +111,7 @@ fn an_edit_is_taken_back_and_the_proposed_call_is_what_is_allowed() {
     test.keys("e<enter>");
     assert!(test.live().contains("nothing was changed"), "{}", test.live());
     test.keys("e<ctrl-u><enter>");
-    assert!(test.live().contains("an empty command"), "{}", test.live());
+    assert!(test.live().contains("the command is empty"), "{}", test.live());
     assert_eq!(reviewed(&test), None);
 }
 
@@ -272,7 +272,7 @@ fn other_arguments_are_edited_as_json() {
 #[test]
 fn pieces_of_a_change_are_kept_or_dropped() {
     let mut test = write("A\nb\nC\n", "a\nb\nc\n");
-    assert!(test.live().contains("[h] in pieces"), "{}", test.live());
+    assert!(test.live().contains("[h] choose hunks"), "{}", test.live());
     test.keys("h");
     let live = test.live();
     assert!(live.contains("▸ [x] 1 of 2, line 1: kept") && live.contains("[x] 2 of 2, line 3"), "{live}");
@@ -283,7 +283,7 @@ fn pieces_of_a_change_are_kept_or_dropped() {
 
     let mut test = write("A\nb\nC\n", "a\nb\nc\n");
     test.keys("h <down> <enter>");
-    assert!(test.live().contains("that is a no"), "{}", test.live());
+    assert!(test.live().contains("all hunks are dropped"), "{}", test.live());
     assert_eq!(reviewed(&test), None);
     test.keys("<esc>h<enter>y");
     assert_eq!(test.decisions().len(), 1, "all of it is what was proposed");

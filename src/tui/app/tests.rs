@@ -449,7 +449,7 @@ fn a_grant_is_spelled_out_before_it_is_stored() {
     test.ask_bash("a", "git push");
     test.keys("a<down><right><right>");
     let said = test.live();
-    let stores = "Enter stores: allow Bash(git push) in every conversation of ~/proj, until you take it back";
+    let stores = "Enter grants: Bash(git push) in every conversation of ~/proj, until you take it back";
     assert!(said.contains(stores), "{said}");
     test.keys("tt");
     assert!(test.live().contains("of ~/proj, until midnight"), "{}", test.live());
@@ -504,7 +504,7 @@ fn a_pattern_is_edited_with_what_it_would_have_matched() {
     test.send(Msg::GrantPreviewed("perm_a".into(), "Bash(git pus".into(), Ok(stale)));
     let live = test.live();
     for said in [
-        "Enter stores: allow Bash(git push o*) until this run is over",
+        "Enter grants: Bash(git push o*) until this run is over",
         "It would have allowed 12 of 40 calls made in this project:",
         "and 10 more; 1 of all you declined",
         "git push --force, ",
@@ -542,7 +542,7 @@ fn a_card_says_what_the_call_can_do_and_which_grant_would_have_answered() {
     });
     test.ask("a", "Bash", json!({"command": "git push"}), ACTION_PERMISSION, parameters);
     let live = test.live();
-    assert!(live.contains("risk: network"), "{live}");
+    assert!(live.contains("Bash runs a command") && !live.contains("risk"), "{live}");
     assert!(live.contains("your grant `Bash(git push *)` for this project ended "), "{live}");
 }
 

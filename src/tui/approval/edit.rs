@@ -1,5 +1,7 @@
 //! A call that the person changes on its card: what is changed, by what, and how the change is put together.
 
+use std::path::PathBuf;
+
 use serde_json::Value;
 
 use super::{Card, CardKind, Reply, Stage};
@@ -111,7 +113,7 @@ impl Card {
         let text = text.take();
         self.stage = Stage::Open;
         if text.trim().is_empty() {
-            self.problem = Some("an empty command is none: nothing was changed".to_owned());
+            self.problem = Some("the command is empty; nothing was changed".to_owned());
             return Reply::Taken;
         }
         self.with_argument("command", text)
@@ -130,7 +132,7 @@ impl Card {
         if arguments == self.ticket.pending.arguments {
             let text = if self.edit.is_some() {
                 self.unedit();
-                "this is what was proposed again"
+                "edits discarded: this is what was proposed"
             } else {
                 "nothing was changed"
             };
@@ -161,6 +163,7 @@ impl Card {
         self.seen = None;
         self.read = 0;
         self.is_unread = false;
+        self.choice = None;
         self.scroll = 0;
     }
 
@@ -168,7 +171,7 @@ impl Card {
     pub(super) fn edit_problem(&self) -> Option<String> {
         let edit = self.edit.as_ref()?;
         match &edit.review {
-            None => Some("the edited call is being looked at: a moment".to_owned()),
+            None => Some("the edited call is being checked; wait a moment".to_owned()),
             Some(Err(why)) => Some(format!("{why}; e changes it, u takes it back")),
             Some(Ok(review)) => match review.ruling {
                 Ruling::Allow | Ruling::Ask => None,
@@ -194,21 +197,43 @@ impl Card {
             }
             _ => None,
         };
-        match texts.map(|(old, new)| Hunks::between(&old, &new)) {
+        let hunks = texts.map(|(old, new)| {
+            let (file, places) = self.places_of(&old);
+            Hunks::between(&old, &new).in_file(file, places)
+        });
+        match hunks {
             Some(hunks) if !hunks.all().is_empty() => self.stage = Stage::Hunks(Box::new(hunks)),
             Some(_) => self.problem = Some("it changes nothing".to_owned()),
-            None => self.problem = Some("there is no text here to take apart: e changes the call".to_owned()),
+            None => {
+                self.problem = Some("there is no text here to choose hunks of; e edits the call".to_owned())
+            }
         }
         self.scroll = 0;
         Reply::Taken
+    }
+
+    /// The file that is changed, and how many lines of it stand before each place where the text is replaced.
+    fn places_of(&self, old: &str) -> (PathBuf, Vec<usize>) {
+        let Some(preview) = self.previews().into_iter().next() else { return Default::default() };
+        if self.text_argument() == Some("content") {
+            return (preview.path, vec![0]);
+        }
+        let text = preview.old_text.unwrap_or_default();
+        // Models write `\n` whatever line ends the file has.
+        let crlf = old.replace('\n', "\r\n");
+        let old = if text.contains(old) { old } else { &crlf };
+        let is_for_all = self.arguments().get("replace_all") == Some(&Value::Bool(true));
+        let most = if is_for_all { usize::MAX } else { 1 };
+        let line_of = |(at, _): (usize, &str)| text[..at].matches('\n').count();
+        let places = text.match_indices(old).take(most).map(line_of).collect();
+        (preview.path, places)
     }
 
     /// Takes the pieces that stay.
     pub(super) fn accept_hunks(&mut self) -> Reply {
         let Stage::Hunks(hunks) = &self.stage else { return Reply::NotMine };
         if hunks.kept() == 0 {
-            self.problem =
-                Some("all of it is dropped: that is a no; Esc goes back, then n says it".to_owned());
+            self.problem = Some("all hunks are dropped; press Esc, then n to deny the call".to_owned());
             return Reply::Taken;
         }
         let (text, changed) = (hunks.text(), hunks.kept() < hunks.all().len());

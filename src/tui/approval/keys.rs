@@ -1,4 +1,4 @@
-//! What each key means on a card. Enter alone is never a yes.
+//! What each key means on a card. Enter alone is never a yes: an arrow key has to select an answer first.
 
 use std::path::Path;
 
@@ -9,10 +9,11 @@ use super::super::composer::Composer;
 use super::super::keymap::{Action, Keymap, Place, typed};
 use super::super::update::edit;
 use super::{Answer, Batch, Card, CardKind, Reply, Stage, line};
+use crate::contract::mode::Mode;
 use crate::contract::suspension::ToolCallResume;
 
 impl Card {
-    /// What a key does. Enter alone is never a yes.
+    /// What a key does.
     pub fn key(&mut self, key: KeyEvent, keymap: &Keymap, project: &Path) -> Reply {
         self.problem = None;
         match &mut self.stage {
@@ -65,6 +66,7 @@ impl Card {
             Stage::Grant(_) => self.grant_key(key, keymap, project),
             Stage::Open if self.kind == CardKind::Ask => self.ask_key(key, keymap),
             Stage::Open if self.kind == CardKind::Form => self.form_key(key, keymap),
+            Stage::Open if self.kind == CardKind::Plan => self.plan_key(key, keymap),
             Stage::Open => self.open_key(key, keymap),
         }
     }
@@ -130,16 +132,72 @@ impl Card {
         Reply::Taken
     }
 
+    /// The answers that have a number, the first one first. The list has them in this order, too.
+    pub fn choices(&self) -> &'static [Action] {
+        match self.kind {
+            CardKind::Permission if self.edit.is_some() => &[Action::Allow, Action::Unedit, Action::Deny],
+            CardKind::Permission if self.proposals().is_empty() => &[Action::Allow, Action::Deny],
+            CardKind::Permission => &[Action::Allow, Action::Grant, Action::Deny],
+            CardKind::Unknown => &[Action::RunAgain, Action::MarkDone, Action::Skip],
+            CardKind::Plan => &[Action::Allow, Action::Grant, Action::Deny],
+            CardKind::Ask | CardKind::Form => &[],
+        }
+    }
+
+    /// A plan is most often answered in words, so that no letter is an answer to it.
+    fn plan_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
+        let action = keymap.action(Place::Card, key);
+        let number = typed(key).and_then(|c| c.to_digit(10)).map(|number| number as usize);
+        let choice = match (action, number) {
+            (Some(Action::Accept), _) => self.choice,
+            (_, Some(number)) => number.checked_sub(1),
+            (Some(Action::Stop), _) => return Reply::CarryOut(None),
+            (Some(action), _) if typed(key).is_none() => return self.common_key(action),
+            _ => return Reply::NotMine,
+        };
+        match choice.and_then(|at| self.choices().get(at)) {
+            Some(Action::Allow) => Reply::CarryOut(Some(Mode::Ask)),
+            Some(Action::Grant) => Reply::CarryOut(Some(Mode::AcceptEdits)),
+            Some(_) => Reply::CarryOut(None),
+            None => {
+                self.problem = Some("press 1, 2 or 3, or write what to change".to_owned());
+                Reply::Taken
+            }
+        }
+    }
+
     fn open_key(&mut self, key: KeyEvent, keymap: &Keymap) -> Reply {
-        let Some(action) = keymap.action(Place::Card, key) else { return Reply::NotMine };
+        let action = keymap.action(Place::Card, key);
+        let number = typed(key).and_then(|c| c.to_digit(10)).map(|number| number as usize);
+        let action = match (action, number) {
+            (Some(Action::Accept), _) => self.choice.and_then(|at| self.choices().get(at)).copied(),
+            (Some(action), _) => Some(action),
+            (None, Some(number)) => number.checked_sub(1).and_then(|at| self.choices().get(at)).copied(),
+            (None, None) => return Reply::NotMine,
+        };
+        if let Some(action) = action {
+            return self.act(action, keymap);
+        }
+        let count = self.choices().len();
+        let numbers: Vec<String> = (1..count).map(|number| number.to_string()).collect();
+        self.problem = Some(match number {
+            Some(_) => format!("press {} or {count}", numbers.join(", ")),
+            None => format!(
+                "nothing is selected; ↓ selects an answer, or press {} or {count}",
+                numbers.join(", ")
+            ),
+        });
+        Reply::Taken
+    }
+
+    fn act(&mut self, action: Action, keymap: &Keymap) -> Reply {
         let is_unknown = self.kind == CardKind::Unknown;
         let choice = |choice: &str| Answer::yes(json!({ "choice": choice }));
         match action {
             Action::Allow | Action::Grant if !is_unknown && self.is_unread => {
-                self.problem =
-                    Some("not all of the command was shown yet: ↓ shows the rest, then y".to_owned());
-                Reply::Taken
+                self.refuse_unread(action, keymap)
             }
+            Action::RunAgain if is_unknown && self.is_unread => self.refuse_unread(action, keymap),
             Action::Allow if !is_unknown => self.allow(),
             Action::Deny if !is_unknown => {
                 let mut reason = line();
@@ -179,13 +237,42 @@ impl Card {
             Action::RunAgain if is_unknown => self.decide(choice("rerun"), "running it again"),
             Action::MarkDone if is_unknown => self.decide(choice("done"), "marking it done"),
             Action::Skip if is_unknown => self.decide(choice("skip"), "skipping it"),
-            Action::Accept => {
-                let keys = if is_unknown { "r, d or s" } else { "y or n" };
-                self.problem = Some(format!("Enter is no answer: press {keys}"));
-                Reply::Taken
-            }
             other => self.common_key(other),
         }
+    }
+
+    /// Nothing is allowed that was not shown to its end.
+    fn refuse_unread(&mut self, action: Action, keymap: &Keymap) -> Reply {
+        let what = match (self.command(), self.previews().is_empty()) {
+            (Some(_), _) => "command",
+            (None, false) => "change",
+            (None, true) => "call",
+        };
+        let (down, again) =
+            (keymap.chord_of(Place::Card, Action::ScrollDown), keymap.chord_of(Place::Card, action));
+        self.problem =
+            Some(format!("not all of the {what} was shown yet; press {down} for the rest, then {again}"));
+        Reply::Taken
+    }
+
+    /// An arrow key: through the body first, then from one answer to the next.
+    fn step(&mut self, down: bool) -> Reply {
+        let last = self.choices().len().checked_sub(1);
+        self.scroll = self.scroll.min(self.window.last_scroll);
+        self.choice = match (self.choice, down) {
+            (None, true) if self.scroll < self.window.last_scroll => {
+                self.scroll += 1;
+                None
+            }
+            (None, true) => last.map(|_| 0),
+            (None, false) => {
+                self.scroll = self.scroll.saturating_sub(1);
+                None
+            }
+            (Some(at), true) => last.map(|last| (at + 1).min(last)),
+            (Some(at), false) => at.checked_sub(1),
+        };
+        Reply::Taken
     }
 
     fn common_key(&mut self, action: Action) -> Reply {
@@ -204,12 +291,22 @@ impl Card {
             }
             Action::NextCard => Reply::Next,
             Action::PreviousCard => Reply::Previous,
-            Action::ScrollUp => self.scroll_by(-1),
-            Action::ScrollDown => self.scroll_by(1),
-            Action::PageUp => self.scroll_by(-10),
-            Action::PageDown => self.scroll_by(10),
+            Action::ScrollUp => self.step(false),
+            Action::ScrollDown => self.step(true),
+            Action::PageUp => self.page(false),
+            Action::PageDown => self.page(true),
             _ => Reply::NotMine,
         }
+    }
+
+    /// A page of the body, no row of it left out.
+    pub(in crate::tui) fn page(&mut self, down: bool) -> Reply {
+        let rows = self.window.rows.max(1);
+        self.scroll = match down {
+            true => (self.scroll + rows).min(self.window.last_scroll),
+            false => self.scroll.min(self.window.last_scroll).saturating_sub(rows),
+        };
+        Reply::Taken
     }
 
     pub(super) fn scroll_by(&mut self, lines: isize) -> Reply {

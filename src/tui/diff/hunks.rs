@@ -1,6 +1,7 @@
 //! A change taken apart, so that a person keeps some of it and drops the rest.
 
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use similar::{DiffOp, TextDiff};
 
@@ -26,6 +27,10 @@ pub struct Hunks {
     new: Vec<String>,
     pieces: Vec<Hunk>,
     at: usize,
+    /// The file that is changed.
+    file: PathBuf,
+    /// Lines of the file before the old text, for each place where it is replaced; empty when that is not known.
+    places: Vec<usize>,
 }
 
 impl Hunks {
@@ -35,7 +40,23 @@ impl Hunks {
         let (old, new) = (lines(old), lines(new));
         let pieces =
             changes(&old, &new).into_iter().map(|(old, new)| Hunk { old, new, is_kept: true }).collect();
-        Hunks { old, new, pieces, at: 0 }
+        Hunks { old, new, pieces, at: 0, file: PathBuf::new(), places: Vec::new() }
+    }
+
+    /// Says where the change is made.
+    #[must_use]
+    pub fn in_file(self, file: PathBuf, places: Vec<usize>) -> Hunks {
+        Hunks { file, places, ..self }
+    }
+
+    /// The file that is changed.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Lines of the file before the old text, for each place where it is replaced; empty when that is not known.
+    pub fn places(&self) -> &[usize] {
+        &self.places
     }
 
     /// The pieces, in order.

@@ -4,7 +4,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::patch::{Marked, Patch, Piece, marked};
-use super::{MAX_CHARACTERS, NUMBERS_FROM, SIDES_FROM};
+use super::{DiffLayout, MAX_CHARACTERS, NUMBERS_FROM};
 use crate::tui::highlight::{CodeBlock, Pieces};
 use crate::tui::theme::{Role, Theme};
 use crate::tui::wrap::{Wrap, truncate};
@@ -38,6 +38,15 @@ pub struct Show<'a> {
     pub colours: Option<&'a Colours>,
     /// Whether its line numbers are those of a file.
     pub numbers: bool,
+    /// Below each other or side by side.
+    pub layout: DiffLayout,
+}
+
+impl<'a> Show<'a> {
+    /// All of a change of a file, without colours of code.
+    pub fn whole(width: u16, theme: &'a Theme) -> Show<'a> {
+        Show { width, theme, most: usize::MAX, colours: None, numbers: true, layout: DiffLayout::Auto }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -50,7 +59,7 @@ enum Kind {
 impl Patch {
     /// The lines to show, each no wider than asked, and how many of the change are not among them.
     pub fn lines(&self, show: Show<'_>) -> (Vec<Line<'static>>, usize) {
-        let is_wide = show.width >= SIDES_FROM && self.added > 0 && self.removed > 0;
+        let is_wide = show.layout.has_sides(show.width) && self.added > 0 && self.removed > 0;
         let mut view = View {
             show,
             digits: self.last.max(1).to_string().len(),
@@ -175,8 +184,11 @@ impl View<'_> {
 
     fn line(&mut self, cell: Cell<'_>) {
         if self.has_room(1) {
+            // The background starts where the line does, after whatever stands before it, and ends at the edge.
+            let (style, width) = (self.row_style(cell.kind), usize::from(self.show.width));
             let lines = self.cell(cell, self.show.width);
-            self.lines.extend(lines);
+            let filled = |line| Line::from(half(Some(line), style, width, style.bg.is_some()));
+            self.lines.extend(lines.iter().map(filled));
         }
     }
 
@@ -233,7 +245,7 @@ impl View<'_> {
             (vec![Span::styled(sign, style)], vec![Span::raw(" ")])
         };
         let mut lines = Vec::new();
-        Wrap::anywhere(width).prefix(first, rest).spans_into(&spans, self.row_style(cell.kind), &mut lines);
+        Wrap::kept(width).prefix(first, rest).spans_into(&spans, Style::default(), &mut lines);
         lines
     }
 
@@ -245,13 +257,20 @@ impl View<'_> {
         let word = style.patch(theme.style(word));
         // Where a changed line has no background, its own colour is what tells it from the others.
         let colours = colours.filter(|_| cell.kind == Kind::Same || style.bg.is_some());
+        // On a background, the code has the colours of code; without them the line's own.
+        let plain = match colours {
+            Some(_) if cell.kind != Kind::Same => Style { fg: theme.style(Role::Text).fg, ..style },
+            _ => style,
+        };
         let mut colours = colours.map(|pieces| pieces.iter());
         let mut next = || colours.as_mut()?.next().map(|(role, bytes)| (*role, *bytes as usize));
         let mut current = next();
         // A line that is new as a whole has no words to point at.
         let any_same = cell.text.iter().any(|(marked, text)| !marked && !text.trim().is_empty());
         let mut spans: Vec<Span<'static>> = Vec::new();
-        let (mut left, mut cut) = (MAX_CHARACTERS, 0);
+        // What changes is shown whole where all of a change has to be: nothing is allowed that was not shown.
+        let is_whole = self.show.most == usize::MAX && cell.kind != Kind::Same;
+        let (mut left, mut cut) = (if is_whole { usize::MAX } else { MAX_CHARACTERS }, 0);
         for (marked, text) in cell.text {
             let text = match text.strip_suffix('\r') {
                 Some(before) if self.show_cr => format!("{before}␍"),
@@ -279,7 +298,7 @@ impl View<'_> {
                 };
                 let own = match (*marked && any_same, role) {
                     (true, _) => word,
-                    (false, Role::Text) => style,
+                    (false, Role::Text) => plain,
                     (false, role) => Style { fg: theme.style(role).fg.or(style.fg), ..style },
                 };
                 spans.push(Span::styled(piece.to_owned(), own));

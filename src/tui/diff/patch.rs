@@ -139,6 +139,23 @@ impl Patch {
         patch
     }
 
+    /// Lines that take each other's place, after that many lines of the old and of the new text.
+    pub fn of_change(at: (usize, usize), old: &[String], new: &[String]) -> Patch {
+        let (old_at, new_at) = at;
+        let bare = |lines: &[String]| -> Vec<String> {
+            lines.iter().map(|line| line.strip_suffix('\n').unwrap_or(line).to_owned()).collect()
+        };
+        let change = Piece::Change { old: bare(old), new: bare(new) };
+        Patch {
+            stretches: vec![Stretch { old_at, new_at, pieces: vec![change] }],
+            added: new.len(),
+            removed: old.len(),
+            last: (old_at + old.len()).max(new_at + new.len()),
+            is_part: true,
+            ..Patch::default()
+        }
+    }
+
     /// Reads a unified diff of one file; nothing when it is none.
     pub fn parse(text: &str) -> Option<Patch> {
         let mut patch = Patch::default();

@@ -2,12 +2,15 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Lines that are shown of a large change.
+const MAX_LINES: usize = 400;
+
 fn shown(diff: &Diff) -> String {
     diff.lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
 fn plain(old: &str, new: &str) -> String {
-    shown(&diff_lines(old, new, "a.rs", 40, &Theme::plain()))
+    shown(&diff_lines(old, new, Show::whole(40, &Theme::plain())))
 }
 
 fn lines(word: &str, numbers: std::ops::RangeInclusive<u32>) -> String {
@@ -21,9 +24,12 @@ fn a_change_is_shown_with_its_surroundings() {
         .replace("line 10\n", "line ten\n")
         .replace("line 12\n", "")
         .replace("line 20\n", "line 20\nline 21\n");
-    let diff = diff_lines(&old, &new, "src/a.rs", 40, &Theme::plain());
+    let diff = diff_lines(&old, &new, Show::whole(40, &Theme::plain()));
     assert_eq!((diff.added, diff.removed), (2, 2));
-    assert_eq!(diff.header(40, &Theme::plain()).to_string(), "src/a.rs +2 −2");
+    assert_eq!(
+        header("src/a.rs", diff.added, diff.removed, 40, &Theme::plain()).to_string(),
+        "src/a.rs +2 −2"
+    );
     insta::assert_snapshot!(shown(&diff), @"
     ⋯ 6 unchanged lines
      7   line 7
@@ -47,7 +53,8 @@ fn a_change_is_shown_with_its_surroundings() {
 #[test]
 fn changed_words_are_marked() {
     let theme = Theme::default();
-    let diff = diff_lines("let total = first + second;\n", "let total = first - second;\n", "a", 60, &theme);
+    let diff =
+        diff_lines("let total = first + second;\n", "let total = first - second;\n", Show::whole(60, &theme));
     let marked: Vec<&str> = diff
         .lines
         .iter()
@@ -76,14 +83,16 @@ fn line_ends_are_not_hidden() {
 fn large_changes_are_bounded_and_say_so() {
     let old = lines("old", 1..=9_000);
     let new = lines("new", 1..=9_000);
-    let diff = diff_lines(&old, &new, "a", 60, &Theme::plain());
+    let plain = Theme::plain();
+    let some = Show { most: MAX_LINES, ..Show::whole(60, &plain) };
+    let diff = diff_lines(&old, &new, some);
     assert_eq!((diff.added, diff.removed), (9_000, 9_000));
     assert_eq!(diff.lines.len(), MAX_LINES + 2);
     assert!(shown(&diff).contains("too many lines differ"));
     assert!(shown(&diff).ends_with("17600 more lines are not shown"));
 
     let long = "x".repeat(1_000_000);
-    let diff = diff_lines(&long, &format!("{long}y"), "a", 60, &Theme::plain());
+    let diff = diff_lines(&long, &format!("{long}y"), some);
     assert!(diff.lines.len() < 50 && shown(&diff).contains("more characters"));
 }
 
@@ -100,7 +109,7 @@ proptest! {
         new in proptest::collection::vec("[a-c]{0,3}", 0..12),
     ) {
         let text = |lines: &[String]| lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect::<String>();
-        let diff = diff_lines_within(&text(&old), &text(&new), "a", 80, &Theme::plain(), usize::MAX);
+        let diff = diff_lines(&text(&old), &text(&new), Show::whole(80, &Theme::plain()));
         let mut rebuilt = Vec::new();
         let mut at = 0;
         let mut removed = 0;
@@ -128,9 +137,9 @@ proptest! {
 
     #[test]
     fn any_texts_and_width_are_survived(old: String, new: String, path: String, width in 1u16..60) {
-        let diff = diff_lines(&old, &new, &path, width, &Theme::plain());
+        let diff = diff_lines(&old, &new, Show::whole(width, &Theme::plain()));
         prop_assert!(diff.lines.iter().all(|line| line.width() <= usize::from(width)));
-        prop_assert!(diff.header(width, &Theme::plain()).width() <= usize::from(width));
+        prop_assert!(header(&path, diff.added, diff.removed, width, &Theme::plain()).width() <= usize::from(width));
     }
 }
 
@@ -143,8 +152,14 @@ fn painted(width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let (old, new) = patch.texts();
     let colours = Colours { old: highlighter.whole("rs", &old), new: highlighter.whole("rs", &new) };
     assert!(colours.are_ready());
-    let (lines, hidden) =
-        patch.lines(Show { width, theme, most: usize::MAX, colours: Some(&colours), numbers: true });
+    let (lines, hidden) = patch.lines(Show {
+        width,
+        theme,
+        most: usize::MAX,
+        colours: Some(&colours),
+        numbers: true,
+        layout: DiffLayout::Auto,
+    });
     assert_eq!(hidden, 0);
     assert!(lines.iter().all(|line| line.width() <= usize::from(width)));
     lines
@@ -157,7 +172,7 @@ fn text_at(width: u16) -> String {
 
 #[test]
 fn a_unified_diff_is_shown_at_each_width() {
-    for width in [40, 80, 136] {
+    for width in [40, 80, 160] {
         insta::assert_snapshot!(format!("unified_{width}"), text_at(width));
     }
 }
@@ -190,7 +205,14 @@ fn what_is_no_diff_is_none() {
     let huge = Patch::parse("@@ -4294967295,1 +4294967295,1 @@\n-a\n+b\n").expect("a diff");
     assert!(
         !huge
-            .lines(Show { width: 40, theme: &Theme::plain(), most: 9, colours: None, numbers: true })
+            .lines(Show {
+                width: 40,
+                theme: &Theme::plain(),
+                most: 9,
+                colours: None,
+                numbers: true,
+                layout: DiffLayout::Auto
+            })
             .0
             .is_empty()
     );
@@ -211,7 +233,7 @@ proptest! {
         prop_assert_eq!(read.texts(), made.texts());
         let theme = Theme::plain();
         for patch in [read, made] {
-            let (lines, _) = patch.lines(Show { width, theme: &theme, most: 20, colours: None, numbers: true });
+            let (lines, _) = patch.lines(Show { width, theme: &theme, most: 20, colours: None, numbers: true, layout: DiffLayout::Auto });
             prop_assert!(lines.iter().all(|line| line.width() <= usize::from(width)));
         }
     }
@@ -219,7 +241,7 @@ proptest! {
     #[test]
     fn any_text_is_read_as_a_diff_without_harm(text in "(@@ -[0-9]{1,3}(,[0-9]{1,3})? \\+[0-9]{1,3} @@\n|[-+ ]?[ab]?\n|\\PC{0,9}\n){0,30}") {
         if let Some(patch) = Patch::parse(&text) {
-            patch.lines(Show { width: 130, theme: &Theme::plain(), most: 50, colours: None, numbers: true });
+            patch.lines(Show { most: 50, layout: DiffLayout::Sides, ..Show::whole(130, &Theme::plain()) });
         }
     }
 }
@@ -231,7 +253,7 @@ fn both_sides_have_the_colours_of_their_own_text() {
     let highlighter = crate::tui::highlight::Highlighter::waiting();
     let (old, new) = patch.texts();
     let colours = Colours { old: highlighter.whole("rs", &old), new: highlighter.whole("rs", &new) };
-    let show = Show { width: 120, theme: &theme, most: 99, colours: Some(&colours), numbers: true };
+    let show = Show { colours: Some(&colours), layout: DiffLayout::Sides, ..Show::whole(120, &theme) };
     let (lines, _) = patch.lines(show);
     let row = lines.last().expect("a row");
     let keywords = row
@@ -276,4 +298,45 @@ proptest! {
         prop_assert_eq!(of(|part| part.texts().1), after);
         prop_assert!(parts.iter().all(|(part, _)| part.len() < most * 2 + 2));
     }
+}
+
+#[test]
+fn a_change_has_two_sides_in_wide_terminals_and_when_asked() {
+    assert!(!DiffLayout::Auto.has_sides(SIDES_FROM - 1) && DiffLayout::Auto.has_sides(SIDES_FROM));
+    assert_eq!(DiffLayout::Auto.toggled(100), DiffLayout::Sides);
+    assert_eq!(DiffLayout::Auto.toggled(160), DiffLayout::Unified);
+    assert_eq!(DiffLayout::Sides.toggled(100), DiffLayout::Unified);
+    assert!(!DiffLayout::Sides.has_sides(SIDES_NEED - 1));
+}
+
+#[test]
+fn a_background_starts_with_its_line_and_ends_at_the_edge() {
+    let theme = Theme::builtin("dark").expect("it is there");
+    let added = theme.style(Role::DiffAdd).bg;
+    assert!(added.is_some());
+    let long = "let name = ".to_owned() + &"word ".repeat(20);
+    for layout in [DiffLayout::Unified, DiffLayout::Sides] {
+        let show = Show { layout, ..Show::whole(70, &theme) };
+        let diff = diff_lines("a\n", &format!("a\n{long}\n"), show);
+        for line in &diff.lines {
+            // What stands before a line is not tinted with it, and what follows it is not either.
+            assert_eq!(line.style, Style::default(), "{line:?}");
+            let is_new = line.spans.iter().any(|span| span.style.bg == added);
+            assert!(!is_new || line.width() == 70 || layout == DiffLayout::Sides, "{line:?}");
+        }
+        let tinted = diff.lines.iter().filter(|line| line.spans.iter().all(|span| span.style.bg == added));
+        assert_eq!(tinted.count(), 2, "{layout:?}: a line that is wrapped is tinted in all of its rows");
+    }
+}
+
+#[test]
+fn all_of_a_line_is_shown_where_all_of_a_change_has_to_be() {
+    let long = "x".repeat(1_500);
+    let shown = |most| {
+        let plain = Theme::plain();
+        let diff = diff_lines("a\n", &format!("a\n{long}; rm\n"), Show { most, ..Show::whole(80, &plain) });
+        diff.lines.iter().map(|line| line.to_string().trim().to_owned()).collect::<String>()
+    };
+    assert!(shown(usize::MAX).contains("; rm") && !shown(usize::MAX).contains("more characters"));
+    assert!(shown(10).contains("504 more characters"), "{}", shown(10));
 }

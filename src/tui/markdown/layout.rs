@@ -10,14 +10,16 @@ use super::split::{Kind, OPTIONS, Piece, lookup};
 use super::table::Table;
 use super::{Definitions, address};
 use crate::contract::display::visible_line;
-use crate::tui::highlight::{CodeBlock, Highlighter};
+use crate::tui::highlight::{CodeBlock, Highlighter, is_plain};
 use crate::tui::theme::{Role, Theme};
-use crate::tui::wrap::{Wrap, truncate, width as wide};
+use crate::tui::wrap::{Wrap, truncate};
 
 /// Deeper levels of quotes and lists get no more indent.
 const MAX_LEVELS: usize = 12;
 /// How wide a rule is at most, so that it survives in the scrollback of a terminal that gets narrower.
 const RULE: u16 = 60;
+/// Where code starts.
+const CODE_INDENT: usize = 2;
 
 /// What is done with blocks of code.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,14 +30,28 @@ pub(super) struct Coding<'a> {
     pub(super) before: Option<usize>,
 }
 
-/// The number of a block of code, and what it is written in, at the right of the empty line above it.
-pub(super) fn code_head(info: &str, number: usize, width: u16, theme: &Theme, out: &mut Vec<Line<'static>>) {
+/// The line above a block of code: its language, and its number where blocks are numbered.
+pub(super) fn code_head(
+    info: &str,
+    number: Option<usize>,
+    width: u16,
+    theme: &Theme,
+    mut before: Vec<Span<'static>>,
+) -> Option<Line<'static>> {
     let language: String = info.split([' ', ',']).next().unwrap_or_default().chars().take(20).collect();
-    let text = format!("{} #{number}", visible_line(&language));
-    let text = truncate(text.trim_start(), width);
-    let before = usize::from(width).saturating_sub(wide(&text));
-    out.pop_if(|line| line.width() == 0);
-    out.push(Line::styled(format!("{}{text}", " ".repeat(before)), theme.style(Role::Dim)));
+    let number = number.map(|number| format!(" #{number}")).unwrap_or_default();
+    // What is only text has no language.
+    let language = if is_plain(&language) { String::new() } else { language };
+    let text = format!("{}{number}", visible_line(&language));
+    let text = text.trim();
+    if text.is_empty() {
+        return None;
+    }
+    before.push(Span::raw(" ".repeat(CODE_INDENT)));
+    let used: usize = before.iter().map(Span::width).sum();
+    let text = truncate(text, width.saturating_sub(used as u16));
+    before.push(Span::styled(text, theme.style(Role::Dim)));
+    Some(Line::from(before)).filter(|line| line.width() <= usize::from(width))
 }
 
 /// Lays out a piece and appends its lines. `code` keeps the code blocks inside between two layouts; without a
@@ -160,11 +176,7 @@ impl Layout<'_> {
                 let fits = usize::from(self.width).saturating_sub(used).max(1);
                 let rule: String = rule.chars().take(fits).collect();
                 let span = Span::styled(rule, self.theme.style(Role::Rule));
-                Wrap::anywhere(self.width).prefix(first, rest).spans_into(
-                    &[span],
-                    Style::default(),
-                    self.out,
-                );
+                Wrap::kept(self.width).prefix(first, rest).spans_into(&[span], Style::default(), self.out);
             }
             Event::TaskListMarker(done) => {
                 let (mark, role) = if done { ("[x] ", Role::Success) } else { ("[ ] ", Role::Dim) };
@@ -312,7 +324,7 @@ impl Layout<'_> {
                         .enumerate()
                     {
                         let before = if i == 0 { first.clone() } else { rest.clone() };
-                        Wrap::anywhere(self.width).prefix(before, rest.clone()).spans_into(
+                        Wrap::kept(self.width).prefix(before, rest.clone()).spans_into(
                             &line.spans,
                             Style::default(),
                             self.out,
@@ -393,7 +405,7 @@ impl Layout<'_> {
             }
             let blank: Vec<Span<'static>> =
                 blank.into_iter().map(|span| Span::styled(span.content.into_owned(), span.style)).collect();
-            let line = Wrap::anywhere(self.width).prefix(blank, Vec::new()).text("", Style::default());
+            let line = Wrap::kept(self.width).prefix(blank, Vec::new()).text("", Style::default());
             self.out.extend(line);
         }
     }
@@ -439,9 +451,13 @@ impl Layout<'_> {
         {
             self.code.push(highlighter.whole(&info, &text));
         }
-        if let Some(before) = self.coding.before.as_mut().filter(|_| !text.is_empty()) {
+        let number = self.coding.before.as_mut().filter(|_| !text.is_empty()).map(|before| {
             *before += 1;
-            code_head(&info, *before, self.width, self.theme, self.out);
+            *before
+        });
+        if !text.is_empty() && code_head(&info, number, self.width, self.theme, Vec::new()).is_some() {
+            let (first, _) = self.prefixes();
+            self.out.extend(code_head(&info, number, self.width, self.theme, first));
         }
         for (number, line) in text.lines().enumerate() {
             let pieces = self.code.get(at).and_then(|block| block.pieces(number));
@@ -501,12 +517,12 @@ fn code_line_within(
         while first.last().is_some_and(|span| span.content.trim().is_empty()) {
             first.pop();
         }
-        return Wrap::anywhere(width).prefix(first, rest).text("", Style::default());
+        return Wrap::kept(width).prefix(first, rest).text("", Style::default());
     }
-    first.push(Span::raw("  "));
-    rest.push(Span::raw("    "));
+    first.push(Span::raw(" ".repeat(CODE_INDENT)));
+    rest.push(Span::raw(" ".repeat(CODE_INDENT + 2)));
     let spans = code_spans(text, pieces, theme);
-    Wrap::anywhere(width).prefix(first, rest).spans_into(&spans, Style::default(), &mut lines);
+    Wrap::kept(width).prefix(first, rest).spans_into(&spans, Style::default(), &mut lines);
     lines
 }
 

@@ -37,6 +37,7 @@ fn blocks_of_every_kind() {
     │
     │ │ deeper
 
+      rust
       fn main() {
 
           x();
@@ -114,7 +115,7 @@ fn styles_come_from_roles() {
     assert_eq!(lines[0].spans[0].style, theme.style(Role::Text).patch(theme.style(Role::Strong)));
     assert_eq!(lines[0].spans[2].style, theme.style(Role::Text).patch(theme.style(Role::Code)));
     assert!(
-        lines[2]
+        lines[3]
             .spans
             .iter()
             .any(|span| span.content == "fn" && span.style == theme.style(Role::CodeKeyword))
@@ -157,7 +158,7 @@ fn finished_blocks_are_drained_while_the_rest_streams() {
     assert_eq!(shown(&stream.drain_stable(40, &theme)), "\nSecond one.\n\n• a");
     assert_eq!(shown(&stream.lines(40, &theme)), "• b\n• c");
     stream.push("\n\n```rust\nfn a() {}\nfn b");
-    assert_eq!(shown(&stream.drain_stable(40, &theme)), "• b\n• c\n\n  fn a() {}");
+    assert_eq!(shown(&stream.drain_stable(40, &theme)), "• b\n• c\n\n  rust\n  fn a() {}");
     assert_eq!(shown(&stream.lines(40, &theme)), "  fn b");
     stream.push("() {}\n```\nend");
     assert_eq!(shown(&stream.drain_stable(40, &theme)), "  fn b() {}");
@@ -172,9 +173,9 @@ fn code_waits_for_its_colours_but_not_for_ever() {
     let mut stream = MarkdownStream::new(&Highlighter::stuck());
     stream.push("```rust\nfn a() {}\nfn b() {}\n");
     assert!(stream.drain_stable(40, &theme).is_empty());
-    assert_eq!(shown(&stream.lines(40, &theme)), "  fn a() {}\n  fn b() {}");
+    assert_eq!(shown(&stream.lines(40, &theme)), "  rust\n  fn a() {}\n  fn b() {}");
     stream.push(&"x\n".repeat(MAX_WAITING));
-    assert_eq!(stream.drain_stable(40, &theme).len(), 2);
+    assert_eq!(stream.drain_stable(40, &theme).len(), 3);
     stream.push("```\n\n- item\n  ```rust\n  y\n  ```\n\nend\n\n");
     assert!(stream.drain_all(40, &theme).len() > MAX_WAITING);
     assert!(stream.is_empty());

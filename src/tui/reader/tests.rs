@@ -7,14 +7,23 @@ use super::*;
 use crate::contract::event::AgentEvent as E;
 use crate::contract::lifecycle::ToolCallOutcome;
 use crate::contract::tool::ToolResult;
+use crate::tui::diff::DiffLayout;
 use crate::tui::host::HostInfo;
 use crate::tui::transcript::{Level, Moment};
 use crate::tui::view::sheet::text_of;
 
 fn looked(transcript: &Transcript, info: &HostInfo, rows: usize, act: impl FnOnce(&Scene<'_>)) {
     let gallery = crate::tui::gallery::Gallery::default();
-    let paper =
-        Paper { width: 40, info, now: Moment(0), whole: true, is_part: false, gallery: &gallery, epoch: 1 };
+    let paper = Paper {
+        width: 40,
+        info,
+        now: Moment(0),
+        whole: true,
+        is_part: false,
+        gallery: &gallery,
+        epoch: 1,
+        layout: DiffLayout::Auto,
+    };
     act(&Scene { transcript, paper, rows });
 }
 

@@ -210,7 +210,7 @@ fn hostile_output_is_only_ever_text() {
         let text = String::from_utf8_lossy(bytes).into_owned();
         let mut term = terminal(40, 8);
         // Neither careful callers nor careless ones get it through.
-        term.append(crate::tui::wrap::Wrap::anywhere(40).text(&text, Style::default()));
+        term.append(crate::tui::wrap::Wrap::kept(40).text(&text, Style::default()));
         term.append([Line::raw(text.clone())]);
         term.draw(2, |area, buf| {
             buf.set_stringn(0, 0, &text, usize::from(area.width), Style::default());

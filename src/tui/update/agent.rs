@@ -94,6 +94,7 @@ impl App {
         self.put_away_cards(|card| card.elsewhere.is_none(), cmds);
         self.ended.clone_from(&self.run_id);
         self.take_back_own(termination, cmds);
+        self.offer_plan(termination);
     }
 
     /// Puts messages that were not sent back into the text.

@@ -3,14 +3,15 @@
 use crossterm::event::KeyEvent;
 use serde_json::Value;
 
-use super::super::app::{App, Focus};
-use super::super::approval::{Answer, Batch, Card, Reply, Stage};
-use super::super::host::Review;
+use super::super::app::{App, Focus, RunState};
+use super::super::approval::{Answer, Batch, BodyWindow, Card, CardKind, Reply, Stage};
+use super::super::host::{Mode, Review, UserInput};
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
-use super::super::transcript::Level;
+use super::super::transcript::{EntryKind, Level};
 use crate::contract::grant::GrantPreview;
 use crate::contract::ids::SuspensionId;
+use crate::contract::lifecycle::TerminationReason;
 use crate::contract::record::{DecideOutcome, SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::ResumeDecisionAction;
 
@@ -25,13 +26,17 @@ impl App {
         if !card.was_seen(now) {
             let was_answering = self.card_key_at.is_some_and(|at| now.since(at) < DOUBLE_MS);
             if was_answering && typed(key).is_some() {
-                self.say_hint("that was too quick: this is another question");
+                self.say_hint("key ignored: new question");
             }
             // Pressed before the card could be read: no answer to it.
             return was_answering;
         }
         if self.batch.is_some() {
             self.card_key_at = Some(now);
+            let window = self.body_window(key);
+            if let Some(card) = self.cards.get_mut(self.card) {
+                card.window = window.unwrap_or(card.window);
+            }
             self.batch_key(key, cmds);
             return true;
         }
@@ -46,6 +51,15 @@ impl App {
             self.card_key_at = Some(now);
             return true;
         }
+        let is_written = card.line().is_some() || matches!(card.stage, Stage::Edit(_));
+        if !is_written && self.keymap.action(Place::Card, key) == Some(Action::ToggleSides) {
+            self.card_key_at = Some(now);
+            self.toggle_sides();
+            return true;
+        }
+        let window = self.body_window(key);
+        let Some(card) = self.cards.get_mut(self.card) else { return false };
+        card.window = window.unwrap_or(card.window);
         card.fit(self.size.0.saturating_sub(super::super::view::CARD_TEXT));
         let project = card.project(&self.info.project).to_path_buf();
         let reply = card.key(key, &self.keymap, &project);
@@ -67,6 +81,7 @@ impl App {
                 self.go_to_open_card();
             }
             Reply::PutAway => self.put_away(&id),
+            Reply::CarryOut(mode) => self.carry_out(&id, mode, cmds),
             Reply::Review(arguments) => cmds.push(Cmd::Review(id, arguments)),
             Reply::Editor(draft) => cmds.push(Cmd::Editor(id, draft)),
             Reply::Batch(which) => self.begin_batch(which),
@@ -89,6 +104,50 @@ impl App {
             Reply::Previous => self.show_card(self.card.saturating_sub(1)),
         }
         true
+    }
+
+    /// Asks what to do with the plan that a run ended with.
+    pub(super) fn offer_plan(&mut self, termination: &TerminationReason) {
+        let last = self.transcript.entries().last().map(|entry| &entry.kind);
+        let is_plan = *termination == TerminationReason::NaturalEnd
+            && self.info.mode == Mode::Plan
+            && matches!(last, Some(EntryKind::Assistant { .. }))
+            && self.queued.is_empty()
+            && self.own_cards() == 0;
+        if let (true, Some(thread), Some(run)) = (is_plan, self.thread_id().cloned(), self.run_id.clone()) {
+            self.ask(Card::plan(thread, run));
+        }
+    }
+
+    /// Takes the card of a plan away when there is nothing to carry out any more.
+    pub(in super::super) fn see_to_plan(&mut self) {
+        if self.info.mode != Mode::Plan || !matches!(self.run, RunState::Idle) {
+            self.remove_cards(|card| card.kind == CardKind::Plan);
+        }
+    }
+
+    fn carry_out(&mut self, id: &SuspensionId, mode: Option<Mode>, cmds: &mut Vec<Cmd>) {
+        self.remove_cards(|card| card.id == *id);
+        match mode {
+            Some(mode) => {
+                self.info.mode = mode;
+                cmds.push(Cmd::SetMode(mode));
+                self.submit(UserInput::text("Go ahead: carry out the plan."), false, cmds);
+            }
+            None => self.say_hint("write what to change in the plan"),
+        }
+    }
+
+    /// How the body of the card fits on the screen, for keys that move through it.
+    fn body_window(&self, key: KeyEvent) -> Option<BodyWindow> {
+        use Action as A;
+        let action = self.keymap.action(Place::Card, key)?;
+        if !matches!(action, A::ScrollUp | A::ScrollDown | A::PageUp | A::PageDown) {
+            return None;
+        }
+        let (from, to, total) = super::super::view::card_window(self)?;
+        let rows = to - from;
+        Some(BodyWindow { last_scroll: total.saturating_sub(rows), rows })
     }
 
     fn card_of(&mut self, id: &SuspensionId) -> Option<&mut Card> {
@@ -164,12 +223,14 @@ impl App {
         };
         match action {
             Some(Action::ScrollUp) => card.scroll = card.scroll.saturating_sub(1),
-            Some(Action::ScrollDown) => card.scroll += 1,
-            Some(Action::PageUp) => card.scroll = card.scroll.saturating_sub(10),
-            Some(Action::PageDown) => card.scroll += 10,
+            Some(Action::ScrollDown) => card.scroll = (card.scroll + 1).min(card.window.last_scroll),
+            Some(Action::PageUp) => drop(card.page(false)),
+            Some(Action::PageDown) => drop(card.page(true)),
             Some(action) if action == again => {
                 if which == Batch::AllowReads && card.is_unread {
-                    card.problem = Some("not all of the calls were shown yet: ↓ shows the rest".to_owned());
+                    let down = self.keymap.chord_of(Place::Card, Action::ScrollDown);
+                    card.problem =
+                        Some(format!("not all of the calls were shown yet; press {down} for the rest"));
                     return;
                 }
                 self.batch = None;
@@ -225,6 +286,7 @@ impl App {
         self.card = card;
         if let Some(card) = self.cards.get_mut(card) {
             card.seen = None;
+            card.choice = None;
         }
     }
 

@@ -1,5 +1,7 @@
 //! Sending, commands that begin with `/`, and what is chosen from lists.
 
+use crossterm::event::{KeyCode, KeyEvent};
+
 use super::super::app::{App, Focus};
 use super::super::composer::dropped;
 use super::super::host::{ExportFormat, Mode, Shell, UserInput};
@@ -98,6 +100,13 @@ impl App {
 
     /// A word that answers the question, for those who hear it. `false`: it is none.
     fn answer_in_words(&mut self, written: &str, cmds: &mut Vec<Cmd>) -> bool {
+        if let Some(card) = self.current_card()
+            && let Ok(digit @ 1..=9) = written.parse::<u8>()
+            && usize::from(digit) <= card.choices().len()
+        {
+            let key = KeyEvent::from(KeyCode::Char(char::from(b'0' + digit)));
+            return self.answer_by_key(key, written, cmds);
+        }
         let action = match written.to_lowercase().as_str() {
             "yes" | "y" | "allow" => Action::Allow,
             "no" | "n" | "deny" => Action::Deny,
@@ -111,6 +120,10 @@ impl App {
         let Some(key) = self.keymap.key_of(Place::Card, action).filter(|_| !self.cards.is_empty()) else {
             return false;
         };
+        self.answer_by_key(key, written, cmds)
+    }
+
+    fn answer_by_key(&mut self, key: KeyEvent, written: &str, cmds: &mut Vec<Cmd>) -> bool {
         self.begin_text();
         self.focus = Focus::Card;
         if !self.card_key(key, cmds) {

@@ -165,7 +165,7 @@ impl App {
     /// Puts the card of another conversation away; its question keeps waiting.
     pub(super) fn put_away(&mut self, id: &SuspensionId) {
         self.remove_cards(|card| card.id == *id);
-        self.say_hint("put away: the question keeps waiting");
+        self.say_hint("dismissed; still in the inbox");
     }
 
     /// What follows an answer to a question of another conversation.

@@ -3,6 +3,7 @@
 use crossterm::event::KeyEvent;
 
 use super::super::app::{App, Focus};
+use super::super::approval::Stage;
 use super::super::host::{Driver, MentionRow};
 use super::super::keymap::{Action, Chord, Place, Stroke, typed};
 use super::super::msg::Cmd;
@@ -23,7 +24,10 @@ impl App {
             self.viewer_key(key, cmds);
         } else if self.picker.is_some() {
             self.picker_key(key, cmds);
-        } else if !(self.focus == Focus::Card && self.card_key(key, cmds) || self.pane_key(key, cmds)) {
+        } else if !(self.focus == Focus::Card && self.card_key(key, cmds)
+            || self.pane_key(key, cmds)
+            || self.is_stray_digit(key))
+        {
             if self.focus == Focus::Card {
                 self.focus = Focus::Composer;
             }
@@ -32,6 +36,23 @@ impl App {
                 self.composer_key(key, cmds);
             }
         }
+    }
+
+    /// Digits answer questions: while one waits, none begins a message.
+    fn is_stray_digit(&mut self, key: KeyEvent) -> bool {
+        let is_command = self.vim.as_ref().is_some_and(|vim| !vim.inserts());
+        let is_stray = typed(key).is_some_and(|c| c.is_ascii_digit())
+            && self.current_card().is_some_and(|card| !matches!(card.stage, Stage::Stopping))
+            && self.composer.is_empty()
+            && !self.is_linear
+            && !is_command;
+        if is_stray && self.focus == Focus::Composer {
+            let chord = self.keymap.chord_of(Place::Composer, Action::FocusCard);
+            self.say_hint(format!("digits answer the question; press {chord} first"));
+        } else if is_stray {
+            self.say_hint("key ignored: new question");
+        }
+        is_stray
     }
 
     /// The tables that count where keys go now, the first one first.

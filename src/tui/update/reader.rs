@@ -3,6 +3,7 @@
 use crossterm::event::KeyEvent;
 
 use super::super::app::App;
+use super::super::diff::SIDES_NEED;
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
 use super::super::reader::source::{self, Code};
@@ -222,6 +223,7 @@ impl App {
             Action::PreviousQuestion => jump(self, Landmark::Question, false),
             Action::Fold => drop(self.read(Reader::fold)),
             Action::FoldAll => drop(self.read(Reader::fold_all)),
+            Action::ToggleSides => self.toggle_sides(),
             Action::Search => self.begin_input(Wanted::Search),
             Action::SearchNext => self.find(true),
             Action::SearchPrevious => self.find(false),
@@ -264,6 +266,17 @@ impl App {
             }
             _ => {}
         }
+    }
+
+    /// Lays changes out in the other way.
+    pub(super) fn toggle_sides(&mut self) {
+        let columns = self.size.0;
+        if columns < SIDES_NEED {
+            self.say_hint(format!("side by side needs {SIDES_NEED} columns"));
+            return;
+        }
+        self.layout = self.layout.toggled(columns);
+        self.cards_are_laid_out_anew();
     }
 
     fn begin_input(&mut self, wanted: Wanted) {

@@ -1,7 +1,7 @@
 //! What other processes did in the conversation that is shown.
 
 use super::super::app::{App, Early, RunState};
-use super::super::approval::Card;
+use super::super::approval::{Card, CardKind};
 use super::super::host::{Driver, ThreadSync};
 use super::super::msg::Cmd;
 use super::super::transcript::Level;
@@ -99,6 +99,7 @@ impl App {
     fn look_after_cards(&self, sync: &ThreadSync, cmds: &mut Vec<Cmd>) {
         let seem_over = self.cards.iter().filter(|card| {
             card.elsewhere.is_none()
+                && card.kind != CardKind::Plan
                 && !card.is_deciding()
                 && sync.waiting.iter().all(|record| record.id != card.id)
         });

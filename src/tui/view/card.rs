@@ -9,6 +9,7 @@ use super::super::approval::{Card, CardKind, Stage};
 use super::super::status::short_path;
 use super::super::theme::{Role, Theme};
 use super::super::wrap::{Wrap, truncate, width};
+use super::entry::Colours;
 use super::surface::{At, HERE, surface};
 use super::{Picture, Target, spread};
 use crate::contract::display::{visible, visible_line};
@@ -21,16 +22,26 @@ mod grant;
 mod stale;
 mod unknown;
 
+pub(super) use call::CardColours;
 use call::call;
-use foot::{foot, short_foot};
+pub(super) use foot::answer_at;
+use foot::{FootSize, foot, short_foot};
 use grant::grant;
 
 /// Left bar and blank.
 const BAR: u16 = 2;
 /// The columns of a card that a text changed on it cannot have: the bar, the prompt, the caret behind the last one.
 pub(in crate::tui) const CARD_TEXT: u16 = BAR + edit::LEAD + 1;
+/// From this many rows on, a card lists its answers in rows of their own.
+const LIST_FROM: usize = 14;
 /// All open questions in at most so many rows: the current one whole, a line for each other.
-pub(super) fn cards(app: &App, columns: u16, most: usize, theme: &Theme) -> Picture {
+pub(super) fn cards(
+    app: &App,
+    columns: u16,
+    most: usize,
+    theme: &Theme,
+    code: &[Option<Colours>],
+) -> Picture {
     let Some(current) = app.current_card() else { return Picture::default() };
     if most == 0 {
         return Picture::default();
@@ -38,7 +49,7 @@ pub(super) fn cards(app: &App, columns: u16, most: usize, theme: &Theme) -> Pict
     let others: Vec<(usize, &Card)> =
         app.cards.iter().enumerate().filter(|(at, _)| *at != app.card).collect();
     let gap = usize::from(most >= 12);
-    let mut picture = card(current, app, columns, most - gap, theme);
+    let mut picture = card(current, app, columns, most - gap, theme, code);
     // What is asked goes first; the others are counted in the title.
     let for_others = others.len().min(most - gap - picture.lines.len().min(most - gap)).min(4);
     for (at, other) in others.iter().take(for_others) {
@@ -58,7 +69,7 @@ fn one_line(card: &Card, app: &App) -> String {
             let question = card.ticket.suspension.parameters.get("question").and_then(Value::as_str);
             visible_line(question.unwrap_or_default()).into_owned()
         }
-        CardKind::Form => visible_line(&card.ticket.suspension.message).into_owned(),
+        CardKind::Form | CardKind::Plan => visible_line(&card.ticket.suspension.message).into_owned(),
         CardKind::Permission | CardKind::Unknown => {
             super::entry::summary_of(&pending.name, card.arguments(), &app.info)
         }
@@ -77,12 +88,19 @@ fn one_line(card: &Card, app: &App) -> String {
     format!("{of}{}  {what}{state}", visible_line(&pending.name))
 }
 
-fn card(card: &Card, app: &App, columns: u16, most: usize, theme: &Theme) -> Picture {
+fn card(
+    card: &Card,
+    app: &App,
+    columns: u16,
+    most: usize,
+    theme: &Theme,
+    code: &[Option<Colours>],
+) -> Picture {
     let inner = columns.saturating_sub(BAR).max(1);
     let has_focus = app.focus == Focus::Card;
     let title = title(card, app, inner, theme);
-    let mut foot = foot(card, app, inner, theme, has_focus);
-    let mut body = body(card, app, inner, theme);
+    let mut foot = foot(card, app, inner, theme, has_focus, size_of(most));
+    let mut body = body(card, app, inner, theme, code);
     let mut about = about(card, app, inner, theme);
 
     let room = room_for_body(card, app, inner, most, theme, &mut foot, &body, &mut about);
@@ -131,6 +149,11 @@ fn card(card: &Card, app: &App, columns: u16, most: usize, theme: &Theme) -> Pic
     Picture { lines, caret, targets }
 }
 
+/// Answers get rows of their own where there is room.
+fn size_of(most: usize) -> FootSize {
+    if most >= LIST_FROM { FootSize::List } else { FootSize::Rows }
+}
+
 /// Shortens what stands around the body to what there is room for, and gives the rows that are left for the body.
 #[expect(clippy::too_many_arguments, reason = "the parts of one card")]
 fn room_for_body(
@@ -146,6 +169,9 @@ fn room_for_body(
     // What must be there: a row of what is asked, the keys, the title. Then the rest, as there is room.
     let mut room = most - usize::from(most >= 3);
     let needs = body.len().min(if most >= 8 { 3 } else { 1 });
+    if foot.lines.len() + needs > room {
+        *foot = self::foot::foot(card, app, inner, theme, app.focus == Focus::Card, FootSize::Rows);
+    }
     if foot.lines.len() + needs > room {
         *foot = short_foot(card, app, inner, theme, app.focus == Focus::Card);
     }
@@ -167,8 +193,8 @@ pub(super) fn window(app: &App, columns: u16, most: usize) -> Option<(usize, usi
         return Some((0, 0, usize::MAX));
     }
     let inner = columns.saturating_sub(BAR).max(1);
-    let body = body(card, app, inner, theme);
-    let mut foot = foot(card, app, inner, theme, app.focus == Focus::Card);
+    let body = body(card, app, inner, theme, &[]);
+    let mut foot = foot(card, app, inner, theme, app.focus == Focus::Card, size_of(most));
     let mut about = about(card, app, inner, theme);
     let room = room_for_body(card, app, inner, most, theme, &mut foot, &body, &mut about);
     let total = body.len();
@@ -180,12 +206,11 @@ pub(super) fn window(app: &App, columns: u16, most: usize) -> Option<(usize, usi
 fn title(card: &Card, app: &App, inner: u16, theme: &Theme) -> Line<'static> {
     let name = visible_line(&card.ticket.pending.name).into_owned();
     let what = match card.kind {
-        CardKind::Permission if card.command().is_some() => "wants to run",
-        CardKind::Permission if !card.previews().is_empty() => "wants to change a file",
-        CardKind::Permission => "wants to go ahead",
-        CardKind::Ask => "asks you",
-        CardKind::Form => "shows you a form",
-        CardKind::Unknown => "was interrupted: nobody knows whether it ran to its end",
+        CardKind::Permission => does(card, app),
+        CardKind::Plan => "is ready".to_owned(),
+        CardKind::Ask => "has a question".to_owned(),
+        CardKind::Form => "has a form".to_owned(),
+        CardKind::Unknown => "was interrupted: its outcome is unknown".to_owned(),
     };
     let name = if card.kind == CardKind::Ask { header(card).unwrap_or(name) } else { name };
     let mut left = of_conversation(card, inner, theme);
@@ -216,6 +241,26 @@ fn of_conversation(card: &Card, inner: u16, theme: &Theme) -> Vec<Span<'static>>
         Span::styled(format!("{title} › "), theme.style(Role::Warning))
     };
     titles.into_iter().flatten().map(span).collect()
+}
+
+/// What the call does, after the tool's name.
+fn does(card: &Card, app: &App) -> String {
+    let outside = if card.is_outside() { ", outside this project" } else { "" };
+    match &card.previews()[..] {
+        [] => {}
+        [file] => {
+            let verb = if file.before.is_none() { "creates" } else { "changes" };
+            let root = card.project(&app.info.project);
+            let path = file.path.strip_prefix(root).unwrap_or(&file.path);
+            return format!("{verb} {}{outside}", short_path(path, app.info.home.as_deref()));
+        }
+        files => return format!("changes {} files", files.len()),
+    }
+    match card.does() {
+        Some(does) => visible_line(does).into_owned(),
+        None if card.command().is_some() => "runs a command".to_owned(),
+        None => "needs approval".to_owned(),
+    }
 }
 
 fn header(card: &Card) -> Option<String> {
@@ -257,13 +302,13 @@ fn scroll(rows: &mut Vec<Line<'static>>, from: usize, room: usize, inner: u16, t
 }
 
 /// What is asked.
-fn body(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
+fn body(card: &Card, app: &App, inner: u16, theme: &Theme, code: &[Option<Colours>]) -> Vec<Line<'static>> {
     if app.batch.is_some() {
         return edit::batch(app, inner, theme);
     }
     match &card.stage {
         Stage::Edit(text) => return edit::rows(text, inner, theme),
-        Stage::Hunks(hunks) => return edit::hunks(hunks, inner, theme).0,
+        Stage::Hunks(hunks) => return edit::hunks(hunks, app, inner, theme).0,
         Stage::Open
         | Stage::Reason(_)
         | Stage::Modify(_)
@@ -282,9 +327,13 @@ fn body(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>>
             lines.extend(choices(card, inner, theme));
         }
         CardKind::Form => lines.extend(form(card, inner, theme)),
+        CardKind::Plan => {
+            let text = "Nothing was changed. Carry it out, or write what to change.";
+            lines.extend(Wrap::words(inner).text(text, theme.style(Role::Dim)));
+        }
         CardKind::Permission | CardKind::Unknown => {
             lines.extend(stale::moved(card, inner, theme));
-            lines.extend(call(card, app, inner, theme));
+            lines.extend(call(card, app, inner, theme, code));
             lines.extend(stale::deltas(card, inner, theme));
             let said = card.ticket.suspension.message.trim();
             if card.kind == CardKind::Unknown {
@@ -349,7 +398,7 @@ fn choices(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
 /// The row of the body that comes first: where the person scrolled to, below the piece that the arrows are at.
 fn first_row(card: &Card, app: &App, inner: u16, theme: &Theme) -> usize {
     match &card.stage {
-        Stage::Hunks(hunks) if app.batch.is_none() => edit::hunks(hunks, inner, theme).1 + card.scroll,
+        Stage::Hunks(hunks) if app.batch.is_none() => edit::hunks(hunks, app, inner, theme).1 + card.scroll,
         // What is pressed is on the screen: the rows follow the arrows.
         _ if card.kind == CardKind::Form && app.batch.is_none() => {
             let rows = form(card, inner, theme);
@@ -367,16 +416,12 @@ fn about(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>
     }
     let mut lines = edit::comment(card, inner, theme);
     lines.extend(stale::time_left(card, app, inner, theme));
-    if matches!(card.kind, CardKind::Ask | CardKind::Form) || card.form().is_some() {
+    if matches!(card.kind, CardKind::Ask | CardKind::Form | CardKind::Plan) || card.form().is_some() {
         return lines;
     }
     let dim = theme.style(Role::Dim);
     let place = card.cwd().map_or(app.info.cwd.as_path(), std::path::Path::new);
     let mut text = format!("in {}", short_path(place, app.info.home.as_deref()));
-    if let Some(risk) = card.risk() {
-        text.push_str(" · risk: ");
-        text.push_str(risk.as_str());
-    }
     if card.edit.is_some() {
         // The rule and its reason were about the proposed version.
         lines.extend(Wrap::words(inner).text(&text, dim));

@@ -2,7 +2,7 @@
 
 use ratatui::text::{Line, Span};
 
-use super::super::diff::diff_lines_within;
+use super::super::diff::{Show, diff_lines, header};
 use super::super::theme::Role;
 use super::super::wrap::{Wrap, truncate};
 use super::entry::Page;
@@ -59,8 +59,8 @@ fn one(file: &FileChange, most: usize, page: Page<'_>) -> Vec<Line<'static>> {
     };
     let text = |text: &Option<String>| visible(text.as_deref().unwrap_or_default()).into_owned();
     let (old, new) = (text(&preview.old_text), text(&preview.new_text));
-    let diff = diff_lines_within(&old, &new, &format!("{word}{path}"), width, theme, most);
-    let mut lines = vec![diff.header(page.width, theme)];
+    let diff = diff_lines(&old, &new, Show { most, layout: page.layout, ..Show::whole(width, theme) });
+    let mut lines = vec![header(&format!("{word}{path}"), diff.added, diff.removed, page.width, theme)];
     lines.extend(diff.lines.into_iter().map(|line| {
         let mut spans = vec![Span::raw(" ".repeat(usize::from(INDENT)))];
         spans.extend(line.spans.into_iter().map(|span| span.patch_style(line.style)));

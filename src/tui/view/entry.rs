@@ -6,6 +6,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use serde_json::Value;
 
+use super::super::diff::DiffLayout;
 use super::super::gallery::Gallery;
 use super::super::host::HostInfo;
 use super::super::links::is_address;
@@ -13,7 +14,6 @@ use super::super::status::{duration, short_path};
 use super::super::theme::{Role, Theme};
 use super::super::transcript::{Level, Moment, ToolEntry, ToolState};
 use super::super::wrap::Wrap;
-use super::spread;
 use super::surface::{self, At};
 use crate::contract::child::ChildStatus;
 use crate::contract::display::{visible, visible_line};
@@ -28,7 +28,7 @@ mod quiet;
 mod thought;
 
 use change::change;
-pub(super) use change::{Colours, colours, colours_of};
+pub(super) use change::{Colours, colours, colours_before, colours_of};
 pub(in crate::tui) use picture::half_blocks;
 pub(super) use plan::pinned;
 pub(super) use quiet::{group, is_quiet, may_be_quiet};
@@ -66,14 +66,27 @@ pub(super) struct Page<'a> {
     pub(super) gallery: &'a Gallery,
     /// The colours of the code that is changed.
     pub(super) colours: Option<&'a Colours>,
+    /// How changes are laid out.
+    pub(super) layout: DiffLayout,
 }
 
-/// What the person said.
+/// What the user said, on a background of its own where the theme has one.
 pub(super) fn user(text: &str, images: &[ImageRef], page: Page<'_>) -> Vec<Line<'static>> {
-    let mark = Span::styled("❯ ", page.theme.style(Role::Accent));
     let style = page.theme.style(Role::User);
+    let behind = Style { bg: style.bg, ..Style::default() };
+    let mark = Span::styled("❯ ", page.theme.style(Role::Accent).patch(behind));
     let text = visible(text.trim_end());
-    let mut lines = Wrap::words(page.width).prefix(vec![mark], vec![Span::raw("  ")]).text(&text, style);
+    let rest = vec![Span::styled("  ", behind)];
+    let mut lines = Wrap::words(page.width).prefix(vec![mark], rest).text(&text, style);
+    if style.bg.is_some() {
+        // As wide as its longest line: rows that are full would be broken when the terminal gets narrower.
+        let widest = lines.iter().map(Line::width).max().unwrap_or_default();
+        let columns = (widest + 1).min(usize::from(page.width));
+        for line in &mut lines {
+            let free = columns.saturating_sub(line.width());
+            line.spans.push(Span::styled(" ".repeat(free), behind));
+        }
+    }
     for image in images {
         lines.extend(picture::picture(image, page));
     }
@@ -117,7 +130,7 @@ pub(super) fn page(title: &str, text: &str, page: Page<'_>) -> Vec<Line<'static>
     for line in visible(text.trim_end()).lines() {
         let style = page.theme.style(Role::Text);
         if is_address(line) {
-            let wrap = Wrap::anywhere(page.width).indent(INDENT, INDENT);
+            let wrap = Wrap::kept(page.width).indent(INDENT, INDENT);
             lines.extend(wrap.text(line, style.patch(page.theme.links().to(line))));
         } else {
             lines.extend(wrap.text(line, style));
@@ -235,7 +248,7 @@ pub(super) fn everything(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>>
 fn asked(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
     let Some(map) = tool.arguments.as_object() else { return Vec::new() };
     let style = page.theme.style(Role::Dim);
-    let wrap = Wrap::anywhere(page.width).indent(INDENT, OUTPUT_INDENT);
+    let wrap = Wrap::kept(page.width).indent(INDENT, OUTPUT_INDENT);
     let mut lines = Vec::new();
     for (name, value) in map {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -257,18 +270,6 @@ fn role_of(state: ToolState) -> Role {
 
 fn head(tool: &ToolEntry, page: Page<'_>) -> Line<'static> {
     let theme = page.theme;
-    let role = role_of(tool.state);
-    let summary = summary(tool, page.info);
-    let mut left = vec![
-        Span::styled(format!("{} ", tool.state.icon()), theme.style(role)),
-        Span::styled(visible_line(&tool.name).into_owned(), theme.style(Role::Tool)),
-        Span::raw("  "),
-        Span::styled(summary, theme.style(Role::Text).patch(subject(tool, theme))),
-    ];
-    if let Some(found) = quiet::found(tool) {
-        left.push(Span::styled(format!(" · {found}"), theme.style(Role::Dim)));
-    }
-    left.extend(change::counts(tool, theme));
     let elapsed = match (tool.state, tool.started, tool.elapsed) {
         (ToolState::Running, Some(started), _) => Some(page.now.since(started)),
         (ToolState::Done | ToolState::Failed, _, elapsed) => elapsed,
@@ -277,12 +278,42 @@ fn head(tool: &ToolEntry, page: Page<'_>) -> Line<'static> {
     let time = elapsed.filter(|ms| *ms >= 100).map(|ms| format!(" {}", duration(ms))).unwrap_or_default();
     let exit = exit_code(tool).filter(|code| *code != 0).map(|code| format!("exit {code}"));
     let word = exit.unwrap_or_else(|| tool.state.word().to_owned());
-    let role = if tool.state == ToolState::Done { Role::Dim } else { role };
-    let mut right = vec![Span::styled(word, theme.style(role))];
-    if !time.is_empty() {
-        right.push(Span::styled(time, theme.style(Role::Dim)));
+    let mut found: Vec<Span<'static>> = Vec::new();
+    if let Some(text) = quiet::found(tool) {
+        found.push(Span::styled(format!(" · {text}"), theme.style(Role::Dim)));
     }
-    spread(left, right, page.width)
+    found.extend(change::counts(tool, theme));
+    let style = theme.style(Role::Text).patch(subject(tool, theme));
+    let name = vec![Span::styled(visible_line(&tool.name).into_owned(), theme.style(Role::Tool))];
+    head_line(tool.state, name, (&word, &time), Span::styled(summary(tool, page.info), style), found, page)
+}
+
+/// The line of a call: its name, its state, what it is about and what came of it.
+fn head_line(
+    state: ToolState,
+    name: Vec<Span<'static>>,
+    (word, time): (&str, &str),
+    about: Span<'static>,
+    found: Vec<Span<'static>>,
+    page: Page<'_>,
+) -> Line<'static> {
+    let theme = page.theme;
+    let role = role_of(state);
+    let mut spans = vec![Span::styled(format!("{} ", state.icon()), theme.style(role))];
+    spans.extend(name);
+    let role = if state == ToolState::Done { Role::Dim } else { role };
+    spans.push(Span::styled(format!(" {word}"), theme.style(role)));
+    spans.push(Span::styled(time.to_owned(), theme.style(Role::Dim)));
+    if !about.content.is_empty() {
+        let wide = |spans: &[Span<'_>]| spans.iter().map(Span::width).sum::<usize>();
+        // What came of it stays in sight; what it is about is cut.
+        let room = usize::from(page.width).saturating_sub(wide(&spans) + wide(&found) + 2).max(8);
+        let text = super::truncate(&about.content, u16::try_from(room).unwrap_or(u16::MAX));
+        spans.push(Span::raw("  "));
+        spans.push(Span::styled(text, about.style));
+    }
+    spans.extend(found);
+    Line::from(super::fit(spans, usize::from(page.width)))
 }
 
 /// Leads to the file or page that a call is about.
@@ -448,35 +479,53 @@ fn done(tool: &ToolEntry, page: Page<'_>) -> Vec<Line<'static>> {
             return all;
         }
     }
-    // Only whole lines, and of one that is too long for itself its beginning or end. Wrapping all of a long output only
-    // to show a few lines of it would be slow.
-    let shows_end = tool.name == "Bash";
+    let lines: Vec<&str> = output.trim_end().lines().collect();
+    let for_head = most.div_ceil(3);
+    let (head, from_head) = filled(lines.iter().copied(), for_head, false, render, page);
+    let (tail, from_tail) =
+        filled(lines[from_head..].iter().rev().copied(), most - for_head, true, render, page);
+    let mut shown = head;
+    shown.push(folded(count.saturating_sub(from_head + from_tail).max(1), page));
+    shown.extend(tail);
+    shown
+}
+
+/// As many whole lines as fit into the rows, from the first or from the last one on, and how many those are. Of a line
+/// that does not fit by itself there is its beginning or its end.
+fn filled<'a>(
+    lines: impl Iterator<Item = &'a str>,
+    room: usize,
+    from_end: bool,
+    render: impl Fn(&str) -> Vec<Line<'static>>,
+    page: Page<'_>,
+) -> (Vec<Line<'static>>, usize) {
+    // Wrapping all of a long line only to show a little of it would be slow.
+    let most_bytes = room * usize::from(page.width) * 8;
     let mut kept: Vec<Vec<Line<'static>>> = Vec::new();
-    let (mut left, mut shown) = (most, 0);
-    let output = output.trim_end();
-    let lines: &mut dyn Iterator<Item = &str> =
-        if shows_end { &mut output.lines().rev() } else { &mut output.lines() };
+    let (mut left, mut whole) = (room, 0);
     for line in lines {
-        let mut rows = if line.trim().is_empty() { vec![Line::default()] } else { render(line) };
-        if rows.len() <= left {
-            (left, shown) = (left - rows.len(), shown + 1);
+        let part = match (line.len() > most_bytes, from_end) {
+            (false, _) => line,
+            (true, false) => &line[..line.floor_char_boundary(most_bytes)],
+            (true, true) => &line[line.ceil_char_boundary(line.len() - most_bytes)..],
+        };
+        let mut rows = if part.trim().is_empty() { vec![Line::default()] } else { render(part) };
+        if rows.len() <= left && part.len() == line.len() {
+            (left, whole) = (left - rows.len(), whole + 1);
             kept.push(rows);
-        } else {
-            if shown == 0 {
-                rows.drain(if shows_end { 0..rows.len() - left } else { left..rows.len() });
-                kept.push(rows);
-            }
-            break;
+            continue;
         }
+        if whole == 0 {
+            let cut = rows.len().saturating_sub(left);
+            rows.drain(if from_end { 0..cut } else { rows.len() - cut..rows.len() });
+            kept.push(rows);
+        }
+        break;
     }
-    let more = folded(count.saturating_sub(shown).max(1), page);
-    if shows_end {
-        kept.push(vec![more]);
+    if from_end {
         kept.reverse();
-    } else {
-        kept.push(vec![more]);
     }
-    kept.concat()
+    (kept.concat(), whole)
 }
 
 /// How many lines of output are shown of a finished call.
@@ -506,13 +555,13 @@ fn folded(more: usize, page: Page<'_>) -> Line<'static> {
     Line::styled(super::truncate(&text, page.width), page.theme.style(Role::Dim))
 }
 
-/// Output, indented, broken anywhere.
+/// Output, indented; every space of it is kept.
 fn block(text: &str, page: Page<'_>) -> Vec<Line<'static>> {
     let text = without_colours(text.trim_end());
     if text.is_empty() {
         return Vec::new();
     }
-    let wrap = Wrap::anywhere(page.width).indent(OUTPUT_INDENT, OUTPUT_INDENT);
+    let wrap = Wrap::kept(page.width).indent(OUTPUT_INDENT, OUTPUT_INDENT);
     wrap.text(&visible(&text), page.theme.style(Role::ToolOutput))
 }
 

@@ -13,6 +13,7 @@ use super::super::markdown::MarkdownStream;
 use super::super::theme::{Role, Theme};
 use super::super::transcript::{Entry, EntryKind, Level, Transcript};
 use super::Look;
+use super::card::CardColours;
 use super::entry::{self, Colours, Page, indented};
 use crate::contract::image::ImageRef;
 
@@ -58,6 +59,8 @@ pub struct Feed {
     theme: Option<Theme>,
     /// Of changes whose entries are not handed out yet.
     colours: HashMap<u64, Colours>,
+    /// Of the code on the current card.
+    pub(super) card_colours: CardColours,
 }
 
 impl Feed {
@@ -340,6 +343,7 @@ fn page_of<'a>(app: &'a App, theme: &'a Theme) -> Page<'a> {
         is_final: false,
         gallery: &app.gallery,
         colours: None,
+        layout: app.layout,
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) fn hunk(hunk: &HunkLeaf, page: Page<'_>) -> Vec<Line<'static>> {
         head.extend((count > 0).then(|| Span::styled(format!(" {sign}{count}"), dim)));
     }
     let mut lines = vec![Line::from(super::fit(head, usize::from(inner)))];
-    let show = Show { width: inner, theme, most: usize::MAX, colours: page.colours, numbers: true };
+    let show = Show { colours: page.colours, layout: page.layout, ..Show::whole(inner, theme) };
     lines.extend(hunk.patch.lines(show).0);
     lines
         .into_iter()

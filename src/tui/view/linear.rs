@@ -10,7 +10,7 @@ use super::super::theme::Theme;
 use crate::contract::display::visible_line;
 
 /// More of a question than this is looked at in the list of the conversation.
-const MOST: usize = 400;
+pub(super) const MOST: usize = 400;
 
 /// The words of a line, without frames.
 pub fn words(line: &Line<'_>) -> String {
@@ -92,7 +92,7 @@ fn card(app: &App) -> Vec<String> {
         all.extend(super::spoken::all(card, app));
         return all;
     }
-    let picture = super::card::cards(app, app.size.0, MOST, &Theme::plain());
+    let picture = super::card::cards(app, app.size.0, MOST, &Theme::plain(), &[]);
     let lines = picture.lines.iter().map(|line| {
         let text = words(line);
         let text = text.trim_start_matches('|').trim();
@@ -107,7 +107,7 @@ fn card(app: &App) -> Vec<String> {
 }
 
 fn here(app: &App) -> Vec<String> {
-    let card = super::spoken::says(app).filter(|_| app.picker.is_none());
+    let card = app.current_card().filter(|_| app.picker.is_none() && app.batch.is_none());
     card.map(|card| super::spoken::here(card, app)).unwrap_or_default()
 }
 

@@ -26,7 +26,7 @@ pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Book>) -> Scene<'a>
     let rows = if whole {
         height.saturating_sub(FOOT)
     } else {
-        height.saturating_sub(super::below(app, height.max(1), &Theme::plain()).lines.len())
+        height.saturating_sub(super::below(app, height.max(1), &Theme::plain(), &[]).lines.len())
     };
     let paper = Paper {
         width: columns.saturating_sub(GUTTER).max(1),
@@ -36,6 +36,7 @@ pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Book>) -> Scene<'a>
         is_part: false,
         gallery: &app.gallery,
         epoch: book.map_or(app.epoch, |book| book.epoch),
+        layout: app.layout,
     };
     Scene { transcript: book.map_or(&app.transcript, |book| &book.pages), paper, rows: rows.max(1) }
 }
@@ -46,7 +47,7 @@ pub fn press_at(app: &App, row: u16, column: u16) -> Option<Press> {
     let (_, height) = app.size;
     let below = match (&app.viewer, &app.pane) {
         (Some(viewer), _) => foot(app, viewer, &scene(app, viewer.whole, viewer.book.as_deref()), &plain),
-        (None, Some(_)) => super::below(app, usize::from(height.max(1)), &plain),
+        (None, Some(_)) => super::below(app, usize::from(height.max(1)), &plain, &[]),
         (None, None) => return None,
     };
     let row = (usize::from(row) + below.lines.len()).checked_sub(usize::from(height))?;
@@ -71,7 +72,7 @@ pub fn full(app: &App, pane: &Reader, sheets: &mut Sheets) -> Picture {
     let theme = sheets.look().theme.clone();
     let scene = scene(app, false, None);
     let height = usize::from(app.size.1.max(1));
-    let below = super::below(app, height, &theme);
+    let below = super::below(app, height, &theme, sheets.card_colours(app));
     let mut lines = conversation(pane, &scene, sheets);
     lines.resize(height.saturating_sub(below.lines.len()), Line::default());
     if !pane.follows()

@@ -103,15 +103,15 @@ fn calls_that_only_look_wait_for_each_other_and_stand_on_one_line() {
     test.start("go");
     read(&mut test, "a", "a.rs", 3);
     assert!(!test.scrollback.join("\n").contains("Read"), "more may follow");
-    assert!(test.live().contains("✓ Read  a.rs · 3 lines"), "{}", test.live());
+    assert!(test.live().contains("✓ Read done  a.rs · 3 lines"), "{}", test.live());
     read(&mut test, "b", "b.rs", 3);
     test.call("c", "Read", json!({"file_path": "/home/me/proj/c.rs"}));
     let live = test.live();
-    assert!(live.contains("✓ Read ×2  a.rs, b.rs") && live.contains("● Read  c.rs"), "{live}");
+    assert!(live.contains("✓ Read ×2 done  a.rs, b.rs") && live.contains("● Read running  c.rs"), "{live}");
     done(&mut test, "c", ToolResult::text("Read", "x\ny"));
     test.finish(TerminationReason::NaturalEnd);
     let printed = test.scrollback.join("\n");
-    assert!(printed.contains("✓ Read ×3  a.rs, b.rs, c.rs"), "{printed}");
+    assert!(printed.contains("✓ Read ×3 done  a.rs, b.rs, c.rs"), "{printed}");
     assert_eq!(printed.matches("Read").count(), 1);
 }
 
@@ -125,7 +125,10 @@ fn a_failed_call_stands_for_itself() {
     let outcome = ToolCallOutcome::Failed;
     test.event(E::ToolCallDone { id: "b".into(), message_id: "m".into(), result, outcome });
     let printed = test.scrollback.join("\n");
-    assert!(printed.contains("✓ Read  a.rs · 3 lines") && printed.contains("✗ Read  b.rs"), "{printed}");
+    assert!(
+        printed.contains("✓ Read done  a.rs · 3 lines") && printed.contains("✗ Read failed  b.rs"),
+        "{printed}"
+    );
     assert!(printed.contains("not there"));
 }
 
@@ -145,7 +148,7 @@ fn the_plan_stays_while_something_is_open() {
     // A question needs the room.
     test.ask_bash("c", "git push");
     let live = test.live();
-    assert!(!live.contains("Schritt 18") && live.contains("Bash wants to run"), "{live}");
+    assert!(!live.contains("Schritt 18") && live.contains("Bash runs a command"), "{live}");
     test.event(E::ToolCallResumed { target_id: "c".into(), result: Value::Null });
     done(&mut test, "c", ToolResult::text("Bash", "ok"));
     ok(&mut test, "d", "TodoWrite", plan(20, 20), ToolResult::text("TodoWrite", "20 of 20 done"));
@@ -187,4 +190,97 @@ fn the_spinner_stands_still_when_nothing_comes() {
     assert_ne!(turned(&still), turned(&status(&test)));
     test.call("a", "Bash", json!({"command": "ls"}));
     assert!(status(&test).contains("running Bash"), "{}", status(&test));
+}
+
+/// What a finished call leaves on the screen.
+fn finished(name: &str, arguments: Value, result: ToolResult, outcome: ToolCallOutcome) -> String {
+    let mut test = TestApp::new(80, 40);
+    test.start("go");
+    test.call("a", name, arguments);
+    test.event(E::ToolCallDone { id: "a".into(), message_id: "m".into(), result, outcome });
+    test.event(E::StepEnd);
+    test.finish(TerminationReason::NaturalEnd);
+    test.screen()
+}
+
+#[test]
+fn folded_output_keeps_its_beginning_and_its_end() {
+    let output: Vec<String> = (1..=50).map(|n| format!("line {n}")).collect();
+    for name in ["Bash", "mcp__x__y"] {
+        let result = ToolResult::text(name, output.join("\n"));
+        let screen = finished(name, json!({"command": "seq 50"}), result, ToolCallOutcome::Succeeded);
+        let rows: Vec<&str> = screen.lines().map(str::trim).filter(|row| !row.is_empty()).collect();
+        let at = rows.iter().position(|row| *row == "line 1").expect("its beginning");
+        let shown = ["line 1", "line 2", "… 45 more lines (Ctrl-O)", "line 48", "line 49", "line 50"];
+        assert_eq!(rows[at..at + 6], shown, "{name}");
+    }
+    // One line that is too long by itself: both of its ends.
+    let long = format!("begin {} end", "x ".repeat(2_000));
+    let result = ToolResult::text("Bash", long);
+    let screen = finished("Bash", json!({"command": "x"}), result, ToolCallOutcome::Succeeded);
+    assert!(
+        screen.contains("begin x") && screen.contains("x  end") && screen.contains("… 1 more"),
+        "{screen}"
+    );
+}
+
+#[test]
+fn what_is_written_for_the_model_is_not_shown() {
+    let error = |code: &str, text: &str, shown: &str| {
+        ToolResult::error_with_code("Bash", code, text).with_shown(shown)
+    };
+    let denied =
+        error("permission_denied", "denied: x. Do not try the same in another way", "deny by rule `x`");
+    let screen = finished("Bash", json!({"command": "rm"}), denied, ToolCallOutcome::Failed);
+    assert!(screen.contains("⊘ Bash denied  rm") && screen.contains("deny by rule `x`"), "{screen}");
+    assert!(!screen.contains("another way"), "{screen}");
+    let declined = error("declined", "The user declined this call; it was not run.", "");
+    let screen = finished("Bash", json!({"command": "rm"}), declined, ToolCallOutcome::Cancelled);
+    assert!(screen.contains("− Bash declined  rm") && !screen.contains("The user"), "{screen}");
+    // Answers and other data are lines to read, not JSON.
+    let data = |name: &str, data: Value| {
+        finished(
+            name,
+            json!({"question": "Which?"}),
+            ToolResult::success(name, data),
+            ToolCallOutcome::Succeeded,
+        )
+    };
+    let screen = data("AskUser", json!({"answer": "blue"}));
+    assert!(screen.contains("    blue\n") && !screen.contains(['{', '"']), "{screen}");
+    let screen = data("AskUser", json!({"answers": ["red", "blue"]}));
+    assert!(screen.contains("    - red\n    - blue\n"), "{screen}");
+    let screen = data("form", json!({"name": "Ann", "ok": true, "more": {"n": 1, "tags": []}}));
+    let rows = "    name: Ann\n    ok: yes\n    more:\n      n: 1\n      tags: none\n";
+    let sorted = "    more:\n      n: 1\n      tags: none\n    name: Ann\n    ok: yes\n";
+    assert!(screen.contains(rows) || screen.contains(sorted), "{screen}");
+}
+
+#[test]
+fn what_the_user_said_stands_on_a_background() {
+    use crate::tui::theme::{Role, Theme};
+    use crate::tui::view::{Look, feed::Feed};
+    let mut test = TestApp::new(60, 20);
+    test.start("one two\\<enter>three");
+    for name in ["dark", "light", "default"] {
+        let theme = Theme::builtin(name).expect("it is there");
+        let band = theme.style(Role::User).bg;
+        assert_eq!(band.is_some(), name != "default", "{name}");
+        let look = Look { theme, highlighter: crate::tui::highlight::Highlighter::off() };
+        let lines = Feed::default().finished(&test.app, &look);
+        let said: Vec<_> = lines
+            .iter()
+            .filter(|line| ["❯ one two", "  three"].contains(&line.to_string().trim_end()))
+            .collect();
+        assert_eq!(said.len(), 2, "{lines:?}");
+        for line in said {
+            assert!(
+                line.spans.iter().filter(|span| !span.content.is_empty()).all(|span| span.style.bg == band)
+            );
+            assert_eq!(
+                line.width(),
+                if band.is_some() { 10 } else { line.to_string().trim_end().chars().count() }
+            );
+        }
+    }
 }

@@ -6,6 +6,8 @@ use std::collections::HashMap;
 
 use ratatui::text::{Line, Span};
 
+use super::super::app::App;
+use super::super::diff::DiffLayout;
 use super::super::gallery::Gallery;
 use super::super::host::HostInfo;
 use super::super::markdown::MarkdownStream;
@@ -13,6 +15,7 @@ use super::super::reader::Leaf;
 use super::super::theme::Role;
 use super::super::transcript::{Entry, EntryKind, Moment, Transcript};
 use super::Look;
+use super::card::CardColours;
 use super::entry::{self, Colours, Page, indented};
 use super::feed;
 use super::leaf;
@@ -37,17 +40,20 @@ pub struct Paper<'a> {
     pub gallery: &'a Gallery,
     /// Which conversation it is: ids of entries begin anew in each.
     pub epoch: u32,
+    /// How changes are laid out.
+    pub layout: DiffLayout,
 }
 
 /// What is taken over from an earlier picture of an entry: its words and how much of them it has, its colours.
 type Known = (Option<(MarkdownStream, usize)>, Option<Colours>);
 
-/// The version of an entry, the width, whether all of it is shown, whether it is folded, and how its pictures are shown.
-type Key = (u32, u16, bool, bool, usize);
+/// The version of an entry, the width, whether all of it is shown, whether it is folded, how its pictures are shown, and
+/// how changes are laid out.
+type Key = (u32, u16, bool, bool, usize, DiffLayout);
 
 fn key_of(entry: &Entry, folded: bool, paper: &Paper<'_>) -> Key {
     let pictures = paper.gallery.stage(entry.images());
-    (entry.version, paper.width, paper.whole, folded, pictures)
+    (entry.version, paper.width, paper.whole, folded, pictures, paper.layout)
 }
 
 #[derive(Debug)]
@@ -70,17 +76,23 @@ pub struct Sheets {
     kept: HashMap<u64, Sheet>,
     turn: u64,
     epoch: u32,
+    card: CardColours,
 }
 
 impl Sheets {
     /// None yet; they will have these colours.
     pub fn new(look: Look) -> Sheets {
-        Sheets { look, kept: HashMap::new(), turn: 0, epoch: 0 }
+        Sheets { look, kept: HashMap::new(), turn: 0, epoch: 0, card: CardColours::default() }
     }
 
     /// The colours.
     pub fn look(&self) -> &Look {
         &self.look
+    }
+
+    /// Those of the code on the current card.
+    pub(super) fn card_colours(&mut self, app: &App) -> &[Option<Colours>] {
+        self.card.of(app, &self.look.highlighter)
     }
 
     /// A picture begins: colours of code that have come since the last one are taken in.
@@ -185,6 +197,7 @@ impl Sheets {
             is_final: false,
             gallery: paper.gallery,
             colours,
+            layout: paper.layout,
         };
         let mut kept = None;
         let lines = match &entry.kind {

@@ -25,7 +25,7 @@ pub(super) fn all(card: &Card, app: &App) -> Vec<String> {
             let parameters = &card.ticket.suspension.parameters;
             let word = |key: &str| parameters.get(key).and_then(Value::as_str).unwrap_or_default();
             let header = visible_line(word("header")).trim().to_owned();
-            lines.push(format!("{} asks you:", if header.is_empty() { name } else { header }));
+            lines.push(format!("{} has a question:", if header.is_empty() { name } else { header }));
             let question = word("question");
             let question = if question.is_empty() { &card.ticket.suspension.message } else { question };
             lines.extend(paragraphs(question));
@@ -33,13 +33,13 @@ pub(super) fn all(card: &Card, app: &App) -> Vec<String> {
             lines.extend((0..count).map(|at| choice(card, at, count, false)));
         }
         CardKind::Form => {
-            lines.push(format!("{name} shows you a form."));
+            lines.push(format!("{name} has a form."));
             let form = card.fresh_form();
             let count = form.stops().len();
             let mut at = 0;
             said(&form.surface().picture(), card, count, &mut at, &mut lines);
         }
-        CardKind::Permission | CardKind::Unknown => {}
+        CardKind::Permission | CardKind::Unknown | CardKind::Plan => {}
     }
     if let Some(problem) = &card.problem {
         lines.push(visible_line(problem).into_owned());
@@ -63,8 +63,16 @@ pub(super) fn here(card: &Card, app: &App) -> Vec<String> {
             let at = card.surface.cursor().filter(|at| *at < stops.len());
             at.map(|at| format!("At {}", stop(&stops[at], card, at, stops.len()))).into_iter().collect()
         }
-        CardKind::Permission | CardKind::Unknown => Vec::new(),
+        CardKind::Permission | CardKind::Unknown | CardKind::Plan => selected(card, app),
     }
+}
+
+/// The answer that the arrows selected.
+fn selected(card: &Card, app: &App) -> Vec<String> {
+    let count = card.choices().len();
+    let at = card.choice.filter(|_| matches!(card.stage, Stage::Open));
+    let words = at.and_then(|at| Some((at, super::card::answer_at(card, app, at)?)));
+    words.map(|(at, words)| format!("At answer {} of {count}: {words}", at + 1)).into_iter().collect()
 }
 
 /// What is being written on the card, as the last line.
@@ -88,7 +96,7 @@ fn keys(card: &Card, app: &App) -> String {
             format!("the arrows or a number choose, {} ticks, {accept} answers", chord(Action::Toggle))
         }
         CardKind::Ask => format!("the arrows or a number choose, {accept} answers"),
-        CardKind::Form | CardKind::Permission | CardKind::Unknown => {
+        CardKind::Form | CardKind::Permission | CardKind::Unknown | CardKind::Plan => {
             format!("the arrows go from one to the next, {accept} writes, ticks or presses")
         }
     };

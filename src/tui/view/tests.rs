@@ -46,19 +46,23 @@ fn a_question_at_120_columns() {
 
       I will look first.
 
-    ✓ Read  src/main.rs · 12 lines                                                                                      done
-    ✓ Edit  src/main.rs                                                                                                 done
-            a                                                    │     a
-          - b                                                    │   + c
-    ? Bash  git push origin main                                                                             waiting for you
+    ✓ Read done  src/main.rs · 12 lines
+    ✓ Edit done  src/main.rs
+            a
+          - b
+          + c
+    ? Bash waiting for you  git push origin main
 
-    ┃ Bash wants to run
+    ┃ Bash runs a command
     ┃
     ┃ $ git push origin main
     ┃
     ┃ in ~/proj · rule: ask Bash(git push *)
     ┃ it changes what others see
-    ┃ [y] allow once  [n] no  [a] always…  [Esc] no, and stop  [e] edit  [m] send back  [c] comment
+    ┃   1. [y] allow once
+    ┃   2. [a] always allow…
+    ┃   3. [n] deny
+    ┃ [Esc] deny and stop  [e] edit  [m] request changes  [c] comment
 
     ────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
     ❯
@@ -70,18 +74,18 @@ fn a_question_at_120_columns() {
 #[test]
 fn a_question_at_60_columns() {
     insta::assert_snapshot!(busy(60, 15).screen(), @r"
-          - b
           + c
-    ? Bash  git push origin main                 waiting for you
+    ? Bash waiting for you  git push origin main
 
-    ┃ Bash wants to run
+    ┃ Bash runs a command
     ┃
     ┃ $ git push origin main
     ┃
     ┃ in ~/proj · rule: ask Bash(git push *)
     ┃ it changes what others see
-    ┃ [y] allow once  [n] no  [a] always…  [Esc] no, and stop
-    ┃ [e] edit  [m] send back  [c] comment
+    ┃ 1 [y] allow once  2 [a] always allow…  3 [n] deny
+    ┃ [Esc] deny and stop  [e] edit  [m] request changes
+    ┃ [c] comment
 
     ❯
       1 waiting · demo · ask · 31% context · ~/proj
@@ -91,9 +95,9 @@ fn a_question_at_60_columns() {
 #[test]
 fn a_question_at_20_columns_and_5_rows() {
     insta::assert_snapshot!(busy(20, 5).screen(), @r"
-    ┃ Bash wants to run
+    ┃ Bash runs a comma…
     ┃ $ git push … …+1
-    ┃ [y] [n] [a] [Esc]…
+    ┃ [y] [a] [n] [Esc]…
     ❯
     1 waiting · demo
     ");
@@ -166,24 +170,24 @@ fn all_states_of_a_call() {
     insta::assert_snapshot!(test.screen(), @r"
     ❯ go
 
-    ✓ Bash  do a                                                   done 1.2s
+    ✓ Bash done 1.2s  do a
         fine
-    ✗ Bash  do b                                                      exit 2
+    ✗ Bash exit 2  do b
         no
-    ⊘ Bash  do c                                                      denied
+    ⊘ Bash denied  do c
         denied
-    − Bash  do d                                                    declined
+    − Bash declined  do d
         declined
-    ∅ Bash  do e                                                   cancelled
+    ∅ Bash cancelled  do e
         superseded
-    ◌ Bash  do f                                                     expired
+    ◌ Bash expired  do f
         expired
-    ‽ Bash  do g                                             outcome unknown
+    ‽ Bash outcome unknown  do g
         unknown
-    ● Bash  do h                                                running 3.0s
+    ● Bash running 3.0s  do h
         30%
-    ○ Bash  do i                                                    proposed
-    · Write  7 bytes …                                              arriving
+    ○ Bash proposed  do i
+    · Write arriving  7 bytes …
 
     ────────────────────────────────────────────────────────────────────────
     ❯ Enter: after the current calls · Tab: in the next turn

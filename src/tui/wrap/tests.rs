@@ -37,8 +37,26 @@ fn styles_survive_a_break_inside_a_word() {
 
 #[test]
 fn code_keeps_its_blanks() {
-    let lines = Wrap::anywhere(8).text("    if x {\n\treturn", Style::default());
+    let lines = Wrap::kept(8).text("    if x {\n\treturn", Style::default());
     assert_eq!(shown(&lines), ["    if x", " {", "    retu", "rn"]);
+}
+
+#[test]
+fn code_and_output_break_after_spaces() {
+    let shown_at = |width, text: &str| shown(&Wrap::kept(width).text(text, Style::default()));
+    assert_eq!(shown_at(12, "error: cannot find value"), ["error: ", "cannot find ", "value"]);
+    assert_eq!(
+        shown_at(6, "ab  cdefghij k"),
+        ["ab  ", "cdefgh", "ij k"],
+        "a long word begins a line of its own"
+    );
+    assert_eq!(shown_at(6, "    abcdef"), ["    ab", "cdef"], "an indent alone is no line");
+    // What is styled in the middle of a word stays so, whatever stands before the lines.
+    let bold = Style::new().bold();
+    let wrap = Wrap::kept(9).prefix(vec![Span::raw("$ ")], vec![Span::raw("    ")]);
+    let lines = wrap.line(&Line::from(vec![Span::raw("ls ab"), Span::styled("cdefg", bold)]));
+    assert_eq!(shown(&lines), ["$ ls ", "    abcde", "    fg"]);
+    assert_eq!(lines[1].spans.last().map(|span| (span.content.as_ref(), span.style)), Some(("cde", bold)));
 }
 
 #[test]
@@ -79,7 +97,7 @@ fn texts() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn no_line_is_wider_than_asked(text in texts(), width in 1u16..40, first in 0u16..9, rest in 0u16..9, words: bool) {
-        let wrap = if words { Wrap::words(width) } else { Wrap::anywhere(width) };
+        let wrap = if words { Wrap::words(width) } else { Wrap::kept(width) };
         for line in wrap.indent(first, rest).text(&text, Style::default()) {
             prop_assert!(line.width() <= usize::from(width), "{line:?}");
             prop_assert!(!line.to_string().chars().any(is_unsafe), "{line:?}");
@@ -88,7 +106,7 @@ proptest! {
 
     #[test]
     fn all_that_is_visible_is_kept(text in texts(), width in 2u16..40, words: bool) {
-        let wrap = if words { Wrap::words(width) } else { Wrap::anywhere(width) };
+        let wrap = if words { Wrap::words(width) } else { Wrap::kept(width) };
         let lines = shown(&wrap.text(&text, Style::default())).concat();
         prop_assert_eq!(bare(&lines), bare(&clean(&text.replace("\r\n", "\n"))));
     }

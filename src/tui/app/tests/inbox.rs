@@ -149,9 +149,9 @@ fn the_badge_counts_what_is_not_shown_here() {
 fn a_question_of_another_conversation_is_answered_in_place() {
     let mut test = card(100, 24);
     let screen = test.screen();
-    assert!(screen.contains("fix the parser › Bash wants to run"), "{screen}");
+    assert!(screen.contains("fix the parser › Bash runs a command"), "{screen}");
     assert!(
-        screen.contains("$ make it") && screen.contains("in ~/other") && screen.contains("[Esc] put away"),
+        screen.contains("$ make it") && screen.contains("in ~/other") && screen.contains("[Esc] dismiss"),
         "{screen}"
     );
     test.keys("y");

@@ -7,12 +7,17 @@ use super::super::super::app::App;
 use super::super::super::approval::{Batch, Card};
 use super::super::super::composer::{Composer, layout};
 use super::super::super::diff::hunks::Hunks;
+use super::super::super::diff::{Patch, Show};
+use super::super::super::status::short_path;
 use super::super::super::theme::{Role, Theme};
 use super::super::super::wrap::{Wrap, truncate};
 use super::super::Picture;
+use super::super::entry::indented;
 use crate::contract::display::{visible, visible_line};
 use crate::contract::judgement::Ruling;
 
+/// Where the lines of a hunk start.
+const HUNK: u16 = 4;
 /// The prompt before a command.
 pub(super) const LEAD: u16 = 2;
 
@@ -42,36 +47,63 @@ pub(super) fn writing(text: &Composer, inner: u16, room: usize, theme: &Theme) -
     Picture { lines, caret, ..Picture::default() }
 }
 
-/// A change in pieces, and the row at which the piece of the cursor begins.
-pub(super) fn hunks(hunks: &Hunks, inner: u16, theme: &Theme) -> (Vec<Line<'static>>, usize) {
+/// The lines of a file at which a hunk starts, one for each place where it is replaced.
+fn places(hunks: &Hunks, at: usize) -> String {
+    let numbers: Vec<String> = hunks.places().iter().map(|before| (before + at + 1).to_string()).collect();
+    match &numbers[..] {
+        [] => "in a place that is not known".to_owned(),
+        [one] => format!("line {one}"),
+        [all @ .., last] => format!("lines {} and {last}", all.join(", ")),
+    }
+}
+
+/// A change in hunks, and the row at which the selected one starts.
+pub(super) fn hunks(hunks: &Hunks, app: &App, inner: u16, theme: &Theme) -> (Vec<Line<'static>>, usize) {
     let mut lines = Vec::new();
     let mut row = 0;
     let count = hunks.all().len();
+    let path = short_path(hunks.file(), app.info.home.as_deref());
+    let text = match hunks.places().len() {
+        0 | 1 => path,
+        places => format!("{path}, replaced in {places} places"),
+    };
+    if !text.is_empty() {
+        lines.extend(Wrap::words(inner).text(&text, theme.style(Role::CardTitle)));
+    }
     for (at, hunk) in hunks.all().iter().enumerate() {
         let is_here = at == hunks.cursor();
         if is_here {
-            row = lines.len();
+            // The name of the file stays above the first hunk.
+            row = if at == 0 { 0 } else { lines.len() };
         }
         let tick = if hunk.is_kept { "[x]" } else { "[ ]" };
         let word = if hunk.is_kept { "kept" } else { "dropped" };
         let text = format!(
-            "{} {tick} {} of {count}, line {}: {word}",
+            "{} {tick} {} of {count}, {}: {word}",
             if is_here { "▸" } else { " " },
             at + 1,
-            hunk.old.start + 1
+            places(hunks, hunk.old.start)
         );
         let style = theme.style(if is_here { Role::Accent } else { Role::Text });
-        lines.push(Line::styled(truncate(&text, inner), style));
+        lines.extend(Wrap::words(inner).indent(0, HUNK).text(&text, style));
         let (gone, come) = hunks.lines(hunk);
-        for (sign, role, texts) in [("- ", Role::DiffDel, gone), ("+ ", Role::DiffAdd, come)] {
-            let style = theme.style(if hunk.is_kept { role } else { Role::Dim });
-            let wrap = Wrap::anywhere(inner)
-                .prefix(vec![Span::styled(format!("    {sign}"), style)], vec![Span::raw("      ")]);
-            for text in texts {
-                let text = visible(text.trim_end_matches(['\n', '\r'])).into_owned();
-                lines.extend(wrap.line(&Line::from(Span::styled(text, style))));
-            }
-        }
+        let first = hunks.places().first().copied();
+        let before = first.unwrap_or_default();
+        let visible =
+            |lines: &[String]| lines.iter().map(|line| visible(line).into_owned()).collect::<Vec<_>>();
+        let patch = Patch::of_change(
+            (before + hunk.old.start, before + hunk.new.start),
+            &visible(gone),
+            &visible(come),
+        );
+        let plain = Theme::plain();
+        let theme = if hunk.is_kept { theme } else { &plain };
+        let show = Show {
+            numbers: first.is_some(),
+            layout: app.layout,
+            ..Show::whole(inner.saturating_sub(HUNK).max(1), theme)
+        };
+        lines.extend(patch.lines(show).0.into_iter().map(|line| indented(line, HUNK)));
     }
     (lines, row)
 }
@@ -88,7 +120,7 @@ pub(super) fn comment(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'stati
 pub(super) fn review(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static>> {
     let Some(edit) = &card.edit else { return Vec::new() };
     let (text, role) = match &edit.review {
-        None => ("asking the rules…".to_owned(), Role::Dim),
+        None => ("checking the rules…".to_owned(), Role::Dim),
         Some(Err(why)) => (why.clone(), Role::Error),
         Some(Ok(review)) => {
             let role = match review.ruling {
@@ -106,8 +138,8 @@ pub(super) fn batch_title(app: &App) -> String {
     match &app.batch {
         Some((Batch::AllowReads, ids)) if ids.len() == 1 => "Allow this call that only reads?".to_owned(),
         Some((Batch::AllowReads, ids)) => format!("Allow these {} calls that only read?", ids.len()),
-        Some((Batch::DenyRest, ids)) if ids.len() == 1 => "Say no to this call?".to_owned(),
-        Some((Batch::DenyRest, ids)) => format!("Say no to these {} calls?", ids.len()),
+        Some((Batch::DenyRest, ids)) if ids.len() == 1 => "Deny this call?".to_owned(),
+        Some((Batch::DenyRest, ids)) => format!("Deny these {} calls?", ids.len()),
         None => String::new(),
     }
 }
@@ -120,11 +152,13 @@ pub(super) fn batch(app: &App, inner: u16, theme: &Theme) -> Vec<Line<'static>> 
         let name = visible_line(&card.ticket.pending.name).into_owned();
         let text = format!("{}. {name}", at + 1);
         lines.push(Line::styled(truncate(&text, inner), theme.style(Role::CardTitle)));
-        lines.extend(super::call(card, app, inner.saturating_sub(2).max(1), theme).into_iter().map(|line| {
-            let mut spans = vec![Span::raw("  ")];
-            spans.extend(line.spans);
-            Line { spans, ..line }
-        }));
+        lines.extend(super::call(card, app, inner.saturating_sub(2).max(1), theme, &[]).into_iter().map(
+            |line| {
+                let mut spans = vec![Span::raw("  ")];
+                spans.extend(line.spans);
+                Line { spans, ..line }
+            },
+        ));
     }
     lines
 }

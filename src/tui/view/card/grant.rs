@@ -29,7 +29,7 @@ pub(super) fn grant(
         lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Error)));
     } else if !matches!(form.writing, Some(Writing::Pattern(_))) {
         let text = format!(
-            "Enter stores: allow {} {}, {}",
+            "Enter grants: {} {}, {}",
             visible_line(&pattern),
             reach(form.scope, card, app),
             form.end.words()

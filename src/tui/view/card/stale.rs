@@ -48,7 +48,7 @@ pub(super) fn deltas(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static
                 Some(b'-') => Role::DiffDel,
                 _ => Role::Dim,
             };
-            lines.extend(Wrap::anywhere(inner).text(&visible_line(line), theme.style(role)));
+            lines.extend(Wrap::kept(inner).text(&visible_line(line), theme.style(role)));
         }
     }
     if hidden > 0 {

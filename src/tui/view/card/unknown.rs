@@ -40,7 +40,7 @@ pub(super) fn known(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Li
     let output = parameters.get("output").and_then(Value::as_str).unwrap_or_default();
     let rows: Vec<&str> = output.trim_end().lines().collect();
     if rows.is_empty() {
-        lines.extend(Wrap::words(inner).text("Nothing that it printed was kept.", dim));
+        lines.extend(Wrap::words(inner).text("No output was captured.", dim));
         return lines;
     }
     let hidden = rows.len().saturating_sub(MAX_ROWS);
@@ -50,7 +50,7 @@ pub(super) fn known(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Li
     };
     lines.extend(Wrap::words(inner).text(&head, dim));
     for row in &rows[hidden..] {
-        let wrap = Wrap::anywhere(inner).prefix(vec!["  ".into()], vec!["  ".into()]);
+        let wrap = Wrap::kept(inner).prefix(vec!["  ".into()], vec!["  ".into()]);
         lines.extend(wrap.text(&visible_line(row), theme.style(Role::Text)));
     }
     lines

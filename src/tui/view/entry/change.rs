@@ -1,5 +1,7 @@
 //! What a call changed in a file.
 
+use std::path::Path;
+
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use serde_json::Value;
@@ -39,7 +41,8 @@ fn patch(tool: &ToolEntry) -> Option<(Patch, bool)> {
 pub(super) fn change(tool: &ToolEntry, page: Page<'_>, most: usize) -> Option<Vec<Line<'static>>> {
     let (patch, numbers) = patch(tool)?;
     let width = page.width.saturating_sub(OUTPUT_INDENT).max(1);
-    let show = Show { width, theme: page.theme, most, colours: page.colours, numbers };
+    let show =
+        Show { most, colours: page.colours, numbers, layout: page.layout, ..Show::whole(width, page.theme) };
     let (lines, hidden) = patch.lines(show);
     let mut lines: Vec<Line<'static>> = lines.into_iter().map(|line| indented(line, OUTPUT_INDENT)).collect();
     if hidden > 0 && most == DIFF_LINES {
@@ -61,6 +64,15 @@ pub(in crate::tui::view) fn colours(tool: &ToolEntry, highlighter: &Highlighter)
     let (patch, _) = patch(tool).filter(|(patch, _)| patch.len() <= COLOURED)?;
     let path = tool.arguments.get("file_path").and_then(Value::as_str)?;
     Some(colours_of(&patch, path, highlighter))
+}
+
+/// The same for what a call would change, if that is code.
+pub(in crate::tui::view) fn colours_before(
+    patch: &Patch,
+    path: &Path,
+    highlighter: &Highlighter,
+) -> Option<Colours> {
+    (patch.len() <= COLOURED).then(|| colours_of(patch, &path.to_string_lossy(), highlighter))
 }
 
 /// Asks for the colours of a change of that file.

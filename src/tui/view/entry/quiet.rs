@@ -6,8 +6,7 @@ use serde_json::Value;
 use super::super::super::status::duration;
 use super::super::super::theme::Role;
 use super::super::super::transcript::{Entry, EntryKind, ToolEntry, ToolState};
-use super::super::{spread, truncate};
-use super::{Page, role_of, summary};
+use super::{Page, head_line, summary};
 use crate::contract::display::visible_line;
 
 /// Whether a tool only looks.
@@ -97,21 +96,16 @@ pub(in crate::tui::view) fn group(entries: &[Entry], page: Page<'_>) -> Vec<Line
         }
     }
     let theme = page.theme;
-    let mut left =
-        vec![Span::styled(format!("{} ", ToolState::Done.icon()), theme.style(role_of(ToolState::Done)))];
+    let mut names = Vec::new();
     for (at, (name, count)) in kinds.iter().enumerate() {
         if at > 0 {
-            left.push(Span::styled(" · ", theme.style(Role::Dim)));
+            names.push(Span::styled(" · ", theme.style(Role::Dim)));
         }
-        left.push(Span::styled(visible_line(name).into_owned(), theme.style(Role::Tool)));
-        left.push(Span::styled(format!(" ×{count}"), theme.style(Role::Dim)));
+        names.push(Span::styled(visible_line(name).into_owned(), theme.style(Role::Tool)));
+        names.push(Span::styled(format!(" ×{count}"), theme.style(Role::Dim)));
     }
-    let all = truncate(&seen.join(", "), page.width);
-    left.push(Span::styled(format!("  {all}"), theme.style(Role::Text)));
     let took: u64 = tools.iter().filter_map(|tool| tool.elapsed).sum();
-    let mut right = vec![Span::styled(ToolState::Done.word(), theme.style(Role::Dim))];
-    if took >= 100 {
-        right.push(Span::styled(format!(" {}", duration(took)), theme.style(Role::Dim)));
-    }
-    vec![spread(left, right, page.width)]
+    let time = if took >= 100 { format!(" {}", duration(took)) } else { String::new() };
+    let about = Span::styled(seen.join(", "), theme.style(Role::Text));
+    vec![head_line(ToolState::Done, names, (ToolState::Done.word(), &time), about, Vec::new(), page)]
 }
