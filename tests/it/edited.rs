@@ -246,7 +246,7 @@ fn a_command_is_edited_on_its_card_and_runs_as_it_was_shown() {
     tty.say("do it");
     tty.card("echo old");
     tty.send("e");
-    tty.shows("look at it");
+    tty.shows("[Enter] review");
     // To the start, past the first word, and another one in its place.
     tty.send("\x01\x1bf\x1bd new \r");
     tty.card("echo new");
@@ -354,7 +354,7 @@ fn several_cards_get_one_answer_each_by_itself() {
     tty.card("echo one");
     tty.shows("deny all 2");
     tty.send("D");
-    tty.card("Say no to these 2 calls?");
+    tty.card("Deny these 2 calls?");
     tty.shows("echo two");
     tty.send("D");
     tty.shows("End.");

@@ -299,7 +299,7 @@ impl View<'_> {
                 let own = match (*marked && any_same, role) {
                     (true, _) => word,
                     (false, Role::Text) => plain,
-                    (false, role) => Style { fg: theme.style(role).fg.or(style.fg), ..style },
+                    (false, role) => Style { fg: theme.style(role).fg.or(plain.fg), ..plain },
                 };
                 spans.push(Span::styled(piece.to_owned(), own));
                 rest = after;

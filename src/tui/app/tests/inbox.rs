@@ -178,7 +178,7 @@ fn escape_puts_the_card_of_another_conversation_away_and_stops_nothing() {
     test.keys("<esc>");
     assert!(test.app.cards.is_empty());
     assert!(test.cmds.is_empty(), "{:?}", test.cmds);
-    assert!(test.screen().contains("keeps waiting"), "{}", test.screen());
+    assert!(test.screen().contains("still in the inbox"), "{}", test.screen());
 
     // Pressed twice, with a question of this conversation behind it: that one is not answered by the second.
     let mut test = TestApp::new(100, 30);
