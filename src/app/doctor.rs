@@ -11,6 +11,7 @@ use super::plugins::{self, PluginRow};
 use super::{Failure, models, put};
 use crate::cli::Cli;
 use crate::contract::display::visible_line;
+use crate::plugins::permission::RuleSet;
 use crate::tui::host::Page;
 
 mod terminal;
@@ -55,7 +56,13 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
         Err(failure) => add("rules", State::Error, failure.message),
         Ok(rules) => match rules.refused() {
             Some(why) => add("rules", State::Error, format!("{why}; until it is right, everything asks")),
-            None => add("rules", State::Ok, format!("{} rules", rules.rules().len())),
+            None => {
+                add("rules", State::Ok, format!("{} rules", rules.rules().len()));
+                let unknown = unknown_tools(&rules, &foundation);
+                if !unknown.is_empty() {
+                    add("rule tools", State::Warning, unknown.join("; "));
+                }
+            }
         },
     }
     if foundation.untrusted.is_empty() {
@@ -147,6 +154,17 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
         put(&checks.iter().map(line).collect::<String>())?;
     }
     Ok(u8::from(failed))
+}
+
+/// Rules about tools that nobody here has: misspelt ones that allow, and those of servers and agents that are gone.
+fn unknown_tools(rules: &RuleSet, foundation: &Foundation) -> Vec<String> {
+    let servers: Vec<String> = mcp::rows(foundation).into_iter().map(|row| row.name).collect();
+    let agents = super::agents::written(foundation);
+    rules.unknown_tools(|name| match (name.strip_prefix("mcp__"), name.strip_prefix("agent_run_")) {
+        (Some(tool), _) => servers.iter().any(|server| tool.starts_with(&format!("{server}__"))),
+        (None, Some(id)) => agents.used().any(|agent| agent.spec.id == id),
+        (None, None) => false,
+    })
 }
 
 /// The tool servers that are written down; none of them is started or asked.

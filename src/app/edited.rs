@@ -93,6 +93,7 @@ fn context(suspension: &SuspensionRecord) -> ToolCallContext {
         attempt: 1,
         agreed: Vec::new(),
         start_before: None,
+        guards_git: false,
     }
 }
 

@@ -96,6 +96,10 @@ pub struct Judgement {
     /// Other grants that it needed as well: a line of several commands can take one for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_grants: Vec<String>,
+    /// It runs git, and only rules that come with aye allowed that: git must not start what the repository's own
+    /// settings name. A user's rule, or yes, changes nothing about hooks and filters.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub guards_git: bool,
     /// How much was asked then.
     pub mode: Mode,
     /// What the call can do.

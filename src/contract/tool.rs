@@ -366,6 +366,8 @@ pub struct ToolCallContext {
     /// A program is to be started before this moment of [`Clock::uptime_ms`](super::clock::Clock::uptime_ms) or not at
     /// all: from then on another process may go on with the run.
     pub start_before: Option<u64>,
+    /// Only rules that come with aye allowed this call: see [`Judgement::guards_git`](super::judgement::Judgement).
+    pub guards_git: bool,
 }
 
 /// For whom a program is started.
@@ -400,6 +402,7 @@ impl ToolCallContext {
             agreed: Vec::new(),
             attempt: 1,
             start_before: None,
+            guards_git: false,
         }
     }
 

@@ -4,6 +4,8 @@
 //! at a start, and most calls ask a handful of them.
 
 use regex::Regex;
+use regex_automata::Input;
+use regex_automata::hybrid::dfa::DFA;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -37,6 +39,24 @@ impl LazyRegex {
     /// True when it is found anywhere in `text`.
     pub fn is_match(&self, text: &str) -> bool {
         self.regex().is_match(text)
+    }
+
+    /// False when no text that begins with `start` can be matched.
+    pub fn could_match(&self, start: &str) -> bool {
+        // The automaton dies as soon as nothing can follow. One that cannot be built rules nothing out.
+        let Ok(dfa) = DFA::new(&self.0.source) else { return true };
+        let mut cache = dfa.create_cache();
+        let Ok(mut state) = dfa.start_state_forward(&mut cache, &Input::new(start)) else { return true };
+        for &byte in start.as_bytes() {
+            if state.is_match() {
+                return true;
+            }
+            match dfa.next_state(&mut cache, state, byte) {
+                Ok(next) => state = next,
+                Err(_) => return true,
+            }
+        }
+        !state.is_dead()
     }
 
     /// The source.

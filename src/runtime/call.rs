@@ -140,6 +140,11 @@ impl Driver {
                 let result = ToolResult::error_with_code(&call.name, "grant_over", text);
                 report.intercept = Some(ToolInterceptPayload::SetResult(result));
             }
+            if judgement.guards_git && report.intercept.is_none() {
+                self.guarded.insert(id.clone());
+            } else {
+                self.guarded.remove(id);
+            }
             self.unsaved.judged.push(JudgedCall {
                 call_id: id.clone(),
                 tool: call.name.clone(),
@@ -302,6 +307,7 @@ impl Driver {
             agreed: state.map(agreed_files).unwrap_or_default(),
             attempt: state.map_or(1, |c| c.attempt),
             start_before: None,
+            guards_git: self.guarded.contains(id),
         }
     }
 

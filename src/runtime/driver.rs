@@ -157,6 +157,8 @@ pub(super) struct Driver {
     pub(super) late: VecDeque<Fact>,
     /// Questions whose time ran out while the driver was awake.
     pub(super) overdue: HashSet<SuspensionId>,
+    /// The calls that run with git guarded: see [`Judgement`](crate::contract::judgement::Judgement).
+    pub(super) guarded: HashSet<CallId>,
     pub(super) state: StateStore,
     pub(super) phases: PhaseRuntime,
     pub(super) history: Vec<Message>,
@@ -251,6 +253,7 @@ impl Driver {
             tickets,
             late: VecDeque::new(),
             overdue: HashSet::new(),
+            guarded: HashSet::new(),
             state,
             phases,
             history,

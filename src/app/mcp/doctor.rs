@@ -14,7 +14,7 @@ use crate::mcp::{LoginState, PinStore as _, login_command, login_state};
 /// A server that is written down.
 #[derive(Debug, Serialize)]
 pub(in crate::app) struct ServerRow {
-    name: String,
+    pub(in crate::app) name: String,
     scope: String,
     /// File and line.
     place: String,

@@ -10,6 +10,7 @@ mod chars;
 mod effect;
 mod git;
 mod lexer;
+mod options;
 mod risk;
 mod unwrap;
 mod walk;
@@ -22,7 +23,8 @@ mod tests;
 
 pub use chars::{suspicious, visible};
 pub use effect::{deletes_files, effect};
-pub use risk::{Risk, globs_are_harmless, only_reads, risks, runs_others};
+pub use options::only_named;
+pub use risk::{Risk, globs_are_harmless, is_explained, is_stateful, only_reads, risks, runs_others};
 pub use unwrap::is_transparent;
 
 /// Longer command lines are not read.
@@ -133,6 +135,8 @@ pub struct Analysis {
     pub undecided: Option<String>,
     /// Some redirect in it replaces what a file holds.
     pub overwrites: bool,
+    /// The line is `cd FOLDER && …` with nothing but `&&` between its parts: if `cd` fails, nothing else runs.
+    pub starts_with_cd: bool,
 }
 
 impl Analysis {

@@ -159,7 +159,9 @@ const FLAGS: &[Flags] = &[
         writes: &["log-file", "LOG-FILE"],
         ..NONE
     },
-    Flags { names: &["tree"], writes_short: "o", valued_short: "LPIHT", ..NONE },
+    // Each letter of a cluster takes a word of its own, so no letter ends it; `-R -H` writes a page in every folder.
+    Flags { names: &["tree"], writes_short: "oR", ..NONE },
+    Flags { names: &["nm", "ar", "ranlib", "strip", "objcopy", "size", "ld"], runs: &["plugin"], ..NONE },
     Flags { names: &["shuf"], writes_short: "o", valued_short: "in", writes: &["output"], ..NONE },
     Flags { names: &["file"], writes_short: "C", valued_short: "emPfF", writes: &["compile"], ..NONE },
     Flags { names: &["date"], writes_short: "s", valued_short: "dfrI", writes: &["set"], ..NONE },
@@ -371,6 +373,33 @@ const PROGRAMMABLE: &[&str] = &[
     "chef-client",
 ];
 
+/// True for programs whose words are understood: what they run is found, and nothing else in them is a program.
+pub fn is_explained(program: &str) -> bool {
+    const PLAIN: &[&str] = &[
+        ":", "[", "apt", "apt-get", "awk", "b3sum", "bg", "black", "brew", "bunzip2", "bzip2", "cal", "cd",
+        "chgrp", "chmod", "chown", "clear", "cp", "dd", "df", "exit", "expr", "false", "fg", "fd", "fdfind",
+        "find", "flake8", "free", "gawk", "gh", "git", "glab", "gofmt", "gsed", "gunzip", "gzip", "hostname",
+        "install", "jobs", "kill", "killall", "link", "ln", "look", "lsof", "md5", "mkdir", "mkfifo",
+        "mktemp", "mv", "mypy", "pgrep", "ping", "pip", "pip3", "pkill", "pylint", "return", "rm", "rmdir",
+        "ruff", "rustc", "rustfmt", "sed", "shasum", "shift", "sleep", "sync", "tee", "test", "touch",
+        "tput", "truncate", "tsort", "tty", "unlink", "unxz", "unzip", "unzstd", "uptime", "vmstat", "w",
+        "wait", "who", "xxd", "xz", "yes", "zip", "zstd",
+    ];
+    let interpreter = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    PLAIN.contains(&program)
+        || only_reads(program)
+        || FLAGS.iter().any(|flags| flags.names.contains(&program))
+        || SHELLS.contains(&program)
+        || STATEFUL.contains(&program)
+        || INTERPRETERS.iter().any(|(name, _, _)| *name == interpreter || *name == program)
+        || unwrap::is_explained(program)
+}
+
+/// True for builtins after which the shell is no longer the one that was looked at.
+pub fn is_stateful(program: &str) -> bool {
+    STATEFUL.contains(&program)
+}
+
 /// Programs whose arguments say what runs: a rule over any arguments of theirs would be a rule over anything.
 pub fn runs_others(program: &str) -> bool {
     let interpreter = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
@@ -558,8 +587,12 @@ fn special(program: &str, words: &[Word], risks: &mut Vec<Risk>) {
             }
         }
         "uniq" | "xxd" => {
-            let operands = rest().filter(|(_, text)| !text.starts_with('-')).count();
-            if operands > 1 || rest().any(|(_, text)| text.starts_with("-r")) {
+            // `-` is the first file, and after `--` nothing is an option. The value of one is taken for a file as well.
+            let end = rest().find(|(_, text)| *text == "--").map_or(words.len(), |(i, _)| i);
+            let is_operand =
+                |i: usize, text: &str| i > end || i < end && (text == "-" || !text.starts_with('-'));
+            let operands = rest().filter(|(i, text)| is_operand(*i, text)).count();
+            if operands > 1 || rest().any(|(_, text)| text.starts_with("-r") || text.starts_with("--r")) {
                 risks.push(Risk::writes(
                     0,
                     usize::MAX,
@@ -740,9 +773,10 @@ fn sed_script_is_harmless(script: &str) -> bool {
                     return false;
                 };
                 rest = &rest[delimiter.len_utf8()..];
-                for _ in 0..2 {
+                for part in 0..2 {
                     let Some(end) = find_unescaped(rest, delimiter) else { return false };
-                    if rest[..end].contains(['\n', '[']) && rest[..end].contains(delimiter) {
+                    let text = &rest[..end];
+                    if text.contains('\n') || part == 0 && text.contains('[') && !has_plain_brackets(text) {
                         return false;
                     }
                     rest = &rest[end + delimiter.len_utf8()..];
@@ -758,6 +792,30 @@ fn sed_script_is_harmless(script: &str) -> bool {
             Some(';' | '\n') => rest = rest[1..].trim_start(),
             Some(_) => return false,
         }
+    }
+    true
+}
+
+/// True when every bracket expression in a text ends in it, and holds nothing that another sed would read otherwise:
+/// in some of them a delimiter inside brackets ends the text, in others it does not.
+fn has_plain_brackets(text: &str) -> bool {
+    const CLASSES: &[&str] =
+        &["alnum", "alpha", "blank", "digit", "lower", "punct", "space", "upper", "xdigit"];
+    let text = CLASSES.iter().fold(text.to_owned(), |text, name| text.replace(&format!("[:{name}:]"), "x"));
+    let mut rest = text.as_str();
+    while let Some(open) = rest.find('[') {
+        let slashes = rest[..open].chars().rev().take_while(|c| *c == '\\').count();
+        rest = &rest[open + 1..];
+        if slashes % 2 == 1 {
+            continue; // `\[` is a letter
+        }
+        let inside = rest.strip_prefix('^').unwrap_or(rest);
+        // What stands first is a letter even when it is `]`.
+        let Some(end) = inside.find(']').filter(|end| *end > 0) else { return false };
+        if inside[..end].contains(['[', '\\']) {
+            return false;
+        }
+        rest = &inside[end + 1..];
     }
     true
 }

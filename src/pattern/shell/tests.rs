@@ -137,8 +137,9 @@ fn plain_lines() {
         "LANG=C ls",
         "ls &",
         "ls \\\n -la",
-        "cat <<'EOF'\nhi $x\nEOF",
-        "cat <<'EOF' | wc\nhi\nEOF",
+        "git commit -F - <<'EOF'\nhi $x\nEOF",
+        "git commit --file=- -q <<'EOF'\nhi\nEOF",
+        "git add a && git commit -F- <<'EOF'\nhi\nEOF",
         "echo 'it'\\''s'",
         "ls *.rs",
         "ls ~/x",
@@ -182,6 +183,15 @@ fn lines_that_are_not_plain() {
         "ls &> x",
         "cat <<EOF\n$x\nEOF",
         "cat <<'E'F\nx\nEF\ntouch pwn",
+        "cat <<'EOF'\nhi\nEOF",
+        "cat <<'EOF' | wc\nhi\nEOF",
+        "git apply <<'EOF'\nhi\nEOF",
+        "git apply - <<'EOF'\nhi\nEOF",
+        "git commit -F x <<'EOF'\nhi\nEOF",
+        "git commit -F - <<EOF\nhi\nEOF",
+        "git apply && git commit -F - < x <<'EOF'\nhi\nEOF",
+        "{ git apply; git commit -F -; } <<'EOF'\nhi\nEOF",
+        "(git commit -F -) <<'EOF'\nhi\nEOF",
         "cat <<< x",
         "if ls; then ls; fi",
         "for i in a; do ls; done",
@@ -493,7 +503,7 @@ fn words_that_the_grammar_glues_are_taken_apart() {
 /// The grammar loses the `-` here. What it loses must not count as read.
 #[test]
 fn text_that_the_grammar_loses_is_noticed() {
-    let analysis = analyse("git commit -F - <<'EOF'\nfeat: x\nEOF");
+    let analysis = analyse("git commit -F\t-\t<<'EOF'\nfeat: x\nEOF");
     assert!(analysis.plain().is_err());
     assert!(analysis.unreadable.is_some());
 }

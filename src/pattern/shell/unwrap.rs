@@ -601,6 +601,13 @@ pub(super) fn is_wrapper(program: &str) -> bool {
         || LOOSE.iter().any(|(name, subcommands)| *name == program && subcommands.is_empty())
 }
 
+/// True for wrappers whose inner program is found by their own options, and for runners that are some by a subcommand.
+pub(super) fn is_explained(program: &str) -> bool {
+    WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&program))
+        || LOOSE.iter().any(|(name, subcommands)| *name == program && !subcommands.is_empty())
+        || matches!(program, "eval" | "trap" | "ssh" | "su" | "script")
+}
+
 /// The index of the word that names the inner program, for wrappers and runners; `None` when there is no inner one.
 pub(super) fn inner_start(words: &[Word]) -> Option<usize> {
     let simple = Simple { words: words.to_vec(), ..Simple::default() };

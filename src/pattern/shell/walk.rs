@@ -35,12 +35,16 @@ fn read_text(command: &str, inner: bool, out: &mut Analysis) {
         out.cannot_read("the command cannot be parsed");
         return;
     };
-    let mut walker = Walker { source: &text, inner: usize::from(inner), depth: 0, heredocs: 0 };
+    let mut walker = Walker { source: &text, inner: usize::from(inner), depth: 0, heredocs: 0, messages: 0 };
     let root = tree.root_node();
     if root.has_error() {
         out.cannot_read("the command has a syntax error");
     }
     walker.children(root, out);
+    if walker.heredocs > walker.messages {
+        out.bar("a here-document, which only `git commit -F -` may have");
+    }
+    out.starts_with_cd |= !inner && walker.starts_with_cd(root);
     if let Some(lost) = lost_text(root, &text) {
         out.cannot_read(format!("`{lost}` is not understood here"));
     }
@@ -60,6 +64,12 @@ fn plain_ascii(text: &str) -> String {
             out.push(c);
         } else {
             out.extend(std::iter::repeat_n('z', c.len_utf8()));
+        }
+    }
+    // The grammar loses a `-` in front of a here-document (`git commit -F - <<'EOF'`), and keeps a letter.
+    for (at, _) in out.clone().match_indices(" - ") {
+        if out[at + 3..].trim_start_matches(' ').starts_with("<<") {
+            out.replace_range(at + 1..at + 2, "z");
         }
     }
     out
@@ -98,6 +108,8 @@ pub(super) struct Walker<'a> {
     inner: usize,
     depth: usize,
     heredocs: usize,
+    /// Those that are a commit message. Any other is input that no rule saw: `git apply`, `sh` and many more act on it.
+    messages: usize,
 }
 
 /// Trees deeper than this are not walked: nobody writes them, and the stack is finite.
@@ -112,6 +124,27 @@ impl<'a> Walker<'a> {
         self.source.get(from..to).unwrap_or_default()
     }
 
+    /// Whether the program is one list of `cd FOLDER` and what follows it after `&&`.
+    fn starts_with_cd(&self, root: Node<'_>) -> bool {
+        let mut cursor = root.walk();
+        let mut parts = root.children(&mut cursor).filter(|node| node.kind() != "comment");
+        let Some(mut node) = parts.next() else { return false };
+        // A newline or `;` may end the line; `&` and a second statement may not.
+        if parts.any(|node| !matches!(node.kind(), "\n" | ";")) {
+            return false;
+        }
+        loop {
+            match node.kind() {
+                "list" if (1..node.child_count()).all(|i| is_and_or_statement(node, i)) => {}
+                "redirected_statement" if node.child(0).is_some_and(|body| body.kind() == "list") => {}
+                "command" => return self.text(node).split_whitespace().next() == Some("cd"),
+                _ => return false,
+            }
+            let Some(first) = node.child(0) else { return false };
+            node = first;
+        }
+    }
+
     fn children(&mut self, node: Node<'_>, out: &mut Analysis) {
         let mut cursor = node.walk();
         for child in node.children(&mut cursor) {
@@ -121,7 +154,7 @@ impl<'a> Walker<'a> {
 
     /// Finds commands inside something that may not be allowed by itself.
     pub(super) fn scan(&mut self, node: Node<'_>, out: &mut Analysis) {
-        out.bar(barred(node.kind()));
+        out.bar(barred(node.kind(), self.text(node)));
         self.scan_children(node, out);
     }
 
@@ -169,6 +202,12 @@ impl<'a> Walker<'a> {
             }
             "function_definition" => {
                 out.undecide("a function is defined");
+                // A rule may be about the definition itself: a fork bomb is one.
+                out.commands.push(Simple {
+                    source: self.text(node).to_owned(),
+                    is_inner: true,
+                    ..Simple::default()
+                });
                 self.scan(node, out);
             }
             // Constructs and expressions that are understood, but not allowed by themselves.
@@ -247,6 +286,7 @@ impl<'a> Walker<'a> {
     fn command(&mut self, node: Node<'_>, out: &mut Analysis) {
         let mut simple = self.simple(node);
         let mut cursor = node.walk();
+        let mut has_document = false;
         for child in node.children(&mut cursor) {
             match child.kind() {
                 "variable_assignment" => simple.assignments.push(self.assignment(child, out)),
@@ -263,7 +303,9 @@ impl<'a> Walker<'a> {
                     simple.words.append(&mut words);
                 }
             }
+            has_document |= child.kind() == "heredoc_redirect";
         }
+        self.messages += usize::from(has_document && takes_message(&simple));
         out.commands.push(simple);
     }
 
@@ -320,7 +362,7 @@ impl<'a> Walker<'a> {
             simple.words.push(word);
         }
         let name = simple.words.first().map_or("a declaration", |word| &word.text).to_owned();
-        out.bar(format!("`{name}` changes what follows"));
+        out.bar(format!("`{name}` changes what the rest of the line means"));
         out.commands.push(simple);
     }
 
@@ -338,8 +380,10 @@ impl<'a> Walker<'a> {
 
     fn redirected(&mut self, node: Node<'_>, out: &mut Analysis) {
         let mut cursor = node.walk();
-        let mut last = None;
+        let (mut last, mut ends_plainly) = (None, false);
+        let mut has_document = false;
         for child in node.children(&mut cursor) {
+            has_document |= child.kind() == "heredoc_redirect";
             match child.kind() {
                 "file_redirect" | "heredoc_redirect" | "herestring_redirect" => {
                     // Words may follow a redirect; they belong to the command in front of it.
@@ -361,9 +405,12 @@ impl<'a> Walker<'a> {
                 _ => {
                     self.statement(child, out);
                     last = out.commands.len().checked_sub(1);
+                    ends_plainly = ends_in_command(child);
                 }
             }
         }
+        let owner = last.and_then(|index| out.commands.get(index)).filter(|_| ends_plainly);
+        self.messages += usize::from(has_document && owner.is_some_and(takes_message));
     }
 
     /// Only `/dev/null` and merging the two standard streams need no question.
@@ -399,7 +446,7 @@ impl<'a> Walker<'a> {
                 _ => false,
             };
         if !harmless {
-            out.bar(format!("a redirect (`{}`)", self.text(node).trim()));
+            out.bar(format!("`{}` is a redirect", self.text(node).trim()));
             let is_stream = operator == ">&" && target.text.chars().all(|c| c.is_ascii_digit() || c == '-');
             out.overwrites |= matches!(operator, ">" | ">|" | "&>" | ">&") && !is_stream;
         }
@@ -410,8 +457,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// A here-document is literal when its delimiter is quoted in one of the simple ways, or when nothing in it could
-    /// be expanded. Where it ends is looked up again by hand, because two readers of bash disagree there most easily.
+    /// A here-document is literal when its delimiter is quoted in one of the simple ways. Where it ends is looked up again by hand, because two readers of bash disagree there most easily.
     fn heredoc(&mut self, node: Node<'_>, owner: Option<&mut Simple>, out: &mut Analysis) {
         self.heredocs += 1;
         let (mut start, mut body, mut end) = ("", "", "");
@@ -469,11 +515,7 @@ impl<'a> Walker<'a> {
         let is_plain =
             |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let closed = bare.is_some_and(|(word, _)| is_plain(word) && word == end);
-        let literal = match bare {
-            Some((_, true)) => true,
-            Some((_, false)) => !body.contains(['$', '`', '\\']),
-            None => false,
-        };
+        let literal = matches!(bare, Some((_, true)));
         let ends_early = bare.is_some_and(|(word, _)| body.lines().any(|line| line == word));
         if !(simple_shape && closed && literal && !ends_early && self.heredocs == 1) {
             out.bar("a here-document that is not plainly literal");
@@ -482,6 +524,29 @@ impl<'a> Walker<'a> {
             out.cannot_read("the end of the here-document is not certain");
         }
     }
+}
+
+/// Whether a child of a list is `&&`, or no operator at all.
+fn is_and_or_statement(list: Node<'_>, index: usize) -> bool {
+    list.child(index).is_some_and(|child| child.is_named() || matches!(child.kind(), "&&" | "\n"))
+}
+
+/// Whether a redirect after this statement belongs to its last simple command alone.
+fn ends_in_command(statement: Node<'_>) -> bool {
+    match statement.kind() {
+        "command" => true,
+        "list" => statement.child(statement.child_count().saturating_sub(1)).is_some_and(ends_in_command),
+        _ => false,
+    }
+}
+
+/// True for the command that may read a here-document: a message that git writes down.
+fn takes_message(command: &Simple) -> bool {
+    let texts = command.texts();
+    let [program, sub, rest @ ..] = texts.as_slice() else { return false };
+    let names_stdin = |pair: &[&str]| matches!(pair, ["-F" | "--file", "-"]);
+    (*program, *sub) == ("git", "commit")
+        && (rest.iter().any(|word| matches!(*word, "-F-" | "--file=-")) || rest.windows(2).any(names_stdin))
 }
 
 /// The delimiter's text and whether it was quoted; nothing when it is built from parts.
@@ -499,16 +564,25 @@ fn unquoted_delimiter(start: &str) -> Option<(&str, bool)> {
     Some((start, false))
 }
 
-fn barred(kind: &str) -> String {
-    match kind {
-        "command_substitution" => "a command substitution".into(),
-        "process_substitution" => "a process substitution".into(),
-        "arithmetic_expansion" => "an arithmetic expansion".into(),
-        "simple_expansion" | "expansion" => "a variable".into(),
-        "brace_expression" => "a brace expansion".into(),
-        "herestring_redirect" => "a here-string".into(),
-        "function_definition" => "a function definition".into(),
-        "compound_statement" => "an arithmetic command".into(),
-        other => format!("`{}`", other.trim_end_matches("_statement").replace('_', " ")),
-    }
+/// The part of a line that keeps it from being allowed by itself, and what it is.
+fn barred(kind: &str, text: &str) -> String {
+    let what = match kind {
+        "command_substitution" => "a command substitution",
+        "process_substitution" => "a process substitution",
+        "arithmetic_expansion" => "an arithmetic expansion",
+        "simple_expansion" | "expansion" => "a variable",
+        "brace_expression" => "a brace expansion",
+        "herestring_redirect" => "a here-string",
+        "function_definition" => "a function definition",
+        "compound_statement" => "an arithmetic command",
+        "for_statement" | "c_style_for_statement" | "while_statement" => "a loop",
+        "if_statement" => "a condition",
+        "case_statement" => "a choice",
+        _ => "not a plain command",
+    };
+    const MAX_CHARS: usize = 40;
+    let line = super::visible(text.lines().next().unwrap_or_default().trim());
+    let is_cut = text.trim().contains('\n') || line.chars().count() > MAX_CHARS;
+    let end = line.char_indices().nth(MAX_CHARS).map_or(line.len(), |(end, _)| end);
+    format!("`{}{}` is {what}", &line[..end], if is_cut { "…" } else { "" })
 }

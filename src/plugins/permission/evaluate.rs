@@ -3,8 +3,8 @@
 use super::path::{self, Forms, Places, Seen};
 use super::rules::{GrantMark, Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use super::shell::{self, Hit};
-use crate::pattern::shell::{Analysis, analyse, visible};
-use crate::pattern::{Looked, Matcher, Quantifier};
+use crate::pattern::shell::{Analysis, Simple, analyse, visible};
+use crate::pattern::{Args, Looked, Matcher, Quantifier};
 use serde_json::Value;
 use std::path::Path;
 
@@ -86,11 +86,15 @@ pub struct Verdict {
     pub why: String,
     /// The grants that it needed to be allowed.
     pub grants: Vec<GrantMark>,
+    /// It runs git, and only rules that come with aye allow that: see [`Judgement::guards_git`].
+    ///
+    /// [`Judgement::guards_git`]: crate::contract::judgement::Judgement::guards_git
+    pub guards_git: bool,
 }
 
 impl Verdict {
-    fn new(decision: Decision, why: impl Into<String>) -> Verdict {
-        Verdict { decision, rule: None, origin: None, why: why.into(), grants: Vec::new() }
+    pub(super) fn new(decision: Decision, why: impl Into<String>) -> Verdict {
+        Verdict { decision, rule: None, origin: None, why: why.into(), grants: Vec::new(), guards_git: false }
     }
 
     /// The call makes no sense.
@@ -99,13 +103,11 @@ impl Verdict {
     }
 
     fn by(decision: Decision, rule: &Rule) -> Verdict {
-        let word = rule.behavior;
+        let why = format!("{} by rule `{}` ({})", rule.behavior, rule.pattern, rule.origin);
         Verdict {
-            decision,
             rule: Some(rule.pattern.to_string()),
             origin: Some(rule.origin.to_string()),
-            why: format!("{word} by rule `{}` ({})", rule.pattern, rule.origin),
-            grants: Vec::new(),
+            ..Verdict::new(decision, why)
         }
     }
 }
@@ -116,6 +118,8 @@ pub(super) struct Allowed<'r> {
     pub(super) rule: &'r Rule,
     /// The grants among all rules that were needed.
     pub(super) grants: Vec<GrantMark>,
+    /// See [`Verdict::guards_git`].
+    pub(super) guards_git: bool,
 }
 
 impl<'r> Allowed<'r> {
@@ -131,7 +135,7 @@ impl<'r> Allowed<'r> {
                 grants.push(mark.clone());
             }
         }
-        Some(Allowed { rule, grants })
+        Some(Allowed { rule, grants, guards_git: false })
     }
 }
 
@@ -286,7 +290,7 @@ impl<'a> Judge<'a> {
     fn verdict(&self) -> Verdict {
         let (denied, maybe_denied) = self.strictest(Behavior::Deny);
         if let Some(rule) = denied {
-            return Verdict::by(Decision::Deny, rule);
+            return self.by(Decision::Deny, rule);
         }
         let default = self.rules.default_behavior();
         let verdict = self.undenied(maybe_denied, default);
@@ -307,14 +311,14 @@ impl<'a> Judge<'a> {
         }
         let (asked, maybe_asked) = self.strictest(Behavior::Ask);
         if let Some(rule) = asked {
-            return Verdict::by(Decision::Ask(AskKind::Rule), rule);
+            return self.by(Decision::Ask(AskKind::Rule), rule);
         }
         if let Some(verdict) = self.doubt(maybe_denied.or(maybe_asked)) {
             return verdict;
         }
         match self.allowed() {
-            Ok(Allowed { rule, grants }) => {
-                return Verdict { grants, ..Verdict::by(Decision::Allow, rule) };
+            Ok(Allowed { rule, grants, guards_git }) => {
+                return Verdict { grants, guards_git, ..Verdict::by(Decision::Allow, rule) };
             }
             Err(Some(ask)) if default != Behavior::Allow => return ask,
             Err(_) => {}
@@ -348,16 +352,26 @@ impl<'a> Judge<'a> {
                 if let Some(why) = &analysis.unreadable {
                     return Some(Verdict::new(Decision::Ask(AskKind::Undecided), why));
                 }
+                let ask = |rule: &Rule, why: String| Verdict {
+                    why,
+                    ..Verdict::by(Decision::Ask(AskKind::Undecided), rule)
+                };
                 if let Some(rule) = maybe {
+                    let part =
+                        self.part(|command, matcher| shell::against(matcher, command) == Hit::Maybe, rule);
                     let why = format!(
-                        "it is not certain whether rule `{}` ({}) matches",
-                        rule.pattern, rule.origin
+                        "only the shell knows all words of `{}`, so {} may match: write them out",
+                        part.unwrap_or_default(),
+                        named(rule)
                     );
-                    return Some(Verdict {
-                        rule: Some(rule.pattern.to_string()),
-                        origin: Some(rule.origin.to_string()),
-                        ..Verdict::new(Decision::Ask(AskKind::Undecided), why)
-                    });
+                    return Some(ask(rule, why));
+                }
+                if let Some((rule, part)) = self.hidden(analysis)
+                    // A rule that names the program knows what it allows.
+                    && self.allowed().map_or(true, |by| by.rule.pattern.is_unconditional())
+                {
+                    let why = format!("`{part}` may run what {} is about", named(rule));
+                    return Some(ask(rule, why));
                 }
                 let strict =
                     self.rules.has(Behavior::Deny, SHELL_TOOL) || self.rules.has(Behavior::Ask, SHELL_TOOL);
@@ -366,7 +380,7 @@ impl<'a> Judge<'a> {
                 if self.allowed().is_ok_and(|by| !by.rule.pattern.is_unconditional()) {
                     return None;
                 }
-                let why = format!("{why}, and there are rules that it might break");
+                let why = format!("{why}, so a rule that denies or asks may be about it");
                 Some(Verdict::new(Decision::Ask(AskKind::Undecided), why))
             }
             Subject::File { seen, .. } if seen.is_strange => {
@@ -377,6 +391,49 @@ impl<'a> Judge<'a> {
             }
             Subject::File { .. } | Subject::Other => None,
         }
+    }
+
+    /// A verdict by a rule that denies or asks. Of a regular expression it names what was matched instead.
+    fn by(&self, decision: Decision, rule: &Rule) -> Verdict {
+        let mut verdict = Verdict::by(decision, rule);
+        if has_regex(rule) {
+            let part = match self.subject {
+                Subject::Shell(_) => {
+                    self.part(|command, matcher| shell::against(matcher, command) == Hit::Yes, rule)
+                }
+                Subject::File { .. } | Subject::Other => None,
+            };
+            let text = self.primary.and_then(|key| self.question.args.get(key)).and_then(Value::as_str);
+            let part = part.or_else(|| text.map(excerpt)).unwrap_or_default();
+            verdict.why = format!("{} by {}, for `{part}`", rule.behavior, named(rule));
+        }
+        verdict
+    }
+
+    /// The first command of a line that is as said to a rule's comparison of the command.
+    fn part(&self, is: impl Fn(&Simple, &Matcher) -> bool, rule: &Rule) -> Option<String> {
+        let Subject::Shell(analysis) = self.subject else { return None };
+        let matchers = shell::matchers(rule);
+        let mut commands = analysis.commands.iter();
+        let found = commands.find(|command| matchers.iter().any(|matcher| is(command, matcher)))?;
+        Some(excerpt(&found.source))
+    }
+
+    /// A rule that denies or asks about a program, and a command of an unknown program that has it among its words.
+    fn hidden(&self, analysis: &Analysis) -> Option<(&'a Rule, String)> {
+        let mut unknown =
+            analysis.commands.iter().filter(|command| shell::may_run_others(command)).peekable();
+        unknown.peek()?;
+        let unknown: Vec<&Simple> = unknown.collect();
+        let strict =
+            |rule: &&Rule| rule.behavior != Behavior::Allow && rule.pattern.matches_tool(self.question.tool);
+        self.all().filter(strict).find_map(|rule| {
+            let matchers = shell::matchers(rule);
+            let found = unknown
+                .iter()
+                .find(|command| matchers.iter().any(|matcher| shell::mentions(matcher, command)))?;
+            Some((rule, excerpt(&found.source)))
+        })
     }
 
     /// The strictest-looking rule of a behaviour that matches for certain, and one that may match.
@@ -530,6 +587,33 @@ impl<'a> Judge<'a> {
         }
         let why = format!("`{name}` is protected: only a rule that names it allows a change");
         Some(Verdict::new(Decision::Ask(AskKind::Protected), why))
+    }
+}
+
+/// A rule for a person: never a regular expression.
+pub(super) fn named(rule: &Rule) -> String {
+    if has_regex(rule) {
+        format!("a rule ({})", rule.origin)
+    } else {
+        format!("rule `{}` ({})", rule.pattern, rule.origin)
+    }
+}
+
+fn has_regex(rule: &Rule) -> bool {
+    match rule.pattern.args() {
+        Args::Any => false,
+        Args::Primary(matcher) => matches!(matcher, Matcher::Regex(_)),
+        Args::All(all) => all.iter().any(|condition| matches!(condition.matcher, Matcher::Regex(_))),
+    }
+}
+
+/// The beginning of a text on one line, for a reason.
+pub(super) fn excerpt(text: &str) -> String {
+    const MAX_CHARS: usize = 60;
+    let text = visible(text.trim());
+    match text.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Rules in files: YAML and JSON, every mistake refused with its file and line.
 
 use super::evaluate::{Decision, Question, evaluate, known_primary};
+use super::names::check_name;
 use super::rules::{Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};
 use crate::contract::terms::{Expiry, Notify};
 use crate::pattern::Pattern;
@@ -294,6 +295,7 @@ fn build(
     origin: Origin,
 ) -> Result<Rule, String> {
     let pattern = Pattern::parse(tool).map_err(|error| error.to_string())?;
+    check_name(&pattern, behavior)?;
     let rule = Rule::new(pattern, behavior, origin);
     for example in matches {
         if !example_holds(&rule, example)? {

@@ -119,6 +119,11 @@ pub(super) fn is_anything(program: &str) -> bool {
     ANYTHING.contains(&name) || runs_others(name)
 }
 
+/// The rule that would allow a command with any further words, for a reason; nothing where no such rule makes sense.
+pub(super) fn rule_for_prefix(words: &[&str]) -> Option<String> {
+    prefix(words).map(|proposal| proposal.pattern)
+}
+
 /// `program subcommand *`, or `program *` for programs that are harmless enough.
 fn prefix(words: &[&str]) -> Option<GrantProposal> {
     let program = *words.first()?;
@@ -145,7 +150,7 @@ fn prefix(words: &[&str]) -> Option<GrantProposal> {
 }
 
 /// A word of a command as a word of a pattern.
-fn pattern_word(word: &str) -> String {
+pub(super) fn pattern_word(word: &str) -> String {
     let mut out = String::new();
     for c in escape_glob(word).chars() {
         if matches!(c, ' ' | '\t' | '(' | ')' | '"' | '\'') {

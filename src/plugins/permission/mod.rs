@@ -14,6 +14,7 @@ mod grant;
 mod handle;
 mod missed;
 mod mode;
+mod names;
 mod past;
 mod path;
 mod plugin;
@@ -25,6 +26,8 @@ mod suggest;
 mod tried;
 
 #[cfg(test)]
+mod differential_tests;
+#[cfg(test)]
 mod granting_tests;
 #[cfg(test)]
 mod judgement_tests;
@@ -32,6 +35,8 @@ mod judgement_tests;
 mod past_tests;
 #[cfg(test)]
 mod plugin_tests;
+#[cfg(test)]
+mod reasons_tests;
 #[cfg(test)]
 mod terms_tests;
 #[cfg(test)]
@@ -46,6 +51,7 @@ pub use file::{Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileErro
 pub use grant::{GrantProposal, propose_grants};
 pub use handle::Permissions;
 pub use mode::{Mode, evaluate_in};
+pub use names::BUILT_IN;
 pub use past::{Past, PastFolder, PastMade, PastQuestion};
 pub use plugin::{GrantedPatterns, PERMISSION_PLUGIN, PermissionPlugin, PermissionSection};
 pub use rules::{GrantMark, Layer, Origin, Rule, RuleSet, ToolPermissionBehavior};

@@ -34,13 +34,7 @@ fn bend(rules: &RuleSet, question: &Question<'_>, mode: Mode, verdict: Verdict) 
     let Decision::Ask(kind) = verdict.decision else {
         return if mode == Mode::Plan { in_plan(rules, question, verdict) } else { verdict };
     };
-    let allow = |why: &str| Verdict {
-        decision: Decision::Allow,
-        rule: None,
-        origin: None,
-        why: why.to_owned(),
-        grants: Vec::new(),
-    };
+    let allow = |why: &str| Verdict::new(Decision::Allow, why);
     match mode {
         Mode::Ask => verdict,
         Mode::Plan => in_plan(rules, question, verdict),
@@ -76,11 +70,8 @@ fn in_plan(rules: &RuleSet, question: &Question<'_>, verdict: Verdict) -> Verdic
         }
         why = format!("this command is not known to only read ({})", reading.why);
     }
-    Verdict {
-        decision: Decision::Deny,
-        rule: None,
-        origin: None,
-        why: format!("plan mode only reads, and {why}; propose the change instead of making it"),
-        grants: Vec::new(),
-    }
+    Verdict::new(
+        Decision::Deny,
+        format!("plan mode only reads, and {why}; propose the change instead of making it"),
+    )
 }

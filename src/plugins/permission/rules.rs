@@ -1,5 +1,6 @@
 //! Rules and where they come from.
 
+use super::names::check_name;
 use crate::contract::record::GrantRecord;
 use crate::contract::terms::Terms;
 use crate::pattern::{Pattern, PatternError};
@@ -153,7 +154,7 @@ impl RuleSet {
     /// Rules given as pattern texts, as flags and the check protocol do.
     ///
     /// # Errors
-    /// When a text is not a pattern.
+    /// When a text is not a pattern, or would deny or ask under the misspelt name of a tool.
     pub fn from_patterns<S: AsRef<str>>(
         layer: Layer,
         behavior: ToolPermissionBehavior,
@@ -161,7 +162,13 @@ impl RuleSet {
     ) -> Result<RuleSet, PatternError> {
         let mut set = RuleSet::new();
         for pattern in patterns {
-            let pattern = Pattern::parse(pattern.as_ref())?;
+            let text = pattern.as_ref();
+            let pattern = Pattern::parse(text)?;
+            check_name(&pattern, behavior).map_err(|message| PatternError {
+                position: 0,
+                message,
+                pattern: text.to_owned(),
+            })?;
             set.push(Rule::new(pattern, behavior, Origin::of(layer)));
         }
         Ok(set)

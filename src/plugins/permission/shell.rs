@@ -1,12 +1,14 @@
 //! Rules against the parts of a shell command.
 
-use super::evaluate::{Allowed, Question, evaluate};
+use super::evaluate::{Allowed, Question, SHELL_TOOL, evaluate, excerpt, named};
+use super::grant::{pattern_word, rule_for_prefix};
 use super::path::{self, Places};
 use super::rules::{Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use crate::pattern::shell::{
-    Analysis, Assignment, Simple, Word, canonical, globs_are_harmless, is_transparent, only_reads, risks,
+    Analysis, Assignment, Simple, Word, canonical, globs_are_harmless, is_explained, is_stateful,
+    is_transparent, only_named, only_reads, risks,
 };
-use crate::pattern::{Args, Looked, Matcher, Quantifier};
+use crate::pattern::{Args, Condition, Looked, Matcher, Pattern, Quantifier};
 use serde_json::json;
 use std::cell::OnceCell;
 use std::path::PathBuf;
@@ -51,7 +53,7 @@ pub(super) fn restricts(looked: &Looked<'_>, analysis: &Analysis) -> Hit {
     hit
 }
 
-fn against(matcher: &Matcher, command: &Simple) -> Hit {
+pub(super) fn against(matcher: &Matcher, command: &Simple) -> Hit {
     if matcher.is_match(&command.source) {
         return Hit::Yes;
     }
@@ -77,9 +79,13 @@ fn could_match(matcher: &Matcher, words: &[Word]) -> bool {
     if words.iter().all(Word::is_known) || !words[0].is_known() {
         return false;
     }
-    if matches!(matcher, Matcher::Regex(_)) {
-        // A regular expression may look at anything, but it has to find its program: without the unknown words too.
-        return true;
+    if let Matcher::Regex(regex) = matcher {
+        // What stands before the first unknown word often rules it out: `echo $X` is no `^rm `.
+        let known: Vec<&str> =
+            words.iter().take_while(|word| word.is_known()).map(|word| word.text.as_str()).collect();
+        return [known.join(" "), canonical(&known)]
+            .iter()
+            .any(|start| regex.could_match(&format!("{start} ")));
     }
     let (literal, _) = matcher.literal_words();
     for (want, word) in literal.iter().zip(words) {
@@ -91,6 +97,58 @@ fn could_match(matcher: &Matcher, words: &[Word]) -> bool {
         }
     }
     true
+}
+
+/// The comparisons of the command in a rule, negated ones aside.
+pub(super) fn matchers(rule: &Rule) -> Vec<&Matcher> {
+    match rule.pattern.args() {
+        Args::Any => Vec::new(),
+        Args::Primary(matcher) => vec![matcher],
+        Args::All(all) => {
+            let is_about = |c: &&Condition| c.path.single_key() == Some("command") && !c.negated;
+            all.iter().filter(is_about).map(|condition| &condition.matcher).collect()
+        }
+    }
+}
+
+/// Whether a command is of a program that nobody knows here: it may run what its words say.
+pub(super) fn may_run_others(command: &Simple) -> bool {
+    command.program().is_some_and(|program| command.words.len() > 1 && !is_explained(program))
+}
+
+/// Whether the words of a command hold the program that a rule names, or anything that the rule matches.
+pub(super) fn mentions(matcher: &Matcher, command: &Simple) -> bool {
+    let (literal, _) = matcher.literal_words();
+    let texts = command.texts();
+    if let Some(program) = literal.first() {
+        let program = program.rsplit('/').next().unwrap_or(program);
+        return texts[1..].iter().any(|text| holds_program(text, program))
+            || !is_name(texts[0]) && holds_program(texts[0], program);
+    }
+    // A comparison without a program of its own: does it match from any word on?
+    (1..texts.len()).any(|at| {
+        let rest = &texts[at..];
+        matcher.is_match_words(rest, &canonical(rest))
+            || texts[at]
+                .match_indices(|c: char| !c.is_alphanumeric())
+                .any(|(i, c)| matcher.is_match(&texts[at][i + c.len()..]))
+            || texts[at].contains(' ') && matcher.is_match(texts[at])
+    })
+}
+
+/// Whether a word is the name of a program and nothing more.
+fn is_name(text: &str) -> bool {
+    text.chars().all(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+'))
+}
+
+/// Whether a text holds a program's name as a word, or glued to a letter that takes it: `-crm`.
+fn holds_program(text: &str, program: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '+' | '/');
+    text.split(|c: char| !is_part(c)).any(|token| {
+        let name = token.rsplit('/').next().unwrap_or(token);
+        let glued = name.strip_prefix('-').and_then(|rest| rest.get(1..));
+        name == program || glued == Some(program)
+    })
 }
 
 /// Variables that change how a program talks, not what it does.
@@ -147,17 +205,64 @@ pub(super) fn allowed<'r>(
     if let Some(allowed) = whole.and_then(|rule| Allowed::by(&[rule])) {
         return Ok(allowed);
     }
-    let commands = analysis.plain().map_err(|why| format!("not allowed by itself: {why}"))?;
+    let commands = analysis.plain().map_err(|why| not_by_itself(why, question))?;
     if commands.is_empty() {
         return Err("there is no command in it".into());
     }
     let at = question.cwd.to_owned();
-    let mut walk = Walk { rules, question, all, strict: OnceCell::new(), at, moved: false };
+    let mut walk = Walk { rules, question, all, strict: OnceCell::new(), at, moved: false, is_lost: false };
     let mut used: Vec<&'r Rule> = Vec::new();
-    for command in commands {
-        used.extend(walk.command(command)?);
+    for (index, command) in commands.into_iter().enumerate() {
+        used.extend(walk.command(command, index == 0 && analysis.starts_with_cd)?);
     }
-    Allowed::by(&used).ok_or_else(|| "no rule covers this".to_owned())
+    let guards_git = guards_git(&analysis.plain().unwrap_or_default(), &walk);
+    let allowed = Allowed::by(&used).ok_or_else(|| "no rule covers this".to_owned())?;
+    Ok(Allowed { guards_git, ..allowed })
+}
+
+/// Whether the line runs git, and no rule but those that come with aye allows that.
+fn guards_git(commands: &[&Simple], walk: &Walk<'_, '_>) -> bool {
+    let is_git = |command: &&&Simple| {
+        let texts = command.texts();
+        texts.first() == Some(&"git")
+            || texts.first().is_some_and(|p| is_transparent(p)) && texts.contains(&"git")
+    };
+    let own: Vec<&Rule> =
+        walk.rules.iter().copied().filter(|rule| rule.origin.layer != Layer::Shipped).collect();
+    let walk = Walk {
+        rules: &own,
+        question: walk.question,
+        all: walk.all,
+        strict: OnceCell::new(),
+        at: walk.at.clone(),
+        moved: walk.moved,
+        is_lost: walk.is_lost,
+    };
+    let mut git = commands.iter().filter(is_git).peekable();
+    // One that the user allowed runs what the repository names anyway.
+    git.peek().is_some() && git.all(|command| walk.words(&command.words).is_err())
+}
+
+/// Why a line asks whatever rules allow its commands, and what would allow it.
+fn not_by_itself(why: &str, question: &Question<'_>) -> String {
+    let line = question.args.get("command").and_then(serde_json::Value::as_str).unwrap_or_default();
+    let exact = Pattern::literal(question.tool, "command", line).to_string();
+    if exact.chars().count() <= MAX_RULE && line.lines().count() == 1 {
+        format!("{why}; only a rule for the whole line allows that: {exact}")
+    } else {
+        format!("{why}; only a rule for the whole line allows that")
+    }
+}
+
+/// A longer rule is not part of a reason.
+const MAX_RULE: usize = 80;
+
+/// A rule for these words and `more`, to be named in a reason.
+fn rule_for(words: &[&str], more: bool) -> Option<String> {
+    let text = words.iter().map(|word| pattern_word(word)).collect::<Vec<_>>().join(" ");
+    let text = format!("{SHELL_TOOL}({text}{})", if more { " *" } else { "" });
+    let is_short = text.chars().count() <= MAX_RULE && !text.contains(char::is_control);
+    text.is_ascii().then_some(text).filter(|text| is_short && Pattern::parse(text).is_ok())
 }
 
 /// Whether an allow rule speaks about a command line or any command in it, whatever it then makes of it.
@@ -217,21 +322,30 @@ struct Walk<'w, 'r> {
     /// The folder the shell is in.
     at: PathBuf,
     moved: bool,
+    /// A command before this one may have changed the shell's folder, or what words mean.
+    is_lost: bool,
 }
 
 impl<'r> Walk<'_, 'r> {
-    /// The rules for one command; none when it needs none.
-    fn command(&mut self, command: &Simple) -> Result<Vec<&'r Rule>, String> {
+    /// The rules for one command; none when it needs none. `leads`: the rest of the line runs only if it succeeds.
+    fn command(&mut self, command: &Simple, leads: bool) -> Result<Vec<&'r Rule>, String> {
         for assignment in &command.assignments {
             if !is_safe_assignment(assignment) {
-                return Err(format!("not allowed by itself: the assignment of `{}`", assignment.name));
+                let why = format!("`{}` is set for a command", assignment.name);
+                return Err(not_by_itself(&why, self.question));
             }
         }
         let Some(first) = command.words.first() else { return Ok(Vec::new()) };
         if !first.is_literal() || first.text.is_empty() || first.text.contains(char::is_whitespace) {
-            return Err("not allowed by itself: the program's name is not plain".into());
+            return Err(not_by_itself(
+                &format!("`{}` is no plain name of a program", first.text),
+                self.question,
+            ));
         }
         if first.text == "cd" {
+            if !leads {
+                return Err("`cd` counts only as the first command of the line, followed by `&&`".into());
+            }
             self.change_folder(command)?;
             return Ok(Vec::new());
         }
@@ -243,7 +357,9 @@ impl<'r> Walk<'_, 'r> {
                 return Err("git reads the settings of another folder after `cd`".into());
             }
         }
-        self.words(&command.words)
+        let used = self.words(&command.words)?;
+        self.is_lost |= is_stateful(&first.text);
+        Ok(used)
     }
 
     fn change_folder(&mut self, command: &Simple) -> Result<(), String> {
@@ -253,7 +369,11 @@ impl<'r> Walk<'_, 'r> {
             _ => return Err("`cd` without a folder leaves the workspace".into()),
         };
         if !target.is_literal() || target.text.starts_with(['-', '~']) || target.text.is_empty() {
-            return Err("not allowed by itself: where `cd` leads is not certain".into());
+            return Err(format!("where `cd {}` leads is not certain", target.text));
+        }
+        // The shell takes `..` by the letters, programs by the links: after a link the two are different folders.
+        if target.text.split('/').any(|part| part == "..") {
+            return Err(format!("where `cd {}` leads is not certain", target.text));
         }
         let places = Places { cwd: &self.at, ..self.question.places() };
         let seen = path::look(&target.text, &places)?;
@@ -261,6 +381,10 @@ impl<'r> Walk<'_, 'r> {
             return Err(format!("`cd {}` leaves the workspace", target.text));
         }
         let next = seen.views.last().cloned().unwrap_or_default();
+        // A workspace that does not exist is one of an example, or of the past.
+        if !next.is_dir() && self.at.is_dir() {
+            return Err(format!("`cd {}` fails: there is no such folder", target.text));
+        }
         self.moved |= next != path::resolve(&self.at).0;
         self.at = next;
         Ok(())
@@ -272,12 +396,17 @@ impl<'r> Walk<'_, 'r> {
             let is_plain_glob = word.is_glob && !word.has_holes && !word.is_odd;
             let is_fine = word.is_literal() || (is_plain_glob && globs_are_harmless(program));
             if !is_fine {
-                let what = if word.is_glob { "an unquoted glob" } else { "a word that only the shell knows" };
-                return Err(format!("not allowed by itself: {what} for `{program}`"));
+                let what =
+                    if word.is_glob { "an unquoted pattern" } else { "a word that only the shell knows" };
+                let why = format!("`{}` is {what}, and `{program}` may take it for an option", word.text);
+                return Err(not_by_itself(&why.replace('\u{fffc}', "…"), self.question));
             }
         }
         let part = Part::of(words);
-        let mut why = format!("no rule allows `{}`", part.canonical);
+        let mut why = format!("no rule allows `{}`", excerpt(&part.canonical));
+        if let Some(rule) = rule_for_prefix(&part.texts).or_else(|| rule_for(&part.texts, false)) {
+            why = format!("{why}; `{rule}` would");
+        }
         for &rule in self.rules {
             let mut spelled: (usize, bool) = (0, false);
             let hit = hits(rule, self.question, &part, &mut |looked| {
@@ -315,7 +444,11 @@ impl<'r> Walk<'_, 'r> {
                 inner.extend(self.words(&words[risk.index..])?);
                 continue;
             }
-            return Err(format!("`{}` does not cover it: {}", rule.pattern, risk.why));
+            let last = risk.through.min(words.len() - 1);
+            let would = rule_for(&texts[..=last], last + 1 < words.len() || risk.through == risk.index)
+                .map(|rule| format!("; `{rule}` would"))
+                .unwrap_or_default();
+            return Err(format!("{} does not cover it: {}{would}", named(rule), risk.why));
         }
         if !all && !only_reads(texts[0]) {
             for text in &texts[1..] {
@@ -328,6 +461,10 @@ impl<'r> Walk<'_, 'r> {
             }
         }
         if rule.origin.layer == Layer::Shipped {
+            if self.is_lost {
+                return Err("an earlier command may have changed the shell's folder".into());
+            }
+            only_named(words)?;
             self.stays_inside(words)?;
         }
         Ok(inner)
@@ -341,6 +478,9 @@ impl<'r> Walk<'_, 'r> {
         for (i, word) in words.iter().enumerate().skip(1) {
             if expression == Some(i) {
                 continue;
+            }
+            if program == "git" && names_files_by_pattern(words, &word.text) {
+                return Err(format!("which files `{}` names is not certain", word.text));
             }
             let names_only = matches!(
                 program,
@@ -356,8 +496,8 @@ impl<'r> Walk<'_, 'r> {
             if word.text.starts_with('-') && !word.text.starts_with("--") && word.text.len() > 2 {
                 candidates.extend(word.text.get(2..));
             }
-            // `git show REVISION:PATH`
-            candidates.extend(word.text.split_once(':').map(|(_, path)| path));
+            // `git show REVISION:PATH`, `git show :STAGE:PATH`, `git log -L 1,5:PATH`
+            candidates.extend(word.text.match_indices(':').map(|(at, _)| &word.text[at + 1..]));
             for text in candidates.into_iter().filter(|text| !text.is_empty()) {
                 let seen = path::look(text, &places)?;
                 if !seen.is_inside {
@@ -395,8 +535,25 @@ impl<'r> Walk<'_, 'r> {
     }
 }
 
+/// Whether a word of a git command that shows what is in files is a pattern or has magic: `'.en?'`, `:(top).env`.
+fn names_files_by_pattern(words: &[Word], text: &str) -> bool {
+    const SHOW: &[&str] = &["diff", "log", "show", "blame", "grep", "rev-list", "shortlog"];
+    words.get(1).is_some_and(|sub| SHOW.contains(&sub.text.as_str()))
+        && !text.starts_with('-')
+        && (text.contains(['*', '?', '[', '\\']) || text.starts_with(':') && has_magic(text))
+}
+
+/// Whether a word that starts with `:` is a pathspec with magic, or a search: `:PATH` and `:STAGE:PATH` are neither.
+fn has_magic(text: &str) -> bool {
+    text[1..].starts_with(|c: char| c.is_ascii_punctuation() && !matches!(c, '.' | '_' | '-'))
+}
+
 /// The index of the word that a search looks for: it is no path. Only told when it is certain.
 fn searched_for(words: &[Word]) -> Option<usize> {
+    let is_git_grep = words[0].text == "git" && words.get(1).is_some_and(|word| word.text == "grep");
+    if is_git_grep {
+        return searched_for(&words[1..]).map(|at| at + 1);
+    }
     if !matches!(words[0].text.as_str(), "grep" | "egrep" | "fgrep" | "rg") {
         return None;
     }

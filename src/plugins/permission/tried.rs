@@ -102,6 +102,7 @@ pub(super) fn judgement(
         why: verdict.why.clone(),
         grant: grants.next(),
         other_grants: grants.collect(),
+        guards_git: verdict.guards_git,
         mode,
         risk: risk(question, call.map(|call| &call.subject), class),
         tried: call.map(|call| call.tried(rules)).unwrap_or_default(),

@@ -29,6 +29,7 @@ fn judged(call: &str, command: &str, ruling: Ruling, at: u64) -> JudgedCall {
         cwd: "/work".into(),
         answered: false,
         judgement: Judgement {
+            guards_git: false,
             ruling,
             rule: Some("Bash(date)".into()),
             origin: Some("rules.yaml:3".into()),

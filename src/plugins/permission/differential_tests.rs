@@ -1,0 +1,295 @@
+//! Lines that the shipped rules allow, run for real: nothing may be written, and nothing from outside be printed.
+
+use super::*;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Lines that are made; `AYE_CASES` makes more.
+const CASES: usize = 600;
+
+const PROGRAMS: &[&str] = &[
+    "ls",
+    "cat",
+    "head",
+    "tail",
+    "wc",
+    "nl",
+    "tac",
+    "cut",
+    "tr",
+    "sort",
+    "uniq",
+    "comm",
+    "diff",
+    "cmp",
+    "grep",
+    "rg",
+    "find",
+    "fd",
+    "tree",
+    "file",
+    "stat",
+    "du",
+    "df",
+    "which",
+    "type",
+    "basename",
+    "dirname",
+    "realpath",
+    "readlink",
+    "md5sum",
+    "sha256sum",
+    "echo",
+    "printf",
+    "date",
+    "uname",
+    "jq",
+    "git status",
+    "git diff",
+    "git log",
+    "git show",
+    "git blame",
+    "git shortlog",
+    "git describe",
+    "git rev-parse",
+    "git rev-list",
+    "git ls-files",
+    "git ls-tree",
+    "git cat-file -p",
+    "git grep",
+    "git branch",
+    "git tag -l",
+    "git stash list",
+    "git merge-base",
+    "cd src &&",
+    "(cd src/deep);",
+    "cd src/deep && cat",
+    "cd src/deep; cat",
+    "cd nowhere && cat",
+    "cd link && cat",
+];
+const OPERANDS: &[&str] = &[
+    "a.txt",
+    "b.txt",
+    "src",
+    "src/deep",
+    ".env",
+    "./.env",
+    "../outside/secret",
+    "../secret",
+    "../../outside/secret",
+    "out/secret",
+    "out",
+    "outfile",
+    "-",
+    "--",
+    "*.txt",
+    "HEAD",
+    "HEAD:a.txt",
+    "HEAD:.env",
+    ":0:.env",
+    "':(top).env'",
+    "'.en?'",
+    "made1",
+    "made2",
+    "1",
+    "x",
+    ".",
+    "..",
+    "link/../..",
+    "link",
+    "/etc/hostname",
+];
+const VALUES: &[&str] = &[
+    "",
+    "",
+    "",
+    "=.env",
+    "=../outside/secret",
+    "=outfile",
+    "=made3",
+    "=1",
+    ".env",
+    "../outside/secret",
+    "outfile",
+    "made4",
+    "1",
+];
+const LONG: &[&str] = &[
+    "files0-from",
+    "file",
+    "output",
+    "exclude-from",
+    "from-file",
+    "to-file",
+    "follow",
+    "dereference",
+    "recursive",
+    "dereference-recursive",
+    "include",
+    "ignore-file",
+    "pre",
+    "no-index",
+    "contents",
+    "ignore-revs-file",
+    "textconv",
+    "ext-diff",
+    "check",
+    "reference",
+    "compress-program",
+    "random-source",
+    "stat",
+    "oneline",
+    "patch",
+    "name-only",
+    "null",
+    "all",
+    "cached",
+    "color",
+    "unified",
+    "regexp",
+    "max-depth",
+    "files",
+    "sort",
+    "exec",
+    "delete",
+    "fprint",
+    "files0-fro",
+    "fil",
+    "outpu",
+    "pathspec-from-file",
+    "open-files-in-pager",
+    "show-signature",
+    "untracked",
+];
+
+/// Numbers that look random and are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 11).unwrap() % end
+    }
+
+    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len())]
+    }
+
+    fn word(&mut self) -> String {
+        const LETTERS: &str = "aAbBcCdDeEfFgGhHiIklLmMnNoOpPqrRsStTuUvVwWxXzZ015.";
+        match self.below(5) {
+            0 | 1 => self.one(OPERANDS).to_owned(),
+            2 => format!("--{}{}", self.one(LONG), self.one(VALUES)),
+            3 if self.below(6) == 0 => format!("-{} {}", self.one(LONG), self.one(OPERANDS)),
+            _ => {
+                let letters =
+                    (0..=self.below(3)).map(|_| LETTERS.as_bytes()[self.below(LETTERS.len())] as char);
+                let letters: String = letters.collect();
+                format!("-{letters}{}", self.one(VALUES))
+            }
+        }
+    }
+
+    fn line(&mut self) -> String {
+        let program = self.one(PROGRAMS).to_owned();
+        let words: Vec<String> = (0..=self.below(3)).map(|_| self.word()).collect();
+        let line = format!("{program} {}", words.join(" "));
+        if self.below(4) == 0 {
+            let (next, word) = (self.one(PROGRAMS), self.word());
+            return format!("{line} {} {next} {word}", self.one(&["|", "&&", ";", "||"]));
+        }
+        line
+    }
+}
+
+fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.symlink_metadata().unwrap().is_dir() {
+                folders.push(path);
+            } else {
+                let content = std::fs::read(&path).unwrap_or_default();
+                found.insert(path, content);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn allowed_lines_write_nothing_and_print_nothing_from_outside() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().canonicalize().unwrap();
+    let root = top.join("w");
+    for folder in ["w/src/deep", "outside", "w/inner/one/two"] {
+        std::fs::create_dir_all(top.join(folder)).unwrap();
+    }
+    for file in ["outside/secret", "secret", "w/secret"] {
+        let text = if file == "w/secret" { "plain\n" } else { "CANARY-OUTSIDE\n" };
+        std::fs::write(top.join(file), text).unwrap();
+    }
+    for (file, text) in
+        [("a.txt", "one\nx\n1\n"), ("b.txt", "one\ny\n"), ("src/a.txt", "x\n"), ("src/deep/x", "x\n")]
+    {
+        std::fs::write(root.join(file), text).unwrap();
+    }
+    let line = |env: &mut Command, line: &str| {
+        env.args(["-c", line]).current_dir(&root).stdin(Stdio::null()).env("HOME", &top).output().unwrap()
+    };
+    let setup = "git init -q && git add . && git -c user.name=a -c user.email=a@b commit -qm first && \
+                 git tag v1 && echo two >> a.txt && ln -s ../outside out && ln -s ../outside/secret outfile && \
+                 ln -s inner/one/two link && echo CANARY-ENV > .env";
+    assert!(line(&mut Command::new("bash"), setup).status.success());
+    let rules = shipped_rules();
+    let before = files(&top);
+    let cases = std::env::var("AYE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(CASES);
+    let mut dice = Dice(0x5eed_1234_abcd_0001);
+    let (mut wrong, mut allowed) = (Vec::new(), 0);
+    for _ in 0..cases {
+        let text = dice.line();
+        let args = json!({ "command": text });
+        let question = Question {
+            tool: "Bash",
+            args: &args,
+            cwd: &root,
+            workspace: &root,
+            home: Some(&top),
+            primary: None,
+        };
+        if evaluate(&rules, &question).decision != Decision::Allow {
+            continue;
+        }
+        allowed += 1;
+        let mut shell = Command::new("timeout");
+        let output = line(
+            shell.args(["2", "bash"]).env("GIT_OPTIONAL_LOCKS", "0").env_remove("RIPGREP_CONFIG_PATH"),
+            &text,
+        );
+        let printed = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        // Whole folders are looked through by another check.
+        let walks = text.contains("grep") || text.contains("rg ") || text.contains("diff");
+        if printed.contains("CANARY-OUTSIDE") || printed.contains("CANARY-ENV") && !walks {
+            wrong.push(format!("{text}: printed {printed}"));
+        }
+        let after = files(&top);
+        if after != before {
+            wrong.push(format!("{text}: wrote"));
+            for (path, _) in after.iter().filter(|(path, _)| !before.contains_key(*path)) {
+                std::fs::remove_file(path).unwrap();
+            }
+            for (path, content) in before.iter().filter(|(path, content)| after.get(*path) != Some(content)) {
+                std::fs::write(path, content).unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(allowed > cases / 30, "{allowed} of {cases} were allowed: the lines say nothing");
+}

@@ -1,0 +1,226 @@
+//! Misspelt names of tools, runners that nobody knows, and what the reasons say.
+
+use super::*;
+use serde_json::json;
+use std::path::Path;
+
+fn judge(rules: &RuleSet, command: &str, mode: Mode) -> Verdict {
+    let args = json!({ "command": command });
+    let place = Path::new("/nowhere/at/all");
+    let question =
+        Question { tool: "Bash", args: &args, cwd: place, workspace: place, home: None, primary: None };
+    evaluate_in(rules, &question, mode)
+}
+
+fn read(text: &str) -> Result<RuleSet, String> {
+    RuleSet::read(text, Format::Yaml, Layer::User, "permissions.yaml").map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_deny_or_ask_under_a_misspelt_tool_is_refused_with_its_place() {
+    for (name, meant) in [
+        ("bash", "Bash"),
+        ("Bsh", "Bash"),
+        ("Raed", "Read"),
+        ("read", "Read"),
+        ("WebFecth", "WebFetch"),
+        ("Skill", "skill"),
+        ("KillShel", "KillShell"),
+        ("Todo_Write", "TodoWrite"),
+    ] {
+        for behavior in ["deny", "ask"] {
+            let error = read(&format!("rules:\n  - {{tool: Read, behavior: ask}}\n  - {{tool: \"{name}(x *)\", behavior: {behavior}}}\n"))
+                .unwrap_err();
+            assert!(
+                error.starts_with("permissions.yaml:3: ") && error.contains(&format!("`{meant}`")),
+                "{error}"
+            );
+        }
+        assert!(RuleSet::from_flags(&[], &[name]).unwrap_err().to_string().contains(meant), "{name}");
+        read(&format!("rules:\n  - {{tool: \"{name}\", behavior: allow}}\n")).unwrap();
+    }
+    for name in
+        ["Bash", "BashOutput", "Deploy", "mcp__bash", "agent_run_a", "Bas*", "/bash/", "skill_script", "*"]
+    {
+        read(&format!("rules:\n  - {{tool: \"{name}\", behavior: deny}}\n")).unwrap();
+    }
+    let mut refused = RuleSet::from_patterns(Layer::User, ToolPermissionBehavior::Allow, ["Bash"]).unwrap();
+    refused.refuse("x");
+    assert_eq!(judge(&refused, "ls", Mode::Yolo).decision, Decision::Ask(AskKind::BrokenRules));
+}
+
+#[test]
+fn rules_about_tools_that_nobody_has_are_named() {
+    let rules = read(
+        "rules:\n  - {tool: Deploy, behavior: deny}\n  - {tool: bash(ls *), behavior: allow}\n  - {tool: mcp__here__x, behavior: ask}\n  \
+         - {tool: mcp__gone__x, behavior: ask}\n  - {tool: Bash(ls), behavior: allow}\n  - {tool: \"mcp__*\", behavior: ask}\n",
+    )
+    .unwrap();
+    let warnings = rules.unknown_tools(|name| name == "mcp__here__x");
+    assert_eq!(
+        warnings,
+        [
+            "permissions.yaml:2: rule `Deploy` is about an unknown tool",
+            "permissions.yaml:3: rule `bash(ls *)` is about an unknown tool; did you mean `Bash`?",
+            "permissions.yaml:5: rule `mcp__gone__x` is about an unknown tool",
+        ]
+    );
+}
+
+/// In yolo nothing but a deny stands between a command and its start.
+#[test]
+fn an_unknown_program_with_a_denied_one_among_its_words_is_undecided() {
+    let deny = |pattern: &str| {
+        let mut rules = shipped_rules();
+        rules.join(RuleSet::from_flags(&[], &[pattern]).unwrap());
+        rules
+    };
+    let rules = deny("Bash(rm *)");
+    let mut wrong = Vec::new();
+    for command in [
+        "prlimit rm -f x",
+        "prlimit --nofile=1 /bin/rm x",
+        "x86_64 rm x",
+        "i386 rm x",
+        "choom -n 0 -- rm x",
+        "sg users -c 'rm x'",
+        "sg users -c rm",
+        "gdb -batch -ex 'shell rm x'",
+        "gdb --eval-command='!rm x'",
+        "gdb -ex '!rm'",
+        "gpg-agent --daemon rm x",
+        "dbus-launch rm x",
+        "runcon -t x rm x",
+        "numactl rm x",
+        "cpulimit -l 50 rm x",
+        "eatmydata rm x",
+        "chpst -u a rm x",
+        "daemonize /bin/rm x",
+        "systemd-inhibit rm x",
+        "newgrp - rm",
+        "softlimit -m 1 rm x",
+        "tsp rm x",
+        "dtach -c s rm x",
+        "abduco -c s rm x",
+        "heaptrack rm x",
+        "rr record rm x",
+        "socat - EXEC:rm",
+        "foo -crm x",
+        "foo --exec=rm x",
+        "foo --exec='/bin/rm -f' x",
+        "foo 'a;rm x'",
+        "nice prlimit rm x",
+        "find . -exec prlimit rm {} +",
+        "./run rm",
+    ] {
+        let verdict = judge(&rules, command, Mode::Yolo);
+        if !matches!(verdict.decision, Decision::Ask(AskKind::Undecided) | Decision::Deny) {
+            wrong.push(format!("{command}: {verdict:?}"));
+        }
+    }
+    for command in [
+        "echo rm x",
+        "git rm x",
+        "grep -rn rm .",
+        "docker rm x",
+        "cp rm.c x",
+        "prlimit ls",
+        "foo --format alarm",
+        "foo rm.c",
+        "cargo test rm",
+        "make rm",
+        "echo $HOME",
+        "for f in *.rs; do cat \"$f\"; done",
+        "ls | while read -r x; do echo \"$x\"; done",
+    ] {
+        let verdict = judge(&rules, command, Mode::Yolo);
+        // `read` sets variables: with rules that deny, that asks.
+        if verdict.decision != Decision::Allow && !command.contains("read") {
+            wrong.push(format!("{command}: {verdict:?}"));
+        }
+    }
+    // What comes with aye holds there too, and so does a rule that names no program.
+    for (rules, command) in [
+        (shipped_rules(), "prlimit rm -rf /"),
+        (shipped_rules(), "foo -c 'rm -rf /'"),
+        (deny("Bash(* --force)"), "prlimit git push --force"),
+        (deny("Bash(git push *)"), "prlimit git push"),
+    ] {
+        let verdict = judge(&rules, command, Mode::Yolo);
+        if verdict.decision == Decision::Allow {
+            wrong.push(format!("{command}: {verdict:?}"));
+        }
+    }
+    // A rule that names the program knows what it allows.
+    let mut named = deny("Bash(rm *)");
+    named.join(RuleSet::from_flags(&["Bash(prlimit *)"], &[]).unwrap());
+    assert_eq!(judge(&named, "prlimit rm x", Mode::Ask).decision, Decision::Allow);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_reason_names_the_part_and_what_would_allow_it_and_never_a_regular_expression() {
+    let mut rules = shipped_rules();
+    rules.join(RuleSet::from_flags(&["Bash(sort *)", "Bash(git log *)"], &["Bash(git push *)"]).unwrap());
+    for (command, why) in [
+        ("npm test --all", "no rule allows `npm test --all`; `Bash(npm test *)` would"),
+        ("rm -r build", "no rule allows `rm -r build`; `Bash(rm -r build)` would"),
+        ("ls && npm test", "no rule allows `npm test`; `Bash(npm test *)` would"),
+        (
+            "echo $HOME",
+            "`$HOME` is a variable; only a rule for the whole line allows that: Bash(command = \"echo $HOME\")",
+        ),
+        (
+            "for f in *.rs; do cat $f; done",
+            "`for f in *.rs; do cat $f; done` is a loop; only a rule for the whole line allows that: \
+             Bash(command = \"for f in *.rs; do cat $f; done\")",
+        ),
+        (
+            "ls > out.txt",
+            "`> out.txt` is a redirect; only a rule for the whole line allows that: Bash(command = \"ls > out.txt\")",
+        ),
+        (
+            "sort -o x y",
+            "rule `Bash(sort *)` (given for this run) does not cover it: `sort -o` writes a file; `Bash(sort -o x *)` would",
+        ),
+        (
+            "git $X",
+            "only the shell knows all words of `git $X`, so rule `Bash(git push *)` (given for this run) may match: \
+             write them out",
+        ),
+        (
+            "prlimit git push",
+            "`prlimit git push` may run what rule `Bash(git push *)` (given for this run) is about",
+        ),
+        ("sudo rm -rf /", "deny by a rule (permissions.yaml (shipped):LINE), for `rm -rf /`"),
+        ("(cd src); ls", "`cd` counts only as the first command of the line, followed by `&&`"),
+        (
+            "FOO=1 ls",
+            "`FOO` is set for a command; only a rule for the whole line allows that: Bash(command = \"FOO=1 ls\")",
+        ),
+    ] {
+        let verdict = judge(&rules, command, Mode::Ask);
+        let line = regex::Regex::new(r"\(shipped\):\d+").unwrap();
+        assert_eq!(line.replace(&verdict.why, "(shipped):LINE"), why, "{command}");
+        assert!(!verdict.why.contains(r"\s"), "{}", verdict.why);
+    }
+}
+
+#[test]
+fn git_is_guarded_where_only_a_shipped_rule_allowed_it() {
+    let guards = |allow: &[&str], command: &str| {
+        let mut rules = shipped_rules();
+        rules.join(RuleSet::from_flags(allow, &[]).unwrap());
+        let verdict = judge(&rules, command, Mode::Ask);
+        assert_eq!(verdict.decision, Decision::Allow, "{command}: {}", verdict.why);
+        verdict.guards_git
+    };
+    assert!(guards(&[], "git status"));
+    assert!(guards(&[], "git log -3 | head -5"));
+    assert!(guards(&["Bash(mkdir *)"], "mkdir x && git status"));
+    assert!(guards(&["Bash(timeout *)"], "timeout 5 git status"));
+    assert!(!guards(&[], "ls"));
+    assert!(!guards(&["Bash(git *)"], "git status"));
+    assert!(!guards(&["Bash(git commit *)"], "git status && git commit -m x"));
+    assert!(!guards(&["Bash"], "git status"));
+}
