@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use tokio::process::Command;
 use super::foundation::Foundation;
 use crate::contract::snapshot::{Change, ChangedFile, Changes, FileChange};
 use crate::contract::tool::FilePreview;
+use crate::tools::exec::{GIT_SETTINGS, GIT_VARIABLES, harmless};
 
 /// Everything takes no longer.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -34,8 +35,6 @@ const MAX_ALL: usize = 48 << 20;
 const SHOWN: usize = 200;
 /// A file whose time changed may be as it was: so many are looked at.
 const LOOKED_AT: usize = 5_000;
-/// More filters than this no repository has.
-const FILTERS: usize = 200;
 
 /// Git, in one folder.
 struct Git {
@@ -63,26 +62,16 @@ impl Git {
             .find(|path| path.is_file())
             .ok_or("git is not in PATH")?;
         env.retain(|name, _| !name.as_bytes().starts_with(b"GIT_"));
-        for (name, value) in [
-            ("GIT_OPTIONAL_LOCKS", "0"),
+        let own = [
             ("GIT_TERMINAL_PROMPT", "0"),
-            ("GIT_NO_LAZY_FETCH", "1"),
-            ("GIT_ALLOW_PROTOCOL", "none"),
             ("GIT_NO_REPLACE_OBJECTS", "1"),
             ("GIT_PAGER", "cat"),
             ("LC_ALL", "C"),
-        ] {
+        ];
+        for (name, value) in GIT_VARIABLES.iter().chain(&own) {
             env.insert(name.into(), value.into());
         }
-        let settings = [
-            ("core.fsmonitor", "false"),
-            ("core.hooksPath", "/dev/null"),
-            ("core.sshCommand", "false"),
-            ("core.alternateRefsCommand", "false"),
-            ("safe.bareRepository", "explicit"),
-            ("diff.external", ""),
-        ];
-        let settings = settings.map(|(name, value)| (name.into(), value.into())).to_vec();
+        let settings = GIT_SETTINGS.iter().map(|(name, value)| (name.into(), value.into())).collect();
         Ok(Git { program, root: foundation.workspace.root.clone(), env, settings })
     }
 
@@ -138,24 +127,8 @@ impl Git {
 
     /// Filters of any name do nothing from now on.
     async fn without_filters(&mut self) -> Result<(), String> {
-        let asked = ["config", "-z", "--name-only", "--get-regexp", r"^filter\."];
-        let told = self.ask(&asked, b"", MAX_LIST).await?;
-        let mut names: Vec<&[u8]> = Vec::new();
-        for key in told.out.split(|b| *b == 0).filter(|key| !key.is_empty()) {
-            let Some(end) = key.iter().rposition(|b| *b == b'.') else { continue };
-            names.push(&key[..end]);
-        }
-        names.sort_unstable();
-        names.dedup();
-        if names.len() > FILTERS {
-            return Err("the settings of git name too many filters".to_owned());
-        }
-        for name in names {
-            for (part, value) in [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")] {
-                let key = [name, b".", part.as_bytes()].concat();
-                self.settings.push((OsString::from_vec(key), value.into()));
-            }
-        }
+        let told = self.ask(&["config", "-z", "--name-only", "--list"], b"", MAX_LIST).await?;
+        self.settings.extend(harmless(&told.out)?);
         Ok(())
     }
 }

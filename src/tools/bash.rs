@@ -113,7 +113,11 @@ impl Tool for Bash {
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let call = self.parse(&args)?;
-        let request = self.request(&call, ctx.on_behalf());
+        let mut request = self.request(&call, ctx.on_behalf());
+        if ctx.guards_git {
+            let guarded = exec::guard_git(&mut request.env, &request.cwd).await;
+            guarded.map_err(|why| ToolError::ExecutionFailed(format!("not run: {why}")))?;
+        }
         // Unbounded, because `run` bounds what it hands out by time, and a slow screen must not stop the command.
         let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel::<String>();
         let run = async {
@@ -173,4 +177,24 @@ fn answer(result: &ExecResult, timeout: Duration) -> ToolResult {
     let answer =
         if result.is_success() { ToolResult::text(NAME, text) } else { ToolResult::error(NAME, text) };
     answer.with_details(details)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::Sandbox;
+    use crate::contract::tool::ToolCallContext;
+
+    #[tokio::test]
+    async fn git_is_guarded_only_where_the_call_says_so() {
+        let sandbox = Sandbox::new();
+        let line = json!({"command": "echo ${GIT_CONFIG_COUNT:-none} $GIT_ALLOW_PROTOCOL"});
+        for guards_git in [false, true] {
+            let ctx = ToolCallContext { guards_git, ..ToolCallContext::test_default() };
+            let output = sandbox.tool("Bash").execute(line.clone(), &ctx).await.expect("it runs");
+            let text = output.result.model_text();
+            assert_eq!(text.trim().ends_with(" none"), guards_git, "{text}");
+        }
+    }
 }

@@ -50,6 +50,10 @@ const SECRET_PARTS: &[&str] = &["PASSWORD", "CREDENTIAL", "APIKEY", "AUTHTOKEN",
 pub fn is_secret(name: &OsStr, secret: &[String]) -> bool {
     let name = name.to_string_lossy();
     let upper = name.to_uppercase();
+    // The name of a setting that is handed to git, which does not start without it.
+    if upper.starts_with("GIT_CONFIG_KEY_") {
+        return false;
+    }
     secret.iter().any(|s| *s == name)
         || upper.starts_with("AYE_")
         || PROVIDERS.iter().any(|p| upper.starts_with(p))
@@ -65,6 +69,8 @@ pub fn child_env(base: &Env, secret: &[String]) -> Env {
         .filter(|(name, _)| !is_secret(name, secret))
         .map(|(n, v)| (n.clone(), v.clone()))
         .collect();
+    // `cd src` would lead where it says, and not where the person who was asked saw it lead.
+    env.remove(OsStr::new("CDPATH"));
     for (name, value) in [
         ("TERM", "dumb"),
         ("PAGER", "cat"),
@@ -103,6 +109,8 @@ mod tests {
             "SSH_AUTH_SOCK",
             "LANG",
             "GNOME_KEYRING_CONTROL",
+            "CDPATH",
+            "GIT_CONFIG_KEY_0",
             "CARGO_HOME",
             "TERM",
             "XDG_RUNTIME_DIR",
@@ -120,6 +128,7 @@ mod tests {
             kept,
             [
                 "CARGO_HOME",
+                "GIT_CONFIG_KEY_0",
                 "GNOME_KEYRING_CONTROL",
                 "HOME",
                 "LANG",

@@ -7,6 +7,7 @@
 mod capture;
 mod duty;
 mod env;
+mod git;
 mod live;
 mod plain;
 mod proc_tree;
@@ -25,6 +26,7 @@ use crate::contract::tool::OnBehalf;
 
 pub(crate) use capture::{Spill, private_file};
 pub use env::{Env, child_env, is_secret};
+pub use git::{GIT_SETTINGS, GIT_VARIABLES, guard_git, harmless};
 pub use run::{Said, converse, end_of_run, run};
 pub use serve::server_command;
 #[cfg(target_os = "linux")]
