@@ -77,7 +77,6 @@ pub fn resolve_providers(settings: &Settings, env: &Env) -> Vec<ResolvedProvider
 pub(super) fn resolve(settings: &Settings, env: &Env, name: &str) -> ResolvedProvider {
     let built_in = providers::provider(name);
     let own = settings.providers.get(name).cloned().unwrap_or_default();
-    let adapter = own.adapter.or(built_in.map(|built_in| built_in.adapter)).unwrap_or(Adapter::OpenAi);
     let from_env = built_in.and_then(|built_in| match built_in.name {
         "ollama" => ollama_url(env),
         _ => env.var(built_in.base_url_env?).map(str::to_owned),
@@ -85,6 +84,12 @@ pub(super) fn resolve(settings: &Settings, env: &Env, name: &str) -> ResolvedPro
     let given = own.base_url.or(from_env);
     let is_base_url_set = given.is_some();
     let base_url = given.or(built_in.map(|built_in| built_in.base_url.to_owned())).unwrap_or_default();
+    let adapter =
+        own.adapter.unwrap_or_else(|| match built_in.map_or(Adapter::OpenAi, |known| known.adapter) {
+            // Several of its models exist nowhere else; other servers speak chat completions.
+            Adapter::OpenAi if is_openai(&base_url) => Adapter::OpenAiResponses,
+            other => other,
+        });
     let built_in_keys = built_in.map_or(&[][..], |built_in| built_in.key_envs);
     let key_env = own.api_key_env.or_else(|| {
         let set = built_in_keys.iter().find(|name| env.has(name));
@@ -141,6 +146,13 @@ pub fn normalise_base_url(adapter: Adapter, url: &str) -> String {
         Adapter::Ollama if path == "v1" => format!("{}/", url.trim_end_matches("/v1")),
         _ => format!("{url}/"),
     }
+}
+
+/// Whether it is the address of OpenAI's own service, in whatever region.
+fn is_openai(url: &str) -> bool {
+    let rest = url.trim().split_once("://").map_or(url.trim(), |(_, rest)| rest);
+    let host = rest.split(['/', ':', '?']).next().unwrap_or_default().to_ascii_lowercase();
+    host == "api.openai.com" || host.ends_with(".api.openai.com")
 }
 
 pub(super) fn is_loopback(url: &str) -> bool {

@@ -144,6 +144,38 @@ fn settings_describe_providers_and_models() {
 }
 
 #[test]
+fn responses_are_for_the_service_of_openai_and_chat_completions_for_other_servers() {
+    let of = |base_url: Option<&str>, adapter: Option<Adapter>, env: &[(&str, &str)]| {
+        let mut own = settings(Some("openai/gpt-5.4-pro"));
+        let provider = ProviderSettings { adapter, base_url: base_url.map(str::to_owned), api_key_env: None };
+        own.providers.insert("openai".into(), provider);
+        select(&own, &[&[("OPENAI_API_KEY", "k")], env].concat(), &[]).expect("set up").adapter
+    };
+    assert_eq!(of(None, None, &[]), Adapter::OpenAiResponses);
+    for official in ["https://api.openai.com/v1", "https://eu.api.openai.com/v1/", "api.openai.com"] {
+        assert_eq!(of(Some(official), None, &[]), Adapter::OpenAiResponses, "{official}");
+    }
+    for other in
+        ["https://api.openai.com.example/v1", "http://127.0.0.1:8080/v1", "https://x.openai.azure.com"]
+    {
+        assert_eq!(of(Some(other), None, &[]), Adapter::OpenAi, "{other}");
+    }
+    assert_eq!(of(None, None, &[("OPENAI_BASE_URL", "https://gateway.example/v1")]), Adapter::OpenAi);
+    assert_eq!(of(None, Some(Adapter::OpenAi), &[]), Adapter::OpenAi, "who names a wire form gets it");
+    // Under a name of one's own it is the same service.
+    let mut own = settings(Some("mine/gpt-5.4"));
+    own.providers.insert(
+        "mine".into(),
+        ProviderSettings {
+            adapter: None,
+            base_url: Some("https://api.openai.com/v1".into()),
+            api_key_env: Some("KEY".into()),
+        },
+    );
+    assert_eq!(select(&own, &[("KEY", "k")], &[]).expect("set up").adapter, Adapter::OpenAiResponses);
+}
+
+#[test]
 fn a_base_url_needs_no_slash_and_no_version() {
     for (adapter, given, expected) in [
         (Adapter::OpenAi, "http://127.0.0.1:8099/v1", "http://127.0.0.1:8099/v1/"),

@@ -224,7 +224,14 @@ pub(crate) const ROOT: Fields = &[
         "stop",
         Node::Table(&[
             ("max_tokens_total", leaf(Count { min: 0 }, Lower, "tokens of one run; 0 is no limit")),
-            ("timeout_s", leaf(Count { min: 0 }, Lower, "seconds of one run; 0 is no limit")),
+            (
+                "timeout_s",
+                leaf(
+                    Count { min: 0 },
+                    Lower,
+                    "seconds of one run, interrupts what is at work; 0 is no limit",
+                ),
+            ),
             ("consecutive_errors", leaf(Count { min: 0 }, Lower, "failed calls in a row; 0 is no limit")),
             (
                 "max_budget_usd",

@@ -74,6 +74,8 @@ pub enum LlmStreamEvent {
         /// The text.
         args_delta: String,
     },
+    /// The provider's own word on why it stopped, where the reason in [`StreamResult`] is too general.
+    StopDetail(String),
     /// An attempt failed and another one follows after a delay.
     Retrying {
         /// 1 is the first repetition.
@@ -126,6 +128,9 @@ pub enum InferenceExecutionError {
     /// Nothing came for too long.
     #[error("{0}")]
     Timeout(String),
+    /// The answer took longer than a whole answer may take; another one would take as long.
+    #[error("{0}")]
+    TooSlow(String),
     /// The key is missing, wrong, or not allowed to do this; asking again does not help.
     #[error("{0}")]
     Unauthorized(String),
@@ -149,9 +154,11 @@ impl InferenceExecutionError {
             | Self::Unavailable { .. }
             | Self::Network(_)
             | Self::Timeout(_) => true,
-            Self::Unauthorized(_) | Self::InvalidRequest(_) | Self::ContextOverflow(_) | Self::Cancelled => {
-                false
-            }
+            Self::TooSlow(_)
+            | Self::Unauthorized(_)
+            | Self::InvalidRequest(_)
+            | Self::ContextOverflow(_)
+            | Self::Cancelled => false,
         }
     }
 
@@ -162,6 +169,7 @@ impl InferenceExecutionError {
             Self::Provider(_)
             | Self::Network(_)
             | Self::Timeout(_)
+            | Self::TooSlow(_)
             | Self::Unauthorized(_)
             | Self::InvalidRequest(_)
             | Self::ContextOverflow(_)
@@ -176,7 +184,7 @@ impl InferenceExecutionError {
             Self::RateLimited { .. } => "rate_limited",
             Self::Unavailable { .. } => "unavailable",
             Self::Network(_) => "network",
-            Self::Timeout(_) => "timeout",
+            Self::Timeout(_) | Self::TooSlow(_) => "timeout",
             Self::Unauthorized(_) => "unauthorized",
             Self::InvalidRequest(_) => "invalid_request",
             Self::ContextOverflow(_) => "context_overflow",

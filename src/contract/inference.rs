@@ -17,10 +17,19 @@ pub enum StopReason {
     ToolUse,
     /// A stop sequence came.
     StopSequence,
-    /// The provider withheld the rest.
+    /// The model refused.
     Refusal,
+    /// A filter of the provider withheld the answer, or the rest of it.
+    ContentFilter,
     /// Anything else.
     Other,
+}
+
+impl StopReason {
+    /// Whether the model or its provider withheld the answer.
+    pub fn is_withheld(self) -> bool {
+        matches!(self, Self::Refusal | Self::ContentFilter)
+    }
 }
 
 /// Tokens that one inference used, as the provider reported them.
@@ -73,6 +82,25 @@ impl TokenUsage {
             self.prompt_tokens.unwrap_or(0).saturating_add(self.completion_tokens.unwrap_or(0))
         });
         u64::try_from(sum).unwrap_or(0)
+    }
+}
+
+/// What one model used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelUsage {
+    /// The model, by its registered id.
+    pub model: String,
+    /// What it used.
+    pub usage: TokenUsage,
+}
+
+impl ModelUsage {
+    /// Adds what a model used to a list that has each model once.
+    pub fn add_to(all: &mut Vec<Self>, model: &str, usage: &TokenUsage) {
+        match all.iter_mut().find(|known| known.model == model) {
+            Some(known) => known.usage.add(usage),
+            None => all.push(Self { model: model.to_owned(), usage: *usage }),
+        }
     }
 }
 

@@ -210,6 +210,14 @@ impl Origin {
         ))
     }
 
+    pub(super) fn too_slow(&self, limit: Duration) -> InferenceExecutionError {
+        InferenceExecutionError::TooSlow(format!(
+            "{} was still answering after {} s, which is more than one answer may take",
+            self.provider,
+            limit.as_secs_f32()
+        ))
+    }
+
     /// What the HTTP client says.
     pub(super) fn transport(&self, error: &reqwest::Error) -> InferenceExecutionError {
         let mut causes = Vec::new();

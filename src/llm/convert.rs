@@ -162,7 +162,7 @@ fn effort(adapter: Adapter, effort: ReasoningEffort) -> genai::chat::ReasoningEf
 }
 
 /// Whether a model takes parameters about thinking; the others refuse a request that has one.
-fn thinks(adapter: Adapter, model: &str, request: &InferenceRequest) -> bool {
+pub(super) fn thinks(adapter: Adapter, model: &str, request: &InferenceRequest) -> bool {
     if request.overrides.reasoning_effort.is_some_and(|effort| effort != ReasoningEffort::None) {
         return true;
     }
@@ -182,7 +182,7 @@ pub(super) fn options(adapter: Adapter, request: &InferenceRequest, prepared: &P
     let model = request.wire_model();
     let mut options = ChatOptions::default()
         .with_capture_usage(true)
-        // For Responses and Gemini this asks for thoughts and proofs; nothing of what genai captures is used.
+        // For Responses this asks for thoughts and proofs; nothing of what genai captures is used.
         .with_capture_reasoning_content(thinks(adapter, model, request));
     let overrides = &request.overrides;
     if let Some(temperature) = overrides.temperature {
@@ -210,7 +210,7 @@ pub(super) fn options(adapter: Adapter, request: &InferenceRequest, prepared: &P
             options.reasoning_effort = None;
         }
     }
-    if adapter != Adapter::Gemini && model.contains("::") {
+    if model.contains("::") {
         // What stands before "::" is a provider to genai; the body is merged last.
         options = options.with_extra_body(json!({"model": model}));
     }
@@ -263,9 +263,13 @@ pub(super) fn chat_request(adapter: Adapter, request: &InferenceRequest, prepare
     }
     let count = request.tools.len();
     chat.with_tools(request.tools.iter().enumerate().map(|(at, tool)| {
-        let wire = Tool::new(tool.id.as_str())
+        let mut wire = Tool::new(tool.id.as_str())
             .with_description(tool.description.as_str())
             .with_schema(tool.parameters.clone());
+        if adapter == Adapter::OpenAiResponses {
+            // Left out, it means strict there: every optional argument would become one that must be given.
+            wire = wire.with_strict(false);
+        }
         if marks && at + 1 == count { wire.with_cache_control(CacheControl::Ephemeral) } else { wire }
     }))
 }
@@ -306,7 +310,7 @@ fn assistant(adapter: Adapter, message: &Message) -> ChatMessage {
                         parts.push(ContentPart::ThoughtSignature(proof.to_owned()));
                         parts.push(ContentPart::ReasoningContent(thinking.clone()));
                     }
-                    (Adapter::OpenAiResponses | Adapter::Gemini, Some(proof)) => {
+                    (Adapter::OpenAiResponses, Some(proof)) => {
                         parts.push(ContentPart::ThoughtSignature(proof.to_owned()));
                     }
                     // Thoughts without a proof of this provider are refused or worth nothing.
@@ -320,17 +324,11 @@ fn assistant(adapter: Adapter, message: &Message) -> ChatMessage {
         }
     }
     for call in &message.tool_calls {
-        let proofs: Vec<String> = match adapter {
-            Adapter::Gemini => {
-                call.signatures.iter().filter_map(|proof| adapter.unmark(proof)).map(str::to_owned).collect()
-            }
-            Adapter::OpenAi | Adapter::OpenAiResponses | Adapter::Anthropic | Adapter::Ollama => Vec::new(),
-        };
         parts.push(ContentPart::ToolCall(genai::chat::ToolCall {
             call_id: wire_id(adapter, &call.id),
             fn_name: call.name.clone(),
             fn_arguments: call.arguments.clone(),
-            thought_signatures: (!proofs.is_empty()).then_some(proofs),
+            thought_signatures: None,
         }));
     }
     ChatMessage::new(ChatRole::Assistant, MessageContent::from_parts(parts))

@@ -11,8 +11,9 @@ use futures::StreamExt;
 use genai::adapter::AdapterKind;
 use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
-use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
+use tokio::time::Instant;
 
 use super::classify::Origin;
 use super::decode::Decoder;
@@ -20,7 +21,7 @@ use super::fold::Fold;
 use super::http::{Frames, LazyClient};
 use super::provider::{Adapter, ProviderConfig, normalise_base_url};
 use super::scripted::{used_ids, whole};
-use super::{chat_body, convert, http};
+use super::{chat_body, convert, gemini_body, http};
 use crate::contract::executor::{
     InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream, LlmStreamEvent,
 };
@@ -49,6 +50,7 @@ struct Target {
     origin: Origin,
     base: reqwest::Url,
     timeouts: (Duration, Duration),
+    answer_timeout: Duration,
 }
 
 impl GenaiExecutor {
@@ -93,7 +95,12 @@ impl GenaiExecutor {
             return Err(origin.no_key());
         }
         Ok((
-            Target { origin, base, timeouts: (config.header_timeout, config.read_timeout) },
+            Target {
+                origin,
+                base,
+                timeouts: (config.header_timeout, config.read_timeout),
+                answer_timeout: config.answer_timeout,
+            },
             model.to_owned(),
         ))
     }
@@ -104,12 +111,22 @@ impl GenaiExecutor {
         let fold = Fold::new(answered_by.clone(), used_ids(&request));
         request.model = answered_by;
         request.upstream_model = name;
-        let Target { origin, base, timeouts } = target;
+        let Target { origin, base, timeouts, answer_timeout } = target;
+        let ends_at = Instant::now() + answer_timeout;
         let client = self.http.get(&origin, Some(&base))?;
         let prepared = convert::prepare(&request);
-        let source = if origin.adapter == Adapter::OpenAi {
-            let body = chat_body::build(&prepared, &request, &origin);
-            let url = endpoint(&base, "chat/completions");
+        let own = match origin.adapter {
+            Adapter::OpenAi => {
+                Some((endpoint(&base, "chat/completions"), chat_body::build(&prepared, &request, &origin)))
+            }
+            Adapter::Gemini => {
+                let mut url = endpoint(&base, &gemini_body::path(request.wire_model()));
+                url.query_pairs_mut().append_pair("alt", "sse");
+                Some((url, gemini_body::build(&prepared, &request)))
+            }
+            Adapter::OpenAiResponses | Adapter::Anthropic | Adapter::Ollama => None,
+        };
+        let source = if let Some((url, body)) = own {
             let frames = http::send(&client, url, headers(&origin)?, &body, timeouts, origin.clone()).await?;
             Source::Own(Box::new(frames))
         } else {
@@ -143,6 +160,8 @@ impl GenaiExecutor {
             decoder: Decoder::new(origin.clone()),
             fold,
             origin,
+            ends_at,
+            answer_timeout,
             over: false,
         })
     }
@@ -179,14 +198,18 @@ fn headers(origin: &Origin) -> Result<HeaderMap, InferenceExecutionError> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     if let Some(key) = &origin.key {
-        let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose_secret())).map_err(|_| {
+        let (name, prefix) = match origin.adapter {
+            Adapter::Gemini => (HeaderName::from_static("x-goog-api-key"), ""),
+            _ => (AUTHORIZATION, "Bearer "),
+        };
+        let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose_secret())).map_err(|_| {
             InferenceExecutionError::Unauthorized(format!(
                 "the key of {} holds characters that cannot be sent",
                 origin.provider
             ))
         })?;
         value.set_sensitive(true);
-        headers.insert(AUTHORIZATION, value);
+        headers.insert(name, value);
     }
     Ok(headers)
 }
@@ -238,6 +261,9 @@ impl Source {
 
 /// How long a connection may take to end an answer whose last word was read, so that it can be used again.
 const LAST_BYTES: Duration = Duration::from_secs(1);
+/// How long the next piece may take after a reason to stop, where nothing but the end of the stream says that the
+/// answer is complete: not every server closes the connection.
+const LAST_WORD: Duration = Duration::from_secs(10);
 
 /// One answer that comes in.
 struct Answering {
@@ -246,6 +272,9 @@ struct Answering {
     decoder: Decoder,
     fold: Fold,
     origin: Origin,
+    /// When the whole answer has to be there.
+    ends_at: Instant,
+    answer_timeout: Duration,
     over: bool,
 }
 
@@ -267,7 +296,17 @@ impl Answering {
 
     async fn step(&mut self) -> Result<(), InferenceExecutionError> {
         let Some(source) = &mut self.source else { return Ok(()) };
-        match source.next().await {
+        let awaits_end = self.decoder.awaits_end(&self.fold);
+        let until = if awaits_end { self.ends_at.min(Instant::now() + LAST_WORD) } else { self.ends_at };
+        let Ok(next) = tokio::time::timeout_at(until, source.next()).await else {
+            self.over = true;
+            return if self.decoder.end(&mut self.fold)? {
+                Ok(())
+            } else {
+                Err(self.origin.too_slow(self.answer_timeout))
+            };
+        };
+        match next {
             Ok(Some(frame)) => self.decoder.frame(&frame, &mut self.fold),
             Ok(None) => {
                 self.over = true;

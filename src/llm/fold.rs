@@ -22,6 +22,8 @@ pub const MAX_DEPTH: usize = 128;
 /// The most calls in one answer.
 pub const MAX_CALLS: usize = 256;
 const MAX_ID: usize = 256;
+/// Maximum characters of a provider's word on why it stopped.
+const MAX_DETAIL: usize = 300;
 const MAX_NAME: usize = 128;
 
 /// How a provider says which call a piece belongs to.
@@ -327,10 +329,22 @@ impl Fold {
         }
     }
 
-    /// Why the model stopped.
+    /// Sets why the model stopped. A later reason replaces an earlier one, but never one by which something was
+    /// withheld: some servers say `stop` after a refusal.
     pub fn stop(&mut self, reason: StopReason) {
-        if !self.finished {
+        if !self.finished && !self.stop_reason.is_some_and(StopReason::is_withheld) {
             self.stop_reason = Some(reason);
+        }
+    }
+
+    /// Ends the answer as withheld, with the provider's own word for the cause when there is one.
+    pub fn withhold(&mut self, reason: StopReason, detail: Option<&str>) {
+        if self.finished {
+            return;
+        }
+        self.stop(reason);
+        if let Some(detail) = detail.map(str::trim).filter(|detail| !detail.is_empty()) {
+            self.out.push_back(LlmStreamEvent::StopDetail(detail.chars().take(MAX_DETAIL).collect()));
         }
     }
 

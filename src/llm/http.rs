@@ -140,10 +140,10 @@ pub(super) async fn send(
 async fn read_some(response: reqwest::Response, limit: Duration) -> String {
     let mut body = Vec::new();
     let mut bytes = response.bytes_stream();
-    // An error is not waited for as long as an answer.
-    let limit = limit.min(Duration::from_secs(10));
+    // An error is not waited for as long as an answer, and not for each of its pieces anew.
+    let until = tokio::time::Instant::now() + limit.min(Duration::from_secs(10));
     while body.len() < 64 << 10 {
-        match tokio::time::timeout(limit, bytes.next()).await {
+        match tokio::time::timeout_at(until, bytes.next()).await {
             Ok(Some(Ok(piece))) => body.extend_from_slice(&piece),
             Ok(Some(Err(_)) | None) | Err(_) => break,
         }

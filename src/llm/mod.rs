@@ -13,6 +13,7 @@ pub mod demo;
 
 pub mod executor;
 pub mod fold;
+mod gemini_body;
 mod http;
 pub mod provider;
 

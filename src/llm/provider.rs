@@ -94,6 +94,8 @@ pub struct ProviderConfig {
     pub header_timeout: Duration,
     /// How long the pause between two pieces of an answer may be.
     pub read_timeout: Duration,
+    /// How long a whole answer may take: a stream that trickles never pauses for long.
+    pub answer_timeout: Duration,
 }
 
 impl ProviderConfig {
@@ -106,6 +108,7 @@ impl ProviderConfig {
             api_key: None,
             header_timeout: Duration::from_mins(5),
             read_timeout: Duration::from_mins(5),
+            answer_timeout: Duration::from_hours(1),
         }
     }
 

@@ -269,6 +269,7 @@ async fn stream(
             LlmStreamEvent::ToolCallDelta { id, args_delta } => {
                 sink.emit(AgentEvent::ToolCallDelta { id, args_delta }).await;
             }
+            LlmStreamEvent::StopDetail(_) => {}
             LlmStreamEvent::Retrying { attempt, max, delay, model, reason, reset } => {
                 if reset {
                     partial.clear();

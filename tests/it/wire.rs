@@ -64,6 +64,7 @@ fn finished(events: &Events) -> &StreamResult {
                 calls.iter_mut().find(|call| call.0 == *id).expect("a start").2.push_str(args_delta);
             }
             LlmStreamEvent::ReasoningEncrypted(_)
+            | LlmStreamEvent::StopDetail(_)
             | LlmStreamEvent::Retrying { .. }
             | LlmStreamEvent::Finish { .. } => {}
         }
@@ -668,6 +669,185 @@ async fn silence_is_a_timeout() {
         let events: Events = stream.collect().await;
         assert!(matches!(failed(&events), InferenceExecutionError::Timeout(_)), "{events:?}");
     }
+}
+
+#[tokio::test]
+async fn a_stream_that_trickles_is_cut_off() {
+    for (adapter, start) in [
+        (Adapter::OpenAi, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"),
+        (Adapter::Anthropic, "event: ping\ndata: {\"type\":\"ping\"}\n\n"),
+        (Adapter::Gemini, "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]}}]}\n\n"),
+    ] {
+        let server = MockServer::start([Reply::sse(start).ends(End::Trickle)]).await;
+        let mut config = provider(adapter, &server);
+        config.answer_timeout = Duration::from_millis(200);
+        let stream = GenaiExecutor::with(config).execute_stream(request()).await.expect("a stream");
+        let all = tokio::time::timeout(Duration::from_secs(30), stream.collect::<Events>());
+        let events = all.await.expect("an end");
+        let error = failed(&events);
+        assert_eq!((error.code(), error.is_retryable()), ("timeout", false), "{adapter:?}: {events:?}");
+        assert!(error.to_string().contains("0.2 s"), "{error}");
+    }
+}
+
+/// Where only the end of the stream says that an answer is complete, and the server does not end it.
+#[tokio::test]
+async fn a_connection_that_stays_open_takes_nothing_from_a_complete_answer() {
+    for (adapter, body) in [
+        (Adapter::OpenAi, chat_frames(&[delta(json!({"content": "all of it"})), finish("stop")])),
+        (
+            Adapter::Gemini,
+            chat_frames(&[json!({"candidates": [{
+                "content": {"parts": [{"text": "all of it"}]},
+                "finishReason": "STOP",
+            }]})]),
+        ),
+    ] {
+        for end in [End::Hang, End::Trickle] {
+            let server = MockServer::start([Reply::sse(body.clone()).ends(end)]).await;
+            let mut config = provider(adapter, &server);
+            config.answer_timeout = Duration::from_millis(200);
+            let stream = GenaiExecutor::with(config).execute_stream(request()).await.expect("a stream");
+            let events: Events = stream.collect().await;
+            assert_eq!(finished(&events).text(), "all of it", "{adapter:?} {end:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn text_after_a_first_reason_to_stop_is_part_of_the_answer() {
+    let part = |text: &str, reason: Option<&str>| {
+        let mut candidate = json!({"content": {"role": "model", "parts": [{"text": text}]}, "index": 0});
+        if let Some(reason) = reason {
+            candidate["finishReason"] = json!(reason);
+        }
+        json!({"candidates": [candidate]})
+    };
+    let body =
+        chat_frames(&[part("one ", Some("STOP")), part("two ", None), part("three", Some("MAX_TOKENS"))]);
+    let events = replay(Adapter::Gemini, Reply::sse(body)).await;
+    let result = finished(&events);
+    assert_eq!(result.text(), "one two three");
+    assert_eq!(result.stop_reason, Some(StopReason::MaxTokens), "the last reason counts");
+}
+
+#[tokio::test]
+async fn each_wire_form_says_why_it_stopped() {
+    use StopReason::{ContentFilter, MaxTokens, Refusal};
+    let anthropic = |reason: &str, details: Value| {
+        chat_frames(&[
+            json!({"type": "message_start", "message": {"usage": {"input_tokens": 1}}}),
+            json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "No"}}),
+            json!({"type": "content_block_stop", "index": 0}),
+            json!({"type": "message_delta", "delta": {"stop_reason": reason, "stop_details": details}}),
+            json!({"type": "message_stop"}),
+        ])
+    };
+    let gemini = |candidate: Value| chat_frames(&[json!({"candidates": [candidate]})]);
+    let responses = |frames: &[Value]| chat_frames(frames);
+    let ended = |reason: Value| json!({"type": "response.completed", "response": {"output": [], "incomplete_details": reason}});
+    for (adapter, body, reason, detail, text) in [
+        (
+            Adapter::Anthropic,
+            anthropic("refusal", json!({"type": "refusal", "category": "cyber"})),
+            Refusal,
+            "cyber",
+            "No",
+        ),
+        (Adapter::Anthropic, anthropic("refusal", json!(null)), Refusal, "", "No"),
+        (Adapter::Anthropic, anthropic("max_tokens", json!(null)), MaxTokens, "", "No"),
+        (
+            Adapter::OpenAi,
+            chat_frames(&[delta(json!({"content": "No"})), finish("content_filter")]),
+            ContentFilter,
+            "",
+            "No",
+        ),
+        // The reason is an ordinary one: only the field says that it is a refusal.
+        (Adapter::OpenAi, chat_frames(&[delta(json!({"refusal": "No"})), finish("stop")]), Refusal, "", "No"),
+        (
+            Adapter::OpenAi,
+            chat_frames(&[delta(json!({"content": "No"})), finish("length")]),
+            MaxTokens,
+            "",
+            "No",
+        ),
+        (
+            Adapter::OpenAiResponses,
+            responses(&[json!({"type": "response.refusal.delta", "delta": "No"}), ended(json!(null))]),
+            Refusal,
+            "",
+            "No",
+        ),
+        (
+            Adapter::OpenAiResponses,
+            responses(&[
+                json!({"type": "response.output_text.delta", "delta": "No"}),
+                ended(json!({"reason": "content_filter"})),
+            ]),
+            ContentFilter,
+            "",
+            "No",
+        ),
+        (
+            Adapter::OpenAiResponses,
+            responses(&[json!({"type": "response.completed", "response": {"output": [
+                {"type": "message", "content": [{"type": "refusal", "refusal": "No"}]},
+            ]}})]),
+            Refusal,
+            "",
+            "No",
+        ),
+        (
+            Adapter::Gemini,
+            gemini(json!({"content": {"parts": [{"text": "No"}]}, "finishReason": "SAFETY"})),
+            ContentFilter,
+            "SAFETY",
+            "No",
+        ),
+        (
+            Adapter::Gemini,
+            chat_frames(&[json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})]),
+            ContentFilter,
+            "PROHIBITED_CONTENT",
+            "",
+        ),
+        (
+            Adapter::Ollama,
+            format!("{}\n", json!({"message": {"content": "No"}, "done": true, "done_reason": "length"})),
+            MaxTokens,
+            "",
+            "No",
+        ),
+    ] {
+        let events = replay(adapter, Reply::sse(body.clone())).await;
+        let result = finished(&events);
+        assert_eq!((result.stop_reason, result.text().as_str()), (Some(reason), text), "{adapter:?} {body}");
+        let said: Vec<&str> = events
+            .iter()
+            .filter_map(|event| match event {
+                Ok(LlmStreamEvent::StopDetail(detail)) => Some(detail.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(said.concat(), detail, "{adapter:?} {body}");
+    }
+}
+
+#[tokio::test]
+async fn tools_of_responses_are_not_strict() {
+    let server = MockServer::start([Reply::new(400, "{}")]).await;
+    let mut request = request();
+    let schema = json!({
+        "type": "object",
+        "properties": {"file_path": {"type": "string"}, "limit": {"type": "integer"}},
+        "required": ["file_path"],
+    });
+    request.tools = vec![ToolDescriptor::new("Read", "Read", "reads").with_parameters(schema.clone())];
+    let _ = GenaiExecutor::with(provider(Adapter::OpenAiResponses, &server)).execute(request).await;
+    let tool = &server.asked()[0].body["tools"][0];
+    assert_eq!(tool["strict"], false, "left out, it means true: {tool:#}");
+    assert_eq!(tool["parameters"], schema, "optional arguments stay optional");
 }
 
 #[tokio::test]

@@ -73,15 +73,20 @@ impl Anthropic {
             }
             "message_delta" => {
                 self.usage(frame.get("usage"), fold);
-                if let Some(reason) = frame.pointer("/delta/stop_reason").and_then(Value::as_str) {
-                    fold.stop(match reason {
+                match frame.pointer("/delta/stop_reason").and_then(Value::as_str) {
+                    None => {}
+                    Some("refusal") => {
+                        let details = frame.pointer("/delta/stop_details").unwrap_or(&Value::Null);
+                        let detail = text(details, "explanation").or_else(|| text(details, "category"));
+                        fold.withhold(StopReason::Refusal, detail);
+                    }
+                    Some(reason) => fold.stop(match reason {
                         "end_turn" | "pause_turn" => StopReason::EndTurn,
                         "max_tokens" | "model_context_window_exceeded" => StopReason::MaxTokens,
                         "tool_use" => StopReason::ToolUse,
                         "stop_sequence" => StopReason::StopSequence,
-                        "refusal" => StopReason::Refusal,
                         _ => StopReason::Other,
-                    });
+                    }),
                 }
             }
             "message_stop" => fold.finish(),

@@ -51,7 +51,9 @@ impl Chat {
             _ => {}
         }
         if let Some(refusal) = text(delta, "refusal") {
+            // The reason that follows is an ordinary `stop`.
             fold.text(refusal)?;
+            fold.withhold(StopReason::Refusal, None);
         }
         if let Some(calls) = delta.get("tool_calls").and_then(Value::as_array) {
             for call in calls {
@@ -65,11 +67,16 @@ impl Chat {
         if let Some(reason) = text(choice, "finish_reason") {
             fold.stop(match reason {
                 "stop" | "eos" | "end_turn" => StopReason::EndTurn,
-                "length" | "max_tokens" => StopReason::MaxTokens,
+                "length" | "max_tokens" | "model_length" => StopReason::MaxTokens,
                 "tool_calls" | "function_call" | "tool_use" => StopReason::ToolUse,
                 "stop_sequence" => StopReason::StopSequence,
-                "content_filter" | "refusal" => StopReason::Refusal,
+                "content_filter" | "safety" => StopReason::ContentFilter,
+                "refusal" => StopReason::Refusal,
                 "error" => return Err(origin.stream_error(&json!("the provider stopped with an error"))),
+                // DeepSeek, when it has no room left for the rest.
+                "insufficient_system_resource" => {
+                    return Err(origin.stream_error(&json!({"code": "overloaded", "message": reason})));
+                }
                 _ => StopReason::Other,
             });
         }

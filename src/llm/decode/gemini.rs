@@ -28,10 +28,8 @@ impl Gemini {
             fold.usage(usage_of(usage));
         }
         if let Some(reason) = frame.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
-            return Err(InferenceExecutionError::InvalidRequest(format!(
-                "{} does not answer this conversation: {reason}",
-                origin.provider
-            )));
+            let said = frame.pointer("/promptFeedback/blockReasonMessage").and_then(Value::as_str);
+            fold.withhold(StopReason::ContentFilter, said.or(Some(reason)));
         }
         let candidate = frame.pointer("/candidates/0").unwrap_or(&Value::Null);
         for part in candidate.pointer("/content/parts").and_then(Value::as_array).into_iter().flatten() {
@@ -41,9 +39,16 @@ impl Gemini {
         match reason {
             "STOP" => fold.stop(StopReason::EndTurn),
             "MAX_TOKENS" => fold.stop(StopReason::MaxTokens),
-            "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY"
-            | "LANGUAGE" => {
-                fold.stop(StopReason::Refusal);
+            "SAFETY"
+            | "RECITATION"
+            | "BLOCKLIST"
+            | "PROHIBITED_CONTENT"
+            | "SPII"
+            | "LANGUAGE"
+            | "IMAGE_SAFETY"
+            | "IMAGE_PROHIBITED_CONTENT"
+            | "IMAGE_RECITATION" => {
+                fold.withhold(StopReason::ContentFilter, text(candidate, "finishMessage").or(Some(reason)));
             }
             "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "MALFORMED_RESPONSE" => {
                 return Err(
@@ -52,8 +57,7 @@ impl Gemini {
             }
             _ => fold.stop(StopReason::Other),
         }
-        // No word of its own says "end"; the reason to stop is the last thing that comes.
-        fold.finish();
+        // Not the end yet: newer models give a reason in the middle, and more text after it.
         Ok(())
     }
 

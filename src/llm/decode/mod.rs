@@ -71,15 +71,18 @@ impl Decoder {
         }
     }
 
+    /// Whether nothing but the end of the stream is missing: a reason to stop was given, and this wire form has no
+    /// word of its own for the end, or not everyone sends it.
+    pub(super) fn awaits_end(&self, fold: &Fold) -> bool {
+        matches!(self.form, Form::Chat(_) | Form::Gemini(_)) && fold.has_stop_reason() && !fold.is_finished()
+    }
+
     /// The stream ended, well or not: whether the answer was complete by then.
-    ///
-    /// Only of chat completions, where the word `[DONE]` is not sent by everyone, is the reason to stop enough.
     pub(super) fn end(&mut self, fold: &mut Fold) -> Result<bool, InferenceExecutionError> {
-        if let Form::Chat(chat) = &mut self.form
-            && !fold.is_finished()
-            && fold.has_stop_reason()
-        {
-            chat.end(fold)?;
+        if self.awaits_end(fold) {
+            if let Form::Chat(chat) = &mut self.form {
+                chat.end(fold)?;
+            }
             fold.finish();
         }
         Ok(fold.is_finished())

@@ -25,7 +25,12 @@ impl Responses {
         let index = frame.get("output_index").and_then(Value::as_u64).unwrap_or_default();
         let key = CallKey::Index(index);
         match frame.get("type").and_then(Value::as_str).unwrap_or_default() {
-            "response.output_text.delta" | "response.refusal.delta" => fold.text(delta)?,
+            "response.output_text.delta" => fold.text(delta)?,
+            "response.refusal.delta" => {
+                // Its end is an ordinary `response.completed`.
+                fold.text(delta)?;
+                fold.withhold(StopReason::Refusal, None);
+            }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 self.thoughts = true;
                 fold.reasoning(delta)?;
@@ -56,7 +61,7 @@ impl Responses {
                 whole(response, origin, fold)?;
                 fold.stop(match response.pointer("/incomplete_details/reason").and_then(Value::as_str) {
                     Some("max_output_tokens") => StopReason::MaxTokens,
-                    Some("content_filter") => StopReason::Refusal,
+                    Some("content_filter") => StopReason::ContentFilter,
                     Some(_) => StopReason::Other,
                     None => StopReason::EndTurn,
                 });
@@ -107,6 +112,10 @@ fn whole(response: &Value, origin: &Origin, fold: &mut Fold) -> Result<(), Infer
         if item.get("type").and_then(Value::as_str) == Some("message") {
             for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
                 fold.text(text(part, "text").unwrap_or_default())?;
+                if let Some(refusal) = text(part, "refusal") {
+                    fold.text(refusal)?;
+                    fold.withhold(StopReason::Refusal, None);
+                }
             }
         } else {
             done(item, &CallKey::Index(at as u64), origin, fold)?;

@@ -49,6 +49,13 @@ impl GenaiExecutor {
             _ => normalise_base_url(origin.adapter, target.endpoint.base_url())
                 .map_err(InferenceExecutionError::InvalidRequest)?,
         };
+        let host = base.host_str().unwrap_or_default();
+        // Responses for the service of OpenAI itself, whose newest models exist nowhere else; chat completions for
+        // whoever is compatible with it.
+        if matches!(origin.adapter, Adapter::OpenAi | Adapter::OpenAiResponses) {
+            let is_openai = host == "api.openai.com" || host.ends_with(".api.openai.com");
+            origin.adapter = if is_openai { Adapter::OpenAiResponses } else { Adapter::OpenAi };
+        }
         origin.base_url = shown_url(&base);
         if kind != AdapterKind::Ollama {
             match target.auth.single_key_value() {
@@ -65,7 +72,8 @@ impl GenaiExecutor {
         let (_, name) = target.model.model_name.namespace_and_name();
         let name = name.to_owned();
         origin.model.clone_from(&name);
-        Ok((Target { origin, base, timeouts: (defaults.header_timeout, defaults.read_timeout) }, name))
+        let timeouts = (defaults.header_timeout, defaults.read_timeout);
+        Ok((Target { origin, base, timeouts, answer_timeout: defaults.answer_timeout }, name))
     }
 }
 

@@ -18,6 +18,8 @@ pub enum End {
     Cut,
     /// Nothing more comes, and the connection stays open.
     Hang,
+    /// A comment every few milliseconds, for as long as somebody reads.
+    Trickle,
 }
 
 /// One answer.
@@ -172,6 +174,10 @@ async fn answer(stream: &mut TcpStream, reply: &Reply) -> std::io::Result<()> {
         }
         End::Cut => stream.shutdown().await?,
         End::Hang => {}
+        End::Trickle => loop {
+            stream.write_all(b"6\r\n: ok\n\n\r\n").await?;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        },
     }
     Ok(())
 }
