@@ -110,7 +110,8 @@ pub enum NoGain {
 
 fn judge(tokens: usize, after: usize, config: &CompactionConfig) -> Result<usize, NoGain> {
     let gain = tokens.saturating_sub(after);
-    if gain < MIN_COMPACTION_GAIN_TOKENS || (gain as f64) < config.min_savings_ratio * tokens as f64 {
+    // The ratio must be exceeded, not only reached.
+    if gain < MIN_COMPACTION_GAIN_TOKENS || (gain as f64) <= config.min_savings_ratio * tokens as f64 {
         return Err(NoGain::TooLittle { gain, tokens });
     }
     Ok(gain)

@@ -364,6 +364,12 @@ fn little_is_not_compacted() {
         Err(NoGain::TooLittle { gain: 1100, tokens: 4000 }),
         "the ratio"
     );
+    assert_eq!(
+        accept(&made, 2800, &config),
+        Err(NoGain::TooLittle { gain: 1200, tokens: 4000 }),
+        "a ratio that is reached is not exceeded"
+    );
+    assert_eq!(accept(&made, 2799, &config), Ok(1201));
     let made = Plan { tokens: 1500, ..made };
     assert_eq!(
         accept(&made, 500, &config),

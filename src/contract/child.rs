@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::ids::{CallId, RunId, ThreadId};
-use super::inference::TokenUsage;
+use super::inference::{ModelUsage, TokenUsage};
 use super::lifecycle::{RunStatus, TerminationReason};
+use super::message::Message;
 
 /// The activity type of [`ChildRunState`]; its message id is the id of the call that the child serves.
 pub const CHILD_RUN_ACTIVITY_TYPE: &str = "child-run";
@@ -125,6 +126,9 @@ pub struct ChildRunState {
     /// Tokens so far.
     #[serde(default)]
     pub tokens: u64,
+    /// What each model used for it, those of the children below it too; known at its end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spent: Vec<ModelUsage>,
     /// The call that it makes now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
@@ -135,6 +139,15 @@ pub struct ChildRunState {
     /// person is asked something new.
     #[serde(default)]
     pub questions: u32,
+}
+
+impl ChildRunState {
+    /// What the child behind a tool result used; empty for every other message.
+    pub fn spent_below(message: &Message) -> Vec<ModelUsage> {
+        let told =
+            message.metadata.as_ref().and_then(|about| about.pointer("/tool_result/details/child/spent"));
+        told.and_then(|spent| Vec::deserialize(spent).ok()).unwrap_or_default()
+    }
 }
 
 /// A child as it stands in one moment.
@@ -190,6 +203,7 @@ impl TaskRecord {
             status: self.status(),
             steps: self.run.as_ref().map_or(0, |run| run.steps),
             tokens: self.run.as_ref().map_or(0, |run| run.usage.total()),
+            spent: Vec::new(),
             tool: None,
             line: None,
             questions: 0,

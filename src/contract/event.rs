@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::inference::TokenUsage;
+use super::inference::{StopReason, TokenUsage};
 use super::lifecycle::{TerminationReason, ToolCallOutcome};
 use super::suspension::ResumeDecisionAction;
 use super::tool::ToolResult;
@@ -68,6 +68,9 @@ pub enum AgentEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<TokenUsage>,
         duration_ms: u64,
+        /// Why the model stopped.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stop_reason: Option<StopReason>,
     },
     /// The whole shared state.
     StateSnapshot { snapshot: Value },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::core_actions;
 use super::{
     EffectHandlerArc, InferenceRequestTransform, PhaseContext, PhaseHook, Plugin, PluginRegistrar,
-    ScheduledActionHandlerArc,
+    ScheduledActionHandlerArc, TimeLimit,
 };
 use crate::contract::executor::InferenceRequest;
 use crate::contract::judgement::JudgementAction;
@@ -153,6 +153,13 @@ impl ExecutionEnv {
     /// The plugins whose behaviour the agent uses.
     pub fn active_plugins<'a>(&'a self, spec: &'a AgentSpec) -> impl Iterator<Item = &'a Arc<dyn Plugin>> {
         self.plugins.iter().filter(|plugin| is_active(spec, plugin.descriptor().name))
+    }
+
+    /// The shortest time limit of the plugins whose behaviour the agent uses.
+    pub fn time_limit(&self, spec: &AgentSpec) -> Option<TimeLimit> {
+        self.active_plugins(spec)
+            .filter_map(|plugin| plugin.time_limit(spec))
+            .min_by_key(|limit| limit.active)
     }
 
     /// Whether an action of this key can be carried out.

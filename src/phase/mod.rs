@@ -36,5 +36,5 @@ pub use effect::{EffectDispatchReport, EffectHandler, EffectHandlerArc, TypedEff
 pub use engine::{DEFAULT_MAX_PHASE_ROUNDS, PhaseRuntime};
 pub use env::{ExecutionEnv, TaggedPhaseHook, TaggedRequestTransform, TaggedTool};
 pub use hook::{InferenceRequestTransform, PhaseHook};
-pub use plugin::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar};
+pub use plugin::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar, TimeLimit};
 pub use report::{PhaseReport, SubmitCommandReport};

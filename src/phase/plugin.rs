@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::env::{TaggedPhaseHook, TaggedRequestTransform, TaggedTool};
 use super::{
@@ -6,6 +7,7 @@ use super::{
     action, effect,
 };
 use crate::contract::handoff::AgentOverlay;
+use crate::contract::lifecycle::TerminationReason;
 use crate::contract::profile::ProfileKey;
 use crate::contract::spec::AgentSpec;
 use crate::contract::tool::Tool;
@@ -35,6 +37,16 @@ pub struct ConfigSchema {
     pub key: &'static str,
     /// What it must look like.
     pub json_schema: schemars::Schema,
+}
+
+/// How long a run may be active: a limit that interrupts an inference or a tool, where hooks are only asked between
+/// them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeLimit {
+    /// Time awake; waiting for a user does not count.
+    pub active: Duration,
+    /// Why the run ends then.
+    pub reason: TerminationReason,
 }
 
 /// Behaviour that hooks into the phases of a run.
@@ -77,6 +89,11 @@ pub trait Plugin: Send + Sync + 'static {
         to: Option<&JsonValue>,
     ) -> Option<JsonValue> {
         from.or(to).cloned()
+    }
+
+    /// How long a run of the agent may be active, when the plugin limits that.
+    fn time_limit(&self, _agent_spec: &AgentSpec) -> Option<TimeLimit> {
+        None
     }
 
     /// The variant of an agent that it brings under a name.

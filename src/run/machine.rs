@@ -122,6 +122,12 @@ impl Run {
                 }
                 Ok(self.end(TerminationReason::Cancelled, superseded, None))
             }
+            Fact::LimitReached { reason } => {
+                if self.is_over() {
+                    return Ok(Vec::new());
+                }
+                Ok(self.end(reason, false, None))
+            }
             Fact::Failed { message } => {
                 if self.is_over() {
                     return Ok(Vec::new());
@@ -487,7 +493,18 @@ impl Run {
         }
         for call in self.calls.iter_mut().filter(|call| !call.is_closed()) {
             let closing = match call.state {
-                CallState::Running { .. } => Closing::Interrupted,
+                CallState::Running { .. } => match &reason {
+                    TerminationReason::Stopped(why) => {
+                        Closing::Stopped { why: why.detail.clone().unwrap_or_else(|| why.code.clone()) }
+                    }
+                    TerminationReason::Blocked(why) | TerminationReason::Error(why) => {
+                        Closing::Stopped { why: why.clone() }
+                    }
+                    TerminationReason::Cancelled
+                    | TerminationReason::NaturalEnd
+                    | TerminationReason::BehaviorRequested
+                    | TerminationReason::Suspended => Closing::Interrupted,
+                },
                 CallState::Suspended { .. } | CallState::Held { .. } | CallState::Regating { .. }
                     if superseded =>
                 {

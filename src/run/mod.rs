@@ -145,6 +145,11 @@ pub enum Fact {
         /// By call; each call that was running must be here.
         lost: Vec<(CallId, Lost)>,
     },
+    /// A limit of the run was reached while something was in flight.
+    LimitReached {
+        /// Which one.
+        reason: TerminationReason,
+    },
     /// Something failed that the run cannot survive.
     Failed {
         /// What.
@@ -181,6 +186,11 @@ pub enum Closing {
     NotRun,
     /// The run was cancelled while it was executed.
     Interrupted,
+    /// The run ended for another reason while it was executed.
+    Stopped {
+        /// The reason.
+        why: String,
+    },
     /// A plugin blocked it.
     Blocked {
         /// Why.

@@ -291,6 +291,22 @@ fn a_block_ends_the_run_and_gives_every_call_a_result() {
 }
 
 #[test]
+fn a_limit_interrupts_what_is_in_flight_and_says_why() {
+    let reason = || TerminationReason::stopped("timeout", "2.0 s were spent, the limit is 2 s");
+    let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 2);
+    run.apply(Fact::Gated { call: id(0), gate: Gate::Proceed }).unwrap();
+    let out = run.apply(Fact::LimitReached { reason: reason() }).unwrap();
+    assert_eq!(out[0], Directive::AbortInFlight);
+    let why = "2.0 s were spent, the limit is 2 s".to_owned();
+    assert!(out.contains(&Directive::Record { call: id(0), closing: Closing::Stopped { why } }));
+    assert!(out.contains(&Directive::Record { call: id(1), closing: Closing::NotRun }));
+    // Late ones change nothing.
+    assert_eq!(run.apply(Fact::LimitReached { reason: reason() }).unwrap(), []);
+    let out = run.apply(done(Phase::RunEnd)).unwrap();
+    assert_eq!(notices(&out), [Notice::RunFinish(reason())]);
+}
+
+#[test]
 fn cancelling_a_waiting_run_announces_only_its_end() {
     let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 1);
     let gate = Gate::Suspend(ticket(&id(0), ToolCallResumeMode::ReplayToolCall));

@@ -6,6 +6,7 @@ use super::driver::Driver;
 use super::request::{AgentRunResult, RuntimeError};
 use crate::contract::event::AgentEvent;
 use crate::contract::ids::{CallId, MessageId};
+use crate::contract::inference::StopReason;
 use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome, ToolCallStatus};
 use crate::contract::message::{Message, Role, ToolCall};
 use crate::contract::suspension::ToolCallResume;
@@ -101,6 +102,14 @@ impl Driver {
             .unwrap_or_default()
     }
 
+    /// Why the model stopped the last time.
+    fn stop_reason(&self) -> Option<StopReason> {
+        match &self.last_response {
+            Some(response) => response.stop_reason,
+            None => self.history.iter().rev().find(|m| m.role == Role::Assistant).and_then(stop_reason_of),
+        }
+    }
+
     /// How the run came out, once `drive` returned.
     pub(super) async fn result(&mut self) -> Result<AgentRunResult, RuntimeError> {
         let waiting = self
@@ -131,6 +140,7 @@ impl Driver {
             response: self.response(),
             termination,
             error_code: self.error_code.clone(),
+            stop_reason: self.stop_reason(),
             steps: self.machine.steps(),
             usage: self.record.usage,
             waiting: suspensions,
@@ -138,4 +148,9 @@ impl Driver {
             messages: self.history.len() as u64,
         })
     }
+}
+
+/// Why the model stopped after a message, as it was noted beside it.
+pub fn stop_reason_of(message: &Message) -> Option<StopReason> {
+    serde_json::from_value(message.metadata.as_ref()?.get("stop_reason")?.clone()).ok()?
 }

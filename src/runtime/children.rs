@@ -13,9 +13,11 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::announce::stop_reason_of;
 use super::driver::Driver;
 use super::held::Held;
 use super::nested::ChildSink;
@@ -25,6 +27,7 @@ use crate::contract::child::{ChildRecord, ChildRunState, ChildStatus};
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::{EventSink, NullEventSink};
 use crate::contract::ids::{CallId, DecisionId, SuspensionId, ThreadId};
+use crate::contract::inference::{ModelUsage, TokenUsage};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::message::{Message, Role, ToolCall};
 use crate::contract::record::{DecideOutcome, Decision, RunRecord, SuspensionStatus};
@@ -190,7 +193,10 @@ impl Driver {
                 // An answer that came while it went to sleep.
                 return self.wake_children().await;
             }
-            Ok(result) => delegate::payload(agent, &result, &json!(end_state(agent, &call, &result))),
+            Ok(result) => {
+                let state = end_state(&self.shared, agent, &call, &result).await?;
+                delegate::payload(agent, &result, &json!(state))
+            }
             Err(
                 error @ (RuntimeError::AgentNotFound { .. }
                 | RuntimeError::ResolveFailed { .. }
@@ -298,7 +304,12 @@ impl Driver {
         self.children.asleep.remove(call);
         let superseded = matches!(closing, Closing::Superseded);
         let thread = self.record.thread_id.of_child(&self.record.id, call);
-        runtime.end_child(thread, superseded).await
+        runtime.end_child(thread.clone(), superseded).await?;
+        // What it used until then was used for this run.
+        if let Some(run) = self.shared.store.latest_run(&thread).await? {
+            self.record.usage.add(&run.usage);
+        }
+        Ok(())
     }
 }
 
@@ -328,15 +339,38 @@ async fn store_end(
 }
 
 /// What a child that is over is, as its parent's results tell it.
-fn end_state(agent: &str, call: &CallId, result: &AgentRunResult) -> ChildRunState {
-    ChildRunState {
+async fn end_state(
+    shared: &Shared,
+    agent: &str,
+    call: &CallId,
+    result: &AgentRunResult,
+) -> Result<ChildRunState, RuntimeError> {
+    let mut spent = Vec::new();
+    for stored in shared.store.messages(&result.thread_id).await? {
+        if stored.run_id == result.run_id {
+            spent_on(&stored.message, &mut spent);
+        }
+    }
+    Ok(ChildRunState {
         agent: agent.to_owned(),
         thread_id: result.thread_id.to_string(),
         parent_call_id: call.to_string(),
         status: ChildStatus::of_end(&result.termination),
         steps: result.steps,
         tokens: result.usage.total(),
+        spent,
         ..ChildRunState::default()
+    })
+}
+
+/// Adds what led to a message: an answer's own tokens, and those of the child behind a result.
+fn spent_on(message: &Message, spent: &mut Vec<ModelUsage>) {
+    let Some(about) = &message.metadata else { return };
+    if let (Some(model), Ok(usage)) = (about["model"].as_str(), TokenUsage::deserialize(&about["usage"])) {
+        ModelUsage::add_to(spent, model, &usage);
+    }
+    for below in ChildRunState::spent_below(message) {
+        ModelUsage::add_to(spent, &below.model, &below.usage);
     }
 }
 
@@ -361,7 +395,7 @@ impl AgentRuntime {
         else {
             return Ok(());
         };
-        let state = end_state(&child.agent, &child.parent_call, &result);
+        let state = end_state(shared, &child.agent, &child.parent_call, &result).await?;
         store_end(shared, &row.id, delegate::payload(&child.agent, &result, &json!(state))).await?;
         self.inner.live.nudge(|thread| *thread == child.parent_thread);
         Ok(())
@@ -468,6 +502,7 @@ impl AgentRuntime {
             response: said.map(|stored| stored.message.text()).unwrap_or_default(),
             termination: run.termination.unwrap_or(TerminationReason::NaturalEnd),
             error_code: None,
+            stop_reason: said.and_then(|stored| stop_reason_of(&stored.message)),
             steps: run.steps,
             usage: run.usage,
             waiting: Vec::new(),

@@ -9,7 +9,7 @@ use crate::context::{self, CompactionConfigKey, NoGain, Sizes, estimate};
 use crate::contract::content::ContentBlock;
 use crate::contract::executor::{InferenceExecutionError, InferenceRequest};
 use crate::contract::ids::ThreadId;
-use crate::contract::inference::InferenceOverride;
+use crate::contract::inference::{InferenceOverride, StopReason};
 use crate::contract::message::Message;
 use crate::contract::spec::ContextWindowPolicy;
 use crate::contract::summary::SummaryRecord;
@@ -95,7 +95,7 @@ impl Compaction {
         };
         let result = agent.executor.execute(request).await?;
         let text = context::clean(&result.text());
-        if text.is_empty() {
+        if text.is_empty() || result.stop_reason.is_some_and(StopReason::is_withheld) {
             return Err(CompactError::NoText);
         }
         let after = estimate::message_tokens(&context::summary_message(&text));

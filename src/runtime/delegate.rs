@@ -162,6 +162,7 @@ pub(super) fn payload(agent: &str, result: &AgentRunResult, state: &Value) -> Va
         "response": result.response,
         "error": format!("The agent `{agent}` did not finish: {}.", why_of(&result.termination)),
         "steps": result.steps,
+        "usage": result.usage,
         "state": state,
     })
 }

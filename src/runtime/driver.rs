@@ -37,7 +37,7 @@ use crate::contract::profile::ProfileAccess;
 use crate::contract::record::{Fence, RunRecord, Taking};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolError, ToolOutput};
-use crate::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress};
+use crate::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress, TimeLimit};
 use crate::run::{Closing, Directive, Fact, Gate, Run};
 use crate::state::{KeyRegistration, PersistedState, Phase, StateKeyOptions, StateStore, UnknownKeyPolicy};
 
@@ -170,6 +170,8 @@ pub(super) struct Driver {
     pub(super) partial: Arc<Partial>,
     pub(super) packing: Packing,
     pub(super) last_response: Option<StreamResult>,
+    /// How the last answer ends the run by itself.
+    pub(super) ended_early: Option<TerminationReason>,
     pub(super) error_code: Option<String>,
     /// The questions that were closed as expired.
     pub(super) expired: Vec<SuspensionId>,
@@ -265,6 +267,7 @@ impl Driver {
             partial: Arc::default(),
             packing: Packing::of(summary),
             last_response: None,
+            ended_early: None,
             error_code: None,
             expired: Vec::new(),
             awake_since,
@@ -301,6 +304,7 @@ impl Driver {
             | Fact::Settled { .. }
             | Fact::Expired { .. }
             | Fact::CancelRequested { .. }
+            | Fact::LimitReached { .. }
             | Fact::Failed { .. }
             | Fact::Recovered { .. } => None,
         };
@@ -333,7 +337,7 @@ impl Driver {
         let lost = self.lease.lost();
         let mut directives = VecDeque::from(first);
         let mut facts = VecDeque::new();
-        let mut cancelled = false;
+        let (mut cancelled, mut is_timed_out) = (false, false);
         loop {
             while let Some(directive) = directives.pop_front() {
                 if let Some(fact) = self.perform(directive).await? {
@@ -385,6 +389,8 @@ impl Driver {
                 continue;
             }
             let until_expiry = self.until_expiry();
+            let time_limit = self.time_limit().filter(|_| !is_timed_out);
+            let time_left = time_limit.as_ref().map(|(left, _)| *left);
             tokio::select! {
                 biased;
                 () = lost.cancelled() => {
@@ -394,6 +400,12 @@ impl Driver {
                 () = self.slot.nudge.notified() => self.hear().await?,
                 () = tokio::time::sleep(until_expiry.unwrap_or_default()), if until_expiry.is_some() => {
                     self.expire().await?;
+                }
+                () = tokio::time::sleep(time_left.unwrap_or_default()), if time_left.is_some() => {
+                    is_timed_out = true;
+                    if let Some((_, reason)) = time_limit {
+                        directives.extend(self.apply(Fact::LimitReached { reason })?);
+                    }
                 }
                 Some(delivery) = self.slot.deliveries.recv() => self.late.push_back(delivery.into()),
                 ended = self.children.next() => self.child_returned(ended).await?,
@@ -487,6 +499,12 @@ impl Driver {
         ProfileAccess::new(Arc::clone(&self.shared.profiles), Arc::clone(&self.agent.env.profile_keys))
     }
 
+    /// How long the run may go on, and the reason why it ends then.
+    fn time_limit(&self) -> Option<(Duration, TerminationReason)> {
+        let TimeLimit { active, reason } = self.agent.env.time_limit(&self.agent.spec)?;
+        Some((active.saturating_sub(Duration::from_millis(self.active_ms())), reason))
+    }
+
     pub(super) fn active_ms(&self) -> u64 {
         self.record.active_ms + self.shared.clock.now_ms().saturating_sub(self.awake_since)
     }
@@ -533,7 +551,12 @@ impl Driver {
             Ok(report) => {
                 self.unsaved.commands.extend(report.commands);
                 self.tell(report.activities).await;
-                let mut stop = report.stop;
+                let by_answer = self.ended_by_answer(phase);
+                let mut stop = match (report.stop, by_answer) {
+                    // Nothing a hook says makes an answer of what was withheld.
+                    (_, Some(blocked @ TerminationReason::Blocked(_))) => Some(blocked),
+                    (stop, by_answer) => stop.or(by_answer),
+                };
                 if phase == Phase::BeforeInference {
                     self.shape = report.inference;
                 }

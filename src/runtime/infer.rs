@@ -17,7 +17,8 @@ use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStreamEvent};
 use crate::contract::ids::{CallId, MessageId};
-use crate::contract::inference::StreamResult;
+use crate::contract::inference::{StopReason, StreamResult};
+use crate::contract::lifecycle::TerminationReason;
 use crate::contract::message::{Message, ToolCall, Visibility};
 use crate::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
 use crate::contract::spec::ModelEntry;
@@ -27,8 +28,17 @@ use crate::state::Phase;
 
 /// What came of an inference.
 pub(super) struct Inferred {
-    pub(super) outcome: Result<(StreamResult, String), InferenceExecutionError>,
+    pub(super) outcome: Result<Answered, InferenceExecutionError>,
     pub(super) duration: Duration,
+}
+
+/// A whole answer.
+pub(super) struct Answered {
+    result: StreamResult,
+    /// The model that gave it.
+    model: String,
+    /// The provider's own word on why it stopped.
+    stop_detail: Option<String>,
 }
 
 /// The text that was shown of an answer that is not complete.
@@ -134,7 +144,7 @@ impl Driver {
     /// Takes a finished answer into the conversation. `None`: the model is asked once more for the same step.
     pub(super) async fn inferred(&mut self, inferred: Inferred) -> Result<Option<Fact>, RuntimeError> {
         match inferred.outcome {
-            Ok((mut result, model)) => {
+            Ok(Answered { mut result, model, stop_detail }) => {
                 self.separate_ids(&mut result.tool_calls);
                 if let Some(usage) = &result.usage {
                     self.record.usage.add(usage);
@@ -155,6 +165,7 @@ impl Driver {
                         model: model.clone(),
                         usage: result.usage,
                         duration_ms: u64::try_from(inferred.duration.as_millis()).unwrap_or(u64::MAX),
+                        stop_reason: result.stop_reason,
                     })
                     .await;
                 let mut message = Message::assistant_with(result.content.clone(), result.tool_calls.clone());
@@ -174,6 +185,17 @@ impl Driver {
                 self.partial.clear();
                 if result.has_incomplete_tool_calls && self.goes_on(&result).await {
                     return Ok(None);
+                }
+                self.ended_early = ended_early(&result, &model, stop_detail.as_deref());
+                if self.ended_early.is_none() && is_empty(&result) {
+                    if self.machine.steps() <= 1 {
+                        let message =
+                            format!("{model} gave an empty answer; ask again, or choose another model");
+                        self.tell_error(&message, Some("empty_answer")).await;
+                        return Ok(Some(Fact::Failed { message }));
+                    }
+                    let words = format!("{model} ended without a closing message");
+                    self.tell(vec![Activity::notice("", words)]).await;
                 }
                 let calls = result.tool_calls.iter().map(|call| CallId::from(call.id.as_str())).collect();
                 self.last_response = Some(result);
@@ -202,6 +224,7 @@ impl Driver {
         if !self.may_go_on() {
             let words = "the answer was cut off at the model's output limit, again and again; a tool call of it was dropped";
             self.tell(vec![Activity::warning("", words)]).await;
+            self.packing.is_exhausted = true;
             return false;
         }
         self.tell(vec![Activity::notice(
@@ -217,6 +240,16 @@ impl Driver {
         self.message_id = MessageId::fresh();
         self.infer().await;
         true
+    }
+
+    /// Why the run ends here although no hook wants it to: the model refused, its provider withheld the answer, or the
+    /// answer was cut off at the output limit.
+    pub(super) fn ended_by_answer(&self, phase: Phase) -> Option<TerminationReason> {
+        match phase {
+            Phase::AfterInference => self.ended_early.clone(),
+            Phase::StepEnd if self.packing.is_exhausted => Some(cut_off()),
+            _ => None,
+        }
     }
 
     /// What was shown of an answer that broke off is kept, and marked.
@@ -244,14 +277,47 @@ impl Driver {
     }
 }
 
+/// How an answer ends the run by itself.
+fn ended_early(result: &StreamResult, model: &str, detail: Option<&str>) -> Option<TerminationReason> {
+    let detail = detail.map_or_else(String::new, |detail| format!(" ({detail})"));
+    match result.stop_reason? {
+        StopReason::Refusal => Some(TerminationReason::Blocked(format!("{model} refused to answer{detail}"))),
+        StopReason::ContentFilter => Some(TerminationReason::Blocked(format!(
+            "the provider's content filter withheld the answer of {model}{detail}"
+        ))),
+        // Calls that came whole are carried out; the model sees their results and writes on.
+        StopReason::MaxTokens if result.tool_calls.is_empty() => Some(cut_off()),
+        StopReason::MaxTokens
+        | StopReason::EndTurn
+        | StopReason::ToolUse
+        | StopReason::StopSequence
+        | StopReason::Other => None,
+    }
+}
+
+fn cut_off() -> TerminationReason {
+    TerminationReason::stopped("length", "the answer was cut off at the model's output limit")
+}
+
+/// Whether there is nothing in it that anybody could read or carry out.
+fn is_empty(result: &StreamResult) -> bool {
+    result.tool_calls.is_empty()
+        && !result.content.iter().any(|block| match block {
+            ContentBlock::Text { text } => !text.trim().is_empty(),
+            ContentBlock::Image { .. } | ContentBlock::StoredImage(_) => true,
+            ContentBlock::Thinking { .. } | ContentBlock::Opaque { .. } => false,
+        })
+}
+
 async fn stream(
     executor: Arc<dyn LlmExecutor>,
     request: InferenceRequest,
     sink: Arc<dyn EventSink>,
     partial: Arc<Partial>,
     message_id: &str,
-) -> Result<(StreamResult, String), InferenceExecutionError> {
+) -> Result<Answered, InferenceExecutionError> {
     let wanted = request.model.clone();
+    let mut stop_detail = None;
     let mut stream = executor.execute_stream(request).await?;
     while let Some(event) = stream.next().await {
         match event? {
@@ -269,8 +335,8 @@ async fn stream(
             LlmStreamEvent::ToolCallDelta { id, args_delta } => {
                 sink.emit(AgentEvent::ToolCallDelta { id, args_delta }).await;
             }
-            LlmStreamEvent::StopDetail(_) => {}
             LlmStreamEvent::Retrying { attempt, max, delay, model, reason, reset } => {
+                stop_detail = None;
                 if reset {
                     partial.clear();
                 }
@@ -290,7 +356,8 @@ async fn stream(
                 })
                 .await;
             }
-            LlmStreamEvent::Finish { result, model } => return Ok((result, model)),
+            LlmStreamEvent::StopDetail(detail) => stop_detail = Some(detail),
+            LlmStreamEvent::Finish { result, model } => return Ok(Answered { result, model, stop_detail }),
         }
     }
     Err(InferenceExecutionError::Network("the stream ended before the answer was complete".into()))

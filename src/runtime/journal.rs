@@ -1,5 +1,6 @@
 //! What a driver writes down: results, outcomes, questions, and the checkpoints that make them true.
 
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::document::{CallResult, FORMAT, RunDocument, tool_message};
@@ -9,13 +10,14 @@ use super::request::RuntimeError;
 use super::words;
 use crate::contract::hook::HookRan;
 use crate::contract::ids::{CallId, SuspensionId};
+use crate::contract::inference::TokenUsage;
 use crate::contract::judgement::JudgedCall;
 use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use crate::contract::message::{Message, Role, ToolCall, Visibility};
 use crate::contract::record::{
     AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord, SuspensionStatus, Taking,
 };
-use crate::contract::suspension::{CHANNEL_POLICY, SuspendTicket, ToolCallResume};
+use crate::contract::suspension::{ACTION_CHILD_RUN, CHANNEL_POLICY, SuspendTicket, ToolCallResume};
 use crate::contract::tool::ToolResult;
 use crate::run::{Call, Closing};
 use crate::state::KeyScope;
@@ -132,11 +134,19 @@ impl Driver {
                 words::closing_result(&tool, closing, decision.as_ref(), &output, action_of(ticket.as_ref()))
             }
         };
+        if matches!(closing, Closing::Answered)
+            && action_of(ticket.as_ref()) == ACTION_CHILD_RUN
+            && let Some(usage) =
+                decision.as_ref().and_then(|d| TokenUsage::deserialize(&d.result["usage"]).ok())
+        {
+            // A child works for this run, and counts against its budget.
+            self.record.usage.add(&usage);
+        }
         let said = decision.as_ref().and_then(ToolCallResume::comment);
         result.touched = match closing {
             Closing::Answered => self.touched(call, Came::Answered, said),
             Closing::SaidDone | Closing::Skipped => self.touched(call, Came::Ran, said),
-            Closing::Interrupted => self.touched(call, Came::Ran, None),
+            Closing::Interrupted | Closing::Stopped { .. } => self.touched(call, Came::Ran, None),
             // Their words hold what was said.
             Closing::Declined { .. } | Closing::ChangeWanted { .. } | Closing::BadPayload => None,
             Closing::Expired | Closing::Superseded | Closing::NotRun | Closing::Blocked { .. } => {
@@ -146,7 +156,9 @@ impl Driver {
         self.record_result(call, result, outcome);
         let attempt = self.machine.call(call).map_or(0, |c| c.attempt);
         match closing {
-            Closing::Interrupted => self.record_outcome(call, attempt, OutcomeKind::Cancelled),
+            Closing::Interrupted | Closing::Stopped { .. } => {
+                self.record_outcome(call, attempt, OutcomeKind::Cancelled);
+            }
             Closing::SaidDone | Closing::Skipped => self.record_outcome(call, attempt, OutcomeKind::Unknown),
             Closing::Declined { .. }
             | Closing::ChangeWanted { .. }
@@ -170,7 +182,7 @@ impl Driver {
                     SuspensionStatus::Superseded
                 }
                 // It ran, so its decision was spent with the intent.
-                Closing::Interrupted => return,
+                Closing::Interrupted | Closing::Stopped { .. } => return,
             };
             if status == SuspensionStatus::Expired {
                 self.expired.push(ticket.suspension.id.clone());

@@ -65,6 +65,7 @@ use crate::run::Fact;
 use crate::state::KeyRegistration;
 use crate::store::{AcquireError, Store, StoreError};
 
+pub use announce::stop_reason_of;
 pub use builder::{AgentRuntimeBuilder, BuildError};
 pub use catalog::Catalog;
 pub use compact::CompactError;

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use serde_json::Value;
 
 use crate::contract::ids::{RunId, SuspensionId, ThreadId};
-use crate::contract::inference::{InferenceOverride, TokenUsage};
+use crate::contract::inference::{InferenceOverride, StopReason, TokenUsage};
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::message::Message;
 use crate::contract::record::{QueueId, QueuedMessage, SuspensionRecord, Taking};
@@ -89,6 +89,8 @@ pub struct AgentRunResult {
     pub termination: TerminationReason,
     /// A short name of the failure, when it failed: `rate_limited`, `network`, ...
     pub error_code: Option<String>,
+    /// Why the model stopped the last time, when its provider says so.
+    pub stop_reason: Option<StopReason>,
     /// Inferences.
     pub steps: u32,
     /// Tokens.

@@ -4,6 +4,7 @@ mod mailbox;
 mod profile;
 mod queue;
 mod resolving;
+mod stopping;
 mod waking;
 mod window;
 

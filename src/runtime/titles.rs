@@ -6,7 +6,7 @@ use super::{AgentRuntime, RuntimeError};
 use crate::contract::content::ContentBlock;
 use crate::contract::executor::InferenceRequest;
 use crate::contract::ids::ThreadId;
-use crate::contract::inference::InferenceOverride;
+use crate::contract::inference::{InferenceOverride, StopReason};
 use crate::contract::message::{Message, Role};
 
 /// Characters of each message that the model reads.
@@ -55,7 +55,8 @@ impl AgentRuntime {
         };
         let answer = agent.executor.execute(request).await;
         let answer = answer.map_err(|error| RuntimeError::Internal(error.to_string()))?;
-        Ok(clean(&answer.text()))
+        let is_withheld = answer.stop_reason.is_some_and(StopReason::is_withheld);
+        Ok(clean(&answer.text()).filter(|_| !is_withheld))
     }
 }
 

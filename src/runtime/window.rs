@@ -139,6 +139,8 @@ pub(super) struct Packing {
     pub(super) bill: Arc<Mutex<TokenUsage>>,
     /// The answer lost a call to the output limit, beside others that run.
     pub(super) was_cut: bool,
+    /// It did, and the model is not asked to go on once more.
+    pub(super) is_exhausted: bool,
 }
 
 impl Packing {

@@ -126,6 +126,11 @@ pub(super) fn closing_result(
             ),
             ToolCallOutcome::Cancelled,
         ),
+        Closing::Stopped { why } => {
+            let text = format!("The run ended while this call ran: {why}. It may have run in part.");
+            let shown = with_output(&format!("stopped while it ran: {why}; it may have run in part"), output);
+            (error("stopped", with_output(&text, output), &shown), ToolCallOutcome::Cancelled)
+        }
         Closing::Blocked { reason } => {
             (error("blocked", format!("Blocked; it was not run: {reason}"), reason), ToolCallOutcome::Failed)
         }

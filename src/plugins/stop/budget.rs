@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::contract::child::ChildRunState;
 use crate::contract::inference::TokenUsage;
 use crate::contract::message::Role;
 use crate::contract::spec::Price;
@@ -48,6 +49,23 @@ impl Budget {
             None if price.input == 0.0 && price.output == 0.0 => Cost::Known(0),
             None => Cost::Unknown(format!("{model} does not say how many tokens it used")),
         }
+    }
+
+    /// What the children cost whose results led to the latest inference. What has no known price is left out: a child
+    /// under the same budget was stopped for that itself.
+    pub(super) fn cost_of_children(&self, ctx: &PhaseContext) -> u64 {
+        // The results before the first inference of a run are those of an earlier run.
+        if ctx.progress.steps < 2 {
+            return 0;
+        }
+        let mut from_newest = ctx.messages.iter().rev().skip_while(|message| message.role != Role::Assistant);
+        // The answer itself.
+        from_newest.next();
+        from_newest
+            .take_while(|message| message.role != Role::Assistant)
+            .flat_map(ChildRunState::spent_below)
+            .filter_map(|spent| Some(cost(&(self.prices)(&spent.model)?, &spent.usage)))
+            .fold(0, u64::saturating_add)
     }
 
     /// The reason to stop, when more was spent.

@@ -9,7 +9,7 @@ use super::{StopConfigKey, config};
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::message::Role;
 use crate::contract::spec::{AgentSpec, PluginConfigKey};
-use crate::phase::{PhaseContext, PhaseHook, StopRequest};
+use crate::phase::{PhaseContext, PhaseHook, StopRequest, TimeLimit};
 use crate::state::{JsonValue, StateCommand, StateError};
 
 /// A reason given to a person is no longer than this, in characters.
@@ -38,9 +38,13 @@ impl Conditions {
     fn pay(&self, ctx: &PhaseContext) -> Option<(u64, Option<String>)> {
         let budget = self.budget.as_ref()?;
         let spent = ctx.state::<StopStateKey>().map_or(0, |state| state.spent);
+        let children = budget.cost_of_children(ctx);
         Some(match budget.cost(ctx) {
-            Cost::Known(cost) => (cost, budget.exceeded(spent.saturating_add(cost))),
-            Cost::Unknown(why) => (0, Some(format!("{why}, so the budget cannot be kept"))),
+            Cost::Known(own) => {
+                let cost = own.saturating_add(children);
+                (cost, budget.exceeded(spent.saturating_add(cost)))
+            }
+            Cost::Unknown(why) => (children, Some(format!("{why}, so the budget cannot be kept"))),
         })
     }
 
@@ -63,6 +67,24 @@ impl Conditions {
     fn history(&self, spec: &AgentSpec) -> Result<Option<usize>, StateError> {
         let section = self.of_section(spec)?;
         Ok(self.own.iter().chain(section.iter()).filter_map(|policy| policy.history()).max())
+    }
+
+    /// The shortest time limit, and the reason of its policy. A section that cannot be read limits nothing here: the
+    /// hooks report it.
+    pub(super) fn time_limit(&self, spec: &AgentSpec) -> Option<TimeLimit> {
+        let section = self.of_section(spec).unwrap_or_default();
+        let limits = self.own.iter().chain(section.iter()).filter_map(|policy| {
+            let active = policy.time_limit()?;
+            // What the policy says of a run that took a moment longer.
+            let elapsed_ms = u64::try_from(active.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+            match policy.evaluate(&StopPolicyStats { elapsed_ms, ..StopPolicyStats::default() }) {
+                StopDecision::Continue => None,
+                StopDecision::Stop { code, detail } => {
+                    Some(TimeLimit { active, reason: TerminationReason::stopped(code, clipped(&detail)) })
+                }
+            }
+        });
+        limits.min_by_key(|limit| limit.active)
     }
 
     /// The first condition that holds.

@@ -2,8 +2,9 @@
 //!
 //! Conditions come from three places and are looked at in this order: those the plugin was made with, the agent's
 //! config section `stop`, the agent's `max_rounds`, the budget. The first one that holds ends the run with
-//! `TerminationReason::Stopped` and its code. Budget, time and content are looked at after each inference; the others
-//! at the end of a step, when all its calls are settled, and only if there would be a next one.
+//! `TerminationReason::Stopped` and its code. Budget, time and content are checked after each inference; the others
+//! at the end of a step, when all its calls are settled, and only if there would be a next one. A time limit also
+//! interrupts an inference or a tool ([`Plugin::time_limit`]).
 
 mod budget;
 mod config;
@@ -25,8 +26,8 @@ pub use state::{SettledCall, StopState, StopStateKey, StopStateUpdate, fingerpri
 
 use self::budget::Budget;
 use self::hook::{Conditions, JudgeHook, RecordHook};
-use crate::contract::spec::PluginConfigKey;
-use crate::phase::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar};
+use crate::contract::spec::{AgentSpec, PluginConfigKey};
+use crate::phase::{ConfigSchema, Plugin, PluginDescriptor, PluginRegistrar, TimeLimit};
 use crate::state::{JsonValue, KeyScope, Phase, StateError, StateKeyOptions};
 
 /// The name of the plugin.
@@ -89,6 +90,10 @@ impl Plugin for StopPlugin {
 
     fn descriptor(&self) -> PluginDescriptor {
         PluginDescriptor { name: STOP_PLUGIN }
+    }
+
+    fn time_limit(&self, agent_spec: &AgentSpec) -> Option<TimeLimit> {
+        self.conditions.time_limit(agent_spec)
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use regex::Regex;
 
 use super::{SettledCall, StopConfigError};
@@ -71,6 +73,11 @@ pub trait StopPolicy: Send + Sync + 'static {
     /// none are counted.
     fn history(&self) -> Option<usize> {
         Some(0)
+    }
+
+    /// How long a run may be active: it is ended then, whatever is in flight.
+    fn time_limit(&self) -> Option<Duration> {
+        None
     }
 
     /// Whether the run should end.
@@ -166,6 +173,10 @@ impl StopPolicy for TimeoutPolicy {
 
     fn history(&self) -> Option<usize> {
         None
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        (self.max_ms > 0).then(|| Duration::from_millis(self.max_ms))
     }
 
     fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision {

@@ -438,10 +438,63 @@ async fn a_budget_counts_each_answer_at_the_price_of_the_model_that_gave_it() {
 }
 
 #[tokio::test]
+async fn what_children_cost_counts_once_their_results_are_there() {
+    let result = |tokens: i32| {
+        let spent = json!([
+            {"model": "dear", "usage": {"prompt_tokens": tokens}},
+            {"model": "free", "usage": {"prompt_tokens": 9_000_000}},
+            {"model": "unheard of", "usage": {"prompt_tokens": 9_000_000}},
+        ]);
+        let mut message = Message::tool("c1", "found");
+        message.metadata = Some(json!({"tool_result": {"details": {"child": {"spent": spent}}}}));
+        message
+    };
+    let answer = || {
+        let mut message = Message::assistant("x");
+        message.metadata = Some(json!({"model": "free", "usage": {"prompt_tokens": 1}}));
+        message
+    };
+    let mut bench = thrifty();
+    bench.response = StreamResult { usage: tokens(1, 0, 0), ..StreamResult::default() };
+    let mut messages = vec![Message::user("go"), answer(), result(400_000), result(50_000), answer()];
+    for (steps, spent, stop) in
+        [(2, 900_000_000, None), (3, 900_000_000, None), (4, 1_100_000_000, code("budget"))]
+    {
+        bench.progress.steps = steps;
+        let ctx = PhaseContext::test_default().with_phase(Phase::AfterInference);
+        let ctx = ctx.with_messages(messages.clone()).with_response(bench.response.clone());
+        assert_eq!(bench.run(ctx).await, stop, "step {steps}");
+        assert_eq!(bench.runtime.store().read::<StopStateKey>().unwrap().spent, spent, "step {steps}");
+        // The results of the first step are not paid for again; those of the third are.
+        messages.extend((steps == 3).then(|| result(100_000)));
+        messages.push(answer());
+    }
+}
+
+#[tokio::test]
 async fn what_nobody_can_price_ends_a_run_under_a_budget() {
     assert_eq!(pays(&mut thrifty(), "unheard of", tokens(1, 0, 1)).await, code("budget"));
     assert_eq!(pays(&mut thrifty(), "dear", None).await, code("budget"));
     assert_eq!(pays(&mut thrifty(), "free", None).await, None);
     let mut bench = Bench::of(StopPlugin::default());
     assert_eq!(pays(&mut bench, "unheard of", None).await, None, "without a budget nobody asks");
+}
+
+#[test]
+fn the_shortest_time_limit_interrupts() {
+    let limit = |bench: &Bench| bench.env.time_limit(&bench.spec);
+    assert_eq!(limit(&Bench::of(StopPlugin::default())), None);
+    let mut bench = Bench::new(vec![
+        StopConditionSpec::Timeout { seconds: 90 },
+        StopConditionSpec::Timeout { seconds: 0 },
+        StopConditionSpec::MaxRounds { rounds: 1 },
+    ]);
+    let found = limit(&bench).expect("a limit");
+    assert_eq!(found.active, Duration::from_secs(90));
+    let reason = TerminationReason::stopped("timeout", "90.0 s were spent, the limit is 90 s");
+    assert_eq!(found.reason, reason);
+    // The agent's own one counts too.
+    let config = StopConfig { conditions: vec![StopConditionSpec::Timeout { seconds: 2 }] };
+    bench.spec = bench.spec.clone().with_config::<StopConfigKey>(config).unwrap();
+    assert_eq!(limit(&bench).expect("a limit").active, Duration::from_secs(2));
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::contract::child::{CHILD_RUN_ACTIVITY_TYPE, ChildRunState, ChildStatus, TaskRecord};
+use crate::contract::inference::TokenUsage;
 use crate::contract::suspension::ACTION_CHILD_RUN;
 use crate::store::InboxFilter;
 
@@ -70,6 +71,42 @@ async fn tasks(house: &House) -> Vec<TaskRecord> {
 async fn sound(house: &House) {
     assert_eq!(house.store.check().await.unwrap(), Vec::<String>::new());
     assert!(house.store.verify_audit().await.unwrap().is_whole());
+}
+
+#[tokio::test]
+async fn the_tokens_of_children_are_those_of_their_parent() {
+    let using = |result: StreamResult, tokens: i32| {
+        let usage = TokenUsage {
+            prompt_tokens: Some(tokens),
+            completion_tokens: Some(1),
+            total_tokens: Some(tokens + 1),
+            ..TokenUsage::default()
+        };
+        StreamResult { usage: Some(usage), ..result }
+    };
+    let house = House::new();
+    let parent =
+        Script::of([using(task(&[("c1", "scout", "look around")]), 10), using(text("It says: clear."), 20)]);
+    let scout = Script::of([
+        using(task(&[("d1", "digger", "dig")]), 100),
+        using(text("It is deep."), 200),
+        using(text("All clear."), 400),
+    ]);
+    // The digger has the model of whoever sets it to work.
+    let runtime = family(&house, &parent, &scout).build().unwrap();
+    let (result, _) = go(&runtime).await;
+    assert_eq!(result.termination, TerminationReason::NaturalEnd);
+    assert_eq!(parent.result_of("c1"), "All clear.");
+    assert_eq!((result.usage.prompt_tokens, result.usage.total()), (Some(730), 735));
+    let runs = house.store.runs(&"t".into()).await.unwrap();
+    assert_eq!(runs[0].usage.total(), 735, "it is what the row says");
+    let child = &tasks(&house).await[0];
+    assert_eq!(house.store.runs(&child.child.thread_id).await.unwrap()[0].usage.total(), 703);
+    let stored = house.store.messages(&"t".into()).await.unwrap();
+    let told = stored.iter().find(|stored| stored.message.role == Role::Tool).unwrap();
+    let spent = ChildRunState::spent_below(&told.message);
+    assert_eq!((spent.len(), spent[0].model.as_str(), spent[0].usage.total()), (1, "ms", 703), "{spent:?}");
+    sound(&house).await;
 }
 
 #[tokio::test]

@@ -130,6 +130,7 @@ fn child(status: ChildStatus, steps: u32, tool: Option<&str>, line: Option<&str>
         status,
         steps,
         tokens: 12_345,
+        spent: Vec::new(),
         tool: tool.map(str::to_owned),
         line: line.map(str::to_owned),
         questions: 0,

@@ -177,7 +177,12 @@ impl TestApp {
     pub(crate) fn call(&mut self, id: &str, name: &str, arguments: Value) {
         self.event(E::ToolCallStart { id: id.into(), name: name.into() });
         self.event(E::ToolCallReady { id: id.into(), name: name.into(), arguments });
-        self.event(E::InferenceComplete { model: "m1".into(), usage: None, duration_ms: 1 });
+        self.event(E::InferenceComplete {
+            model: "m1".into(),
+            usage: None,
+            duration_ms: 1,
+            stop_reason: None,
+        });
     }
 
     /// A call that is asked about, the run waiting, and time enough to read the card.
@@ -937,7 +942,7 @@ fn the_time_until_a_retry_counts_down_and_wakes_once_a_second() {
     assert_eq!(seen, ["2 of 6 in 3 s", "300 ms", "2 of 6 in 2 s", "1000 ms", "2 of 6 in 1 s", "1000 ms"]);
     assert!(test.live().contains("try 2 of 6: busy"), "{}", test.live());
     assert!(test.app.deadline().expect("it is awake").since(test.now) <= 1000);
-    test.event(E::InferenceComplete { model: "m1".into(), usage: None, duration_ms: 1 });
+    test.event(E::InferenceComplete { model: "m1".into(), usage: None, duration_ms: 1, stop_reason: None });
     assert!(!test.live().contains("try 2"), "{}", test.live());
     assert!(!test.screen().contains("instead"), "{}", test.screen());
 }
@@ -964,7 +969,12 @@ fn a_long_reason_leaves_the_time_until_a_retry_in_sight() {
 fn a_model_that_stands_in_is_named() {
     let mut test = TestApp::new(80, 20);
     test.start("hi");
-    let complete = |model: &str| E::InferenceComplete { model: model.into(), usage: None, duration_ms: 1 };
+    let complete = |model: &str| E::InferenceComplete {
+        model: model.into(),
+        usage: None,
+        duration_ms: 1,
+        stop_reason: None,
+    };
     for _ in 0..2 {
         test.event(retry(0, "m2", true));
         assert!(test.live().contains("try 2 of 6 with m2: busy"), "{}", test.live());

@@ -36,7 +36,7 @@ fn done(id: &str, result: ToolResult, outcome: ToolCallOutcome) -> E {
 
 fn complete() -> E {
     let usage = TokenUsage { prompt_tokens: Some(10), completion_tokens: Some(5), ..TokenUsage::default() };
-    E::InferenceComplete { model: "m".into(), usage: Some(usage), duration_ms: 1 }
+    E::InferenceComplete { model: "m".into(), usage: Some(usage), duration_ms: 1, stop_reason: None }
 }
 
 fn finish(termination: TerminationReason) -> E {

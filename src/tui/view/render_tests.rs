@@ -74,7 +74,12 @@ fn session(width: u16) -> String {
     ok(&mut test, "g", "TodoWrite", plan(2, 4), ToolResult::text("TodoWrite", "2 of 4 done"));
     let usage =
         TokenUsage { prompt_tokens: Some(12_345), completion_tokens: Some(678), ..TokenUsage::default() };
-    test.event(E::InferenceComplete { model: "m1".into(), usage: Some(usage), duration_ms: 4 });
+    test.event(E::InferenceComplete {
+        model: "m1".into(),
+        usage: Some(usage),
+        duration_ms: 4,
+        stop_reason: None,
+    });
     test.call("h", "Bash", json!({"command": "cargo test 🧪"}));
     let lines = (1..=30).map(|n| format!("test {n} 漢字 … ok")).collect::<Vec<_>>().join("\n") + "\n";
     test.event(E::ToolCallStreamDelta { id: "h".into(), name: "Bash".into(), delta: lines });

@@ -34,7 +34,12 @@ fn busy(width: u16, height: u16) -> TestApp {
     );
     test.event(done("b", ToolResult::text("Edit", "ok"), ToolCallOutcome::Succeeded));
     let usage = TokenUsage { total_tokens: Some(310), ..TokenUsage::default() };
-    test.event(E::InferenceComplete { model: "m1".into(), usage: Some(usage), duration_ms: 4 });
+    test.event(E::InferenceComplete {
+        model: "m1".into(),
+        usage: Some(usage),
+        duration_ms: 4,
+        stop_reason: None,
+    });
     test.ask_bash("c", "git push origin main");
     test
 }
@@ -290,7 +295,7 @@ fn any_event() -> impl Strategy<Value = E> {
             json!({"choices": [{"label": command}, "two"], "multi": command.len() % 2 == 0, "question": command}),
         ))),
         id.prop_map(|id| E::ToolCallResumed { target_id: id.into(), result: Value::Null }),
-        Just(E::InferenceComplete { model: "m".into(), usage: None, duration_ms: 1 }),
+        Just(E::InferenceComplete { model: "m".into(), usage: None, duration_ms: 1, stop_reason: None }),
         Just(E::ActivitySnapshot {
             message_id: "a".into(),
             activity_type: "inference-retry".into(),

@@ -20,7 +20,12 @@ fn done(test: &mut TestApp) {
         total_tokens: Some(310),
         ..TokenUsage::default()
     };
-    test.event(E::InferenceComplete { model: "m1".into(), usage: Some(usage), duration_ms: 4 });
+    test.event(E::InferenceComplete {
+        model: "m1".into(),
+        usage: Some(usage),
+        duration_ms: 4,
+        stop_reason: None,
+    });
     test.event(E::StepEnd);
     test.finish(TerminationReason::NaturalEnd);
 }
