@@ -58,8 +58,9 @@ Examples:
   aye inbox                             what waits for an answer, over all conversations
   aye approve perm_0198c --resume       let a call run, and go on with its conversation here
 
-Exit status: 0 done, 1 failed, 2 usage, 3 waiting for a decision, 4 blocked by a rule or plugin,
-5 a limit was reached, 6 a question expired unanswered, 75 provider unavailable, 130 interrupted, 143 terminated.";
+Exit status: 0 done, 1 failed, 2 usage, 3 waiting for a decision, 4 blocked by a rule or plugin, refused by the
+model or filtered by its provider, 5 a limit was reached or the answer was cut off, 6 a question expired unanswered,
+75 provider unavailable, 130 interrupted, 143 terminated.";
 
 const WORK_EXAMPLE: &str = "Example:
   aye work --until-empty --json
@@ -119,6 +120,12 @@ pub struct Cli {
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Text)]
     pub output_format: OutputFormat,
 
+    /// JSON Schema that the answer of -p must match; the model may repair it twice, then the exit status is 1
+    ///
+    /// On stdout is the JSON value alone, with --output-format json as `structured_output`.
+    #[arg(long, value_name = "FILE", requires = "print")]
+    pub json_schema: Option<PathBuf>,
+
     /// What happens to a call that was interrupted and may have run, with -p
     #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnUnknown::Report)]
     pub on_unknown: OnUnknown,
@@ -144,7 +151,7 @@ pub enum OutputFormat {
     Text,
     /// One object at the end
     Json,
-    /// One event a line while it runs
+    /// One event a line while it runs, and the object of `json` as the last line
     StreamJson,
 }
 

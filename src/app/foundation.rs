@@ -115,7 +115,7 @@ impl Foundation {
                 }
             }
         }
-        let run = RuleSet::from_flags(&cli.global.allowed_tools, &cli.global.disallowed_tools)
+        let run = RuleSet::from_flags(&cli.global.allowed_patterns(), &cli.global.disallowed_patterns())
             .map_err(|e| Failure::usage(format!("--allowed-tools/--disallowed-tools: {e}")))?;
         rules.join(run);
         Ok(rules)

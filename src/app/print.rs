@@ -3,7 +3,8 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use super::agent::App;
 use super::foundation::Foundation;
@@ -15,7 +16,7 @@ use crate::contract::event_sink::EventSink;
 use crate::contract::ids::ThreadId;
 use crate::contract::message::Message;
 use crate::contract::tool::ToolDescriptor;
-use crate::headless::{self, Format, Job, OnAsk, Options};
+use crate::headless::{self, AnswerSchema, Format, Job, OnAsk, Options};
 use crate::plugins::skills::{invocation, refused};
 use crate::runtime::{RunRequest, UnknownPolicy};
 
@@ -32,6 +33,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         (Some(prompt), None) => Some(prompt.to_owned()),
         (None, piped) => piped,
     };
+    let schema = answer_schema(cli.json_schema.as_deref())?;
     let (on_ask, place) = on_ask(&foundation)?;
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
     let app = App::build(foundation, cli).await?;
@@ -71,14 +73,17 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             content.extend(images::mentioned(&app, &text).await.map_err(Failure::usage)?);
             let message = Message::user_with(content);
             let message = typed.iter().fold(message, |message, typed| message.written_as(typed));
+            let mut messages = vec![message];
+            messages.extend(schema.as_ref().map(|schema| schema.instruction()));
             let request = RunRequest {
                 frontend_tools: client_tools(cli.client_tools.as_deref())?,
-                ..RunRequest::new(thread, vec![message])
+                ..RunRequest::new(thread, messages)
             };
             if cli.keep_waiting { Job::Behind(request) } else { Job::Run(request) }
         }
     };
     let mut options = options(&app, cli.output_format, cli.on_unknown, on_ask);
+    options.schema = schema;
     let counter = place.map(|place| {
         let answered = Arc::clone(&options.answered);
         Counter::new(app.runtime.clone(), place, move |_| answered.notify_one())
@@ -93,6 +98,14 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     app.telemetry.end().await;
     app.store.leave().await;
     Ok(code)
+}
+
+/// What the answer must match.
+fn answer_schema(file: Option<&Path>) -> Result<Option<Arc<AnswerSchema>>, Failure> {
+    let Some(file) = file else { return Ok(None) };
+    let wrong = |why: String| Failure::usage(format!("--json-schema {}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    AnswerSchema::parse(&text).map(|schema| Some(Arc::new(schema))).map_err(wrong)
 }
 
 /// One tool of a client, in the names that clients use for it.
@@ -163,6 +176,7 @@ pub(super) fn options(app: &App, format: OutputFormat, unknown: OnUnknown, on_as
         answered: Arc::default(),
         also: None,
         clean: std::io::stdout().is_terminal(),
+        schema: None,
     }
 }
 
@@ -206,15 +220,41 @@ pub(super) fn piped() -> Result<Option<String>, Failure> {
     if !(meta.file_type().is_fifo() || meta.is_file()) {
         return Ok(None);
     }
-    let mut bytes = Vec::new();
-    std::io::stdin()
-        .lock()
-        .take(MAX_STDIN + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|e| Failure::failed(format!("cannot read stdin: {e}")))?;
+    let is_pipe = meta.file_type().is_fifo();
+    let bytes = read_stdin(is_pipe).map_err(|e| Failure::failed(format!("cannot read stdin: {e}")))?;
     if bytes.len() as u64 > MAX_STDIN {
         return Err(Failure::usage("stdin holds more than 10 MiB; put it into a file and name the file"));
     }
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok((!text.trim().is_empty()).then_some(text))
+}
+
+/// How long a pipe may stay open until it is said what the program waits for.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// Reads stdin to its end. A pipe that stays open looks like a program that hangs, so it says what it waits for.
+fn read_stdin(is_pipe: bool) -> std::io::Result<Vec<u8>> {
+    let read = || {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().take(MAX_STDIN + 1).read_to_end(&mut bytes).map(|_| bytes)
+    };
+    if !is_pipe {
+        return read();
+    }
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Nobody listens any more only when the program ends.
+        let _ = done.send(read());
+    });
+    let gone = |_| std::io::Error::other("its reader ended");
+    match ended.recv_timeout(QUIET) {
+        Ok(read) => read,
+        Err(mpsc::RecvTimeoutError::Disconnected) => Err(gone(mpsc::RecvError)),
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            say(
+                "aye: waiting for the end of stdin, which is an open pipe; without input, start it with < /dev/null",
+            );
+            ended.recv().map_err(gone)?
+        }
+    }
 }

@@ -28,11 +28,13 @@ pub struct Global {
     pub permission_mode: Option<String>,
 
     /// Allow calls like these in this start, for example 'Bash(git diff *)'; never beats a deny or an ask
-    #[arg(long, value_name = "PATTERN", global = true, num_args = 1.., action = clap::ArgAction::Append)]
+    ///
+    /// Several patterns stand in one value with commas or blanks between them, or the flag is given again.
+    #[arg(long, value_name = "PATTERNS", global = true, action = clap::ArgAction::Append)]
     pub allowed_tools: Vec<String>,
 
     /// Deny calls like these in this start, for example WebFetch
-    #[arg(long, value_name = "PATTERN", global = true, num_args = 1.., action = clap::ArgAction::Append)]
+    #[arg(long, value_name = "PATTERNS", global = true, action = clap::ArgAction::Append)]
     pub disallowed_tools: Vec<String>,
 
     /// Stop after this many answers of the model; 0 is no limit

@@ -83,6 +83,7 @@ fn patterns_and_settings_are_collected() {
         "x",
         "--allowed-tools",
         "Bash(git *)",
+        "--allowed-tools",
         "Read",
         "--disallowed-tools",
         "WebFetch",
@@ -104,6 +105,18 @@ fn patterns_and_settings_are_collected() {
 }
 
 #[test]
+fn a_list_of_tools_leaves_the_prompt_alone() {
+    for flag in ["--allowed-tools", "--disallowed-tools"] {
+        let cli = ok(&[flag, "Bash(git *), Read", flag, "Edit", "-p", "review this"]);
+        assert_eq!(cli.prompt.as_deref(), Some("review this"));
+        let cli = ok(&["-p", flag, "Bash(git *)", "review this"]);
+        assert_eq!(cli.prompt.as_deref(), Some("review this"));
+        let cli = ok(&[flag, "Read", "hello"]);
+        assert_eq!(cli.prompt.as_deref(), Some("hello"));
+    }
+}
+
+#[test]
 fn a_value_may_hold_several_patterns() {
     for (value, expected) in [
         ("Read,Bash(git add *), Edit", &["Read", "Bash(git add *)", "Edit"][..]),
@@ -115,7 +128,7 @@ fn a_value_may_hold_several_patterns() {
     ] {
         assert_eq!(split_patterns(&[value.to_owned()]), expected, "{value}");
     }
-    assert_eq!(ok(&["-p", "x", "--allowed-tools", "A,B", "C"]).global.allowed_patterns(), ["A", "B", "C"]);
+    assert_eq!(ok(&["-p", "x", "--allowed-tools", "A,B C"]).global.allowed_patterns(), ["A", "B", "C"]);
 }
 
 #[test]

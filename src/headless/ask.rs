@@ -23,7 +23,7 @@ use crate::contract::message::Role;
 use crate::contract::record::{RunRecord, SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::{Actor, CHANNEL_POLICY, ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::ToolResult;
-use crate::runtime::{AgentRunResult, AgentRuntime, RunDocument, RuntimeError};
+use crate::runtime::{AgentRunResult, AgentRuntime, RunDocument, RuntimeError, stop_reason_of};
 
 /// What happens to questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,9 @@ pub(super) struct Attended {
     pub(super) result: AgentRunResult,
     /// Declined because nobody can be asked.
     pub(super) denied: Vec<SuspensionId>,
+    /// The answer as the JSON that was wanted, or what is wrong with it; `None` when none was wanted or there is no
+    /// answer.
+    pub(super) output: Option<Result<Value, Vec<String>>>,
 }
 
 pub(super) struct Desk<'a> {
@@ -110,7 +113,7 @@ impl Desk<'_> {
         expired.sort_unstable();
         expired.dedup();
         result.expired = expired;
-        Ok(Attended { result, denied })
+        Ok(Attended { result, denied, output: None })
     }
 
     /// Events for a run that waited already: without them a reader of the stream would not know what it waits for.
@@ -282,19 +285,19 @@ impl Desk<'_> {
     ) -> Result<AgentRunResult, RuntimeError> {
         let store = self.runtime.store();
         let stored = store.messages(&run.thread_id).await?;
-        let response = stored
+        let last = stored
             .iter()
             .rev()
             .filter(|stored| stored.run_id == run.id)
-            .find(|stored| stored.message.role == Role::Assistant)
-            .map(|stored| stored.message.text());
+            .find(|stored| stored.message.role == Role::Assistant);
         let mut expired = Vec::new();
         for question in &before.waiting {
             let now = store.suspension(&question.id).await?;
             expired.extend(now.filter(|now| now.status == SuspensionStatus::Expired).map(|now| now.id));
         }
         let result = AgentRunResult {
-            response: response.unwrap_or_default(),
+            response: last.map(|stored| stored.message.text()).unwrap_or_default(),
+            stop_reason: last.and_then(|stored| stop_reason_of(&stored.message)),
             termination: run.termination.clone().unwrap_or(TerminationReason::NaturalEnd),
             steps: run.steps,
             usage: run.usage,

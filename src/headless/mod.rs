@@ -3,6 +3,7 @@
 mod ask;
 mod question;
 mod queue;
+mod schema;
 mod signals;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ use crate::contract::suspension::Actor;
 use crate::runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError, UnknownPolicy};
 
 pub use ask::OnAsk;
+pub use schema::AnswerSchema;
 
 use ask::{Attended, Desk, Standing};
 use question::Question;
@@ -50,8 +52,12 @@ pub mod exit {
     pub const EXPIRED: u8 = 6;
     /// The provider is unavailable; try again later (`EX_TEMPFAIL` of sysexits.h).
     pub const UNAVAILABLE: u8 = 75;
+    /// Hung up (128 + SIGHUP).
+    pub const HUNG_UP: u8 = 129;
     /// Interrupted (128 + SIGINT).
     pub const INTERRUPTED: u8 = 130;
+    /// Terminated (128 + SIGTERM).
+    pub const TERMINATED: u8 = 143;
 }
 
 /// Form of what goes to stdout.
@@ -61,7 +67,7 @@ pub enum Format {
     Text,
     /// One object at the end.
     Json,
-    /// One [`StreamEvent`] a line.
+    /// One [`StreamEvent`] a line, and the object of [`Format::Json`] as the last one.
     StreamJson,
 }
 
@@ -97,6 +103,8 @@ pub struct Options {
     pub also: Option<Arc<dyn EventSink>>,
     /// Whether stdout is a terminal, so that foreign control characters are made visible in text too.
     pub clean: bool,
+    /// What the answer must match.
+    pub schema: Option<Arc<AnswerSchema>>,
 }
 
 /// How long the process stays for a summary that is being written when its answer is out.
@@ -116,6 +124,25 @@ impl Printer {
     /// How many events came so far.
     fn events(&self) -> u64 {
         self.seq.load(Ordering::Relaxed)
+    }
+
+    /// Writes the one object that says how it all came out.
+    fn put_result(&self, mut object: serde_json::Value) {
+        match self.format {
+            Format::Text => return,
+            Format::Json => {}
+            Format::StreamJson => {
+                object["event_type"] = "result".into();
+                object["seq"] = (self.seq.fetch_add(1, Ordering::Relaxed) + 1).into();
+                object["timestamp"] = self.timestamp().into();
+            }
+        }
+        self.put(&format!("{}\n", escape_json(&object.to_string())));
+    }
+
+    fn timestamp(&self) -> String {
+        let at = i64::try_from(self.clock.now_ms()).unwrap_or(i64::MAX);
+        jiff::Timestamp::from_millisecond(at).map(|t| t.to_string()).unwrap_or_default()
     }
 
     /// Writes to stdout. After the first failure nothing more is written; a reader that went away is no failure.
@@ -146,10 +173,7 @@ impl EventSink for Printer {
         let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
         match self.format {
             Format::StreamJson => {
-                let at = i64::try_from(self.clock.now_ms()).unwrap_or(i64::MAX);
-                let timestamp =
-                    jiff::Timestamp::from_millisecond(at).map(|t| t.to_string()).unwrap_or_default();
-                let line = serde_json::to_string(&StreamEvent::new(seq, timestamp, event));
+                let line = serde_json::to_string(&StreamEvent::new(seq, self.timestamp(), event));
                 self.put(&format!("{}\n", escape_json(&line.unwrap_or_default())));
             }
             Format::Text | Format::Json => progress(&event),
@@ -251,12 +275,20 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         thread: thread.clone(),
         told: BTreeMap::new(),
     };
-    let work = queue::attend(runtime, &thread, job, desk, |before| answer(&printer, &before.result, options));
-    // On the heap, because a run's future is large.
-    let (result, signal) = signals::guard(Box::pin(work), || runtime.cancel(&thread)).await;
+    let work = async {
+        let done =
+            queue::attend(runtime, &thread, job, desk, |before| answer(&printer, &before.result, options));
+        // On the heap, because a run's future is large.
+        let done = Box::pin(done).await?;
+        match &options.schema {
+            None => Ok(done),
+            Some(schema) => schema.enforce(&thread, desk, done).await,
+        }
+    };
+    let (result, signal) = signals::guard(work, signals::reader_gone(), || runtime.cancel(&thread)).await;
     let code = match result {
-        None => break_off(&printer, standing.take(), options, signal.unwrap_or(exit::INTERRUPTED)),
-        Some(Ok(attended)) => finish(&printer, &attended, options),
+        None => break_off(&printer, &thread, standing.take(), options, signal.unwrap_or(exit::INTERRUPTED)),
+        Some(Ok(attended)) => finish(&printer, &attended, options, signal),
         Some(Err(error)) => match left_to_others(&error).filter(|_| is_answered) {
             Some(who) => {
                 note(&who);
@@ -268,7 +300,7 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
     if signal.is_none() {
         // The answer is out already; what a summary costs would be lost with the process, and paid again next time.
         let settled = tokio::time::timeout(LAST_SUMMARY, runtime.settle(&thread));
-        let _ = signals::guard(settled, || false).await;
+        let _ = signals::guard(settled, std::future::pending(), || false).await;
     }
     let problem = printer.problem.lock().expect("no panic while the problem is held").take();
     if let Some(error) = problem {
@@ -312,10 +344,7 @@ fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
     };
     let message = error.to_string();
     note(&format!("aye: {}", visible(&message)));
-    if printer.format == Format::Json {
-        let object = json!({"type": "result", "status": "error", "error": message, "exit": code});
-        printer.put(&format!("{}\n", escape_json(&object.to_string())));
-    }
+    printer.put_result(json!({"type": "result", "status": "error", "error": message, "exit": code}));
     code
 }
 
@@ -329,6 +358,7 @@ fn object(result: &AgentRunResult, denied: &[SuspensionId], status: &str, code: 
         "response": result.response,
         "termination": result.termination,
         "error_code": result.error_code,
+        "stop_reason": result.stop_reason,
         "steps": result.steps,
         "usage": result.usage,
         "waiting": result.waiting.iter().map(|question| Question::of(question).object()).collect::<Vec<_>>(),
@@ -338,16 +368,35 @@ fn object(result: &AgentRunResult, denied: &[SuspensionId], status: &str, code: 
     })
 }
 
-fn finish(printer: &Printer, Attended { result, denied }: &Attended, options: &Options) -> u8 {
-    let (code, status) = exit_code(result);
-    match options.format {
-        Format::StreamJson => {}
-        Format::Json => {
-            let object = object(result, denied, status, code);
-            printer.put(&format!("{}\n", escape_json(&object.to_string())));
-        }
-        Format::Text => answer(printer, result, options),
+fn finish(printer: &Printer, attended: &Attended, options: &Options, signal: Option<u8>) -> u8 {
+    let Attended { result, denied, output } = attended;
+    let (mut code, mut status) = exit_code(result);
+    if matches!(output, Some(Err(_))) {
+        (code, status) = (exit::FAILED, "error");
     }
+    // The object and the process say the same.
+    let code = signal.unwrap_or(code);
+    let mut object = object(result, denied, status, code);
+    match output {
+        None if options.format == Format::Text => answer(printer, result, options),
+        None => {}
+        Some(Ok(output)) => {
+            if options.format == Format::Text {
+                let text = serde_json::to_string_pretty(output).unwrap_or_default();
+                printer.put(&format!("{}\n", escape_json(&text)));
+            }
+            object["structured_output"] = output.clone();
+        }
+        Some(Err(errors)) => {
+            object["error_code"] = "json_schema".into();
+            object["errors"] = json!(errors);
+            note("aye: the answer does not match the schema of --json-schema:");
+            for error in errors {
+                note(&visible(&format!("  {error}")));
+            }
+        }
+    }
+    printer.put_result(object);
     if code == exit::WAITING {
         for question in &result.waiting {
             note(&Question::of(question).lines());
@@ -356,6 +405,10 @@ fn finish(printer: &Printer, Attended { result, denied }: &Attended, options: &O
     } else if let TerminationReason::Stopped(reason) = &result.termination {
         note(&format!("stopped: {}", visible(reason.detail.as_deref().unwrap_or(&reason.code))));
     } else if let TerminationReason::Blocked(reason) = &result.termination {
+        if options.format == Format::Text && !result.response.trim().is_empty() {
+            // What was said before it ended is not an answer, but it may say why.
+            note(&visible(result.response.trim_end()));
+        }
         note(&format!("blocked: {}", visible(reason)));
     }
     for id in &result.expired {
@@ -364,13 +417,20 @@ fn finish(printer: &Printer, Attended { result, denied }: &Attended, options: &O
     code
 }
 
-/// A signal came while this process waited: nothing was done to the run.
-fn break_off(printer: &Printer, waiting: Option<AgentRunResult>, options: &Options, code: u8) -> u8 {
-    let Some(result) = waiting else { return code };
-    if options.format == Format::Json {
-        let object = object(&result, &[], "waiting", code);
-        printer.put(&format!("{}\n", escape_json(&object.to_string())));
-    }
+/// A signal came while this process waited, or a second one: nothing more is done to the run.
+fn break_off(
+    printer: &Printer,
+    thread: &ThreadId,
+    waiting: Option<AgentRunResult>,
+    options: &Options,
+    code: u8,
+) -> u8 {
+    let Some(result) = waiting else {
+        printer
+            .put_result(json!({"type": "result", "status": "cancelled", "thread_id": thread, "exit": code}));
+        return code;
+    };
+    printer.put_result(object(&result, &[], "waiting", code));
     if options.is_kept {
         let what = if result.waiting.is_empty() {
             "the run goes on without this process"

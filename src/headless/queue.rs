@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::ask::{Attended, Desk};
 use super::question::Question;
-use super::{Format, Job, Printer, exit, note};
-use crate::contract::display::{escape_json, visible_line};
+use super::{Job, Printer, exit, note};
+use crate::contract::display::visible_line;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::record::{QueuedMessage, SuspensionRecord};
@@ -47,18 +47,15 @@ pub(super) fn tell(printer: &Printer, behind: &Behind) -> u8 {
     if !behind.waiting.is_empty() {
         note(&format!("then go on with: aye -r {thread} -p"));
     }
-    if printer.format == Format::Json {
-        let object = json!({
-            "type": "result",
-            "status": "queued",
-            "thread_id": thread,
-            "queued": behind.message.id,
-            "driver": behind.driver,
-            "waiting": behind.waiting.iter().map(|question| Question::of(question).object()).collect::<Vec<_>>(),
-            "exit": exit::WAITING,
-        });
-        printer.put(&format!("{}\n", escape_json(&object.to_string())));
-    }
+    printer.put_result(json!({
+        "type": "result",
+        "status": "queued",
+        "thread_id": thread,
+        "queued": behind.message.id,
+        "driver": behind.driver,
+        "waiting": behind.waiting.iter().map(|question| Question::of(question).object()).collect::<Vec<_>>(),
+        "exit": exit::WAITING,
+    }));
     exit::WAITING
 }
 

@@ -192,6 +192,7 @@ impl Driver {
                         let message =
                             format!("{model} gave an empty answer; ask again, or choose another model");
                         self.tell_error(&message, Some("empty_answer")).await;
+                        self.last_response = Some(result);
                         return Ok(Some(Fact::Failed { message }));
                     }
                     let words = format!("{model} ended without a closing message");

@@ -111,7 +111,7 @@ fn flags_allow_and_deny() {
     assert!(home.work().join("made.txt").exists());
 
     let home = Home::with(&llm);
-    home.aye(&["-p", "x", "--allowed-tools", "Bash(mkdir *)", "Read"]).run().exits(3);
+    home.aye(&["-p", "x", "--allowed-tools", "Bash(mkdir *),Read"]).run().exits(3);
 
     let home = Home::with(&llm);
     home.ok(&["-p", "x", "--allowed-tools", "Bash", "--disallowed-tools", "Bash(touch *)"]);
@@ -119,7 +119,7 @@ fn flags_allow_and_deny() {
     assert!(llm.last().result("c1").contains("touch"), "{}", llm.last().result("c1"));
 
     let home = Home::with(&llm);
-    home.ok(&["-p", "x", "--disallowed-tools", "Bash", "WebFetch"]);
+    home.ok(&["-p", "x", "--disallowed-tools", "Bash,WebFetch"]);
     assert!(!home.work().join("made.txt").exists());
     let tools = llm.last().tools();
     assert!(tools.iter().all(|tool| tool != "Bash" && tool != "WebFetch"), "{tools:?}");

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::support::home::{Home, id_of};
-use crate::support::llm::{Answer, Gate, MockLlm, Part};
+use crate::support::llm::{Answer, Gate, MockLlm, Part, until};
 
 const TOUCH: &str = "echo ran >> log.txt";
 
@@ -69,7 +69,7 @@ fn events_of_a_text() {
     );
     let seqs: Vec<u64> = out.lines().iter().filter_map(|line| line["seq"].as_u64()).collect();
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
-    assert_eq!(seqs.len(), out.lines().len());
+    assert_eq!(seqs.len(), out.lines().len(), "the result is one of them");
 }
 
 #[test]
@@ -196,14 +196,155 @@ fn events_of_a_cancel_while_it_streams() {
 }
 
 #[test]
-fn sigterm_ends_with_143() {
-    let llm = MockLlm::answers([Answer::say("Half").part(Part::Hang)]);
+fn sigterm_ends_with_143_in_json_too() {
+    let llm = MockLlm::by(|_| Answer::say("Half").part(Part::Hang));
     let home = Home::with(&llm);
     let mut run = home.aye(&["-p", "hi", "--output-format", "stream-json"]).spawn();
     run.until_line("Half");
     run.signal(Signal::TERM);
     let out = run.end().exits(143);
     assert_eq!(out.events().last().map(String::as_str), Some("run_finish(cancelled)"));
+    let last = out.lines().pop().expect("a line");
+    assert_eq!((&last["event_type"], &last["exit"]), (&json!("result"), &json!(143)));
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
+        let asked = llm.asked().len();
+        let run = home.aye(&["-p", "hi", "--output-format", "json"]).spawn();
+        until("the request", || llm.asked().len() > asked);
+        run.signal(signal);
+        let object = run.end().exits(code).json();
+        assert_eq!((&object["status"], &object["exit"]), (&json!("cancelled"), &json!(code)));
+    }
+}
+
+#[test]
+fn the_last_line_of_a_stream_says_how_it_came_out() {
+    let llm = MockLlm::by(|chat| match chat.user().as_str() {
+        "run it" => Answer::say("I will.").bash("c1", TOUCH),
+        "fail" => Answer::error(400, "that is no request"),
+        _ => Answer::say("Hello."),
+    });
+    let home = Home::with(&llm);
+    for (prompt, status, code) in [("hi", "done", 0), ("run it", "waiting", 3), ("fail", "error", 1)] {
+        let out = home.aye(&["-p", prompt, "--output-format", "stream-json"]).run().exits(code);
+        let lines = out.lines();
+        let last = lines.last().expect("a line");
+        assert_eq!((&last["event_type"], &last["type"]), (&json!("result"), &json!("result")), "{last:#}");
+        assert_eq!((&last["status"], &last["exit"]), (&json!(status), &json!(code)), "{last:#}");
+        assert_eq!(last["seq"], lines.len(), "it is one of the stream: {last:#}");
+        assert_eq!(last["waiting"].as_array().map(Vec::len), Some(usize::from(code == 3)), "{last:#}");
+        if code != 1 {
+            assert_eq!(last["usage"]["completion_tokens"], 7, "{last:#}");
+        }
+    }
+    let out = home.aye(&["-r", "nosuch", "-p", "--output-format", "stream-json"]).run();
+    assert_eq!(out.status.code(), Some(2));
+}
+
+#[test]
+fn a_run_ends_when_nobody_reads_its_output_any_more() {
+    for format in ["stream-json", "json", "text"] {
+        let llm = MockLlm::by(|_| Answer::say("Half").part(Part::Hang));
+        let home = Home::with(&llm);
+        let mut run = home.aye(&["-p", "hi", "--output-format", format]).spawn();
+        until("the request", || !llm.asked().is_empty());
+        run.close_stdout();
+        run.end().exits(1).says("nobody reads stdout");
+        // What was begun is written down, and nothing works on it.
+        home.ok(&["threads", "list"]);
+        assert!(home.open().is_empty());
+    }
+}
+
+#[test]
+fn an_answer_matches_the_schema_or_is_an_error() {
+    let llm = MockLlm::by(|chat| match chat.nth {
+        0 => Answer::say("Here it is: {\"name\": \"Ada\"}"),
+        1 => Answer::say("```json\n{\"name\": 7}\n```"),
+        2 => Answer::say("{\"name\": \"Ada\"}"),
+        _ => Answer::say("I would rather not."),
+    });
+    let home = Home::with(&llm);
+    let schema = json!({
+        "type": "object",
+        "properties": {"name": {"type": "string"}},
+        "required": ["name"],
+        "additionalProperties": false,
+    });
+    home.write("schema.json", &schema.to_string());
+    let out = home.ok(&["-p", "who?", "--json-schema", "schema.json", "--output-format", "json"]);
+    let object = out.json();
+    assert_eq!(object["structured_output"], json!({"name": "Ada"}), "{object:#}");
+    assert_eq!(
+        (&object["steps"], &object["usage"]["completion_tokens"]),
+        (&json!(3), &json!(21)),
+        "{object:#}"
+    );
+    let asked = llm.asked();
+    assert!(asked[0].user().contains("matches the JSON Schema below"), "{}", asked[0].user());
+    assert!(asked[1].user().contains("not one JSON value"), "{}", asked[1].user());
+    assert!(asked[2].user().contains("/name: 7 is not of type"), "{}", asked[2].user());
+
+    // The answer that stays wrong, and its errors.
+    let out = home.aye(&["-p", "who?", "--json-schema", "schema.json"]).run().exits(1);
+    assert_eq!(out.stdout, "");
+    let out = out.says("does not match the schema of --json-schema").says("not one JSON value");
+    assert_eq!(llm.asked().len(), 6, "{}", out.stderr);
+    let out = home.aye(&["-p", "who?", "--json-schema", "schema.json", "--output-format", "json"]).run();
+    let object = out.exits(1).json();
+    assert_eq!((&object["status"], &object["error_code"]), (&json!("error"), &json!("json_schema")));
+    assert_eq!(object["errors"].as_array().map(Vec::len), Some(1), "{object:#}");
+
+    home.write("broken.json", "{\"type\": 7}");
+    home.aye(&["-p", "who?", "--json-schema", "broken.json"]).run().exits(2).says("not a valid JSON Schema");
+    home.aye(&["-p", "who?", "--json-schema", "nosuch.json"]).run().exits(2).says("nosuch.json");
+    home.aye(&["--json-schema", "schema.json"]).run().exits(2);
+}
+
+#[test]
+fn a_list_of_tools_does_not_swallow_the_prompt() {
+    let llm = MockLlm::by(|_| Answer::say("Hello."));
+    let home = Home::with(&llm);
+    for args in [
+        ["-p", "--allowed-tools", "Read", "say hello"],
+        ["--allowed-tools", "Read,Bash(git *)", "-p", "say hello"],
+        ["-p", "--disallowed-tools", "WebFetch", "say hello"],
+    ] {
+        assert_eq!(home.ok(&args).stdout, "Hello.\n");
+        assert_eq!(llm.last().user(), "say hello");
+    }
+}
+
+#[test]
+fn an_open_pipe_says_that_it_is_waited_for() {
+    let llm = MockLlm::by(|_| Answer::say("Read."));
+    let home = Home::with(&llm);
+    let mut run = home.aye(&["-p", "review"]).open_stdin().spawn();
+    run.until_told("waiting for the end of stdin");
+    run.write_stdin("the diff");
+    run.close_stdin();
+    assert_eq!(run.end().exits(0).stdout, "Read.\n");
+    assert!(llm.last().user().contains("the diff"));
+}
+
+/// Whatever a command waits for, SIGTERM ends it.
+#[test]
+fn every_command_that_waits_ends_on_sigterm() {
+    let llm = asks_to_run(TOUCH);
+    let home = Home::with(&llm);
+    let run = home.aye(&["-p", "review"]).open_stdin().spawn();
+    run.until_told("waiting for the end of stdin");
+    run.signal(Signal::TERM);
+    run.end().ends_by(Signal::TERM);
+
+    let run = home.aye(&["-p", "do it", "--on-ask", "wait"]).spawn();
+    run.until_told("waiting for an answer");
+    run.signal(Signal::TERM);
+    run.end().ends_by(Signal::TERM);
+
+    let mut run = home.aye(&["inbox", "--watch"]).spawn();
+    run.until_line("perm_");
+    run.signal(Signal::TERM);
+    run.end().ends_by(Signal::TERM);
 }
 
 #[test]

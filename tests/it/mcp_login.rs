@@ -305,11 +305,13 @@ fn a_login_that_cannot_be_trusted_is_not_begun() {
     assert_eq!(far.count("POST /register"), 0);
     far.state().metadata =
         [("authorization_endpoint", json!("https://evil.test/a\u{1b}]0;x\u{7}?\u{202e}"))].into();
-    let mut login = home.aye(&["mcp", "login", "far"]).spawn();
-    let shown = login.until_line("https://evil.test/a");
-    assert!(!shown.trim_end().contains(|c: char| c.is_control() || c == '\u{202e}'), "{shown:?}");
-    login.signal(rustix::process::Signal::INT);
-    login.end();
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+        let mut login = home.aye(&["mcp", "login", "far"]).spawn();
+        let shown = login.until_line("https://evil.test/a");
+        assert!(!shown.trim_end().contains(|c: char| c.is_control() || c == '\u{202e}'), "{shown:?}");
+        login.signal(signal);
+        login.end().ends_by(signal);
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Limits of a run, and models that fail: the whole program against a server on loopback.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use crate::support::home::Home;
-use crate::support::llm::{Answer, Chat, MockLlm};
+use crate::support::llm::{Answer, Chat, MockLlm, Part};
 use crate::support::pty::Pty;
 
 /// A model that calls the same tool for ever, until it is told to go on.
@@ -54,15 +56,85 @@ fn every_limit_ends_a_run_with_its_reason_and_status_5() {
 }
 
 #[test]
-fn a_time_limit_is_looked_at_after_each_answer() {
-    let llm = MockLlm::by(|chat: &Chat| {
-        std::thread::sleep(std::time::Duration::from_millis(600));
-        Answer::new().call(&format!("c{}", chat.nth), "List", json!({"path": "."}))
+fn a_time_limit_interrupts_a_model_and_a_command() {
+    let llm = MockLlm::answers([Answer::say("Half a sen").part(Part::Hang)]);
+    let home = Home::with(&llm);
+    let before = Instant::now();
+    let out = home.aye(&["-p", "go", "--timeout", "1s", "--output-format", "json"]).run().exits(5);
+    let out = out.says("the limit is 1 s").json();
+    assert!(before.elapsed() < Duration::from_secs(15), "{:?}", before.elapsed());
+    assert_eq!((&out["status"], &out["termination"]["value"]["code"]), (&json!("limit"), &json!("timeout")));
+    assert_eq!(out["response"], "Half a sen", "what was said is kept: {out:#}");
+
+    let llm = MockLlm::by(|chat: &Chat| match chat.nth {
+        0 => Answer::new().bash("c1", "echo begun; sleep 600"),
+        _ => Answer::say("I see."),
     });
     let home = Home::with(&llm);
-    home.aye(&["-p", "go", "--timeout", "1s"]).run().exits(5).says("the limit is 1 s");
-    assert_eq!(llm.asked().len(), 2);
+    let before = Instant::now();
+    let args = ["-p", "go", "--timeout", "2s", "--allowed-tools", "Bash"];
+    home.aye(&args).run().exits(5).says("the limit is 2 s");
+    assert!(before.elapsed() < Duration::from_secs(20), "{:?}", before.elapsed());
+    assert!(!home.works("sleep 600"), "the command is gone");
+    home.ok(&["-c", "-p", "and?"]);
+    let said = llm.last().result("c1");
+    assert!(said.contains("the limit is 2 s") && said.contains("begun"), "{said}");
     home.aye(&["-p", "go", "--timeout", "soon"]).run().exits(2).says("such as 90s");
+}
+
+#[test]
+fn why_a_model_stopped_is_the_status_and_is_said() {
+    let empty = || Answer::new();
+    let say = |text: &str, reason| Answer::say(text).part(Part::Stop(reason));
+    for (answers, code, status, reason, says) in [
+        (
+            vec![say("No.", "content_filter")],
+            4,
+            "blocked",
+            json!("content_filter"),
+            "content filter withheld",
+        ),
+        (vec![say("No.", "refusal")], 4, "blocked", json!("refusal"), "m1 refused to answer"),
+        (
+            vec![say("Half a", "length")],
+            5,
+            "limit",
+            json!("max_tokens"),
+            "cut off at the model's output limit",
+        ),
+        (vec![empty()], 1, "error", json!("end_turn"), "m1 gave an empty answer"),
+        (
+            vec![Answer::new().call("c1", "List", json!({"path": "."})), empty()],
+            0,
+            "done",
+            json!("end_turn"),
+            "m1 ended without a closing message",
+        ),
+    ] {
+        let llm = MockLlm::answers(answers.clone());
+        let home = Home::with(&llm);
+        let out = home.aye(&["-p", "go", "--output-format", "json"]).run().exits(code).says(says).json();
+        assert_eq!(
+            (&out["status"], &out["exit"], &out["stop_reason"]),
+            (&json!(status), &json!(code), &reason)
+        );
+
+        let llm = MockLlm::answers(answers.clone());
+        let home = Home::with(&llm);
+        let out = home.aye(&["-p", "go", "--output-format", "stream-json"]).run().exits(code);
+        let lines = out.lines();
+        let ends = lines.iter().filter(|line| line["event_type"] == "inference_complete");
+        assert_eq!(ends.last().map(|line| &line["stop_reason"]), Some(&reason), "{lines:#?}");
+        assert_eq!(
+            lines.last().map(|line| (&line["status"], &line["exit"])),
+            Some((&json!(status), &json!(code)))
+        );
+
+        // Half an answer is one, what was withheld is none.
+        let llm = MockLlm::answers(answers);
+        let out = Home::with(&llm).aye(&["-p", "go"]).run().exits(code).says(says);
+        assert_eq!(out.stdout.trim(), if code == 5 { "Half a" } else { "" });
+    }
 }
 
 #[test]

@@ -279,7 +279,7 @@ fn planned() -> TestApp {
     test.app.info.mode = crate::tui::host::Mode::Plan;
     test.start("how would you do it?");
     test.event(E::TextDelta { delta: "First the tests, then the parser.".into() });
-    test.event(E::InferenceComplete { model: "m1".into(), usage: None, duration_ms: 1 });
+    test.event(E::InferenceComplete { model: "m1".into(), usage: None, duration_ms: 1, stop_reason: None });
     test.event(E::StepEnd);
     test.finish(TerminationReason::NaturalEnd);
     test.wait(1000);

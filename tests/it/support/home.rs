@@ -22,6 +22,7 @@ pub struct Home {
 impl Home {
     /// Without any model but the demo.
     pub fn new() -> Self {
+        default_signals();
         let dir = tempfile::Builder::new().prefix("aye-it-").tempdir().expect("a folder");
         for name in ["work", "home", "aye/config"] {
             std::fs::create_dir_all(dir.path().join(name)).expect("a folder");
@@ -98,7 +99,7 @@ impl Home {
     pub fn aye(&self, args: &[&str]) -> Aye {
         let mut command = Command::new(env!("CARGO_BIN_EXE_aye"));
         command.args(args).current_dir(self.work()).env_clear().envs(self.env());
-        Aye { command, stdin: None, what: format!("aye {}", args.join(" ")) }
+        Aye { command, stdin: None, is_stdin_open: false, what: format!("aye {}", args.join(" ")) }
     }
 
     /// Runs it and wants it to end well.
@@ -137,6 +138,28 @@ impl Home {
     }
 }
 
+/// Lets the programs that tests start have the signals as a terminal's shell would give them. A script's background job
+/// ignores SIGINT, and whoever is started by it inherits that; a signal that is handled here is not ignored there.
+fn default_signals() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let ignored = status
+            .lines()
+            .find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok())
+            .unwrap_or_default();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let _inside = runtime.enter();
+        for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {
+            let number = signal.as_raw();
+            if ignored & (1 << (number - 1)) != 0 {
+                // The handler stays when nobody waits for it any more.
+                drop(tokio::signal::unix::signal(number.into()).expect("a handler"));
+            }
+        }
+    });
+}
+
 pub fn id_of(suspension: &Value) -> String {
     suspension["id"].as_str().expect("an id").to_owned()
 }
@@ -145,6 +168,7 @@ pub fn id_of(suspension: &Value) -> String {
 pub struct Aye {
     command: Command,
     stdin: Option<Vec<u8>>,
+    is_stdin_open: bool,
     pub what: String,
 }
 
@@ -159,12 +183,21 @@ impl Aye {
         self
     }
 
+    /// Leaves its stdin open, a pipe to write into.
+    pub fn open_stdin(mut self) -> Self {
+        self.is_stdin_open = true;
+        self
+    }
+
     /// Starts it.
     pub fn spawn(mut self) -> Running {
-        let stdin = if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
+        let is_piped = self.stdin.is_some() || self.is_stdin_open;
+        let stdin = if is_piped { Stdio::piped() } else { Stdio::null() };
         self.command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.command.spawn().expect("the program starts");
-        if let (Some(text), Some(mut stdin)) = (self.stdin, child.stdin.take()) {
+        if let Some(text) = self.stdin
+            && let Some(mut stdin) = child.stdin.take()
+        {
             std::thread::spawn(move || stdin.write_all(&text));
         }
         let stdout = BufReader::new(child.stdout.take().expect("stdout"));
@@ -181,7 +214,7 @@ impl Aye {
             }
             let _ = send.send(String::from_utf8_lossy(&text).into_owned());
         });
-        Running { child, stdout, errors, told, seen: String::new(), what: self.what }
+        Running { child, stdout: Some(stdout), errors, told, seen: String::new(), what: self.what }
     }
 
     /// Runs it to its end.
@@ -196,7 +229,8 @@ type Told = Arc<(Mutex<String>, Condvar)>;
 /// A run that goes on.
 pub struct Running {
     child: Child,
-    stdout: BufReader<ChildStdout>,
+    /// `None` once it was closed.
+    stdout: Option<BufReader<ChildStdout>>,
     errors: mpsc::Receiver<String>,
     told: Told,
     seen: String,
@@ -208,7 +242,7 @@ impl Running {
     pub fn until_line(&mut self, text: &str) -> String {
         loop {
             let mut line = String::new();
-            let read = self.stdout.read_line(&mut line).expect("stdout");
+            let read = self.stdout.as_mut().expect("it is open").read_line(&mut line).expect("stdout");
             self.seen.push_str(&line);
             assert!(read > 0, "{}: {text:?} did not come: {}", self.what, self.seen);
             if line.contains(text) {
@@ -224,6 +258,20 @@ impl Running {
         let (told, waited) =
             self.told.1.wait_timeout_while(told, PATIENCE, |told| !told.contains(text)).expect("no panic");
         assert!(!waited.timed_out(), "{}: {text:?} is not told: {told}", self.what);
+    }
+
+    /// Reads no more of its output.
+    pub fn close_stdout(&mut self) {
+        self.stdout = None;
+    }
+
+    /// Writes to the stdin that was left open.
+    pub fn write_stdin(&mut self, text: &str) {
+        self.child.stdin.as_mut().expect("it is open").write_all(text.as_bytes()).expect("written");
+    }
+
+    pub fn close_stdin(&mut self) {
+        self.child.stdin = None;
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -287,7 +335,9 @@ impl Running {
         });
         let mut stdout = std::mem::take(&mut self.seen);
         let mut rest = Vec::new();
-        self.stdout.read_to_end(&mut rest).expect("stdout");
+        if let Some(open) = &mut self.stdout {
+            open.read_to_end(&mut rest).expect("stdout");
+        }
         stdout.push_str(&String::from_utf8_lossy(&rest));
         let status = self.child.wait().expect("a child");
         let _ = send.send(());
@@ -308,6 +358,14 @@ pub struct Out {
 }
 
 impl Out {
+    /// Wants it to be ended by a signal: by the kernel, or with the exit status that stands for it.
+    #[track_caller]
+    pub fn ends_by(self, signal: Signal) {
+        let number = signal.as_raw();
+        let is_it = self.status.signal() == Some(number) || self.status.code() == Some(128 + number);
+        assert!(is_it, "{}: {}\n--- stderr\n{}", self.what, self.status, self.stderr);
+    }
+
     /// Wants this exit status.
     #[track_caller]
     pub fn exits(self, code: i32) -> Self {
@@ -358,8 +416,8 @@ impl Out {
     #[track_caller]
     pub fn events(&self) -> Vec<String> {
         let mut kinds: Vec<String> = Vec::new();
-        for line in self.lines() {
-            let kind = kind_of(&line);
+        for line in self.lines().iter().filter(|line| line["event_type"] != "result") {
+            let kind = kind_of(line);
             if kind.contains("delta") && kinds.last() == Some(&kind) {
                 continue;
             }

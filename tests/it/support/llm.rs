@@ -46,6 +46,8 @@ pub enum Part {
     Hang,
     /// An error inside of the stream.
     Broken(Value),
+    /// The reason to stop, instead of the usual one.
+    Stop(&'static str),
 }
 
 /// One answer.
@@ -280,7 +282,7 @@ fn give(stream: &mut TcpStream, answer: &Answer) -> std::io::Result<()> {
     }
     head.push_str("content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n");
     stream.write_all(head.as_bytes())?;
-    let mut index = 0;
+    let (mut index, mut reason) = (0, None);
     for part in &answer.parts {
         match part {
             Part::Text(text) => send(stream, &delta(&json!({"content": text}), None))?,
@@ -303,9 +305,10 @@ fn give(stream: &mut TcpStream, answer: &Answer) -> std::io::Result<()> {
                 return Ok(());
             }
             Part::Broken(error) => send(stream, &json!({"error": error}))?,
+            Part::Stop(word) => reason = Some(*word),
         }
     }
-    let reason = if index > 0 { "tool_calls" } else { "stop" };
+    let reason = reason.unwrap_or(if index > 0 { "tool_calls" } else { "stop" });
     send(stream, &delta(&json!({}), Some(reason)))?;
     let usage = json!({"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18});
     send(stream, &json!({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": usage}))?;
