@@ -62,6 +62,11 @@ Exit status: 0 done, 1 failed, 2 usage, 3 waiting for a decision, 4 blocked by a
 model or filtered by its provider, 5 a limit was reached or the answer was cut off, 6 a question expired unanswered,
 75 provider unavailable, 130 interrupted, 143 terminated.";
 
+const LOGIN_EXAMPLES: &str = "\
+Examples:
+  aye login anthropic
+  pass show openai | aye login openai";
+
 const WORK_EXAMPLE: &str = "Example:
   aye work --until-empty --json
 
@@ -232,8 +237,22 @@ pub enum Command {
     Audit(AuditArgs),
     /// Answers, calls, tokens, cost and waiting, by model, tool and day
     Stats(StatsArgs),
-    /// Models that can be used, and why the others cannot
+    /// Models that can be used, as their servers list them, and why the others cannot
     Models(JsonFlag),
+    /// Store the key of a provider, after trying it; it is typed or pasted unseen, or piped in
+    ///
+    /// The key is kept in a file that only you can read. A variable such as ANTHROPIC_API_KEY wins over it. To log in to
+    /// an MCP server, run `aye mcp login`.
+    #[command(after_help = LOGIN_EXAMPLES)]
+    Login {
+        /// The provider; without it, choose from a list
+        provider: Option<String>,
+    },
+    /// Remove the stored key of a provider
+    Logout {
+        /// The provider; without it, the only one whose key is stored
+        provider: Option<String>,
+    },
     /// Settings
     #[command(subcommand)]
     Config(ConfigCommand),

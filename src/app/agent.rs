@@ -158,7 +158,7 @@ impl App {
     /// Chooses another model for the runs from now on.
     pub(super) async fn set_model(&self, name: &str) -> Result<(), String> {
         let selection = models::choose_named(&self.foundation, name).await?;
-        let executor = models::executor(&selection, &self.foundation.env);
+        let executor = models::executor(&selection, &self.foundation);
         let entry = entry_of(&selection);
         let id = selection.full_name();
         self.purse.admit(&id, &selection)?;
@@ -290,7 +290,7 @@ fn runtime(
         .with_artifacts(context::artifacts(&output_dir))
         .with_agent_spec(spec)
         .with_model(selection.full_name(), entry_of(selection))
-        .with_provider(selection.full_name(), models::executor(selection, &foundation.env));
+        .with_provider(selection.full_name(), models::executor(selection, foundation));
     if let Some(snapshots) = snapshots {
         builder = builder.with_snapshots(Arc::new(snapshots.clone()));
     }
@@ -304,7 +304,7 @@ fn runtime(
         let provider = format!("fallback {}", choice.full_name());
         let entry = ModelEntry { provider: provider.clone(), model_name: choice.model.clone() };
         builder =
-            builder.with_model(id, entry).with_provider(provider, models::executor(&choice, &foundation.env));
+            builder.with_model(id, entry).with_provider(provider, models::executor(&choice, foundation));
     }
     for key in tools::state_keys() {
         builder = builder.with_state_key(key);

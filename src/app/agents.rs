@@ -62,7 +62,7 @@ pub(super) async fn skill_models(
         if purse.admit(&id, &choice).is_err() {
             continue;
         }
-        runtime.set_model(&id, entry_of(&choice), models::executor(&choice, &foundation.env));
+        runtime.set_model(&id, entry_of(&choice), models::executor(&choice, foundation));
         found.insert(name, id);
     }
     found
@@ -122,7 +122,7 @@ impl Agents {
         let mut written = written(foundation);
         let models = models_of(&mut written, foundation).await;
         for choice in models.values() {
-            let executor = models::executor(choice, &foundation.env);
+            let executor = models::executor(choice, foundation);
             runtime.set_model(&choice.full_name(), entry_of(choice), executor);
         }
         let make = |agent: &WrittenAgent| {

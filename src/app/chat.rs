@@ -15,7 +15,6 @@ use super::{Failure, commands, say, statusline, themes};
 use crate::cli::{Cli, ThreadChoice};
 use crate::config::{Env, Images, Screen};
 use crate::contract::display::{visible, visible_line};
-use crate::tui::app::FirstStart;
 use crate::tui::gallery::Images as ShownImages;
 use crate::tui::host::{Host as _, HostEvent};
 use crate::tui::keymap::Keymap;
@@ -156,19 +155,16 @@ fn served(
     (seen, counter)
 }
 
-/// What the first start asks: nothing of what somebody said already, nothing when there is something else to do, and
-/// nothing a second time.
-fn first_start(foundation: &Foundation, cli: &Cli) -> Option<FirstStart> {
-    let (paths, settings) = (&foundation.paths, &foundation.loaded.settings);
+/// Whether this is the first start of somebody who has set up nothing.
+fn first_start(foundation: &Foundation, cli: &Cli) -> bool {
+    let paths = &foundation.paths;
     let marker = paths.started_file();
     let is_plain = cli.prompt.is_none() && cli.thread() == ThreadChoice::New && !foundation.is_ephemeral;
     if !is_plain || paths.config_file().exists() || marker.exists() {
-        return None;
+        return false;
     }
-    // Asked once, however it ends; where that cannot be kept, nothing is asked.
-    crate::config::write_private(&marker, b"").ok()?;
-    let theme = settings.theme == "default" && !foundation.env.has("NO_COLOR");
-    Some(FirstStart { model: settings.model.is_none(), theme })
+    // Once; where that cannot be kept, never.
+    crate::config::write_private(&marker, b"").is_ok()
 }
 
 /// The keys: the built-in table, the user's `keymap.toml` over it.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::agent::{mode_of, skills_of};
 use super::foundation::Foundation;
 use super::{
-    Failure, agent_list, approvals, audit, doctor, export, history, hooks, ledger, memory, models, put,
+    Failure, agent_list, approvals, audit, doctor, export, history, hooks, keys, ledger, memory, models, put,
     queue, reminders, say, stats, work,
 };
 use crate::cli::{
@@ -54,15 +54,21 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Audit(args) => audit::run(args, &foundation).await,
         Command::Stats(args) => stats::run(args, &foundation).await,
         Command::Models(JsonFlag { json }) => {
-            let hits = models::probe(&foundation.env).await;
-            let rows = list_models(&foundation.loaded.settings, &foundation.env, &hits);
+            let current = models::choose(&foundation).await.ok();
+            let all = models::all_offers(&foundation, false).await;
+            for why in &all.refused {
+                say(&format!("aye: {why}"));
+            }
+            let rows = list_models(&foundation.loaded.settings, &foundation.env, &all.hits, current.as_ref());
             if json {
                 put_json(&json!(rows))?;
             } else {
-                put(&lines(&rows))?;
+                put(&models::listing(&rows))?;
             }
             Ok(0)
         }
+        Command::Login { provider } => keys::login_command(provider, &foundation).await,
+        Command::Logout { provider } => keys::logout_command(provider.as_deref(), &foundation),
         Command::Config(ConfigCommand::Show(JsonFlag { json })) => config(json, &foundation),
         Command::Doctor(JsonFlag { json }) => doctor::run(json, foundation, cli).await,
         // Answered before anything is read.

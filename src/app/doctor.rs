@@ -8,7 +8,7 @@ use super::agent::App;
 use super::foundation::Foundation;
 use super::mcp::{self, ServerRow};
 use super::plugins::{self, PluginRow};
-use super::{Failure, models, put};
+use super::{Failure, keys, models, put};
 use crate::cli::Cli;
 use crate::contract::display::visible_line;
 use crate::plugins::permission::RuleSet;
@@ -77,12 +77,19 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
         Ok(selection) => {
             let key = match &selection.api_key_env {
                 Some(name) => format!(", key from {name}"),
+                None if selection.is_key_stored => ", key from `aye login`".to_owned(),
                 None => String::new(),
             };
-            add("model", State::Ok, format!("{} ({}{key})", selection.full_name(), selection.why));
+            let words = format!("{} ({}{key})", selection.full_name(), selection.why);
+            match crate::config::gone(&selection, &models::kept_offers(&foundation)) {
+                Some(gone) => add("model", State::Warning, format!("{words}; {gone}")),
+                None => add("model", State::Ok, words),
+            }
         }
         Err(failure) => add("model", State::Error, failure.message),
     }
+    let (state, words) = keys::report(&foundation);
+    add("keys", if state { State::Ok } else { State::Warning }, words);
     match foundation.open_store() {
         Err(failure) => add("store", State::Error, failure.message),
         Ok(store) => {

@@ -1,7 +1,7 @@
 //! What every start needs first: where things are, what the settings say, what is trusted.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::Failure;
 use super::remote::Client;
@@ -10,9 +10,24 @@ use crate::config::{
     Env, Instructions, Loaded, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
     load_instructions, project_config_files, repository_root,
 };
+use crate::contract::inference::ReasoningEffort;
 use crate::contract::workspace::Workspace;
 use crate::plugins::permission::{Layer, RuleSet, shipped_rules};
 use crate::store::{OpenError, OpenErrorKind, Store};
+
+/// How hard models think, as the user set it. Clones are the same.
+#[derive(Clone, Default)]
+pub(super) struct Effort(Arc<RwLock<Option<ReasoningEffort>>>);
+
+impl Effort {
+    pub(super) fn get(&self) -> Option<ReasoningEffort> {
+        *self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set(&self, effort: Option<ReasoningEffort>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = effort;
+    }
+}
 
 /// See the module's text.
 pub(super) struct Foundation {
@@ -27,6 +42,7 @@ pub(super) struct Foundation {
     pub(super) warnings: Vec<String>,
     /// Nothing is kept.
     pub(super) is_ephemeral: bool,
+    pub(super) effort: Effort,
     remote: OnceLock<Client>,
 }
 
@@ -72,9 +88,12 @@ impl Foundation {
             assessment,
             warnings,
             is_ephemeral: cli.global.ephemeral,
+            effort: Effort::default(),
             remote: OnceLock::new(),
         };
         foundation.warnings.extend(foundation.loaded.warnings.iter().map(ToString::to_string));
+        foundation.effort.set(foundation.loaded.settings.effort);
+        super::keys::look(&foundation);
         Ok(foundation)
     }
 
@@ -85,6 +104,7 @@ impl Foundation {
         self.untrusted.clear();
         self.loaded = settings(&self.paths, &self.workspace.root, &self.workspace.cwd, true, &self.env, cli)?;
         self.warnings.extend(self.loaded.warnings.iter().map(ToString::to_string));
+        self.effort.set(self.loaded.settings.effort);
         Ok(())
     }
 

@@ -15,12 +15,13 @@ use super::files::Files;
 use super::grants::Pasts;
 use super::symbols::{self, Symbols};
 use super::viewer::{Viewer, row_of};
-use super::{edited, editor, images, ledger, mentions, statusline, themes};
-use crate::config::{list_models, repository_root};
+use super::{edited, editor, images, keys, ledger, mentions, models, statusline, themes};
+use crate::config::{ProbeHit, key_sources, list_models, repository_root};
 use crate::contract::content::ContentBlock;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{CallId, SuspensionId, ThreadId};
 use crate::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
+use crate::contract::inference::ReasoningEffort;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::message::{Message, Role, ToolCall, Visibility};
 use crate::contract::record::{
@@ -35,8 +36,8 @@ use crate::tui::back::{BackCmd, BackMsg};
 use crate::tui::composer::paste::Draft;
 use crate::tui::host::{
     Attach, Attached, Choice, Driver, Earlier, ExportFormat, GrantRow, Host, HostEvent, HostInfo, KeepDraft,
-    MentionRow, Mode, ModelRow, OpenedQuestion, OpenedThread, Page, Price, QueuedRow, Review, RuleRow, Shell,
-    SkillRow, UserInput,
+    MentionRow, Mode, ModelRow, OpenedQuestion, OpenedThread, Page, Price, QueuedRow, Review, RuleRow,
+    Secret, Shell, SkillRow, UserInput,
 };
 use crate::tui::theme::ThemeRow;
 
@@ -505,6 +506,8 @@ impl Host for TerminalHost {
                 output: p.output,
                 cache_read: p.cache_read,
             }),
+            model_why: selection.why.clone(),
+            effort: self.app.foundation.effort.get(),
             agent: self.app.agents.named(),
             mode: self.app.permission.mode(),
             cwd: self.app.foundation.workspace.cwd.clone(),
@@ -522,15 +525,57 @@ impl Host for TerminalHost {
     }
 
     fn models(&self) -> Vec<ModelRow> {
-        let settings = &self.app.foundation.loaded.settings;
-        list_models(settings, &self.app.foundation.env, &[])
-            .into_iter()
-            .map(|row| ModelRow {
-                name: row.name,
-                note: row.provider,
-                unusable: (!row.usable).then_some(row.why),
-            })
-            .collect()
+        keys::look(&self.app.foundation);
+        let rows = self.app.model_rows(&models::kept_offers(&self.app.foundation));
+        let (app, events) = (Arc::clone(&self.app), self.events.clone());
+        tokio::spawn(async move {
+            let all = models::all_offers(&app.foundation, true).await;
+            let _ = events.send(HostEvent::Models(app.model_rows(&all.hits)));
+            for why in all.refused {
+                let _ = events.send(HostEvent::Warned(why));
+            }
+        });
+        rows
+    }
+
+    fn set_effort(&self, effort: Option<ReasoningEffort>) {
+        self.app.foundation.effort.set(effort);
+    }
+
+    fn logins(&self) -> Vec<ModelRow> {
+        let foundation = &self.app.foundation;
+        keys::look(foundation);
+        let sources = key_sources(&foundation.loaded.settings, &foundation.env);
+        let row = |name: String| {
+            let source = sources.iter().find(|source| source.provider == name);
+            let note = match source {
+                Some(source) if source.is_set => {
+                    format!("{} is set", source.variable.as_deref().unwrap_or_default())
+                }
+                Some(_) => "has a stored key".to_owned(),
+                None => String::new(),
+            };
+            ModelRow { login: Some(name.clone()), name, note, ..ModelRow::default() }
+        };
+        keys::takers(foundation).into_iter().map(|provider| row(provider.name)).collect()
+    }
+
+    async fn log_in(&self, provider: &str, key: Secret) -> Result<String, String> {
+        let foundation = &self.app.foundation;
+        let words = keys::log_in(foundation, provider, &key.0).await?;
+        if !self.app.selection().is_demo() {
+            return Ok(words);
+        }
+        // Whoever connects a provider wants to use it.
+        let name = keys::provider(foundation, provider)?.name;
+        match self.app.set_model(&format!("{name}/")).await {
+            Ok(()) => Ok(format!("{words}; {} answers from now on", self.app.selection().full_name())),
+            Err(why) => Ok(format!("{words}; choose a model with /model ({why})")),
+        }
+    }
+
+    async fn log_out(&self, provider: Option<&str>) -> Result<String, String> {
+        keys::log_out(&self.app.foundation, provider)
     }
 
     async fn set_model(&self, name: &str) -> Result<(), String> {
@@ -638,6 +683,21 @@ impl Host for TerminalHost {
 }
 
 impl App {
+    /// What can be chosen as a model, by what servers list.
+    fn model_rows(&self, hits: &[ProbeHit]) -> Vec<ModelRow> {
+        let (settings, env) = (&self.foundation.loaded.settings, &self.foundation.env);
+        let rows = list_models(settings, env, hits, Some(&self.selection()));
+        rows.into_iter()
+            .map(|row| ModelRow {
+                name: row.name,
+                note: row.why.clone(),
+                unusable: (!row.usable).then_some(row.why),
+                is_current: row.current,
+                login: row.login,
+            })
+            .collect()
+    }
+
     /// The rules and grants in force.
     pub(super) fn permission_rows(&self) -> Vec<RuleRow> {
         let rules = self.permission.rules();

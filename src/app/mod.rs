@@ -28,6 +28,7 @@ mod history;
 mod hooks;
 mod host;
 mod images;
+mod keys;
 mod ledger;
 mod mcp;
 mod memory;

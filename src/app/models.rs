@@ -1,37 +1,249 @@
-//! Which model answers, and the executor that reaches it.
+//! Which model answers, what servers offer, and the executor that reaches a model.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::Failure;
-use super::foundation::Foundation;
+use super::foundation::{Effort, Foundation};
+use super::keys;
 use crate::config::{
-    Adapter as Wire, Env, ProbeCandidate, ProbeHit, Selection, needs_probe, probe_candidates, select_model,
+    Adapter as Wire, Env, ModelRow, OfferedModel, ProbeCandidate, ProbeHit, ResolvedProvider, SelectError,
+    Selection, Settings, can_chat, needs_probe, probe_candidates, read_private, resolve_providers,
+    select_model, successor, wants_list, write_private,
 };
-use crate::contract::executor::LlmExecutor;
-use crate::llm::{Adapter, DemoExecutor, GenaiExecutor, ProviderConfig};
+use crate::contract::clock::{Clock as _, SystemClock};
+use crate::contract::digest::sha256_hex;
+use crate::contract::executor::{InferenceExecutionError, InferenceRequest, LlmExecutor, LlmStream};
+use crate::contract::inference::StreamResult;
+use crate::llm::{
+    Adapter, DemoExecutor, GenaiExecutor, HAS_NO_MODEL, Offer, OffersError, ProviderConfig, check_key,
+    offers, offers_in,
+};
 
 /// How long a local server may take to answer.
 const PROBE: Duration = Duration::from_millis(200);
-/// How much of its answer is read.
+/// How long a start waits for the list of a server, when nobody named a model.
+const START: Duration = Duration::from_secs(3);
+/// How long a list may take that nothing waits for.
+pub(super) const PATIENT: Duration = Duration::from_secs(8);
+/// How much of a local server's answer is read.
 const MAX_LIST: usize = 1 << 20;
+/// A list that is younger is not fetched again in the background.
+const FRESH_MS: u64 = 10 * 60_000;
+/// A start uses a list that is younger without asking.
+const START_FRESH_MS: u64 = 24 * 3_600_000;
+/// The file of kept lists is never larger.
+const MAX_KEPT: u64 = 16 << 20;
 
-/// Chooses the model; looks for local servers only when that could change the choice.
+/// Chooses the model; asks servers only when that could change the choice.
 pub(super) async fn choose(foundation: &Foundation) -> Result<Selection, Failure> {
-    let settings = &foundation.loaded.settings;
-    let hits = if needs_probe(settings, &foundation.env) { probe(&foundation.env).await } else { Vec::new() };
-    select_model(settings, &foundation.loaded.provenance, &foundation.env, &hits).map_err(Failure::usage)
+    choose_by(foundation, &foundation.loaded.settings).await.map_err(Failure::usage)
 }
 
 /// Chooses a model by name, as if `--model` said it.
 pub(super) async fn choose_named(foundation: &Foundation, name: &str) -> Result<Selection, String> {
     let mut settings = foundation.loaded.settings.clone();
     settings.model = Some(name.to_owned());
-    let hits =
-        if needs_probe(&settings, &foundation.env) { probe(&foundation.env).await } else { Vec::new() };
-    select_model(&settings, &foundation.loaded.provenance, &foundation.env, &hits).map_err(|e| e.to_string())
+    choose_by(foundation, &settings).await.map_err(|error| error.to_string())
+}
+
+async fn choose_by(foundation: &Foundation, settings: &Settings) -> Result<Selection, SelectError> {
+    let (env, provenance) = (&foundation.env, &foundation.loaded.provenance);
+    let hits = match wants_list(settings, env) {
+        Some(provider) => listed_for_start(foundation, &provider).await.into_iter().collect(),
+        None if needs_probe(settings, env) => probe(env).await,
+        None => Vec::new(),
+    };
+    let selection = select_model(settings, provenance, env, &hits)?;
+    if !selection.is_guess || selection.is_demo() {
+        return Ok(selection);
+    }
+    // Its server may have said before how much fits into a request.
+    let kept = Kept::load(foundation).hit(&candidate_of(&selection));
+    match kept.map(|(_, hit)| hit) {
+        Some(hit) => select_model(settings, provenance, env, &[hit]),
+        None => Ok(selection),
+    }
+}
+
+/// The server of a model, as one that can be asked for its list.
+fn candidate_of(selection: &Selection) -> ProbeCandidate {
+    ProbeCandidate {
+        provider: selection.provider.clone(),
+        adapter: selection.adapter,
+        base_url: selection.base_url.clone(),
+        models_url: String::new(),
+    }
+}
+
+async fn listed_for_start(foundation: &Foundation, provider: &ResolvedProvider) -> Option<ProbeHit> {
+    let candidate = provider.candidate();
+    let mut kept = Kept::load(foundation);
+    let is_local = candidate.base_url.starts_with("http://");
+    let known = kept.hit(&candidate);
+    // A server of one's own may serve another model today.
+    if let Some((_, hit)) = known.clone().filter(|(age, _)| !is_local && *age < START_FRESH_MS) {
+        return Some(hit);
+    }
+    match list(foundation, provider, START).await {
+        Ok(models) => {
+            kept.put(&candidate, &models);
+            kept.save(foundation);
+            Some(ProbeHit { candidate, models })
+        }
+        Err(error) => {
+            tracing::info!(%error, "no list of models");
+            known.map(|(_, hit)| hit)
+        }
+    }
+}
+
+/// Asks a provider for its models, with its key.
+async fn list(
+    foundation: &Foundation,
+    provider: &ResolvedProvider,
+    limit: Duration,
+) -> Result<Vec<OfferedModel>, OffersError> {
+    let mut config = ProviderConfig::new(&provider.name, adapter_of(provider.adapter))
+        .with_base_url(provider.base_url.clone());
+    let key = match &provider.key_env {
+        _ if provider.is_key_stored => {
+            keys::read(&foundation.paths, &provider.name, &provider.base_url).map_err(OffersError::Failed)?
+        }
+        Some(name) => foundation.env.var(name).map(str::to_owned),
+        None => None,
+    };
+    if let Some(key) = key {
+        config = config.with_api_key(key);
+    }
+    offers(&config, limit).await.map(|found| found.into_iter().map(offered).collect())
+}
+
+fn offered(offer: Offer) -> OfferedModel {
+    OfferedModel { id: offer.id, context_window: offer.context_window, max_output: offer.max_output }
+}
+
+fn adapter_of(wire: Wire) -> Adapter {
+    match wire {
+        // The demo model is never asked over HTTP.
+        Wire::OpenAi | Wire::Demo => Adapter::OpenAi,
+        Wire::OpenAiResponses => Adapter::OpenAiResponses,
+        Wire::Anthropic => Adapter::Anthropic,
+        Wire::Gemini => Adapter::Gemini,
+        Wire::Ollama => Adapter::Ollama,
+    }
+}
+
+/// What all servers offer that can be asked.
+#[derive(Default)]
+pub(super) struct AllOffers {
+    pub(super) hits: Vec<ProbeHit>,
+    /// Keys that were refused, in words.
+    pub(super) refused: Vec<String>,
+}
+
+/// What is kept of earlier answers; nothing is asked.
+pub(super) fn kept_offers(foundation: &Foundation) -> Vec<ProbeHit> {
+    let kept = Kept::load(foundation);
+    let all = resolve_providers(&foundation.loaded.settings, &foundation.env);
+    let usable = all.iter().filter(|provider| provider.is_set_up());
+    usable.filter_map(|provider| Some(kept.hit(&provider.candidate())?.1)).collect()
+}
+
+/// Asks all servers at once: those on this machine, and each provider that can be used. With `is_patient` kept lists
+/// that are fresh will do.
+pub(super) async fn all_offers(foundation: &Foundation, is_patient: bool) -> AllOffers {
+    let mut kept = Kept::load(foundation);
+    let providers = resolve_providers(&foundation.loaded.settings, &foundation.env);
+    let usable: Vec<&ResolvedProvider> = providers.iter().filter(|provider| provider.is_set_up()).collect();
+    let asked = usable.iter().map(|provider| {
+        // A server of one's own may serve another model by now, and answers at once.
+        let is_local = provider.base_url.starts_with("http://");
+        let known =
+            kept.hit(&provider.candidate()).filter(|(age, _)| is_patient && !is_local && *age < FRESH_MS);
+        async move {
+            match known {
+                Some(_) => None,
+                None => Some(list(foundation, provider, PATIENT).await),
+            }
+        }
+    });
+    let (local, answers) = tokio::join!(probe(&foundation.env), futures::future::join_all(asked));
+    let mut all = AllOffers::default();
+    for (provider, answer) in usable.iter().zip(answers) {
+        let candidate = provider.candidate();
+        match answer {
+            None => {}
+            Some(Ok(models)) => kept.put(&candidate, &models),
+            Some(Err(OffersError::Refused(why))) => {
+                kept.forget(&candidate);
+                all.refused.push(why);
+            }
+            Some(Err(error)) => tracing::info!(%error, "no list of models"),
+        }
+        all.hits.extend(kept.hit(&candidate).map(|(_, hit)| hit));
+    }
+    kept.save(foundation);
+    let is_new =
+        |hit: &ProbeHit| all.hits.iter().all(|known| known.candidate.base_url != hit.candidate.base_url);
+    let local: Vec<ProbeHit> = local.into_iter().filter(is_new).collect();
+    all.hits.extend(local);
+    all
+}
+
+/// Lists of models, by the hash of the server's address: an address may contain a key.
+#[derive(Default, Deserialize, Serialize)]
+struct Kept {
+    #[serde(flatten)]
+    lists: BTreeMap<String, KeptList>,
+    #[serde(skip)]
+    is_changed: bool,
+}
+
+#[derive(Deserialize, Serialize)]
+struct KeptList {
+    at: u64,
+    models: Vec<OfferedModel>,
+}
+
+impl Kept {
+    fn load(foundation: &Foundation) -> Self {
+        let text = read_private(&foundation.paths.offers_file(), MAX_KEPT).ok().flatten();
+        text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+    }
+
+    /// The list of a server, and how old it is in milliseconds.
+    fn hit(&self, candidate: &ProbeCandidate) -> Option<(u64, ProbeHit)> {
+        let list = self.lists.get(&sha256_hex(&candidate.base_url))?;
+        let hit = ProbeHit { candidate: candidate.clone(), models: list.models.clone() };
+        Some((SystemClock.now_ms().saturating_sub(list.at), hit))
+    }
+
+    fn put(&mut self, candidate: &ProbeCandidate, models: &[OfferedModel]) {
+        let list = KeptList { at: SystemClock.now_ms(), models: models.to_vec() };
+        self.lists.insert(sha256_hex(&candidate.base_url), list);
+        self.is_changed = true;
+    }
+
+    fn forget(&mut self, candidate: &ProbeCandidate) {
+        self.is_changed |= self.lists.remove(&sha256_hex(&candidate.base_url)).is_some();
+    }
+
+    /// A cache: what cannot be written is fetched again.
+    fn save(&self, foundation: &Foundation) {
+        if self.is_changed && !foundation.is_ephemeral {
+            let text = serde_json::to_vec(self).unwrap_or_default();
+            if let Err(error) = write_private(&foundation.paths.offers_file(), &text) {
+                tracing::info!(%error, "lists of models are not kept");
+            }
+        }
+    }
 }
 
 /// Asks all local candidates at once.
@@ -44,7 +256,7 @@ pub(super) async fn probe(env: &Env) -> Vec<ProbeHit> {
 }
 
 /// One small HTTP request by hand: a client with TLS costs more time than the answer.
-async fn models_of(candidate: &ProbeCandidate) -> Option<Vec<String>> {
+async fn models_of(candidate: &ProbeCandidate) -> Option<Vec<OfferedModel>> {
     let url = reqwest::Url::parse(&candidate.models_url).ok()?;
     let host = url.host_str()?;
     let port = url.port_or_known_default()?;
@@ -62,27 +274,159 @@ async fn models_of(candidate: &ProbeCandidate) -> Option<Vec<String>> {
     // A chunked body of a server that answers 1.0 with 1.1: the JSON stands between its braces all the same.
     let body = &body[body.find('{')?..=body.rfind('}')?];
     let list: serde_json::Value = serde_json::from_str(body).ok()?;
-    let rows = list.get("data").or_else(|| list.get("models"))?.as_array()?;
-    let name = |row: &serde_json::Value| {
-        row.get("id").or_else(|| row.get("name")).and_then(serde_json::Value::as_str).map(str::to_owned)
-    };
-    Some(rows.iter().filter_map(name).collect())
+    offers_in(&list).map(|found| found.into_iter().map(offered).collect())
 }
 
 /// The executor for a choice.
-pub(super) fn executor(selection: &Selection, env: &Env) -> Arc<dyn LlmExecutor> {
-    let adapter = match selection.adapter {
-        Wire::Demo => return Arc::new(DemoExecutor::new()),
-        Wire::OpenAi => Adapter::OpenAi,
-        Wire::OpenAiResponses => Adapter::OpenAiResponses,
-        Wire::Anthropic => Adapter::Anthropic,
-        Wire::Gemini => Adapter::Gemini,
-        Wire::Ollama => Adapter::Ollama,
-    };
-    let mut config =
-        ProviderConfig::new(&selection.provider, adapter).with_base_url(selection.base_url.clone());
-    if let Some(key) = selection.api_key_env.as_deref().and_then(|name| env.var(name)) {
-        config = config.with_api_key(key);
+pub(super) fn executor(selection: &Selection, foundation: &Foundation) -> Arc<dyn LlmExecutor> {
+    if selection.is_demo() {
+        return Arc::new(DemoExecutor::new());
     }
-    Arc::new(GenaiExecutor::with(config))
+    let config = ProviderConfig::new(&selection.provider, adapter_of(selection.adapter))
+        .with_base_url(selection.base_url.clone());
+    let key = match &selection.api_key_env {
+        Some(name) => KeyPlace::Given(foundation.env.var(name).unwrap_or_default().to_owned()),
+        None if selection.is_key_stored => {
+            KeyPlace::Stored(keys::file(&foundation.paths, &selection.provider))
+        }
+        None => KeyPlace::Nowhere,
+    };
+    Arc::new(ModelExecutor {
+        config,
+        key,
+        reasons: selection.reasoning != Some(false),
+        effort: foundation.effort.clone(),
+        ready: Mutex::default(),
+    })
+}
+
+/// Where the key of a model is.
+enum KeyPlace {
+    Nowhere,
+    /// It came with the environment.
+    Given(String),
+    /// A login stored it; the file is read for each request, so that a logout counts at once.
+    Stored(PathBuf),
+}
+
+/// A model behind an HTTP API with what belongs to this program: its key, and the effort that the user set.
+struct ModelExecutor {
+    config: ProviderConfig,
+    key: KeyPlace,
+    /// Whether it may reason: others refuse a request that asks for it.
+    reasons: bool,
+    effort: Effort,
+    /// The client, and the key that it was made with.
+    ready: Mutex<Option<(Option<String>, Arc<GenaiExecutor>)>>,
+}
+
+impl ModelExecutor {
+    fn config(&self) -> Result<(Option<String>, ProviderConfig), InferenceExecutionError> {
+        let base = self.config.base_url.as_deref().unwrap_or_default();
+        let key = match &self.key {
+            KeyPlace::Nowhere => None,
+            KeyPlace::Given(key) => Some(key.clone()),
+            KeyPlace::Stored(file) => {
+                let wrong =
+                    |why| InferenceExecutionError::Unauthorized(format!("{}: {why}", self.config.name));
+                let key = keys::read_file(file, base).map_err(wrong)?;
+                if key.is_none() && !Path::exists(file) {
+                    let why = format!("its stored key is gone; run `aye login {}`", self.config.name);
+                    return Err(wrong(why));
+                }
+                key
+            }
+        };
+        let config = match &key {
+            Some(key) => self.config.clone().with_api_key(key.clone()),
+            None => self.config.clone(),
+        };
+        Ok((key, config))
+    }
+
+    fn ready(&self) -> Result<Arc<GenaiExecutor>, InferenceExecutionError> {
+        let (key, config) = self.config()?;
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, executor)) = ready.as_ref().filter(|(known, _)| *known == key) {
+            return Ok(Arc::clone(executor));
+        }
+        let executor = Arc::new(GenaiExecutor::with(config));
+        *ready = Some((key, Arc::clone(&executor)));
+        Ok(executor)
+    }
+
+    /// Sets the user's effort, unless the request is a side job with a small answer, such as a title, or says its own.
+    fn prepare(&self, request: &mut InferenceRequest) {
+        let overrides = &mut request.overrides;
+        if self.reasons && overrides.max_tokens.is_none() {
+            overrides.reasoning_effort = overrides.reasoning_effort.or(self.effort.get());
+        }
+    }
+
+    /// Names the closest successor of a model that the provider does not know.
+    async fn advise(&self, error: InferenceExecutionError, model: &str) -> InferenceExecutionError {
+        let InferenceExecutionError::InvalidRequest(why) = &error else { return error };
+        if !why.contains(HAS_NO_MODEL) {
+            return error;
+        }
+        let Ok((_, config)) = self.config() else { return error };
+        let Ok(listed) = offers(&config, START).await else { return error };
+        let ids = listed.iter().map(|offer| offer.id.as_str()).filter(|id| can_chat(&config.name, id));
+        match successor(model, ids) {
+            Some(next) if listed.iter().all(|offer| offer.id != model) => {
+                let name = &config.name;
+                InferenceExecutionError::InvalidRequest(format!(
+                    "{why}; the closest model that {name} lists is {next}: choose it with /model {name}/{next} or --model"
+                ))
+            }
+            Some(_) | None => error,
+        }
+    }
+}
+
+#[async_trait]
+impl LlmExecutor for ModelExecutor {
+    async fn execute(&self, mut request: InferenceRequest) -> Result<StreamResult, InferenceExecutionError> {
+        self.prepare(&mut request);
+        let model = request.wire_model().to_owned();
+        match self.ready()?.execute(request).await {
+            Err(error) => Err(self.advise(error, &model).await),
+            done => done,
+        }
+    }
+
+    async fn execute_stream(
+        &self,
+        mut request: InferenceRequest,
+    ) -> Result<LlmStream, InferenceExecutionError> {
+        self.prepare(&mut request);
+        let model = request.wire_model().to_owned();
+        match self.ready()?.execute_stream(request).await {
+            Err(error) => Err(self.advise(error, &model).await),
+            done => done,
+        }
+    }
+
+    fn name(&self) -> &str {
+        &self.config.name
+    }
+}
+
+/// The lines of `aye models`: what needs a key stands below the rest.
+pub(super) fn listing(rows: &[ModelRow]) -> String {
+    let (usable, rest): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.usable);
+    let lines = |rows: &[&ModelRow]| rows.iter().map(|row| format!("{row}\n")).collect::<String>();
+    let gap = if rest.is_empty() { "" } else { "\nNeeds a key or a server:\n" };
+    format!("{}{gap}{}", lines(&usable), lines(&rest))
+}
+
+/// Tries a key at a provider's address: what it lists, or why that cannot be known.
+pub(super) async fn try_key(
+    provider: &ResolvedProvider,
+    key: &str,
+) -> Result<Vec<OfferedModel>, OffersError> {
+    let config = ProviderConfig::new(&provider.name, adapter_of(provider.adapter))
+        .with_base_url(provider.base_url.clone())
+        .with_api_key(key);
+    check_key(&config, PATIENT).await.map(|found| found.into_iter().map(offered).collect())
 }

@@ -85,11 +85,12 @@ fn cost(tally: &Tally, price: Price) -> f64 {
 /// The price of a model by its id, which is its provider's name and its own: the settings', else a known one.
 fn price_of(models: &BTreeMap<String, ModelSettings>, id: &str) -> Option<Price> {
     let own = id.split_once('/').map(|(_, own)| own);
-    [Some(id), own].into_iter().flatten().find_map(|model| {
+    let named = [Some(id), own].into_iter().flatten().find_map(|model| {
         let named =
             models.iter().find(|(name, entry)| *name == model || entry.model.as_deref() == Some(model));
-        named.and_then(|(_, entry)| entry.price).or_else(|| known_price(model))
-    })
+        named.and_then(|(_, entry)| entry.price)
+    });
+    named.or_else(|| known_price(id))
 }
 
 /// All rows.

@@ -47,11 +47,7 @@ async fn name(app: &App, thread: &ThreadId) -> Result<bool, String> {
         Some(name) => {
             let selection = models::choose_named(&app.foundation, name).await?;
             let id = selection.full_name();
-            app.runtime.set_model(
-                &id,
-                entry_of(&selection),
-                models::executor(&selection, &app.foundation.env),
-            );
+            app.runtime.set_model(&id, entry_of(&selection), models::executor(&selection, &app.foundation));
             Some(id)
         }
     };

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::time::whole_seconds;
 use crate::config::{Flags, PermissionMode};
+use crate::contract::inference::ReasoningEffort;
 
 /// Flags that every command takes.
 #[derive(Args, Clone, Debug, Default)]
@@ -18,6 +19,10 @@ pub struct Global {
     /// Model, as NAME or PROVIDER/NAME; `aye models` lists them
     #[arg(long, value_name = "NAME", global = true)]
     pub model: Option<String>,
+
+    /// How hard the model thinks before it answers
+    #[arg(long, value_name = "EFFORT", global = true, value_parser = ReasoningEffort::WORDS)]
+    pub effort: Option<String>,
 
     /// Agent to talk to; `aye agents list` shows them
     #[arg(long, value_name = "NAME", global = true)]
@@ -88,6 +93,7 @@ impl Global {
         }
         let own = [
             ("--model", "model", self.model.clone()),
+            ("--effort", "effort", self.effort.clone()),
             ("--agent", "agent", self.agent.clone()),
             ("--permission-mode", "permission_mode", self.permission_mode.clone()),
             ("--max-turns", "max_turns", self.max_turns.map(|turns| turns.to_string())),

@@ -1,5 +1,7 @@
 //! Where requests can go: providers with their settings, their addresses in one form, and local servers to look for.
 
+use serde::{Deserialize, Serialize};
+
 use super::env::Env;
 use super::providers::{self, BuiltInProvider, PROVIDERS};
 use super::settings::{Adapter, Settings};
@@ -18,13 +20,26 @@ pub struct ProbeCandidate {
     pub models_url: String,
 }
 
-/// A local server that answered.
+/// A server that listed its models: one that was found on this machine, or the one at a provider's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeHit {
     /// Who answered.
     pub candidate: ProbeCandidate,
     /// Its models, as it lists them.
-    pub models: Vec<String>,
+    pub models: Vec<OfferedModel>,
+}
+
+/// A model that a server lists, with what the server says about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedModel {
+    /// The name that the server knows.
+    pub id: String,
+    /// Tokens that fit in one request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
+    /// Tokens of one answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
 }
 
 /// A provider after settings, environment and built-in values were joined.
@@ -40,8 +55,10 @@ pub struct ResolvedProvider {
     pub is_base_url_set: bool,
     /// The variable that holds its key, or would.
     pub key_env: Option<String>,
-    /// Whether that variable is set.
+    /// Whether there is a key: that variable is set, or a key is stored.
     pub has_key: bool,
+    /// Whether the key is a stored one, because the variable is not set.
+    pub is_key_stored: bool,
     pub(super) built_in: Option<&'static BuiltInProvider>,
 }
 
@@ -52,8 +69,38 @@ impl ResolvedProvider {
     }
 
     /// Whether it is worth choosing without being named: a local server only counts when somebody gave its address.
-    pub(super) fn is_set_up(&self) -> bool {
+    pub fn is_set_up(&self) -> bool {
         self.is_usable() && (self.has_key || self.is_base_url_set)
+    }
+
+    /// Whether somebody gave an address that is not the provider's own: what is served there, only that server knows.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        let is_own = |built_in: &BuiltInProvider| {
+            built_in.base_url == self.base_url && !built_in.default_model.is_empty()
+        };
+        self.is_base_url_set && !self.built_in.is_some_and(is_own)
+    }
+
+    /// The server at the provider's address, as one that can list its models.
+    pub fn candidate(&self) -> ProbeCandidate {
+        let path = if self.adapter == Adapter::Ollama { "api/tags" } else { "models" };
+        ProbeCandidate {
+            provider: self.name.clone(),
+            adapter: self.adapter,
+            base_url: self.base_url.clone(),
+            models_url: format!("{}{path}", self.base_url),
+        }
+    }
+
+    /// How to get at its key: what to set, or to run.
+    pub fn key_advice(&self) -> String {
+        match (&self.key_env, self.built_in) {
+            (Some(key_env), Some(built_in)) if !built_in.key_envs.is_empty() => {
+                format!("set {key_env} or run `aye login {}`", self.name)
+            }
+            (Some(key_env), _) => format!("set {key_env}"),
+            (None, _) => format!("run `aye login {}`", self.name),
+        }
     }
 
     fn needs_key(&self) -> bool {
@@ -95,12 +142,15 @@ pub(super) fn resolve(settings: &Settings, env: &Env, name: &str) -> ResolvedPro
         let set = built_in_keys.iter().find(|name| env.has(name));
         set.or(built_in_keys.first()).map(|name| (*name).to_owned())
     });
+    let is_set = key_env.as_deref().is_some_and(|name| env.has(name));
+    let is_key_stored = !is_set && env.has_stored_key(name);
     ResolvedProvider {
         name: name.to_owned(),
         adapter,
         base_url: normalise_base_url(adapter, &base_url),
         is_base_url_set,
-        has_key: key_env.as_deref().is_some_and(|name| env.has(name)),
+        has_key: is_set || is_key_stored,
+        is_key_stored,
         key_env,
         built_in,
     }

@@ -1,9 +1,10 @@
 //! What the process was started with, as a value, so that nothing below `app.rs` reads the environment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The variables, the home directory and the working directory that one app works with.
 ///
@@ -13,6 +14,8 @@ pub struct Env {
     vars: BTreeMap<String, String>,
     home: Option<PathBuf>,
     cwd: PathBuf,
+    /// Providers whose key was stored by a login. All clones share it: a login counts at once.
+    stored: Arc<RwLock<BTreeSet<String>>>,
 }
 
 impl Env {
@@ -26,13 +29,23 @@ impl Env {
             .into_iter()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        Self { vars, home, cwd: cwd.into() }
+        Self { vars, home, cwd: cwd.into(), ..Self::default() }
     }
 
     /// An environment made of literal pairs, for tests and embedding.
     pub fn of(vars: &[(&str, &str)], home: impl Into<PathBuf>, cwd: impl Into<PathBuf>) -> Self {
         let vars = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Self { vars, home: Some(home.into()), cwd: cwd.into() }
+        Self { vars, home: Some(home.into()), cwd: cwd.into(), ..Self::default() }
+    }
+
+    /// Replaces the names of the providers whose key is stored.
+    pub fn set_stored_keys(&self, providers: BTreeSet<String>) {
+        *self.stored.write().unwrap_or_else(PoisonError::into_inner) = providers;
+    }
+
+    /// Whether a key of this provider is stored. The key itself is read when a model is first needed.
+    pub fn has_stored_key(&self, provider: &str) -> bool {
+        self.stored.read().unwrap_or_else(PoisonError::into_inner).contains(provider)
     }
 
     /// The value of a variable; an empty one counts as not set.

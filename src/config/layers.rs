@@ -15,8 +15,9 @@ use super::settings::Settings;
 const MAX_FILE: u64 = 1 << 20;
 
 /// Variables that set a key.
-pub const ENV_KEYS: [(&str, &str); 6] = [
+pub const ENV_KEYS: [(&str, &str); 7] = [
     ("AYE_MODEL", "model"),
+    ("AYE_EFFORT", "effort"),
     ("AYE_PERMISSION_MODE", "permission_mode"),
     ("AYE_MAX_TURNS", "max_turns"),
     ("AYE_TOOL_EXECUTION", "tool_execution"),

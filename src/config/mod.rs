@@ -12,13 +12,15 @@ mod providers;
 mod schema;
 mod servers;
 mod settings;
+mod table;
 mod tree;
 mod trust;
 mod zone;
 
 pub use edit::set_text;
 pub use endpoints::{
-    ProbeCandidate, ProbeHit, ResolvedProvider, normalise_base_url, probe_candidates, resolve_providers,
+    OfferedModel, ProbeCandidate, ProbeHit, ResolvedProvider, normalise_base_url, probe_candidates,
+    resolve_providers,
 };
 pub use env::Env;
 pub use instructions::{InstructionFile, Instructions, MAX_INSTRUCTIONS, load_instructions, repository_root};
@@ -26,9 +28,12 @@ pub use layer::{Key, Origin, Problem, Value};
 pub use layers::{
     ConfigError, ENV_KEYS, Flags, Loaded, Provenance, ProvenanceRow, Sources, load, project_config_files,
 };
-pub use models::{DEMO, ModelRow, SelectError, Selection, list_models, needs_probe, select_model};
+pub use models::{
+    DEMO, KeySource, ModelRow, SelectError, Selection, gone, key_sources, list_models, needs_probe,
+    select_model, wants_list,
+};
 pub use paths::{Paths, PathsError, PrivateFileError, create_private_dir, read_private, write_private};
-pub use providers::{BuiltInProvider, KNOWN_MODELS, KnownModel, PROVIDERS, known_price};
+pub use providers::{BuiltInProvider, PROVIDERS};
 pub use schema::STATUS_SEGMENTS;
 pub use servers::{SERVERS_FILE, Servers, load_servers, server_files};
 pub use settings::{
@@ -36,6 +41,7 @@ pub use settings::{
     ProviderSettings, RetrySettings, Screen, ServerSettings, Settings, StopSettings, TelemetrySettings,
     TuiSettings, UnknownWord, documented_keys, tool_execution,
 };
+pub use table::{KnownModel, can_chat, known_price, models_of, successor};
 pub use tree::Tree;
 pub use trust::{TrustAssessment, TrustError, TrustItem, TrustStore};
 pub use zone::local_zone;

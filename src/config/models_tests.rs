@@ -21,7 +21,17 @@ fn chosen(model: Option<&str>, vars: &[(&str, &str)]) -> String {
 
 fn ollama(models: &[&str]) -> ProbeHit {
     let candidate = probe_candidates(&Env::default()).remove(0);
-    ProbeHit { candidate, models: models.iter().map(|model| (*model).to_owned()).collect() }
+    ProbeHit { candidate, models: offered(models) }
+}
+
+fn offered(models: &[&str]) -> Vec<OfferedModel> {
+    models.iter().map(|id| OfferedModel { id: (*id).to_owned(), ..OfferedModel::default() }).collect()
+}
+
+/// The server at the address of a provider, as it lists these models.
+fn listed(provider: &str, vars: &[(&str, &str)], models: &[&str]) -> ProbeHit {
+    let env = Env::of(vars, "/h", "/w");
+    ProbeHit { candidate: resolve(&Settings::default(), &env, provider).candidate(), models: offered(models) }
 }
 
 #[test]
@@ -70,7 +80,7 @@ fn a_wish_is_served_by_the_provider_it_names_or_the_one_that_is_set_up() {
         ("openrouter/anthropic/claude-x", &[("OPENROUTER_API_KEY", "k")], "openrouter/anthropic/claude-x"),
         ("org/model", &[("OPENAI_BASE_URL", "http://127.0.0.1:9")], "openai/org/model"),
         ("ollama/qwen3", &[], "ollama/qwen3"),
-        ("gemini/", &[("GOOGLE_API_KEY", "k")], "gemini/gemini-2.5-pro"),
+        ("gemini/", &[("GOOGLE_API_KEY", "k")], "gemini/gemini-3.8-flash"),
         ("demo", &[("OPENAI_API_KEY", "k")], "demo"),
     ] {
         assert_eq!(chosen(Some(model), vars), expected, "{model} {vars:?}");
@@ -80,11 +90,15 @@ fn a_wish_is_served_by_the_provider_it_names_or_the_one_that_is_set_up() {
 #[test]
 fn a_wish_that_nobody_serves_is_an_error_with_the_way_out() {
     for (model, vars, expected) in [
-        ("openai/gpt-x", &[][..], "model `openai/gpt-x` (default) needs a key: set OPENAI_API_KEY"),
+        (
+            "openai/gpt-x",
+            &[][..],
+            "model `openai/gpt-x` (default) needs a key: set OPENAI_API_KEY or run `aye login openai`",
+        ),
         (
             "claude-x",
             &[("OPENAI_API_KEY", "k")],
-            "model `claude-x` (default) needs a key: set ANTHROPIC_API_KEY",
+            "model `claude-x` (default) needs a key: set ANTHROPIC_API_KEY or run `aye login anthropic`",
         ),
         ("ollama/", &[], "no model is named; write ollama/NAME, or set `model` in your config.toml"),
     ] {
@@ -249,20 +263,119 @@ fn the_list_says_what_is_usable_and_why_the_rest_is_not() {
         ProviderSettings { base_url: Some("http://127.0.0.1:9/v1".into()), ..ProviderSettings::default() },
     );
     let env = Env::of(&[("ANTHROPIC_API_KEY", "canary")], "/h", "/w");
-    let rows = list_models(&own, &env, &[]);
+    let current = select_model(&own, &Provenance::default(), &env, &[]).expect("set up");
+    let rows = list_models(&own, &env, &[], Some(&current));
     let row = |name: &str| {
         rows.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("{name} in {rows:#?}"))
     };
-    assert!(row("anthropic/claude-sonnet-4-6").usable);
-    assert!(!row("openai/gpt-5").usable);
-    assert_eq!(row("openai/gpt-5").why, "set OPENAI_API_KEY");
+    assert_eq!((rows[0].name.as_str(), rows[0].current), ("anthropic/claude-sonnet-5", true));
+    assert_eq!(rows.iter().filter(|row| row.name == rows[0].name).count(), 1);
+    assert!(
+        row("anthropic/claude-opus-5-5").why.contains("not checked"),
+        "the table, until the provider lists"
+    );
+    assert!(!row("openai/gpt-6-sol").usable);
+    assert_eq!(row("openai/gpt-6-sol").why, "set OPENAI_API_KEY or run `aye login openai`");
+    assert_eq!(row("openai/gpt-6-sol").login.as_deref(), Some("openai"));
     assert!(!row("mine").usable && row("mine").why.contains("OPENAI_API_KEY"));
-    assert!(row("box/NAME").usable);
+    assert!(row("box/NAME").usable && row("box/NAME").why.contains("did not list"));
     assert!(!row("ollama/NAME").usable && row("ollama/NAME").why.contains("ollama serve"));
     assert!(row("demo").usable);
-    let rows = list_models(&own, &env, &[ollama(&["qwen3"])]);
+    let places: Vec<bool> = rows.iter().skip(2).map(|row| row.usable).collect();
+    assert!(places.is_sorted_by(|a, b| a >= b), "what needs a key comes last");
+    let rows = list_models(&own, &env, &[ollama(&["qwen3"])], None);
     assert!(rows.iter().any(|row| row.name == "ollama/qwen3" && row.usable));
     assert!(!format!("{rows:?}").contains("canary"));
+}
+
+#[test]
+fn what_a_provider_lists_counts_more_than_the_table() {
+    let vars = [("OPENAI_API_KEY", "k")];
+    let env = Env::of(&vars, "/h", "/w");
+    let own = settings(Some("openai/gpt-5"));
+    let current = select(&own, &vars, &[]).expect("set up");
+    let mut hit =
+        listed("openai", &vars, &["gpt-6-luna", "text-embedding-3-large", "gpt-6-sol", "brand-new"]);
+    hit.models[3].context_window = Some(7777);
+    let rows = list_models(&own, &env, std::slice::from_ref(&hit), Some(&current));
+    let names: Vec<&str> = rows.iter().filter(|row| row.usable).map(|row| row.name.as_str()).collect();
+    assert_eq!(names, ["openai/gpt-5", "openai/gpt-6-sol", "openai/gpt-6-luna", "openai/brand-new", "demo"]);
+    assert_eq!(rows[0].why, "openai does not list it; its closest successor is openai/gpt-6-sol");
+    assert_eq!(rows[3].context_window, 7777);
+    assert_eq!(rows[1].why, "listed, OPENAI_API_KEY is set");
+    let known = select(&settings(Some("openai/gpt-6-sol")), &vars, &[]).expect("set up");
+    assert_eq!(gone(&known, &[hit]), None);
+    let dated = listed("openai", &vars, &["gpt-6-sol-2026-10-01"]);
+    assert_eq!(gone(&known, &[dated]), None, "a list may have the dated name only");
+}
+
+#[test]
+fn a_server_at_another_address_is_asked_for_its_first_model() {
+    let vars = [("OPENAI_BASE_URL", "http://127.0.0.1:9/v1"), ("OPENAI_API_KEY", "k")];
+    let env = Env::of(&vars, "/h", "/w");
+    let asked = wants_list(&settings(None), &env).expect("somebody has to be asked");
+    assert_eq!(asked.candidate().models_url, "http://127.0.0.1:9/v1/models");
+    let hit = listed("openai", &vars, &["text-embedding-x", "qwen3-coder", "other"]);
+    let first = select(&settings(None), &vars, std::slice::from_ref(&hit)).expect("set up");
+    assert_eq!((first.full_name().as_str(), first.adapter), ("openai/qwen3-coder", Adapter::OpenAi));
+    assert_eq!(first.api_key_env.as_deref(), Some("OPENAI_API_KEY"), "the key goes with the address");
+    assert!(wants_list(&settings(Some("m")), &env).is_none(), "somebody named one");
+    assert!(wants_list(&settings(Some("openai/")), &env).is_some());
+    let first = select(&settings(Some("openai/")), &vars, std::slice::from_ref(&hit)).expect("set up");
+    assert_eq!(first.model, "qwen3-coder");
+    let itself = [("OPENAI_BASE_URL", "https://api.openai.com/v1"), ("OPENAI_API_KEY", "k")];
+    assert!(wants_list(&settings(None), &Env::of(&itself, "/h", "/w")).is_none());
+    let chosen = select(&settings(None), &itself, &[]).expect("set up");
+    assert_eq!((chosen.model.as_str(), chosen.adapter), ("gpt-6-sol", Adapter::OpenAiResponses));
+}
+
+#[test]
+fn an_unknown_vendor_is_an_error_unless_a_gateway_may_know_it() {
+    let key = [("OPENAI_API_KEY", "k")];
+    let told = chosen(Some("zz/zz"), &key);
+    assert!(
+        told.starts_with("model `zz/zz` (default) names the provider `zz`, which is not known"),
+        "{told}"
+    );
+    assert!(chosen(Some("antropic/claude-x"), &key).contains("did you mean `anthropic`?"));
+    assert!(chosen(Some("google/gemini-x"), &key).contains("did you mean `gemini`?"));
+    for (model, vars, expected) in [
+        ("zz/zz", &[("OPENAI_BASE_URL", "http://127.0.0.1:9")][..], "openai/zz/zz"),
+        ("zz/zz", &[("OPENROUTER_API_KEY", "k")], "openrouter/zz/zz"),
+        (
+            "zai-org/GLM-5.3",
+            &[("OPENAI_API_KEY", "k"), ("TOGETHER_API_KEY", "k")],
+            "together/zai-org/GLM-5.3",
+        ),
+        ("anthropic/claude-x", &[("OPENROUTER_API_KEY", "k")], "openrouter/anthropic/claude-x"),
+        ("anthropic/claude-x", &[("OPENAI_BASE_URL", "http://127.0.0.1:9")], "openai/anthropic/claude-x"),
+        ("kimi-k3", &[("ANTHROPIC_API_KEY", "k"), ("MOONSHOT_API_KEY", "k")], "moonshotai/kimi-k3"),
+    ] {
+        assert_eq!(chosen(Some(model), vars), expected, "{model} {vars:?}");
+    }
+}
+
+#[test]
+fn a_stored_key_counts_and_the_variable_wins() {
+    let env = Env::of(&[], "/h", "/w");
+    env.set_stored_keys(["gemini".to_owned()].into());
+    let choose =
+        |env: &Env| select_model(&settings(None), &Provenance::default(), env, &[]).expect("a choice");
+    let stored = choose(&env);
+    assert_eq!((stored.full_name().as_str(), stored.is_key_stored), ("gemini/gemini-3.8-flash", true));
+    assert_eq!(
+        (stored.api_key_env.as_deref(), stored.why.as_str()),
+        (None, "`aye login gemini` stored a key")
+    );
+    let both = Env::of(&[("GEMINI_API_KEY", "k")], "/h", "/w");
+    both.set_stored_keys(["gemini".to_owned()].into());
+    let chosen = choose(&both);
+    assert_eq!((chosen.api_key_env.as_deref(), chosen.is_key_stored), (Some("GEMINI_API_KEY"), false));
+    let sources = key_sources(&settings(None), &both);
+    assert_eq!(sources.len(), 1);
+    assert!(sources[0].is_set && sources[0].is_stored);
+    env.set_stored_keys(std::collections::BTreeSet::new());
+    assert!(choose(&env).is_demo(), "a logout counts at once");
 }
 
 proptest! {

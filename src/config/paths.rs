@@ -117,7 +117,7 @@ impl Paths {
         self.state_dir.join("log")
     }
 
-    /// Says that the questions of the first start were asked.
+    /// Says that there was a first start.
     pub fn started_file(&self) -> PathBuf {
         self.state_dir.join("started")
     }
@@ -135,6 +135,16 @@ impl Paths {
     /// The logins at tool servers.
     pub fn logins_dir(&self) -> PathBuf {
         self.state_dir.join("mcp-logins")
+    }
+
+    /// The keys of providers that a login stored, one file each.
+    pub fn keys_dir(&self) -> PathBuf {
+        self.state_dir.join("keys")
+    }
+
+    /// What servers said the last time about their models.
+    pub fn offers_file(&self) -> PathBuf {
+        self.cache_dir.join("models.json")
     }
 
     /// The composer's history.

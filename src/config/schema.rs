@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::contract::inference::ReasoningEffort;
 use crate::contract::near::{distance, is_near};
 
 /// What a leaf of the settings holds.
@@ -141,6 +142,7 @@ pub(crate) const ADAPTERS: &[&str] = &["openai", "openai_responses", "anthropic"
 /// The parts of the status line.
 pub const STATUS_SEGMENTS: &[&str] = &[
     "model",
+    "effort",
     "mode",
     "agent",
     "folder",
@@ -154,6 +156,7 @@ pub const STATUS_SEGMENTS: &[&str] = &[
     "waiting",
     "instructions",
 ];
+pub(crate) const EFFORTS: &[&str] = &ReasoningEffort::WORDS;
 pub(crate) const SCREENS: &[&str] = &["inline", "full"];
 
 use Kind::{
@@ -165,6 +168,10 @@ use ProjectMay::{Lower, Never, Set, Tighten};
 /// The whole tree.
 pub(crate) const ROOT: Fields = &[
     ("model", leaf(Text, Set, "model to use, as `name` or `provider/name`")),
+    (
+        "effort",
+        leaf(OneOf(EFFORTS), Set, "how hard models think before they answer; their own way by default"),
+    ),
     ("agent", leaf(Text, Set, "agent to talk to; `aye agents list` shows them")),
     ("permission_mode", leaf(OneOf(PERMISSION_MODES), Tighten, "what happens to calls that no rule decides")),
     ("max_turns", leaf(Count { min: 0 }, Lower, "inferences in one run; 0 is no limit")),

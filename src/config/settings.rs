@@ -9,6 +9,7 @@ use super::layer::{Key, Value, parse_duration};
 use super::schema;
 use super::tree::Tree;
 use crate::contract::executor::ToolExecutionMode;
+use crate::contract::inference::ReasoningEffort;
 use crate::contract::mailbox::MailboxConfig;
 pub use crate::contract::mode::Mode as PermissionMode;
 use crate::contract::spec::Price;
@@ -344,6 +345,8 @@ pub struct TuiSettings {
 pub struct Settings {
     /// The model that was asked for, as `name` or `provider/name`.
     pub model: Option<String>,
+    /// How hard models think before they answer; their own way when nobody says otherwise.
+    pub effort: Option<ReasoningEffort>,
     /// The agent that people talk to; the built-in one when nobody says otherwise.
     pub agent: Option<String>,
     /// What happens to calls that no rule decides.
@@ -417,6 +420,7 @@ impl Settings {
         };
         Self {
             model: get.text("model"),
+            effort: get.text("effort").and_then(|word| ReasoningEffort::parse(&word)),
             agent: get.text("agent"),
             permission_mode: get.word("permission_mode").unwrap_or_default(),
             max_turns: get.limit("max_turns").map(to_u32),

@@ -144,6 +144,31 @@ pub enum ReasoningEffort {
     Budget(u32),
 }
 
+impl ReasoningEffort {
+    /// The words that settings, flags and commands use.
+    pub const WORDS: [&'static str; 5] = ["none", "low", "medium", "high", "max"];
+
+    /// The effort of a word.
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::None, Self::Low, Self::Medium, Self::High, Self::Max]
+            .into_iter()
+            .find(|effort| effort.to_string() == word)
+    }
+}
+
+impl std::fmt::Display for ReasoningEffort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Low => f.write_str("low"),
+            Self::Medium => f.write_str("medium"),
+            Self::High => f.write_str("high"),
+            Self::Max => f.write_str("max"),
+            Self::Budget(tokens) => write!(f, "{tokens} tokens"),
+        }
+    }
+}
+
 /// Changes to the parameters of one inference; `None` leaves the agent's own value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -13,6 +13,9 @@ use serde_json::Value;
 use super::provider::Adapter;
 use crate::contract::executor::InferenceExecutionError;
 
+/// In every message about a model that a provider does not know.
+pub(crate) const HAS_NO_MODEL: &str = " has no model ";
+
 /// The longest piece of a foreign text in one of our sentences, in characters.
 const MAX_SHOWN: usize = 600;
 
@@ -115,7 +118,7 @@ impl Origin {
                 "{who} does not accept the key{number}: {shown}"
             )),
             Some(404 | 410) => InferenceExecutionError::InvalidRequest(format!(
-                "{who} has no model {} at {}{number}: {shown}",
+                "{who}{HAS_NO_MODEL}{} at {}{number}: {shown}",
                 self.model, self.base_url
             )),
             Some(408 | 504) => {
@@ -154,7 +157,7 @@ impl Origin {
                 ))
             }
             _ if has(&["not_found"]) => InferenceExecutionError::InvalidRequest(format!(
-                "{who} has no model {} at {}{number}: {shown}",
+                "{who}{HAS_NO_MODEL}{} at {}{number}: {shown}",
                 self.model, self.base_url
             )),
             _ if has(&["invalid_request", "invalid_argument"]) => {

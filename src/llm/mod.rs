@@ -15,6 +15,7 @@ pub mod executor;
 pub mod fold;
 mod gemini_body;
 mod http;
+mod offers;
 pub mod provider;
 
 pub mod retry;
@@ -23,8 +24,10 @@ mod sse;
 
 pub use crate::context::{estimate, repair};
 pub use breaker::{CircuitBreaker, CircuitBreakerConfig, Refused};
+pub(crate) use classify::HAS_NO_MODEL;
 pub use demo::DemoExecutor;
 pub use executor::GenaiExecutor;
+pub use offers::{Offer, OffersError, check_key, offers, offers_in};
 pub use provider::{Adapter, ProviderConfig};
 pub use repair::repair;
 pub use retry::{LlmRetryPolicy, RetryConfigKey, RetryingExecutor};

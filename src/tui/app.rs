@@ -95,15 +95,6 @@ pub enum Focus {
     Card,
 }
 
-/// What the first start asks. Trust in the folder was asked before, when there is something to trust.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FirstStart {
-    /// Which model.
-    pub model: bool,
-    /// Which colours.
-    pub theme: bool,
-}
-
 /// The wall clock at the start, so that times of records can be written for the person.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WallClock {
@@ -266,8 +257,8 @@ pub struct App {
     pub(super) is_shown: bool,
     /// When the terminal was asked for its background.
     pub(super) asked_background: Option<Moment>,
-    /// What the first start still asks.
-    pub(super) first: Option<FirstStart>,
+    /// Models of the list that need a key first, with the provider that it is stored for.
+    pub(super) need_key: Vec<(String, String)>,
     /// How many conversations are being opened, and what was told that may belong to them.
     pub(super) opening: usize,
     pub(super) early: Vec<(ThreadId, Early)>,
@@ -378,7 +369,7 @@ impl App {
             expiry_told: None,
             is_shown: false,
             asked_background: None,
-            first: None,
+            need_key: Vec::new(),
             opening: 0,
             early: Vec::new(),
             kept: KeptDraft::default(),

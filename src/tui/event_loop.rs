@@ -158,8 +158,8 @@ impl<W: std::io::Write, T: Tty> Stage<W, T> {
             (thread, false) => self.app.open_first(thread.clone()),
         };
         self.performer.load(&mut self.app);
-        if let Some(questions) = options.first_start {
-            first.extend(self.app.begin_first_start(questions));
+        if options.first_start {
+            self.app.welcome();
         }
         if let Some(prompt) = &options.initial_prompt {
             first.extend(self.app.say(prompt));
@@ -253,7 +253,7 @@ fn asks(event: &HostEvent) -> bool {
         HostEvent::InboxChanged | HostEvent::Note(_) => false,
         HostEvent::Synced(sync) => !sync.waiting.is_empty(),
         HostEvent::Began(..) | HostEvent::Deferred(..) | HostEvent::Lost(_) => false,
-        HostEvent::Skills(_) | HostEvent::Warned(_) => false,
+        HostEvent::Skills(_) | HostEvent::Models(_) | HostEvent::Warned(_) => false,
     }
 }
 
@@ -267,6 +267,7 @@ fn of_host(event: HostEvent) -> Msg {
         HostEvent::Deferred(thread, row, input) => Msg::Deferred(thread, row, input),
         HostEvent::Lost(thread) => Msg::Lost(thread),
         HostEvent::Skills(rows) => Msg::Skills(rows),
+        HostEvent::Models(rows) => Msg::Offered(rows),
         HostEvent::Warned(text) => Msg::Failed(text),
     }
 }

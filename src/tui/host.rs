@@ -14,7 +14,7 @@ use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
-use crate::contract::inference::TokenUsage;
+use crate::contract::inference::{ReasoningEffort, TokenUsage};
 use crate::contract::judgement::Ruling;
 pub use crate::contract::mode::Mode;
 use crate::contract::record::{
@@ -237,6 +237,8 @@ pub enum HostEvent {
     Lost(ThreadId),
     /// What can be called by its name is this from now on.
     Skills(Vec<SkillRow>),
+    /// Servers listed their models.
+    Models(Vec<ModelRow>),
     /// Something beside a conversation went wrong; a sentence for the person.
     Warned(String),
 }
@@ -246,8 +248,16 @@ pub enum HostEvent {
 pub enum Choice {
     /// The colours.
     Theme,
-    /// The model.
-    Model,
+}
+
+/// A key as it was typed; `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
 }
 
 impl Choice {
@@ -255,7 +265,6 @@ impl Choice {
     pub fn key(self) -> &'static str {
         match self {
             Choice::Theme => "theme",
-            Choice::Model => "model",
         }
     }
 }
@@ -284,6 +293,10 @@ pub struct HostInfo {
     pub context_window: Option<u64>,
     /// Its price.
     pub price: Option<Price>,
+    /// Where it comes from, such as the variable that is set.
+    pub model_why: String,
+    /// How hard it thinks, when the user set it.
+    pub effort: Option<ReasoningEffort>,
     /// The agent that is talked to, unless it is the built-in one.
     pub agent: Option<String>,
     /// How much is asked.
@@ -305,7 +318,7 @@ pub struct HostInfo {
 }
 
 /// A model that can be chosen.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelRow {
     /// What [`Host::set_model`] takes.
     pub name: String,
@@ -313,6 +326,10 @@ pub struct ModelRow {
     pub note: String,
     /// Why it cannot be used now, when it cannot.
     pub unusable: Option<String>,
+    /// Whether it is the one that answers next.
+    pub is_current: bool,
+    /// The provider that needs a key first, when one can be stored.
+    pub login: Option<String>,
 }
 
 /// A skill that can be called by `/name`.
@@ -487,8 +504,21 @@ pub trait Host: Send + Sync + 'static {
     /// Changes how much is asked, for calls from now on.
     fn set_mode(&self, mode: Mode);
 
-    /// Models that can be chosen, and those that cannot with the reason.
+    /// Models that can be chosen, and those that cannot with the reason, as far as they are known; servers are asked in
+    /// the background, and what they list comes as [`HostEvent::Models`].
     fn models(&self) -> Vec<ModelRow>;
+
+    /// Sets how hard models think from now on; `None` leaves it to them.
+    fn set_effort(&self, effort: Option<ReasoningEffort>);
+
+    /// The providers that a key can be stored for, with what is known of their keys.
+    fn logins(&self) -> Vec<ModelRow>;
+
+    /// Tries a key, stores it, and uses the provider's model when there was none but the demo model.
+    async fn log_in(&self, provider: &str, key: Secret) -> Result<String, String>;
+
+    /// Removes a stored key.
+    async fn log_out(&self, provider: Option<&str>) -> Result<String, String>;
 
     /// Chooses the model for messages from now on.
     async fn set_model(&self, name: &str) -> Result<(), String>;

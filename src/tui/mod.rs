@@ -85,8 +85,8 @@ pub struct TuiOptions {
     pub screen_reader: bool,
     /// Whether images are shown, and whether in pixels where the terminal draws them.
     pub images: gallery::Images,
-    /// What is asked because it is the first start.
-    pub first_start: Option<app::FirstStart>,
+    /// Whether it is the first start: who answers is said then.
+    pub first_start: bool,
     /// Addresses behind text, where the terminal shows them.
     pub links: links::Links,
     /// Seconds that the clock on the wall is ahead of UTC.

@@ -12,13 +12,14 @@ use super::composer::paste::Draft;
 use super::graphics::{Question, Reply};
 use super::host::{
     Attach, Attached, Choice, ExportFormat, GrantRow, HostInfo, KeepDraft, MentionRow, Mode, ModelRow,
-    OpenedQuestion, OpenedThread, Page, QueuedRow, Review, RuleRow, SkillRow, ThreadSync, UserInput,
+    OpenedQuestion, OpenedThread, Page, QueuedRow, Review, RuleRow, Secret, SkillRow, ThreadSync, UserInput,
 };
 use super::theme::{Background, ThemeRow};
 use crate::contract::event::AgentEvent;
 use crate::contract::grant::{GrantPreview, GrantRequest};
 use crate::contract::ids::{SuspensionId, ThreadId};
 use crate::contract::image::{Canvas, Drawn, ImageRef, Packed, Pixels};
+use crate::contract::inference::ReasoningEffort;
 use crate::contract::record::{
     DecideOutcome, InboxRow, QueueId, StoredMessage, SuspensionRecord, ThreadSummary,
 };
@@ -95,6 +96,10 @@ pub enum Msg {
     Note(String),
     /// The list of models.
     Models(Vec<ModelRow>),
+    /// What servers list of it, now that they answered.
+    Offered(Vec<ModelRow>),
+    /// The providers that a key can be stored for.
+    Logins(Vec<ModelRow>),
     /// What the command of the status line wrote, or why it did not.
     StatusLine(Result<String, String>),
     /// The themes that can be chosen, and the name of one that is to be used at once.
@@ -220,6 +225,14 @@ pub enum Cmd {
     SetMode(Mode),
     /// Choose a model.
     SetModel(String),
+    /// Set how hard models think.
+    SetEffort(Option<ReasoningEffort>),
+    /// Ask for the providers that a key can be stored for.
+    Logins,
+    /// Try a key and store it.
+    LogIn(String, Secret),
+    /// Remove a stored key.
+    LogOut(Option<String>),
     /// Find paths.
     Files(u64, String),
     /// Write a conversation to a file.

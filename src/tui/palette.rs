@@ -27,6 +27,9 @@ pub const COMMANDS: &[Command] = &[
     command("threads", "", "all conversations"),
     command("inbox", "", "what waits for an answer, in all conversations"),
     command("model", "[NAME]", "choose the model"),
+    command("effort", "[none|low|medium|high|max|default]", "how hard the model thinks"),
+    command("login", "[PROVIDER]", "store the key of a provider, and use its models"),
+    command("logout", "[PROVIDER]", "remove a stored key"),
     page("agent", "[NAME]", "who reads what you say: the agents there are, or choose one"),
     command("mode", "[NAME]", "ask, accept-edits, plan or yolo"),
     command("theme", "[NAME]", "choose the colours"),
@@ -76,6 +79,7 @@ const fn page(name: &'static str, argument: &'static str, help: &'static str) ->
 const fn words_of(name: &str) -> &'static [&'static str] {
     match name.as_bytes() {
         b"mode" => &["ask", "accept-edits", "plan", "yolo"],
+        b"effort" => &["none", "low", "medium", "high", "max", "default"],
         b"diff" => &["git"],
         b"export" => &["md", "json", "html"],
         b"memory" => &["add", "edit", "forget"],

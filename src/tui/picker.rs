@@ -39,6 +39,12 @@ pub enum PickerKind {
     Themes,
     /// Chooses how much is asked.
     Modes,
+    /// Chooses how hard models think.
+    Efforts,
+    /// Chooses a provider to store a key for.
+    Logins,
+    /// Takes a key: what is typed is the key, and not shown.
+    Key,
     /// Puts what was said before into the text.
     History,
     /// Keys and commands, to look at.
@@ -65,6 +71,9 @@ impl PickerKind {
             PickerKind::Compare => "Put beside it",
             PickerKind::Themes => "Themes",
             PickerKind::Modes => "How much is asked",
+            PickerKind::Efforts => "Effort: how hard the model thinks",
+            PickerKind::Logins => "Log in to",
+            PickerKind::Key => "Key:",
             PickerKind::History => "What you said before",
             PickerKind::Help => "Keys and commands",
         }
@@ -79,11 +88,13 @@ impl PickerKind {
             | PickerKind::Fork
             | PickerKind::Thread
             | PickerKind::DeleteThread
+            | PickerKind::Logins
             | PickerKind::Compare => Some("choose"),
             PickerKind::BackWhat => Some("go back"),
             PickerKind::NameThread => Some("name"),
             PickerKind::Inbox => Some("answer"),
-            PickerKind::Models | PickerKind::Modes | PickerKind::Themes => Some("use"),
+            PickerKind::Models | PickerKind::Modes | PickerKind::Efforts | PickerKind::Themes => Some("use"),
+            PickerKind::Key => Some("try and store"),
             PickerKind::Skills | PickerKind::History => Some("write"),
             PickerKind::Rules | PickerKind::Help => None,
         }
@@ -167,7 +178,7 @@ impl Picker {
         let rows = self.rows.as_deref().unwrap_or_default();
         let words: Vec<String> = self.filter.split_whitespace().map(str::to_lowercase).collect();
         // What is typed there is no filter.
-        if words.is_empty() || self.kind == PickerKind::NameThread {
+        if words.is_empty() || matches!(self.kind, PickerKind::NameThread | PickerKind::Key) {
             self.fitting = (0..rows.len()).collect();
         } else {
             if self.folded.len() != rows.len() {
@@ -227,10 +238,21 @@ impl Picker {
         self.row(*self.fitting.get(self.selected)?)
     }
 
-    /// Moves the choice, stopping at the ends.
+    /// Moves the choice, stopping at the ends. A heading cannot be chosen where something is.
     pub fn step(&mut self, by: isize) {
-        let last = self.count().saturating_sub(1);
+        let (before, last) = (self.selected, self.count().saturating_sub(1));
         self.selected = self.selected.saturating_add_signed(by).min(last);
+        if self.kind.verb().is_none() {
+            return;
+        }
+        while self.chosen().is_some_and(|row| row.is_heading) {
+            let next = self.selected.saturating_add_signed(by.signum()).min(last);
+            if next == self.selected {
+                self.selected = before;
+                return;
+            }
+            self.selected = next;
+        }
     }
 
     /// Goes to the first or the last row.

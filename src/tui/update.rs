@@ -21,6 +21,7 @@ mod first;
 mod grants;
 mod inbox;
 mod keys;
+mod models;
 mod mouse;
 mod notify;
 mod queue;
@@ -117,18 +118,8 @@ impl App {
             Msg::Threads(Err(error)) | Msg::Inbox(Err(error)) | Msg::Failed(error) => {
                 self.transcript.note(Level::Error, error);
             }
-            Msg::Models(models) => {
-                let rows = models.into_iter().map(|model| PickRow {
-                    note: if model.name == self.info.model { "in use".into() } else { String::new() },
-                    value: model.name.clone(),
-                    label: model.name,
-                    detail: model.note,
-                    unusable: model.unusable,
-                    is_heading: false,
-                });
-                let rows = rows.collect();
-                self.fill_picker(PickerKind::Models, rows);
-            }
+            Msg::Models(models) | Msg::Offered(models) => self.list_models(models),
+            Msg::Logins(providers) => self.list_logins(providers),
             Msg::StatusLine(text) => {
                 if let Some(why) = self.feed.wrote(text) {
                     self.transcript.note(Level::Warning, why);
@@ -178,7 +169,6 @@ impl App {
         }
         self.see_to_earlier(&mut cmds);
         self.see_to_length(&mut cmds);
-        self.ask_next_of_first(&mut cmds);
         self.see_to_expired(&mut cmds);
         self.settle();
         self.keep_draft(&mut cmds);

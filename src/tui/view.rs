@@ -215,10 +215,20 @@ fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
     picture
 }
 
+/// The model and who serves it.
+pub(super) fn spoken_model(info: &HostInfo) -> String {
+    let name = if info.provider.is_empty() {
+        info.model.clone()
+    } else {
+        format!("{}/{}", info.provider, info.model)
+    };
+    visible_line(&name).into_owned()
+}
+
 /// The first lines of the program.
 pub fn banner(info: &HostInfo, width: u16, theme: &Theme) -> Vec<Line<'static>> {
     let model =
-        if info.is_demo { "demo model: scripted, works offline".to_owned() } else { info.model.clone() };
+        if info.is_demo { "demo model · /login connects a real one".to_owned() } else { info.model.clone() };
     let place = status::short_path(&info.cwd, info.home.as_deref());
     let mut about = vec![place];
     about.extend(info.instructions.clone());

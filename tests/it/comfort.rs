@@ -111,25 +111,28 @@ fn a_command_writes_the_status_line_and_titles_come_and_go() {
 }
 
 #[test]
-fn the_first_start_asks_and_never_again() {
+fn the_first_start_asks_nothing_and_swallows_nothing() {
     let home = Home::new();
     std::fs::remove_file(home.work().join("../aye/state/started")).expect("it was there");
     let mut tty = Pty::start(&home, &[], 100, 30);
-    tty.shows("Welcome.");
-    tty.shows("Models");
-    tty.send("\x1b");
-    tty.shows("the terminal's own colours");
-    assert_eq!(tty.look(|view| view.all().matches("Welcome.").count()), 1);
-    tty.send("nord");
-    tty.shows("1/1");
-    tty.send("\r");
-    until("it is kept", || home.read("../aye/config/config.toml").contains("theme = \"nord\""));
+    tty.send("typed at once");
+    tty.shows("I am the demo model");
+    tty.shows("type /login");
+    tty.shows("typed at once");
+    assert!(!tty.look(|view| view.has("Enter use") || view.has("Models")), "no list is in the way");
+    assert_eq!(tty.look(|view| view.all().matches("I am the demo model").count()), 1);
+    // Ctrl-U: a text that is not sent would be there again at the next start.
+    tty.send("\x15");
     tty.ready();
     tty.quit();
-    std::fs::remove_file(home.work().join("../aye/config/config.toml")).expect("it was there");
     let mut tty = Pty::start(&home, &[], 100, 30);
     tty.ready();
-    assert!(!tty.look(|view| view.has("Welcome.")));
+    assert!(!tty.look(|view| view.has("I am the demo model")));
+    tty.quit();
+    std::fs::remove_file(home.work().join("../aye/state/started")).expect("it was there");
+    let mut tty = Pty::start_with(&home, &[], 100, 30, &[("ANTHROPIC_API_KEY", "k")]);
+    tty.shows("anthropic/claude-sonnet-5 answers (ANTHROPIC_API_KEY is set)");
+    tty.ready();
     tty.quit();
 }
 

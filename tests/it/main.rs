@@ -30,6 +30,7 @@ mod mcp;
 mod mcp_asks;
 mod mcp_login;
 mod memory;
+mod models;
 mod notify;
 mod reminders;
 mod rendering;

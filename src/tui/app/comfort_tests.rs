@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::tests::TestApp;
-use crate::tui::host::{Choice, ModelRow};
+use crate::tui::host::{Choice, ModelRow, Secret};
 use crate::tui::keymap::Keymap;
 use crate::tui::msg::{Cmd, Msg};
 use crate::tui::theme::{Background, Depth, ThemeChoice, ThemeRow};
@@ -177,38 +177,91 @@ fn a_screen_reader_hears_a_form_once_and_then_only_where_it_is() {
 }
 
 #[test]
-fn the_first_start_asks_twice_at_most_and_esc_skips() {
-    use crate::tui::app::FirstStart;
+fn the_first_start_says_who_answers_and_keys_go_to_the_text() {
     let mut test = TestApp::new(80, 24);
-    test.cmds.clear();
-    let cmds = test.app.begin_first_start(FirstStart { model: true, theme: true });
-    test.cmds.extend(cmds);
-    assert!(test.cmds.contains(&Cmd::Models));
-    let row = |name: &str| ModelRow { name: name.into(), note: "here".into(), unusable: None };
-    test.send(Msg::Models(vec![row("m1"), row("m2")]));
-    insta::assert_snapshot!("the_first_question", test.screen());
+    test.app.welcome();
+    test.keys("hello");
+    assert!(test.app.picker.is_none() && test.app.composer.text() == "hello");
+    let words = |test: &TestApp| test.screen().split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown = words(&test);
+    assert!(shown.contains("I am the demo model") && shown.contains("type /login"), "{shown}");
     for width in [40, 140] {
-        test.send(Msg::Resize(width, 24));
-        insta::assert_snapshot!(format!("the_first_question_{width}"), test.live());
+        let mut test = TestApp::new(width, 24);
+        test.app.info.is_demo = false;
+        test.app.info.provider = "anthropic".into();
+        test.app.info.model = "claude-sonnet-5".into();
+        test.app.info.model_why = "ANTHROPIC_API_KEY is set".into();
+        test.app.welcome();
+        test.draw();
+        let shown = words(&test);
+        assert!(
+            shown.contains(
+                "anthropic/claude-sonnet-5 answers (ANTHROPIC_API_KEY is set). /model lists the others"
+            ),
+            "{shown}"
+        );
     }
-    test.send(Msg::Resize(80, 24));
-    test.keys("<down><enter>");
-    assert!(test.cmds.contains(&Cmd::SetModel("m2".into())));
-    assert!(test.cmds.contains(&Cmd::Keep(Choice::Model, "m2".into())));
-    assert!(test.cmds.contains(&Cmd::Themes(None)), "the next question follows");
-    test.send(Msg::Themes(themes(), None));
-    test.keys("<esc>");
-    assert!(test.app.picker.is_none() && !test.cmds.iter().any(|c| matches!(c, Cmd::Keep(Choice::Theme, _))));
+}
+
+#[test]
+fn models_that_need_a_key_stand_below_the_rest_and_ask_for_it() {
+    let mut test = TestApp::new(80, 24);
+    let row = |name: &str| ModelRow { name: name.into(), note: "listed".into(), ..ModelRow::default() };
+    let locked = |name: &str, provider: &str| ModelRow {
+        unusable: Some(format!("set KEY or run `aye login {provider}`")),
+        login: Some(provider.to_owned()),
+        ..row(name)
+    };
+    let rows = vec![
+        ModelRow { is_current: true, ..row("box/b") },
+        row("box/a"),
+        row("demo"),
+        locked("anthropic/claude", "anthropic"),
+        locked("openai/gpt", "openai"),
+    ];
     test.keys("/model<enter>");
-    test.send(Msg::Models(vec![row("m1"), row("m2")]));
+    test.send(Msg::Models(rows.clone()));
+    insta::assert_snapshot!("models_in_two_parts", test.live());
+    test.keys("<down>");
+    test.send(Msg::Offered(rows.clone()));
+    test.keys("<enter>");
+    assert!(test.cmds.contains(&Cmd::SetModel("box/a".into())), "the choice stays when servers answer");
+    test.send(Msg::Offered(rows.clone()));
+    assert!(test.app.picker.is_none(), "a list that was closed stays closed");
+    test.keys("/model<enter>");
+    test.send(Msg::Models(rows));
+    // Three rows down there is the heading: the cursor is on the first model below it.
+    test.keys("<down><down><down><enter>");
+    test.send(Msg::Paste("sk-canary\n".into()));
+    let shown = test.live();
+    assert!(shown.contains("Key:") && shown.contains("anthropic") && !shown.contains("canary"), "{shown}");
+    insta::assert_snapshot!("a_key_is_asked_for", shown);
     test.cmds.clear();
     test.keys("<enter>");
-    assert!(!test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Keep(..))), "later a model is for this start");
-    // Ctrl-C leaves all questions.
+    assert!(test.cmds.contains(&Cmd::LogIn("anthropic".into(), Secret("sk-canary".into()))));
+    assert!(!format!("{:?}", test.cmds).contains("canary"), "nor is it in what is logged");
+    test.keys("/login openai sk-typed<enter>");
+    assert!(test.app.picker.as_ref().is_some_and(|picker| picker.filter().is_empty()));
+    test.keys("<esc>/logout<enter>");
+    assert!(test.cmds.contains(&Cmd::LogOut(None)));
+}
+
+#[test]
+fn the_effort_is_chosen_like_a_model_and_shown_beside_it() {
+    use crate::contract::inference::ReasoningEffort;
     let mut test = TestApp::new(80, 24);
-    test.app.begin_first_start(FirstStart { model: true, theme: true });
-    test.keys("<ctrl-c>");
-    assert!(test.app.picker.is_none());
+    test.keys("/effort high<enter>");
+    assert!(test.cmds.contains(&Cmd::SetEffort(Some(ReasoningEffort::High))));
+    test.app.info.is_demo = false;
+    test.app.info.effort = Some(ReasoningEffort::High);
+    test.draw();
+    assert!(test.live().contains("m1 · effort high"), "{}", test.live());
+    test.keys("/effort<enter>");
+    assert!(test.live().contains("in use"), "{}", test.live());
+    test.keys("<enter>");
+    assert!(test.cmds.contains(&Cmd::SetEffort(None)), "the first row leaves it to the model");
+    test.keys("/effort huge<enter>");
+    assert!(test.live().contains("there is no effort huge"), "{}", test.live());
 }
 
 #[test]

@@ -73,6 +73,7 @@ fn lists(width: u16) -> String {
         name: name.into(),
         note: ODD.into(),
         unusable: unusable.map(Into::into),
+        ..ModelRow::default()
     };
     test.send(Msg::Models(vec![row("m1", None), row("模型-2", Some("no key: set KEY"))]));
     shown(&mut all, "models", &test);

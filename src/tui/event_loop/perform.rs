@@ -178,6 +178,24 @@ impl Performer {
                 send(Msg::Question(id, found));
             }),
             Cmd::Models => send(Msg::Models(host.models())),
+            Cmd::Logins => send(Msg::Logins(host.logins())),
+            Cmd::LogIn(provider, key) => self.spawn(async move {
+                match host.log_in(&provider, key).await {
+                    Ok(words) => send(Msg::Note(words)),
+                    Err(error) => send(Msg::Failed(error)),
+                }
+                send(Msg::Info(Box::new(host.info())));
+            }),
+            Cmd::LogOut(provider) => self.spawn(async move {
+                match host.log_out(provider.as_deref()).await {
+                    Ok(words) => send(Msg::Note(words)),
+                    Err(error) => send(Msg::Failed(error)),
+                }
+            }),
+            Cmd::SetEffort(effort) => {
+                host.set_effort(effort);
+                send(Msg::Info(Box::new(host.info())));
+            }
             Cmd::Info => self.spawn(async move { send(Msg::Info(Box::new(host.info()))) }),
             Cmd::StatusLine(json) => {
                 self.spawn(async move { send(Msg::StatusLine(host.status_line(json).await)) });

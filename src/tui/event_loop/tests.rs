@@ -147,6 +147,20 @@ impl Host for FakeHost {
     async fn set_model(&self, _: &str) -> Result<(), String> {
         Ok(())
     }
+    fn set_effort(&self, effort: Option<crate::contract::inference::ReasoningEffort>) {
+        self.note(format!("effort {effort:?}"));
+    }
+    fn logins(&self) -> Vec<ModelRow> {
+        Vec::new()
+    }
+    async fn log_in(&self, provider: &str, key: crate::tui::host::Secret) -> Result<String, String> {
+        self.note(format!("login {provider} {key:?}"));
+        Ok(format!("logged in to {provider}"))
+    }
+    async fn log_out(&self, provider: Option<&str>) -> Result<String, String> {
+        self.note(format!("logout {provider:?}"));
+        Err("no key is stored".to_owned())
+    }
     fn skills(&self) -> Vec<SkillRow> {
         Vec::new()
     }

@@ -21,6 +21,8 @@ const CONTEXT_ERROR: u64 = 90;
 pub enum Segment {
     /// The model.
     Model,
+    /// How hard the model thinks.
+    Effort,
     /// How much is asked.
     Mode,
     /// The agent, unless it is the built-in one.
@@ -49,8 +51,9 @@ pub enum Segment {
 
 impl Segment {
     /// All of them.
-    pub const ALL: [Segment; 13] = [
+    pub const ALL: [Segment; 14] = [
         Segment::Model,
+        Segment::Effort,
         Segment::Mode,
         Segment::Agent,
         Segment::Folder,
@@ -66,10 +69,11 @@ impl Segment {
     ];
 
     /// What is shown when the settings say nothing.
-    pub(super) const STANDARD: [Segment; 9] = [
+    pub(super) const STANDARD: [Segment; 10] = [
         Segment::Waiting,
         Segment::Agent,
         Segment::Model,
+        Segment::Effort,
         Segment::Mode,
         Segment::Context,
         Segment::Tokens,
@@ -82,6 +86,7 @@ impl Segment {
     pub fn name(self) -> &'static str {
         match self {
             Segment::Model => "model",
+            Segment::Effort => "effort",
             Segment::Mode => "mode",
             Segment::Agent => "agent",
             Segment::Folder => "folder",
@@ -115,6 +120,10 @@ impl Segment {
                 let text = truncate(&model(app), MAX_MODEL_COLUMNS);
                 vec![Piece { text, role: Role::Status, rank: 3, shrinks_to: Some(MIN_MODEL_COLUMNS) }]
             }
+            Segment::Effort => info
+                .effort
+                .filter(|_| !info.is_demo)
+                .map_or_else(Vec::new, |effort| one(format!("effort {effort}"), Role::Status, 5)),
             Segment::Mode => {
                 let role = if info.mode == Mode::Yolo { Role::Warning } else { Role::StatusMode };
                 one(info.mode.as_str().to_owned(), role, 4)

@@ -156,6 +156,9 @@ impl App {
             | PickerKind::Grants
             | PickerKind::Grant
             | PickerKind::Modes
+            | PickerKind::Efforts
+            | PickerKind::Logins
+            | PickerKind::Key
             | PickerKind::History
             | PickerKind::Themes
             | PickerKind::Help => {}

@@ -159,6 +159,9 @@ impl App {
             "inbox" => self.fetch(PickerKind::Inbox, Cmd::Inbox, cmds),
             "model" if !words.is_empty() => cmds.push(Cmd::SetModel(words.to_owned())),
             "model" => self.fetch(PickerKind::Models, Cmd::Models, cmds),
+            "effort" => self.effort_command(words, cmds),
+            "login" => self.login_command(words, cmds),
+            "logout" => cmds.push(Cmd::LogOut(Some(words.to_owned()).filter(|words| !words.is_empty()))),
             "theme" if !words.is_empty() => cmds.push(Cmd::Themes(Some(words.to_owned()))),
             "theme" => self.fetch_themes(cmds),
             "skills" => self.fetch(PickerKind::Skills, Cmd::Skills, cmds),
@@ -293,12 +296,21 @@ impl App {
         let Some(picker) = &self.picker else { return };
         let Some(row) = picker.chosen().cloned() else { return };
         if let Some(why) = &row.unusable {
-            self.say_hint(why.clone());
+            if picker.kind != PickerKind::Models || !self.pick_without_key(&row) {
+                self.say_hint(why.clone());
+            }
+            return;
+        }
+        if row.is_heading {
             return;
         }
         let kind = picker.kind;
         if kind == PickerKind::NameThread {
             self.name_thread(cmds);
+            return;
+        }
+        if kind == PickerKind::Key {
+            self.key_typed(cmds);
             return;
         }
         if kind.verb().is_none() {
@@ -316,10 +328,9 @@ impl App {
                 self.chosen_question = Some(id.clone());
                 cmds.push(Cmd::Question(id));
             }
-            PickerKind::Models => {
-                self.keep_first_model(&row.value, cmds);
-                cmds.push(Cmd::SetModel(row.value));
-            }
+            PickerKind::Models => cmds.push(Cmd::SetModel(row.value)),
+            PickerKind::Logins => self.ask_key(&row.value),
+            PickerKind::Efforts => self.effort_command(&row.value, cmds),
             PickerKind::Themes => self.use_theme(&row.value, cmds),
             PickerKind::Skills => {
                 self.composer.set(format!("/{} ", row.value));
@@ -339,7 +350,7 @@ impl App {
             | PickerKind::NameThread
             | PickerKind::DeleteThread
             | PickerKind::Compare => self.pick_back(kind, &row.value, cmds),
-            PickerKind::Rules | PickerKind::Help => {}
+            PickerKind::Key | PickerKind::Rules | PickerKind::Help => {}
         }
     }
 

@@ -1,44 +1,24 @@
-//! The questions of the first start: lists like any other, one after the other. Esc leaves things as they are.
+//! The first start: who answers, and how to connect another model. Nothing is asked.
 
-use super::super::app::{App, FirstStart};
-use super::super::host::Choice;
-use super::super::msg::Cmd;
-use super::super::picker::PickerKind;
+use super::super::app::App;
 use super::super::transcript::Level;
+use super::super::view::spoken_model;
 
 impl App {
-    /// Begins with the questions that are open.
-    pub fn begin_first_start(&mut self, questions: FirstStart) -> Vec<Cmd> {
-        let mut cmds = Vec::new();
-        self.first = Some(questions);
-        if questions.model || questions.theme {
-            let text =
-                "Welcome. Choose a model and colours, or leave each with Esc; /model and /theme ask again.";
-            self.transcript.note(Level::Info, text);
-        }
-        self.ask_next_of_first(&mut cmds);
-        cmds
-    }
-
-    /// Opens the next list, when the one before is closed.
-    pub(super) fn ask_next_of_first(&mut self, cmds: &mut Vec<Cmd>) {
-        if self.picker.is_some() || !self.composer.is_empty() {
-            return;
-        }
-        let Some(left) = &mut self.first else { return };
-        if std::mem::take(&mut left.model) {
-            self.fetch(PickerKind::Models, Cmd::Models, cmds);
-        } else if std::mem::take(&mut left.theme) {
-            self.fetch_themes(cmds);
+    /// Shows the words of the first start, above the text that is written.
+    pub fn welcome(&mut self) {
+        let text = if self.info.is_demo {
+            "I am the demo model: I come with aye and work offline. I understand a few commands and use the same tools, \
+             rules and questions as any model. Try `list files`, `run ls -l` or `help`.\n\
+             To connect a real model, type /login and paste a key, or start Ollama. /model lists what can be used."
+                .to_owned()
         } else {
-            self.first = None;
-        }
-    }
-
-    /// A model of the first start is kept; later one is for the start in which it is chosen.
-    pub(super) fn keep_first_model(&mut self, name: &str, cmds: &mut Vec<Cmd>) {
-        if self.first.is_some() {
-            cmds.push(Cmd::Keep(Choice::Model, name.to_owned()));
-        }
+            format!(
+                "{} answers ({}). /model lists the others, /login connects another provider, /theme changes the colours.",
+                spoken_model(&self.info),
+                self.info.model_why
+            )
+        };
+        self.transcript.note(Level::Info, text);
     }
 }

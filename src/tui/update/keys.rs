@@ -125,7 +125,6 @@ impl App {
             self.quit(cmds);
             return;
         }
-        self.first = None;
         let had_picker = self.picker.is_some() && self.viewer.is_none();
         let done = if self.viewer.take().is_some()
             || self.picker.take().is_some()
@@ -183,7 +182,8 @@ impl App {
             return;
         }
         if let Some(picker) = &mut self.picker {
-            picker.type_all(text.chars().filter(|c| !c.is_control()).take(200));
+            let most = if picker.kind == PickerKind::Key { 8192 } else { 200 };
+            picker.type_all(text.chars().filter(|c| !c.is_control()).take(most));
             return;
         }
         if self.focus == Focus::Card && self.cards.get_mut(self.card).is_some_and(|card| card.paste(text)) {

@@ -75,7 +75,12 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
     let title = picker.kind.title();
     let mut head = vec![Span::styled(format!("  {title}"), theme.style(Role::CardTitle))];
     if !picker.filter().is_empty() {
-        head.push(Span::raw(format!("  {}", visible_line(picker.filter()))));
+        let typed = match picker.kind {
+            // Nobody else is to read it; the end of a long one would not fit anyway.
+            PickerKind::Key => "•".repeat(picker.filter().chars().count().min(usize::from(columns / 2))),
+            _ => visible_line(picker.filter()).into_owned(),
+        };
+        head.push(Span::raw(format!("  {typed}")));
     }
     let place = if picker.count() == 0 { 0 } else { picker.selected() + 1 };
     let count = vec![Span::styled(format!("{place}/{} ", picker.count()), theme.style(Role::Dim))];
@@ -100,6 +105,9 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
             | PickerKind::Skills
             | PickerKind::Rules
             | PickerKind::Modes
+            | PickerKind::Efforts
+            | PickerKind::Logins
+            | PickerKind::Key
             | PickerKind::Themes
             | PickerKind::History
             | PickerKind::Grants
@@ -136,6 +144,7 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
         };
         let typing = match picker.kind {
             PickerKind::NameThread => "type its name",
+            PickerKind::Key => "paste the key: it is not shown",
             PickerKind::Threads => "type to search",
             _ => "type to narrow",
         };

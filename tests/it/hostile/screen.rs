@@ -418,6 +418,8 @@ fn play(sink: &str, text: &str, width: u16, height: u16) -> Result<Stage, String
                 name: text.into(),
                 note: text.into(),
                 unusable: Some(text.into()),
+                login: Some(text.into()),
+                ..ModelRow::default()
             }]));
             stage.send(Msg::Failed(text.into()));
             stage.send(Msg::Exported(Err(text.into())));

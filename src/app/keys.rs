@@ -1,0 +1,330 @@
+//! Keys of providers that a login stores: `aye login`, `aye logout`, `/login`, `/logout`.
+//!
+//! One file for each provider, mode 0600. A start only looks which files there are; a key is read when its model is
+//! asked. A key belongs to the address that it was tried at and is sent to no other one. Variables win over stored keys.
+
+use std::collections::BTreeSet;
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::foundation::Foundation;
+use super::models::try_key;
+use super::{Failure, put, say};
+use crate::config::{Paths, ResolvedProvider, key_sources, read_private, resolve_providers, write_private};
+use crate::contract::display::visible_line;
+use crate::contract::near::or_these;
+use crate::llm::OffersError;
+
+/// No key is longer.
+const MAX_KEY: usize = 8 << 10;
+
+/// The content of a key's file.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct StoredKey {
+    /// The address that the key was tried at.
+    base_url: String,
+    key: String,
+}
+
+/// The file of a provider's key.
+pub(super) fn file(paths: &Paths, provider: &str) -> PathBuf {
+    paths.keys_dir().join(provider)
+}
+
+/// Looks which providers have a stored key. No key is read.
+pub(super) fn look(foundation: &Foundation) {
+    let rows = std::fs::read_dir(foundation.paths.keys_dir()).into_iter().flatten().flatten();
+    let names =
+        rows.filter_map(|row| row.file_name().into_string().ok()).filter(|name| !name.starts_with('.'));
+    foundation.env.set_stored_keys(names.collect::<BTreeSet<_>>());
+}
+
+/// The stored key of a provider, when it belongs to that address.
+pub(super) fn read(paths: &Paths, provider: &str, base_url: &str) -> Result<Option<String>, String> {
+    read_file(&file(paths, provider), base_url)
+}
+
+/// The same, by its file.
+pub(super) fn read_file(file: &Path, base_url: &str) -> Result<Option<String>, String> {
+    let Ok(about) = std::fs::metadata(file) else { return Ok(None) };
+    if about.mode() & 0o077 != 0 {
+        return Err(format!("others can read {}; run chmod 600 on it, or `aye login` again", file.display()));
+    }
+    let Some(text) = read_private(file, 2 * MAX_KEY as u64)? else { return Ok(None) };
+    // The error of the parser would quote what it read.
+    let stored: StoredKey = serde_json::from_str(&text)
+        .map_err(|_| format!("{} cannot be read; run `aye login` again", file.display()))?;
+    Ok((stored.base_url == base_url).then_some(stored.key))
+}
+
+/// The providers that a key can be stored for, and that one of them.
+pub(super) fn provider(foundation: &Foundation, name: &str) -> Result<ResolvedProvider, String> {
+    let name = if name == "google" { "gemini" } else { name };
+    let all = takers(foundation);
+    match all.iter().find(|provider| provider.name == name) {
+        Some(provider) => Ok(provider.clone()),
+        None => Err(format!(
+            "there is no provider `{}` that takes a key{}",
+            visible_line(name),
+            or_these(name, all.iter().map(|provider| provider.name.as_str()))
+        )),
+    }
+}
+
+/// The providers that a key can be stored for.
+pub(super) fn takers(foundation: &Foundation) -> Vec<ResolvedProvider> {
+    let all = resolve_providers(&foundation.loaded.settings, &foundation.env);
+    let is_file_name = |name: &str| {
+        !name.starts_with('.') && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    all.into_iter()
+        .filter(|provider| {
+            provider.name != "ollama" && !provider.base_url.is_empty() && is_file_name(&provider.name)
+        })
+        .collect()
+}
+
+/// Where each key comes from, for `aye doctor`; `false` when a stored one cannot be used.
+pub(super) fn report(foundation: &Foundation) -> (bool, String) {
+    let mut is_well = true;
+    let rows = key_sources(&foundation.loaded.settings, &foundation.env).into_iter().map(|source| {
+        let file = file(&foundation.paths, &source.provider);
+        let place = foundation.paths.display(&file);
+        let stored = match read_file(&file, "") {
+            Ok(_) => format!("`aye login` ({place})"),
+            Err(why) => {
+                is_well = false;
+                why
+            }
+        };
+        let from = match (source.variable.filter(|_| source.is_set), source.is_stored) {
+            (Some(variable), true) => format!("{variable}, which wins over {stored}"),
+            (Some(variable), false) => variable,
+            (None, _) => stored,
+        };
+        format!("{}: {from}", source.provider)
+    });
+    let rows: Vec<String> = rows.collect();
+    let words = if rows.is_empty() { "none; `aye login` stores one".to_owned() } else { rows.join("; ") };
+    (is_well, words)
+}
+
+/// Tries a key and stores it. The sentence says what came of it.
+pub(super) async fn log_in(foundation: &Foundation, name: &str, key: &str) -> Result<String, String> {
+    let provider = provider(foundation, name)?;
+    let key = key.trim();
+    if key.is_empty() {
+        return Err("no key was given; nothing is stored".to_owned());
+    }
+    if key.len() > MAX_KEY || key.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err("that is no key: it contains spaces or is too long; nothing is stored".to_owned());
+    }
+    let tried = match try_key(&provider, key).await {
+        Ok(models) => match models.len() {
+            1 => "1 model".to_owned(),
+            count => format!("{count} models"),
+        },
+        Err(OffersError::Refused(why)) => return Err(format!("{why}; nothing is stored")),
+        Err(OffersError::Failed(why)) => format!("the key could not be tried: {why}"),
+    };
+    let stored = StoredKey { base_url: provider.base_url.clone(), key: key.to_owned() };
+    let text = serde_json::to_string(&stored).map_err(|_| "the key cannot be written".to_owned())?;
+    let file = file(&foundation.paths, &provider.name);
+    write_private(&file, text.as_bytes()).map_err(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        format!("{error}{cause}")
+    })?;
+    look(foundation);
+    let place = foundation.paths.display(&file);
+    Ok(format!(
+        "logged in to {} ({tried}); the key is in {place}{}",
+        provider.name,
+        wins(foundation, &provider)
+    ))
+}
+
+/// That a variable wins over the stored key, when it does.
+fn wins(foundation: &Foundation, provider: &ResolvedProvider) -> String {
+    let set = provider.key_env.as_deref().filter(|name| foundation.env.has(name));
+    set.map(|name| format!("; {name} is set and wins over it")).unwrap_or_default()
+}
+
+/// Forgets a stored key; with no name, the only one.
+pub(super) fn log_out(foundation: &Foundation, name: Option<&str>) -> Result<String, String> {
+    look(foundation);
+    let stored: Vec<String> = takers(foundation)
+        .into_iter()
+        .map(|provider| provider.name)
+        .filter(|name| foundation.env.has_stored_key(name))
+        .collect();
+    let name = match (name, stored.as_slice()) {
+        (Some("google"), _) => "gemini",
+        (Some(name), _) => name,
+        (None, []) => return Err("no key is stored".to_owned()),
+        (None, [only]) => only,
+        (None, several) => return Err(format!("say which: keys are stored for {}", several.join(", "))),
+    };
+    let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
+    if !is_plain || !foundation.env.has_stored_key(name) {
+        return Err(format!("no key is stored for `{}`", visible_line(name)));
+    }
+    let file = file(&foundation.paths, name);
+    std::fs::remove_file(&file).map_err(|error| format!("cannot remove {}: {error}", file.display()))?;
+    look(foundation);
+    let also = takers(foundation).into_iter().find(|provider| provider.name == name);
+    let set = also.and_then(|provider| provider.key_env).filter(|name| foundation.env.has(name));
+    let still = set.map(|name| format!("; {name} is still set")).unwrap_or_default();
+    Ok(format!("the stored key of {name} is removed{still}"))
+}
+
+/// `aye login [PROVIDER]`.
+pub(super) async fn login_command(name: Option<String>, foundation: &Foundation) -> Result<u8, Failure> {
+    look(foundation);
+    let is_terminal = std::io::stdin().is_terminal();
+    let name = match name {
+        Some(name) => name,
+        None if is_terminal => {
+            let all = takers(foundation);
+            let names: Vec<&str> = all.iter().map(|provider| provider.name.as_str()).collect();
+            say(&format!("Providers: {}", names.join(", ")));
+            let Some(name) = ask("Provider: ", Echo::Plain).await? else { return Ok(130) };
+            name.trim().to_owned()
+        }
+        None => return Err(Failure::usage("name the provider: aye login PROVIDER < FILE_WITH_THE_KEY")),
+    };
+    let provider = provider(foundation, &name).map_err(Failure::usage)?;
+    let key = if is_terminal {
+        let prompt = format!("Key of {} (paste it, then Enter): ", provider.name);
+        match ask(&prompt, Echo::Masked).await? {
+            Some(key) => key,
+            None => return Ok(130),
+        }
+    } else {
+        ask("", Echo::Plain).await?.unwrap_or_default()
+    };
+    say("trying the key ...");
+    let told = log_in(foundation, &provider.name, &key).await.map_err(Failure::failed)?;
+    put(&format!("{told}\n"))?;
+    Ok(0)
+}
+
+/// `aye logout [PROVIDER]`.
+pub(super) fn logout_command(name: Option<&str>, foundation: &Foundation) -> Result<u8, Failure> {
+    let told = log_out(foundation, name).map_err(Failure::failed)?;
+    put(&format!("{told}\n"))?;
+    Ok(0)
+}
+
+/// How typed characters are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Echo {
+    Plain,
+    /// A star for each.
+    Masked,
+}
+
+/// The terminal in its own mode again, however the reading ends.
+struct Restored(Option<Termios>);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Flush, before);
+        }
+    }
+}
+
+/// Reads one line of standard input; `None` when Ctrl-C or the end of a terminal's input came first.
+async fn ask(prompt: &str, echo: Echo) -> Result<Option<String>, Failure> {
+    let _ = write!(std::io::stderr(), "{prompt}");
+    let before = tcgetattr(rustix::stdio::stdin()).ok();
+    let mut ends = signal(SignalKind::terminate()).map_err(Failure::failed)?;
+    let restored = Restored(before.clone().filter(|_| echo == Echo::Masked));
+    if let Some(mut raw) = restored.0.clone() {
+        raw.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+        raw.special_codes[SpecialCodeIndex::VMIN] = 1;
+        raw.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, &raw).map_err(Failure::failed)?;
+    }
+    // Nobody waits for the thread: a read of a terminal cannot be called off.
+    let (send, line) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || send.send(read_line(echo)));
+    tokio::select! {
+        line = line => {
+            drop(restored);
+            Ok(line.ok().flatten())
+        }
+        _ = ends.recv() => {
+            drop(restored);
+            Err(Failure { message: String::new(), exit: 143 })
+        }
+    }
+}
+
+fn read_line(echo: Echo) -> Option<String> {
+    let (mut line, mut input) = (Vec::new(), std::io::stdin().lock());
+    let show = |text: &str| {
+        if echo == Echo::Masked {
+            let _ = write!(std::io::stderr(), "{text}");
+        }
+    };
+    let mut byte = [0];
+    loop {
+        match input.read(&mut byte) {
+            Ok(1) => {}
+            _ if line.is_empty() => return None,
+            _ => break,
+        }
+        match (byte[0], echo) {
+            (b'\n' | b'\r', _) => break,
+            (3 | 4, Echo::Masked) => {
+                show("\n");
+                return None;
+            }
+            (8 | 127, Echo::Masked) => {
+                if line.pop().is_some() {
+                    show("\u{8} \u{8}");
+                }
+            }
+            // The marks of a bracketed paste, and other controls, are no part of a key.
+            (0..=31, Echo::Masked) => {}
+            (other, _) if line.len() < 2 * MAX_KEY => {
+                line.push(other);
+                show("*");
+            }
+            _ => {}
+        }
+    }
+    show("\n");
+    Some(String::from_utf8_lossy(&line).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_from_a_private_file_for_its_own_address_only() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("openai");
+        let text = r#"{"base_url": "https://api.openai.com/v1/", "key": "sk-canary"}"#;
+        write_private(&file, text.as_bytes()).expect("written");
+        let at = |base: &str| read_file(&file, base);
+        assert_eq!(at("https://api.openai.com/v1/"), Ok(Some("sk-canary".to_owned())));
+        assert_eq!(at("http://127.0.0.1:9/v1/"), Ok(None), "no other server gets it");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("mode");
+        let why = at("https://api.openai.com/v1/").expect_err("others can read it");
+        assert!(why.contains("chmod 600") && !why.contains("canary"), "{why}");
+        write_private(&file, b"sk-canary").expect("written");
+        let why = at("https://api.openai.com/v1/").expect_err("no JSON");
+        assert!(!why.contains("canary"), "{why}");
+        assert_eq!(read_file(&dir.path().join("nothing"), "x"), Ok(None));
+    }
+}

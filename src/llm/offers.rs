@@ -1,0 +1,238 @@
+//! The models that a provider offers now: one request, bounded in time and size.
+
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use secrecy::ExposeSecret;
+use serde_json::Value;
+
+use super::http;
+use super::provider::{Adapter, ProviderConfig, normalise_base_url};
+
+/// The largest list that is read; the longest one known has half a megabyte.
+const MAX_LIST: usize = 8 << 20;
+
+/// A model that a provider lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The name that the provider knows.
+    pub id: String,
+    /// Tokens that fit in one request, when the provider says so.
+    pub context_window: Option<u64>,
+    /// Tokens of one answer, when the provider says so.
+    pub max_output: Option<u64>,
+}
+
+/// Why there is no list.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OffersError {
+    /// The provider does not accept the key.
+    #[error("{0}")]
+    Refused(String),
+    /// The provider was not reached, or did not answer with a list.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Asks a provider for its models.
+///
+/// # Errors
+/// When the key is refused, or no list comes within `limit`.
+pub async fn offers(config: &ProviderConfig, limit: Duration) -> Result<Vec<Offer>, OffersError> {
+    within(config, limit, async { list(config, &base_of(config)?).await }).await
+}
+
+/// Asks a provider for its models in order to try the key.
+///
+/// # Errors
+/// As [`offers`].
+pub async fn check_key(config: &ProviderConfig, limit: Duration) -> Result<Vec<Offer>, OffersError> {
+    let check = async {
+        let base = base_of(config)?;
+        // Its list is open to everybody; what it says about a key is not.
+        if base.host_str() == Some("openrouter.ai") {
+            get(config, &base, join(&base, "key")).await?;
+        }
+        list(config, &base).await
+    };
+    within(config, limit, check).await
+}
+
+async fn within(
+    config: &ProviderConfig,
+    limit: Duration,
+    asked: impl Future<Output = Result<Vec<Offer>, OffersError>>,
+) -> Result<Vec<Offer>, OffersError> {
+    let late = || OffersError::Failed(format!("{} did not answer within {} s", config.name, limit.as_secs()));
+    tokio::time::timeout(limit, asked).await.unwrap_or_else(|_| Err(late()))
+}
+
+fn base_of(config: &ProviderConfig) -> Result<reqwest::Url, OffersError> {
+    let base = config.base_url.as_deref().unwrap_or(config.adapter.default_base_url());
+    normalise_base_url(config.adapter, base).map_err(|why| failed(config, &why))
+}
+
+fn failed(config: &ProviderConfig, why: &str) -> OffersError {
+    OffersError::Failed(format!("{}: {why}", config.name))
+}
+
+async fn list(config: &ProviderConfig, base: &reqwest::Url) -> Result<Vec<Offer>, OffersError> {
+    let value = get(config, base, list_url(config, base)).await?;
+    offers_in(&value).ok_or_else(|| failed(config, "its answer contains no list of models"))
+}
+
+async fn get(config: &ProviderConfig, base: &reqwest::Url, url: reqwest::Url) -> Result<Value, OffersError> {
+    let client = http::build(Some(base)).map_err(|error| failed(config, &error.to_string()))?;
+    let response = client.get(url).headers(headers(config)?).send().await;
+    let mut response = response.map_err(|error| failed(config, &cause(&error)))?;
+    let status = response.status();
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| failed(config, &cause(&error)))? {
+        if body.len() + piece.len() > MAX_LIST {
+            return Err(failed(config, "its list of models is too large"));
+        }
+        body.extend_from_slice(&piece);
+    }
+    // Gemini answers a wrong key with 400.
+    let is_key = status.as_u16() == 400 && String::from_utf8_lossy(&body).contains("API key");
+    if is_key || matches!(status.as_u16(), 401 | 403) {
+        return Err(OffersError::Refused(format!(
+            "{} does not accept the key ({})",
+            config.name,
+            status.as_u16()
+        )));
+    }
+    if !status.is_success() {
+        return Err(failed(config, &format!("its list of models is answered with {}", status.as_u16())));
+    }
+    serde_json::from_slice(&body).map_err(|_| failed(config, "its list of models is not JSON"))
+}
+
+fn join(base: &reqwest::Url, path: &str) -> reqwest::Url {
+    let mut url = base.clone();
+    url.set_path(&format!("{}{path}", base.path()));
+    url
+}
+
+fn list_url(config: &ProviderConfig, base: &reqwest::Url) -> reqwest::Url {
+    let (path, query) = match config.adapter {
+        Adapter::OpenAi | Adapter::OpenAiResponses => ("models", ""),
+        Adapter::Anthropic => ("models", "limit=1000"),
+        Adapter::Gemini => ("models", "pageSize=1000"),
+        Adapter::Ollama => ("api/tags", ""),
+    };
+    let mut url = join(base, path);
+    if !query.is_empty() {
+        let query = base.query().map_or_else(|| query.to_owned(), |own| format!("{own}&{query}"));
+        url.set_query(Some(&query));
+    }
+    url
+}
+
+fn headers(config: &ProviderConfig) -> Result<HeaderMap, OffersError> {
+    let mut headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("application/json"))]);
+    let Some(key) = &config.api_key else { return Ok(headers) };
+    let (name, value) = match config.adapter {
+        Adapter::Anthropic => (HeaderName::from_static("x-api-key"), key.expose_secret().to_owned()),
+        Adapter::Gemini => (HeaderName::from_static("x-goog-api-key"), key.expose_secret().to_owned()),
+        Adapter::OpenAi | Adapter::OpenAiResponses | Adapter::Ollama => {
+            (AUTHORIZATION, format!("Bearer {}", key.expose_secret()))
+        }
+    };
+    let mut value = HeaderValue::from_str(&value).map_err(|_| {
+        OffersError::Refused(format!("the key of {} contains characters that cannot be sent", config.name))
+    })?;
+    value.set_sensitive(true);
+    headers.insert(name, value);
+    headers.insert("anthropic-version", HeaderValue::from_static("2023-06-01"));
+    Ok(headers)
+}
+
+/// The innermost cause: the outer ones repeat the address.
+fn cause(error: &reqwest::Error) -> String {
+    let mut inner: &dyn std::error::Error = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner.to_string()
+}
+
+/// The models of an answer, in every form that is known: `data[].id`, `models[].name`, or a list by itself. Models that
+/// the server itself calls no chat models are left out.
+pub fn offers_in(answer: &Value) -> Option<Vec<Offer>> {
+    let rows =
+        answer.as_array().or_else(|| answer.get("data").or_else(|| answer.get("models"))?.as_array())?;
+    Some(rows.iter().filter_map(offer).collect())
+}
+
+fn offer(row: &Value) -> Option<Offer> {
+    let id = row.get("id").or_else(|| row.get("name"))?.as_str()?;
+    let id = id.strip_prefix("models/").unwrap_or(id);
+    let lacks = |list: &Value, word: &str| {
+        list.as_array()
+            .is_some_and(|list| !list.is_empty() && list.iter().all(|one| one.as_str() != Some(word)))
+    };
+    let is_other = lacks(&row["supportedGenerationMethods"], "generateContent")
+        || lacks(&row["architecture"]["output_modalities"], "text")
+        || row["capabilities"]["completion_chat"] == Value::Bool(false)
+        || row["supports_chat"] == Value::Bool(false)
+        || row["type"].as_str().is_some_and(|kind| !matches!(kind, "chat" | "language" | "model" | "code"));
+    if is_other || id.is_empty() || id.len() > 200 || id.chars().any(char::is_control) {
+        return None;
+    }
+    let count =
+        |names: &[&str]| names.iter().find_map(|name| row.get(name)?.as_u64()).filter(|count| *count > 0);
+    Some(Offer {
+        id: id.to_owned(),
+        context_window: count(&[
+            "context_length",
+            "context_window",
+            "max_model_len",
+            "inputTokenLimit",
+            "max_input_tokens",
+            "max_context_length",
+        ]),
+        max_output: count(&["outputTokenLimit", "max_output_tokens", "max_completion_tokens", "max_tokens"]),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn lists_of_all_forms_are_read_and_what_cannot_chat_is_left_out() {
+        let ids = |answer: Value| {
+            let offers = offers_in(&answer).expect("a list");
+            offers.into_iter().map(|offer| (offer.id, offer.context_window)).collect::<Vec<_>>()
+        };
+        let openai =
+            json!({"object": "list", "data": [{"id": "a", "object": "model"}, {"id": 7}, {"id": "b\u{1b}"}]});
+        assert_eq!(ids(openai), [("a".to_owned(), None)]);
+        let gemini = json!({"models": [
+            {"name": "models/g", "inputTokenLimit": 9, "supportedGenerationMethods": ["generateContent"]},
+            {"name": "models/e", "supportedGenerationMethods": ["embedContent"]},
+        ]});
+        assert_eq!(ids(gemini), [("g".to_owned(), Some(9))]);
+        let ollama = json!({"models": [{"name": "qwen3:latest", "model": "qwen3:latest"}]});
+        assert_eq!(ids(ollama), [("qwen3:latest".to_owned(), None)]);
+        let together =
+            json!([{"id": "org/m", "type": "chat", "context_length": 8}, {"id": "p", "type": "image"}]);
+        assert_eq!(ids(together), [("org/m".to_owned(), Some(8))]);
+        assert_eq!(offers_in(&json!({"error": "no"})), None);
+    }
+
+    #[test]
+    fn the_address_of_the_list_keeps_path_and_query() {
+        let url = |adapter, base: &str| {
+            let config = ProviderConfig::new("p", adapter).with_base_url(base);
+            list_url(&config, &normalise_base_url(adapter, base).expect("an address")).to_string()
+        };
+        assert_eq!(url(Adapter::OpenAi, "http://h:1/v1"), "http://h:1/v1/models");
+        assert_eq!(url(Adapter::Anthropic, "http://h:1/v1/?a=b"), "http://h:1/v1/models?a=b&limit=1000");
+        assert_eq!(url(Adapter::Gemini, "http://h:1"), "http://h:1/v1beta/models?pageSize=1000");
+        assert_eq!(url(Adapter::Ollama, "http://h:1"), "http://h:1/api/tags");
+    }
+}

@@ -1,0 +1,202 @@
+//! Which models there are, by what servers list; keys that a login keeps; how hard a model thinks.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, MockLlm};
+use crate::support::pty::Pty;
+
+/// A provider on loopback: it lists models, knows no others, and wants its key when it has one.
+struct Provider {
+    url: String,
+    /// What was asked: the path, and the header with the key.
+    asked: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+impl Provider {
+    fn start(models: &'static [&'static str], key: Option<&'static str>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/v1", listener.local_addr().expect("an address"));
+        let asked: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
+        let seen = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                serve(stream, models, key, &seen);
+            }
+        });
+        Self { url, asked }
+    }
+
+    /// The keys that came with requests for this path.
+    fn keys(&self, path: &str) -> Vec<String> {
+        let asked = self.asked.lock().expect("no panic");
+        asked.iter().filter(|(asked, _)| asked.ends_with(path)).map(|(_, key)| key.clone()).collect()
+    }
+
+    fn settings(&self) -> String {
+        format!(
+            "[providers.box]\nadapter = \"openai\"\nbase_url = \"{}\"\napi_key_env = \"BOX_KEY\"\n[retry]\nmax_retries = 0\n",
+            self.url
+        )
+    }
+}
+
+fn serve(mut stream: TcpStream, models: &[&str], wanted: Option<&str>, seen: &Mutex<Vec<(String, String)>>) {
+    let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
+    let (mut line, mut length, mut key) = (String::new(), 0, String::new());
+    reader.read_line(&mut line).expect("a line");
+    let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    loop {
+        line.clear();
+        if reader.read_line(&mut line).expect("a line") <= 2 {
+            break;
+        }
+        let (name, value) = line.split_once(':').expect("a header");
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.trim().parse().expect("a length"),
+            "authorization" => key = value.trim().trim_start_matches("Bearer ").to_owned(),
+            _ => {}
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("a body");
+    seen.lock().expect("no panic").push((path.clone(), key.clone()));
+    let model = serde_json::from_slice::<Value>(&body).map(|body| body["model"].as_str().map(str::to_owned));
+    let is_known = model.ok().flatten().is_some_and(|model| models.contains(&model.as_str()));
+    let (status, kind, body) = if wanted.is_some_and(|wanted| wanted != key) {
+        ("401 Unauthorized", "application/json", json!({"error": {"message": "bad key"}}).to_string())
+    } else if path.ends_with("/models") {
+        let rows: Vec<Value> = models.iter().map(|id| json!({"id": id, "object": "model"})).collect();
+        ("200 OK", "application/json", json!({"object": "list", "data": rows}).to_string())
+    } else if is_known {
+        let text = json!({"choices": [{"index": 0, "delta": {"content": "hello from the box"}}]});
+        let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+        ("200 OK", "text/event-stream", format!("data: {text}\n\ndata: {end}\n\ndata: [DONE]\n\n"))
+    } else {
+        let error = json!({"error": {"message": "gone", "code": "model_not_found"}});
+        ("404 Not Found", "application/json", error.to_string())
+    };
+    let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n", body.len());
+    let _ = stream.write_all(format!("{head}connection: close\r\n\r\n{body}").as_bytes());
+}
+
+#[test]
+fn a_server_of_ones_own_is_asked_what_it_has_and_its_first_model_answers() {
+    let server = Provider::start(&["text-embedding-x", "qwen-coder", "other"], None);
+    let home = Home::new();
+    let rows = home.aye(&["models", "--json"]).env("OPENAI_BASE_URL", &server.url).run().exits(0).json();
+    assert_eq!((&rows[0]["name"], &rows[0]["current"]), (&json!("openai/qwen-coder"), &json!(true)));
+    let names: Vec<&str> =
+        rows.as_array().expect("rows").iter().filter_map(|row| row["name"].as_str()).collect();
+    assert!(
+        names.contains(&"openai/other") && !names.iter().any(|name| name.contains("embedding")),
+        "{names:?}"
+    );
+    let text = home.aye(&["models"]).env("OPENAI_BASE_URL", &server.url).run().exits(0).stdout;
+    let (usable, rest) = text.split_once("Needs a key or a server:").expect("two parts");
+    assert!(usable.starts_with("openai/qwen-coder") && rest.contains("anthropic/claude-sonnet-5"), "{text}");
+    let out = home.aye(&["-p", "hi"]).env("OPENAI_BASE_URL", &server.url).run().exits(0);
+    assert_eq!(out.stdout.trim(), "hello from the box");
+}
+
+#[test]
+fn a_model_that_is_gone_is_told_with_its_closest_successor() {
+    let server = Provider::start(&["gpt-6-luna", "gpt-6-sol", "gpt-6-astra"], None);
+    let home = Home::new();
+    home.config(&server.settings());
+    let out = home.aye(&["-p", "--model", "box/gpt-5", "hi"]).run();
+    assert!(!out.status.success());
+    assert!(out.stderr.contains("the closest model that box lists is gpt-6-sol"), "{}", out.stderr);
+    home.ok(&["models"]);
+    let checks = home.aye(&["--model", "box/gpt-5", "doctor", "--json"]).run().json();
+    let model =
+        checks.as_array().expect("checks").iter().find(|check| check["name"] == "model").expect("a check");
+    assert_eq!(model["state"], "warning");
+    assert!(model["text"].as_str().expect("words").contains("box/gpt-6-sol"), "{model}");
+}
+
+#[test]
+fn an_unknown_vendor_is_wrong_usage() {
+    let home = Home::new();
+    let out = home.aye(&["-p", "--model", "zz/zz", "hi"]).env("OPENAI_API_KEY", "k").run().exits(2);
+    assert!(out.stderr.contains("names the provider `zz`, which is not known"), "{}", out.stderr);
+}
+
+#[test]
+fn a_login_tries_a_key_keeps_it_private_and_a_logout_removes_it() {
+    let server = Provider::start(&["m"], Some("sk-good-canary"));
+    let home = Home::new();
+    home.config(&server.settings());
+    let file = home.root().join("aye/state/keys/box");
+    let out = home.aye(&["login", "box"]).stdin("sk-bad-canary\n").run().exits(1);
+    assert!(
+        out.stderr.contains("box does not accept the key") && !out.stderr.contains("canary"),
+        "{}",
+        out.stderr
+    );
+    assert!(!file.exists());
+    home.aye(&["login", "boxx"]).stdin("k\n").run().exits(2).says("did you mean `box`?");
+    let out = home.aye(&["login", "box"]).stdin("sk-good-canary\n").run().exits(0);
+    assert!(out.stdout.contains("logged in to box (1 model)"), "{}", out.stdout);
+    let mode = |path: &std::path::Path| std::fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    assert_eq!((mode(&file), mode(file.parent().expect("a folder"))), (0o600, 0o700));
+    let out = home.ok(&["-p", "--model", "box/m", "hi"]);
+    assert_eq!(out.stdout.trim(), "hello from the box");
+    let told = home.aye(&["doctor", "--json"]).run().stdout;
+    assert!(told.contains("box: `aye login`") && !told.contains("canary"), "{told}");
+    // The variable wins, and is refused here.
+    home.aye(&["-p", "--model", "box/m", "hi"]).env("BOX_KEY", "sk-other").run();
+    assert_eq!(server.keys("/chat/completions"), ["sk-good-canary", "sk-other"]);
+    let told = home.aye(&["doctor", "--json"]).env("BOX_KEY", "sk-other").run().stdout;
+    assert!(told.contains("box: BOX_KEY, which wins over"), "{told}");
+    // Another address does not get it.
+    let other = Provider::start(&["m"], None);
+    home.config(&other.settings());
+    home.ok(&["-p", "--model", "box/m", "hi"]);
+    assert_eq!(other.keys("/chat/completions"), [""]);
+    home.ok(&["logout"]).prints("the stored key of box is removed");
+    assert!(!file.exists());
+    home.aye(&["logout", "box"]).run().exits(1).says("no key is stored for `box`");
+}
+
+#[test]
+fn what_is_pasted_as_a_key_is_not_shown_and_connects_the_provider() {
+    let server = Provider::start(&["m"], Some("sk-good-canary"));
+    let home = Home::new();
+    home.config(&server.settings());
+    let mut tty = Pty::start_with(&home, &["--model", "demo"], 100, 30, &[]);
+    tty.ready();
+    tty.send("/login box\r");
+    tty.shows("Key:");
+    tty.paste("sk-good-canary");
+    tty.shows("••••••••••••••");
+    tty.send("\r");
+    tty.shows("logged in to box (1 model)");
+    tty.shows("box/m answers");
+    tty.say("hi");
+    tty.shows("hello from the box");
+    tty.send("/model\r");
+    tty.shows("box/m");
+    tty.shows("in use");
+    tty.send("\x1b");
+    tty.quit();
+    assert!(!String::from_utf8_lossy(&tty.raw()).contains("canary"));
+    assert_eq!(server.keys("/chat/completions")[0], "sk-good-canary");
+}
+
+#[test]
+fn the_effort_of_a_flag_or_a_setting_goes_with_each_request() {
+    let llm = MockLlm::answers(["a", "b", "c"].map(Answer::say));
+    let home = Home::with(&llm);
+    home.ok(&["-p", "one"]);
+    home.ok(&["-p", "--effort", "high", "two"]);
+    home.aye(&["-p", "three"]).env("AYE_EFFORT", "low").run().exits(0);
+    let sent: Vec<Value> = llm.asked().iter().map(|chat| chat.body["reasoning_effort"].clone()).collect();
+    assert_eq!(sent, [Value::Null, json!("high"), json!("low")]);
+    home.aye(&["-p", "--effort", "huge", "four"]).run().exits(2);
+}
