@@ -8,6 +8,8 @@ pub mod context;
 
 pub mod front_matter;
 
+pub mod walk;
+
 pub mod run;
 
 pub mod phase;

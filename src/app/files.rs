@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::walk::Selection;
+
 /// How long a list of files is good for.
 const FRESH: Duration = Duration::from_secs(5);
 /// No more files than this are looked at.
@@ -47,8 +49,7 @@ impl Files {
 }
 
 fn walk(cwd: &Path) -> Vec<String> {
-    let mut files: Vec<String> = ignore::WalkBuilder::new(cwd)
-        .require_git(false)
+    let mut files: Vec<String> = crate::walk::builder(cwd, Selection::default(), |_| true)
         .build()
         .filter_map(Result::ok)
         .filter(|entry| entry.depth() > 0)

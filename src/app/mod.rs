@@ -37,6 +37,7 @@ mod models;
 mod notify;
 mod owner;
 mod pages;
+mod panics;
 mod plugins;
 mod print;
 mod prompt;
@@ -112,6 +113,10 @@ fn put_or_stop(text: &str) -> Result<bool, Failure> {
 
 /// The whole program.
 pub fn main(args: Vec<OsString>) -> ExitCode {
+    panics::contained(|| run(args))
+}
+
+fn run(args: Vec<OsString>) -> ExitCode {
     if let Some(version) = version_only(&args) {
         return exit_of(put(&format!("{version}\n")));
     }

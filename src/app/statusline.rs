@@ -61,14 +61,16 @@ pub(super) async fn run(foundation: &Foundation, json: String) -> Result<String,
 
 /// The branch that is checked out in a repository, or the beginning of the commit. Two small files are read.
 pub(super) fn branch(root: &Path) -> Option<String> {
+    // A repository of somebody else may have a FIFO there.
+    let read = |file: &Path| String::from_utf8(crate::walk::read_regular(file, 4096)?).ok();
     let git = root.join(".git");
     let folder = if git.is_dir() {
         git
     } else {
-        let text = std::fs::read_to_string(&git).ok()?;
+        let text = read(&git)?;
         root.join(text.strip_prefix("gitdir:")?.trim())
     };
-    let head = std::fs::read_to_string(folder.join("HEAD")).ok()?;
+    let head = read(&folder.join("HEAD"))?;
     let head = head.trim();
     match head.strip_prefix("ref: refs/heads/") {
         Some(branch) => Some(branch.chars().take(200).collect()),

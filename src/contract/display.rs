@@ -4,7 +4,10 @@
 //! see. [`visible`] turns each of them into something that is seen and does nothing.
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
 
 /// Whether a character must not reach a terminal as it stands. Newline and tab are left to the caller's layout.
 pub fn is_unsafe(c: char) -> bool {
@@ -70,6 +73,62 @@ pub fn escape_markup(text: &str) -> String {
     out
 }
 
+fn needs_escape(c: char) -> bool {
+    c.is_control() || is_invisible(c)
+}
+
+/// A name on one line, without a loss: bytes that are no UTF-8 and control bytes as `\xff`, invisible characters as
+/// `\u{202e}`, and in such a name a backslash twice. A name that needs none of it stays as it is.
+pub fn escape_path(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes();
+    if let Some(text) = path.to_str()
+        && !text.chars().any(needs_escape)
+    {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(bytes.len() + 8);
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            let _ = match c {
+                '\\' => out.write_str("\\\\"),
+                c if c.is_ascii_control() => write!(out, "\\x{:02x}", u32::from(c)),
+                c if needs_escape(c) => write!(out, "\\u{{{:x}}}", u32::from(c)),
+                c => out.write_char(c),
+            };
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(out, "\\x{byte:02x}");
+        }
+    }
+    out
+}
+
+/// Reads what [`escape_path`] wrote, and nothing else: what [`escape_path`] would write in another way is refused, so that no rule
+/// about `.env` is passed by spelling it `\x2eenv`.
+pub fn unescape_path(text: &str) -> Option<OsString> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        out.extend_from_slice(&rest.as_bytes()[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('\\') {
+            out.push(b'\\');
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix('x') {
+            out.push(u8::from_str_radix(after.get(..2)?, 16).ok()?);
+            rest = &after[2..];
+        } else {
+            let (digits, after) = rest.strip_prefix("u{")?.split_once('}')?;
+            let c = char::from_u32(u32::from_str_radix(digits, 16).ok()?)?;
+            out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            rest = after;
+        }
+    }
+    out.extend_from_slice(rest.as_bytes());
+    let name = OsString::from_vec(out);
+    (escape_path(Path::new(&name)) == text).then_some(name)
+}
+
 /// The text with each unsafe character written out: C0 controls as `^[`, all others as `<U+202E>`.
 ///
 /// A carriage return before a newline is dropped. Newlines and tabs stay.
@@ -130,6 +189,18 @@ pub fn count_unsafe(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn escaping_a_path_loses_nothing(bytes in proptest::collection::vec(1_u8.., 1..20)) {
+            let name = OsString::from_vec(bytes);
+            let escaped = escape_path(Path::new(&name));
+            proptest::prop_assert!(!escaped.chars().any(needs_escape));
+            if Path::new(&name).to_str() != Some(&escaped) {
+                proptest::prop_assert_eq!(unescape_path(&escaped), Some(name));
+            }
+        }
+    }
 
     #[test]
     fn markup_stays_in_its_element() {

@@ -15,6 +15,7 @@ use ignore::{WalkBuilder, WalkState};
 use super::Limits;
 use super::tree::{Item, Items, Kind};
 use crate::store::objects::{Hash, Objects, Piece, hash_of};
+use crate::walk::Selection;
 
 /// A file that changed less than this before it was read may change again without its time telling.
 const RACY_NS: i128 = 1_000_000_000;
@@ -198,18 +199,12 @@ type Found = Vec<(Vec<u8>, std::fs::Metadata)>;
 /// All files, of which at least so many were there the last time.
 fn walk(root: &Path, without: &[PathBuf], limits: &Limits, last: usize) -> Result<Found, String> {
     let without = without.to_vec();
-    let mut walk = WalkBuilder::new(root);
-    walk.hidden(false)
-        .ignore(false)
-        // What `.gitignore` says holds outside of a repository as well, and only that of the folder itself.
-        .require_git(false)
-        .parents(false)
-        .git_global(false)
-        .follow_links(false)
-        .same_file_system(true)
-        .filter_entry(move |entry| {
-            entry.file_name() != ".git" && !without.iter().any(|other| entry.path() == other)
-        });
+    // What `.gitignore` says holds outside of a repository as well, and only that of the folder itself.
+    let selection = Selection { hidden: true, dot_ignore: false, parents: false, ..Selection::default() };
+    let mut walk = crate::walk::builder(root, selection, move |entry| {
+        !without.iter().any(|other| entry.path() == other)
+    });
+    walk.same_file_system(true);
     let few = if last < FEW {
         let files = walk.build().filter_map(|entry| file_of(root, entry));
         Some(files.take(FEW).collect::<Found>()).filter(|files| files.len() < FEW)

@@ -11,6 +11,7 @@ use super::ToolEnv;
 use super::atomic::{FileError, Target};
 use super::ledger::{Seen, hash};
 use super::paths::{absolute, resolve, shown};
+use crate::contract::path_policy::PathAccess;
 use crate::contract::tool::{FilePreview, ToolCallContext, ToolError, ToolOutput, ToolResult};
 
 /// Texts above this are not shown on a card, and diffs are cut here.
@@ -120,6 +121,7 @@ pub(super) async fn make(
     super::blocking(ctx, move |cancel| {
         let _changing = env.ledger.changing();
         let change = plan(&env, &args, &call)?;
+        env.must_not_be_denied(&call, &change.subject.real, PathAccess::Write)?;
         still_agreed(&change, &call)?;
         Ok(change.apply(name, &env, &call, || cancel.is_cancelled())?.into())
     })

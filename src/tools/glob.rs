@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -14,13 +14,15 @@ use super::ToolEnv;
 use super::args::{Args, invalid};
 use super::list::folder;
 use super::paths::shown;
-use super::walk::{self, Bounds};
+use super::walk::{self, Bounds, Guard};
 use crate::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
 
 const NAME: &str = "Glob";
 const MAX_FILES: usize = 200;
+/// Bytes of a pattern.
+const MAX_PATTERN: usize = 4096;
 
 /// Finds files by name, the newest first.
 pub(super) struct Glob {
@@ -30,7 +32,7 @@ pub(super) struct Glob {
 struct Call<'a> {
     /// The folder that the pattern names literally.
     below: String,
-    matcher: GlobMatcher,
+    matcher: GlobSet,
     /// The pattern has no slash: it is about names at any depth.
     names_only: bool,
     hidden: bool,
@@ -43,12 +45,16 @@ fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
     if pattern.contains('\0') {
         return Err(invalid("`pattern` holds a NUL byte, which no name can"));
     }
+    if pattern.len() > MAX_PATTERN {
+        return Err(invalid(format!("`pattern` is longer than {MAX_PATTERN} bytes")));
+    }
     let (below, rest) = split(pattern);
-    let matcher = GlobBuilder::new(&rest)
-        .literal_separator(true)
-        .build()
-        .map_err(|error| invalid(format!("`pattern` cannot be read: {}", error.kind())))?
-        .compile_matcher();
+    let unreadable = |error: &globset::Error| {
+        invalid(format!("`pattern` cannot be read: {}", short(&error.kind().to_string())))
+    };
+    let glob = GlobBuilder::new(&rest).literal_separator(true).build().map_err(|error| unreadable(&error))?;
+    // A set of one: a matcher alone panics where its expression is too deep or too large.
+    let matcher = GlobSetBuilder::new().add(glob).build().map_err(|error| unreadable(&error))?;
     Ok(Call {
         names_only: !rest.contains('/') && below.is_empty(),
         hidden: rest.split('/').any(|part| part.starts_with('.') || part.starts_with("{.")),
@@ -56,6 +62,16 @@ fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
         matcher,
         path: args.opt_text("path")?,
     })
+}
+
+/// The end of an error's words: they may repeat the whole pattern first.
+fn short(error: &str) -> String {
+    const MOST: usize = 200;
+    let error = error.trim();
+    match error.char_indices().rev().nth(MOST) {
+        Some((from, _)) => format!("…{}", &error[from..]),
+        None => error.to_owned(),
+    }
 }
 
 /// Splits a pattern into the folder that it names literally and the rest.
@@ -74,7 +90,12 @@ fn split(pattern: &str) -> (String, String) {
     (below, parts[literal..].join("/"))
 }
 
-fn glob(env: &ToolEnv, args: &Value, cancel: CancellationToken) -> Result<ToolResult, ToolError> {
+fn glob(
+    env: &ToolEnv,
+    ctx: &ToolCallContext,
+    args: &Value,
+    cancel: CancellationToken,
+) -> Result<ToolResult, ToolError> {
     let call = parse(args)?;
     let (base, _) = folder(env, call.path.unwrap_or("."))?;
     let base = if call.below.is_empty() {
@@ -94,9 +115,13 @@ fn glob(env: &ToolEnv, args: &Value, cancel: CancellationToken) -> Result<ToolRe
     let bounds = Bounds::new(cancel);
     let mut over = false;
     let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
-    let walk = walk::builder(&base, call.hidden).build();
+    let guard = Guard::new(env, ctx, &base);
+    let walk = walk::builder(&base, call.hidden, None, &bounds, &guard).build();
     for entry in walk::entries(walk, &bounds, &mut over) {
-        if entry.file_type().is_none_or(|kind| kind.is_dir()) || !is_match(&call, &base, entry.path()) {
+        if entry.file_type().is_none_or(|kind| kind.is_dir())
+            || !is_match(&call, &base, entry.path())
+            || !guard.admits(&entry)
+        {
             continue;
         }
         let time =
@@ -114,8 +139,13 @@ fn glob(env: &ToolEnv, args: &Value, cancel: CancellationToken) -> Result<ToolRe
     } else if found.len() > MAX_FILES {
         let _ = write!(text, "[{} more; narrow the pattern]", found.len() - MAX_FILES);
     }
-    let text = format!("{}{}", text.trim_end(), walk::over_note(over));
-    let details = json!({"count": found.len(), "truncated": over || found.len() > MAX_FILES});
+    over |= bounds.is_over();
+    let text = format!("{}{}{}", text.trim_end(), guard.note(), walk::over_note(over));
+    let details = json!({
+        "count": found.len(),
+        "truncated": over || found.len() > MAX_FILES,
+        "skipped": guard.skipped(),
+    });
     Ok(ToolResult::text(NAME, text).with_details(details))
 }
 
@@ -145,7 +175,7 @@ impl Tool for Glob {
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
-        let env = self.env.clone();
-        super::blocking(ctx, move |cancel| Ok(glob(&env, &args, cancel)?.into())).await
+        let (env, call_ctx) = (self.env.clone(), ctx.clone());
+        super::looking(ctx, move |cancel| Ok(glob(&env, &call_ctx, &args, cancel)?.into())).await
     }
 }

@@ -11,14 +11,14 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
 };
-use ignore::overrides::OverrideBuilder;
+use ignore::overrides::{Override, OverrideBuilder};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
 use super::args::{Args, invalid};
 use super::paths::{absolute, shown};
-use super::walk::{self, Bounds};
+use super::walk::{self, Bounds, Guard};
 use crate::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
@@ -34,6 +34,10 @@ const LINES: usize = 250;
 const MAX_TEXT: usize = 40_000;
 /// Characters of a line.
 const MAX_LINE: usize = 500;
+/// Bytes of a pattern.
+const MAX_PATTERN: usize = 10_000;
+/// Bytes of a glob.
+const MAX_GLOB: usize = 4096;
 /// Memory for one line, or for one file when a match may span lines.
 const MAX_HEAP: usize = 32 << 20;
 
@@ -66,6 +70,12 @@ fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
     let pattern = args.text("pattern")?;
     if pattern.is_empty() {
         return Err(invalid("`pattern` is empty: it would match everything"));
+    }
+    let glob = args.opt_text("glob")?;
+    for (name, text, most) in [("pattern", Some(pattern), MAX_PATTERN), ("glob", glob, MAX_GLOB)] {
+        if text.is_some_and(|text| text.len() > most) {
+            return Err(invalid(format!("`{name}` is longer than {most} bytes")));
+        }
     }
     let multiline = args.flag("multiline", false)?;
     let mut builder = RegexMatcherBuilder::new();
@@ -101,7 +111,7 @@ fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
     Ok(Call {
         matcher,
         path: args.opt_text("path")?.unwrap_or("."),
-        glob: args.opt_text("glob")?,
+        glob,
         mode,
         numbers: args.flag("-n", true)?,
         before: count("-B")?.unwrap_or(around).min(50),
@@ -207,7 +217,7 @@ fn search_file(
     bounds: &Bounds,
     found: &mut Found,
 ) {
-    let Ok(file) = File::open(path) else { return };
+    let Ok(file) = crate::walk::open_regular(path) else { return };
     let name = shown(&env.workspace, path);
     let mut printer = Printer { call, found, name: &name, bounds, count: 0 };
     if let Err(error) = searcher.search_reader(&call.matcher, Bounded { file, bounds }, &mut printer) {
@@ -227,7 +237,23 @@ fn search_file(
     }
 }
 
-fn grep(env: &ToolEnv, args: &Value, cancel: CancellationToken) -> Result<ToolResult, ToolError> {
+/// The files that `glob` selects.
+fn overrides(root: &Path, glob: &str) -> Result<Override, ToolError> {
+    let unreadable = |error: ignore::Error| {
+        let error: String = error.to_string().chars().take(MAX_ERROR).collect();
+        invalid(format!("`glob` cannot be read: {error}"))
+    };
+    let mut overrides = OverrideBuilder::new(root);
+    overrides.add(glob).map_err(unreadable)?;
+    overrides.build().map_err(unreadable)
+}
+
+fn grep(
+    env: &ToolEnv,
+    ctx: &ToolCallContext,
+    args: &Value,
+    cancel: CancellationToken,
+) -> Result<ToolResult, ToolError> {
     let call = parse(args)?;
     let root = absolute(&env.workspace, "path", call.path)?;
     let name = shown(&env.workspace, &root);
@@ -247,18 +273,16 @@ fn grep(env: &ToolEnv, args: &Value, cancel: CancellationToken) -> Result<ToolRe
         .build();
     let mut found = Found::default();
     let mut over = false;
+    let guard = Guard::new(env, ctx, &root);
     if meta.is_file() {
+        // The call names it, so the rules about it were asked before.
         search_file(env, &call, &mut searcher, &root, &bounds, &mut found);
     } else if meta.is_dir() {
-        let mut builder = walk::builder(&root, call.glob.is_some_and(|g| g.starts_with('.')));
-        if let Some(glob) = call.glob {
-            let wrong = |error: ignore::Error| invalid(format!("`glob` cannot be read: {error}"));
-            let mut overrides = OverrideBuilder::new(&root);
-            overrides.add(glob).map_err(wrong)?;
-            builder.overrides(overrides.build().map_err(wrong)?);
-        }
-        for entry in walk::entries(builder.build(), &bounds, &mut over) {
-            if entry.file_type().is_some_and(|kind| kind.is_file()) {
+        let overrides = call.glob.map(|glob| overrides(&root, glob)).transpose()?;
+        let hidden = call.glob.is_some_and(|glob| glob.starts_with('.'));
+        let walk = walk::builder(&root, hidden, overrides, &bounds, &guard).build();
+        for entry in walk::entries(walk, &bounds, &mut over) {
+            if entry.file_type().is_some_and(|kind| kind.is_file()) && guard.admits(&entry) {
                 search_file(env, &call, &mut searcher, entry.path(), &bounds, &mut found);
                 if found.full {
                     break;
@@ -269,10 +293,10 @@ fn grep(env: &ToolEnv, args: &Value, cancel: CancellationToken) -> Result<ToolRe
         return Err(ToolError::ExecutionFailed(format!("{name} is neither a file nor a folder")));
     }
     over |= bounds.is_over();
-    Ok(answer(&found, over))
+    Ok(answer(&found, over, &guard))
 }
 
-fn answer(found: &Found, over: bool) -> ToolResult {
+fn answer(found: &Found, over: bool, guard: &Guard) -> ToolResult {
     let mut text = found.text.trim_end_matches('\n').to_owned();
     if found.matches == 0 {
         text.push_str("no match");
@@ -280,8 +304,14 @@ fn answer(found: &Found, over: bool) -> ToolResult {
     if found.full {
         text.push_str("\n[more matches; narrow the search or raise head_limit]");
     }
+    text.push_str(&guard.note());
     text.push_str(walk::over_note(over));
-    let details = json!({"files": found.files, "matches": found.matches, "truncated": found.full || over});
+    let details = json!({
+        "files": found.files,
+        "matches": found.matches,
+        "truncated": found.full || over,
+        "skipped": guard.skipped(),
+    });
     ToolResult::text(NAME, text).with_details(details)
 }
 
@@ -316,7 +346,7 @@ impl Tool for Grep {
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
-        let env = self.env.clone();
-        super::blocking(ctx, move |cancel| Ok(grep(&env, &args, cancel)?.into())).await
+        let (env, call_ctx) = (self.env.clone(), ctx.clone());
+        super::looking(ctx, move |cancel| Ok(grep(&env, &call_ctx, &args, cancel)?.into())).await
     }
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::ToolEnv;
 use super::args::Args;
 use super::paths::{absolute, escape, shown};
-use super::walk::{self, Bounds};
+use super::walk::{self, Bounds, Guard};
 use crate::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
@@ -58,14 +58,24 @@ fn line(entry: &ignore::DirEntry, indent: usize) -> String {
     }
 }
 
-fn list(env: &ToolEnv, args: &Value, cancel: CancellationToken) -> Result<ToolResult, ToolError> {
+fn list(
+    env: &ToolEnv,
+    ctx: &ToolCallContext,
+    args: &Value,
+    cancel: CancellationToken,
+) -> Result<ToolResult, ToolError> {
     let (path, depth) = parse(args)?;
     let (folder, name) = folder(env, path)?;
     let bounds = Bounds::new(cancel);
     let mut over = false;
     let (mut text, mut count, mut top) = (String::new(), 0_usize, 0_usize);
-    let walk = walk::builder(&folder, false).max_depth(Some(depth)).build();
+    let guard = Guard::new(env, ctx, &folder);
+    let walk = walk::builder(&folder, false, None, &bounds, &guard).max_depth(Some(depth)).build();
     for entry in walk::entries(walk, &bounds, &mut over).filter(|entry| entry.depth() > 0) {
+        let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
+        if !is_dir && !guard.admits(&entry) {
+            continue;
+        }
         count += 1;
         top += usize::from(entry.depth() == 1);
         if count <= MAX_ENTRIES {
@@ -79,14 +89,22 @@ fn list(env: &ToolEnv, args: &Value, cancel: CancellationToken) -> Result<ToolRe
         .map_err(|error| ToolError::ExecutionFailed(format!("cannot look into {name}: {error}")))?
         .take(100_000)
         .count();
-    if all > top && !over {
-        let _ = writeln!(text, "[{} hidden or ignored]", all - top);
+    over |= bounds.is_over();
+    let hidden = all.saturating_sub(top + guard.skipped_here());
+    if hidden > 0 && !over {
+        let _ = writeln!(text, "[{hidden} hidden or ignored]");
     }
-    if text.is_empty() {
+    if text.is_empty() && guard.skipped() == 0 {
         text = format!("({name} is empty)");
     }
-    let text = format!("{}{}", text.trim_end(), walk::over_note(over));
-    let details = json!({"path": folder, "count": count, "truncated": over || count > MAX_ENTRIES});
+    let text = format!("{}{}{}", text.trim_end(), guard.note(), walk::over_note(over));
+    let text = text.trim_start_matches('\n').to_owned();
+    let details = json!({
+        "path": folder,
+        "count": count,
+        "truncated": over || count > MAX_ENTRIES,
+        "skipped": guard.skipped(),
+    });
     Ok(ToolResult::text(NAME, text).with_details(details))
 }
 
@@ -111,7 +129,7 @@ impl Tool for List {
     }
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
-        let env = self.env.clone();
-        super::blocking(ctx, move |cancel| Ok(list(&env, &args, cancel)?.into())).await
+        let (env, call_ctx) = (self.env.clone(), ctx.clone());
+        super::looking(ctx, move |cancel| Ok(list(&env, &call_ctx, &args, cancel)?.into())).await
     }
 }

@@ -33,11 +33,13 @@ mod words;
 mod write;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::contract::path_policy::{PathAccess, PathPolicies};
 use crate::contract::tool::{Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError};
 use crate::contract::workspace::Workspace;
 use crate::state::KeyRegistration;
@@ -65,6 +67,8 @@ pub struct ToolEnv {
     pub http: Option<HttpFactory>,
     /// Hosts that WebFetch may reach although they are not public: `localhost:8080`, `127.0.0.1`.
     pub web_allow_hosts: Vec<String>,
+    /// The rules about files, for what a call comes across by itself. `None`: there are no rules.
+    pub policies: Option<Arc<dyn PathPolicies>>,
     ledger: Arc<FileLedger>,
 }
 
@@ -79,7 +83,22 @@ impl ToolEnv {
             secret_variables: Vec::new(),
             http: None,
             web_allow_hosts: Vec::new(),
+            policies: None,
             ledger: Arc::default(),
+        }
+    }
+
+    /// Refuses a file that a rule denies. The gate did so before, by the arguments; a link may have moved since.
+    fn must_not_be_denied(
+        &self,
+        ctx: &ToolCallContext,
+        path: &Path,
+        access: PathAccess,
+    ) -> Result<(), ToolError> {
+        let policy = self.policies.as_ref().map(|policies| policies.policy(&ctx.agent_spec));
+        match policy.and_then(|policy| policy.restriction(path, access)) {
+            Some(rule) if rule.is_denied => Err(ToolError::Denied(rule.why)),
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -128,6 +147,25 @@ async fn blocking<T: Send + 'static>(
     match tokio::task::spawn_blocking(move || work(token)).await {
         Ok(result) => result,
         Err(error) => Err(ToolError::Internal(format!("the tool broke down: {error}"))),
+    }
+}
+
+/// After a cancellation, how long a tool that only reads may take to return what it found so far.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// As [`blocking`], for work that changes nothing: after a cancellation it is left behind when it hangs in the file
+/// system, as on a dead network mount.
+async fn looking<T: Send + 'static>(
+    ctx: &ToolCallContext,
+    work: impl FnOnce(CancellationToken) -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    let given_up = async {
+        ctx.cancellation.cancelled().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        result = blocking(ctx, work) => result,
+        () = given_up => Err(ToolError::ExecutionFailed("cancelled".into())),
     }
 }
 

@@ -21,6 +21,7 @@ use super::paths::{absolute, shown};
 use super::text::binary_kind;
 use crate::contract::content::ContentBlock;
 use crate::contract::image::{ImageError, ImageFormat, ImageRef, MAX_IMAGE_BYTES};
+use crate::contract::path_policy::PathAccess;
 use crate::contract::tool::{
     Tool, ToolCallContext, ToolClass, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
@@ -110,6 +111,7 @@ fn read(
 ) -> Result<ToolResult, ToolError> {
     let path = absolute(&env.workspace, "file_path", call.file_path)?;
     let name = shown(&env.workspace, &path);
+    env.must_not_be_denied(ctx, &path, PathAccess::Read)?;
     let (mut file, meta) = open(&path, &name)?;
     let failed = |error: std::io::Error| refuse(format!("cannot read {name}: {error}"));
     let mut head = Vec::with_capacity(8192);
@@ -216,6 +218,6 @@ impl Tool for Read {
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let (env, call_ctx) = (self.env.clone(), ctx.clone());
-        super::blocking(ctx, move |cancel| Ok(read(&env, &parse(&args)?, &call_ctx, &cancel)?.into())).await
+        super::looking(ctx, move |cancel| Ok(read(&env, &parse(&args)?, &call_ctx, &cancel)?.into())).await
     }
 }

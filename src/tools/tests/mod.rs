@@ -1,6 +1,7 @@
 //! What the tools do on a disk.
 
 mod change;
+mod hostile;
 mod read;
 mod search;
 mod web;

@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
@@ -29,7 +28,6 @@ struct Shared {
     obeys: bool,
     /// The other screen is shown.
     other: Arc<AtomicBool>,
-    owner: ThreadId,
     /// What else is written when it is given back.
     also: Mutex<Vec<u8>>,
     /// Entering and leaving are several steps; two threads must not mix them.
@@ -38,21 +36,20 @@ struct Shared {
 
 /// Raw mode and the screen modes, from [`TerminalGuard::enter`] until the guard is dropped.
 ///
-/// A panic of the thread that made the guard gives the terminal back before its message is printed. A panic of
-/// another thread goes to the log and leaves the screen alone: the program goes on.
+/// A panic that nothing catches drops it too, before the panic's message is printed. One that is caught must not touch
+/// the terminal, so no panic hook gives it back: the program installs one that prints nothing.
 #[derive(Debug)]
 pub struct TerminalGuard {
     restore: Restore,
 }
 
 /// Gives the terminal back, from any thread and as often as one likes; the first call does the work. For signal
-/// tasks and panic hooks.
+/// tasks.
 #[derive(Clone, Debug)]
 pub struct Restore(Arc<Shared>);
 
 impl TerminalGuard {
-    /// Takes the terminal on standard input and output and sets the panic hook. One that does not obey escape sequences
-    /// gets none.
+    /// Takes the terminal on standard input and output. One that does not obey escape sequences gets none.
     pub fn enter(obeys: bool) -> io::Result<TerminalGuard> {
         let original = termios::tcgetattr(stdio::stdin())?;
         let guard = TerminalGuard {
@@ -62,13 +59,11 @@ impl TerminalGuard {
                 obeys,
                 below: Arc::default(),
                 other: Arc::default(),
-                owner: thread::current().id(),
                 also: Mutex::default(),
                 turn: Mutex::new(()),
             })),
         };
         guard.resume()?;
-        guard.restore.clone().set_panic_hook();
         Ok(guard)
     }
 
@@ -139,20 +134,6 @@ impl Restore {
     /// Says whether the other screen is shown.
     pub fn other_screen(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0.other)
-    }
-
-    fn set_panic_hook(self) {
-        let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            let here = thread::current();
-            if self.0.active.load(Ordering::SeqCst) && here.id() != self.0.owner {
-                let place = panic.location().map(ToString::to_string).unwrap_or_default();
-                tracing::error!(thread = here.name().unwrap_or("unnamed"), place, "a thread panicked");
-                return;
-            }
-            self.now();
-            before(panic);
-        }));
     }
 }
 

@@ -1,0 +1,47 @@
+//! What the permission rules say about files, as one value for everything that reads or writes them.
+//!
+//! The gate of a call judges the paths that its arguments name. What a call only comes across (the files below a folder
+//! that is searched, a file that a message attaches, what a command line would read) is held against the same rules
+//! through a [`PathPolicy`]. A sandbox that has to keep files out of reach asks it too.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::spec::AgentSpec;
+
+/// What is to be done with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathAccess {
+    /// Its content is read.
+    Read,
+    /// It is created, changed or removed. Rules about reading count too.
+    Write,
+}
+
+/// A rule that stands against an access.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathRestriction {
+    /// The rule denies it; otherwise the rule wants a person to be asked.
+    pub is_denied: bool,
+    /// The rule and where it was written.
+    pub why: String,
+}
+
+/// Checks an entry below a folder; the flag says that the entry is a folder itself, which restricts all of its content.
+pub type PathCheck = Arc<dyn Fn(&Path, bool) -> Option<PathRestriction> + Send + Sync>;
+
+/// The rules about files that are in force for a run.
+pub trait PathPolicy: Send + Sync {
+    /// The strictest rule against an access to a path. Relative paths and `..` are resolved, links are followed.
+    fn restriction(&self, path: &Path, access: PathAccess) -> Option<PathRestriction>;
+
+    /// A fast check for the entries that a search of a folder finds without following links. The call that searches was
+    /// judged already: a rule that asks about the folder itself was answered and is left out.
+    fn below(&self, folder: &Path) -> PathCheck;
+}
+
+/// Makes the policy that is in force for the runs of an agent.
+pub trait PathPolicies: Send + Sync {
+    /// The policy at this moment.
+    fn policy(&self, agent: &AgentSpec) -> Arc<dyn PathPolicy>;
+}

@@ -1,0 +1,121 @@
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::{Selection, builder};
+
+fn write(root: &Path, name: &str, text: &str) {
+    let path = root.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+fn fifo(path: &Path) {
+    let status = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(status.success());
+}
+
+fn walked(root: &Path, selection: Selection) -> Vec<String> {
+    let mut names: Vec<String> = builder(root, selection, |_| true)
+        .build()
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()))
+        .map(|entry| entry.path().strip_prefix(root).unwrap().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The library's own reading of ignore files is the reference for everything that it does not hang on.
+#[test]
+fn regular_ignore_files_mean_what_ripgrep_makes_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("up/w");
+    std::fs::create_dir_all(root.join(".git/info")).unwrap();
+    for name in [
+        "a.rs",
+        "b.log",
+        "keep.log",
+        "x.tmp",
+        "sub/c.rs",
+        "sub/d.log",
+        "sub/deep/keep.log",
+        "sub/deep/e.tmp",
+        "target/out",
+        "sub/target/out",
+        ".dot",
+        ".seen",
+        "only/here/f",
+        "excluded",
+        "sub/excluded",
+        "q y/z.log",
+    ] {
+        write(&root, name, "x");
+    }
+    write(&root, ".gitignore", "\u{feff}*.log\n!keep.log\n/target\n# comment\n\n!.seen\nonly/**/f\n[z-\n");
+    write(&root, "sub/.gitignore", "!d.log\r\n*.tmp\r\n");
+    write(&root, "sub/deep/.ignore", "!e.tmp\n");
+    write(&root, ".git/info/exclude", "excluded\n");
+    write(&root, "../.ignore", "x.tmp\n");
+    let reference = |hidden: bool, parents: bool| {
+        let mut walk = ignore::WalkBuilder::new(&root);
+        walk.hidden(!hidden).parents(parents).require_git(false).git_global(false);
+        walk.filter_entry(|entry| entry.file_name() != ".git");
+        let files =
+            walk.build().filter_map(Result::ok).filter(|e| e.file_type().is_some_and(|k| k.is_file()));
+        let mut names: Vec<String> = files
+            .map(|entry| entry.path().strip_prefix(&root).unwrap().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    for (hidden, parents) in [(false, true), (true, true), (true, false)] {
+        let selection = Selection { hidden, parents, ..Selection::default() };
+        assert_eq!(
+            walked(&root, selection),
+            reference(hidden, parents),
+            "hidden {hidden}, parents {parents}"
+        );
+    }
+    assert!(!walked(&root, Selection::default()).contains(&"x.tmp".to_owned()));
+}
+
+#[test]
+fn the_rules_above_a_repository_do_not_reach_into_it() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), ".gitignore", "*\n");
+    write(dir.path(), "repo/a", "x");
+    let root = dir.path().join("repo");
+    assert!(walked(&root, Selection::default()).is_empty());
+    std::fs::create_dir(root.join(".git")).unwrap();
+    assert_eq!(walked(&root, Selection::default()), ["a"]);
+}
+
+#[test]
+fn worktrees_share_the_exclude_file() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "main/.git/info/exclude", "local\n");
+    write(dir.path(), "main/.git/worktrees/w/commondir", "../..\n");
+    write(dir.path(), "w/.git", "gitdir: ../main/.git/worktrees/w\n");
+    write(dir.path(), "w/local", "x");
+    write(dir.path(), "w/other", "x");
+    assert_eq!(walked(&dir.path().join("w"), Selection { hidden: false, ..Selection::default() }), ["other"]);
+}
+
+#[test]
+fn what_is_no_regular_file_is_never_opened() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    for folder in ["a", "b", "c", "d/.git/info"] {
+        std::fs::create_dir_all(root.join(folder)).unwrap();
+        write(root, &format!("{folder}/x"), "x");
+    }
+    fifo(&root.join("a/.gitignore"));
+    fifo(&root.join("b/.ignore"));
+    std::os::unix::fs::symlink("/dev/zero", root.join("c/.gitignore")).unwrap();
+    fifo(&root.join("d/.git/info/exclude"));
+    fifo(&root.join(".gitignore"));
+    write(root, "d/y", "x");
+    let started = Instant::now();
+    assert_eq!(walked(root, Selection::default()), ["a/x", "b/x", "c/x", "d/y"]);
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
