@@ -270,7 +270,8 @@ fn runtime(
         .map_err(Failure::failed)?;
     spec.context_policy = Some(policy_of(selection, settings));
     let spec = sections::with_sections(spec, foundation);
-    let tool_env = tool_env(foundation);
+    let mut tool_env = tool_env(foundation);
+    tool_env.policies = Some(Arc::new(permission.clone()));
     let output_dir = output_dir(foundation);
     let subsystem = SkillSubsystem::new(Arc::new(skills.registry()))
         .with_scripts(Arc::new(Scripts { env: tool_env.clone() }), foundation.workspace.cwd.clone())

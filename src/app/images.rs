@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
 
 use super::agent::App;
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
 use crate::contract::image::{Canvas, Drawn, ImageError, ImageRef, MAX_IMAGE_BYTES, Packed, Pixels};
-use crate::plugins::permission::{Decision, Question, evaluate};
+use crate::contract::path_policy::{PathAccess, PathPolicies as _};
+use crate::contract::spec::AgentSpec;
 use crate::tui::composer::dropped;
 use crate::tui::host::{Attach, Attached};
 
@@ -23,8 +23,6 @@ mod clipboard;
 const SHOWN: (u32, u32) = (160, 96);
 /// And on one that draws pixels.
 const SHARP: (u32, u32) = (960, 640);
-/// The tool whose rules say which files a model may see.
-const READ: &str = "Read";
 
 /// Why a file is not attached.
 #[derive(Debug, PartialEq, Eq)]
@@ -71,23 +69,16 @@ pub(super) async fn attach_file(app: &App, path: &str) -> Result<ImageRef, NotAt
     Ok(image)
 }
 
-/// What a rule keeps from the model it does not get this way either.
+/// What a rule denies to the model it does not get this way either. Where a rule asks, the person who names the file has
+/// answered.
 fn allowed(app: &App, place: &Path, name: &str) -> Result<(), NotAttached> {
-    let workspace = &app.foundation.workspace;
-    let args = json!({"file_path": place});
-    let question = Question {
-        tool: READ,
-        args: &args,
-        cwd: &workspace.cwd,
-        workspace: &workspace.root,
-        home: Some(&workspace.home),
-        primary: None,
-    };
-    let verdict = evaluate(&app.permission.rules(), &question);
-    if verdict.decision == Decision::Deny {
-        return Err(NotAttached::Refused(format!("{} is not attached: {}", visible_line(name), verdict.why)));
+    let policy = app.permission.policy(&AgentSpec::new("default"));
+    match policy.restriction(place, PathAccess::Read) {
+        Some(rule) if rule.is_denied => {
+            Err(NotAttached::Refused(format!("{} is not attached: {}", visible_line(name), rule.why)))
+        }
+        Some(_) | None => Ok(()),
     }
-    Ok(())
 }
 
 /// The same for the text of a file that a person names.

@@ -137,6 +137,8 @@ pub struct Analysis {
     pub overwrites: bool,
     /// The line is `cd FOLDER && …` with nothing but `&&` between its parts: if `cd` fails, nothing else runs.
     pub starts_with_cd: bool,
+    /// The files that redirects name, and whether they write to them.
+    pub redirects: Vec<(Word, bool)>,
 }
 
 impl Analysis {

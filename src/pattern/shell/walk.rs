@@ -449,6 +449,9 @@ impl<'a> Walker<'a> {
             out.bar(format!("`{}` is a redirect", self.text(node).trim()));
             let is_stream = operator == ">&" && target.text.chars().all(|c| c.is_ascii_digit() || c == '-');
             out.overwrites |= matches!(operator, ">" | ">|" | "&>" | ">&") && !is_stream;
+            if !is_stream {
+                out.redirects.push((target, operator.contains('>')));
+            }
         }
         if let Some(owner) = owner {
             owner.words.extend(rest);

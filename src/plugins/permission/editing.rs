@@ -5,6 +5,7 @@
 use super::evaluate::{AskKind, Decision, Prepared, SHELL_TOOL, is_file_edit, known_primary};
 use super::grant::{WITH_SUBCOMMAND, has_subject, is_anything};
 use super::path;
+use super::protected::protected_name;
 use super::rules::{Rule, RuleSet};
 use crate::pattern::shell::suspicious;
 use crate::pattern::{Args, Matcher, is_glob};
@@ -148,7 +149,7 @@ fn file(call: &Prepared<'_>, matcher: &Matcher) -> Result<(), String> {
     let question = &call.question;
     let text = matcher.text();
     if is_file_edit(question.tool)
-        && let Some(name) = path::protected_name(Path::new(text))
+        && let Some(name) = protected_name(Path::new(text))
     {
         return Err(format!("`{name}` is protected: {TO_A_FILE}"));
     }

@@ -1,12 +1,17 @@
 //! The verdict over one call: deny > ask > allow > default.
 
+use super::files::{FileRules, binds};
 use super::path::{self, Forms, Places, Seen};
+use super::protected::is_named_by;
+use super::reach::{self, Meets, NamedFile, Reached};
 use super::rules::{GrantMark, Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
 use super::shell::{self, Hit};
+use crate::contract::path_policy::PathAccess;
 use crate::pattern::shell::{Analysis, Simple, analyse, visible};
 use crate::pattern::{Args, Looked, Matcher, Quantifier};
 use serde_json::Value;
 use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// One call that somebody wants to run.
 #[derive(Debug, Clone, Copy)]
@@ -175,6 +180,9 @@ pub struct Prepared<'a> {
     pub(super) question: Question<'a>,
     pub(super) primary: Option<&'a str>,
     pub(super) subject: Subject,
+    named: OnceLock<Vec<NamedFile>>,
+    /// What the line would find on the disk, by the rules that were asked about it.
+    reached: Mutex<Option<(Vec<Arc<Rule>>, Reached)>>,
 }
 
 impl<'a> Prepared<'a> {
@@ -184,12 +192,24 @@ impl<'a> Prepared<'a> {
     /// Why the call makes no sense.
     pub fn of(question: &Question<'a>) -> Result<Prepared<'a>, String> {
         let primary = question.primary.or_else(|| known_primary(question.tool));
-        Ok(Prepared { question: *question, primary, subject: subject(question, primary)? })
+        let subject = subject(question, primary)?;
+        Ok(Prepared {
+            question: *question,
+            primary,
+            subject,
+            named: OnceLock::new(),
+            reached: Mutex::default(),
+        })
     }
 
     /// Judges it by the rules.
     pub fn verdict(&self, rules: &RuleSet) -> Verdict {
         self.judge(rules, None).verdict()
+    }
+
+    /// Judges it by the rules, without a look at the files that a command line would find.
+    pub(super) fn verdict_by_words(&self, rules: &RuleSet) -> Verdict {
+        Judge { is_by_words: true, ..self.judge(rules, None) }.verdict()
     }
 
     /// Judges it by the rules and one more.
@@ -198,7 +218,59 @@ impl<'a> Prepared<'a> {
     }
 
     pub(super) fn judge<'r>(&'r self, rules: &'r RuleSet, extra: Option<&'r Rule>) -> Judge<'r> {
-        Judge { rules, extra, question: &self.question, primary: self.primary, subject: &self.subject }
+        Judge {
+            rules,
+            extra,
+            question: &self.question,
+            primary: self.primary,
+            call: self,
+            is_by_words: false,
+            subject: &self.subject,
+        }
+    }
+
+    /// The files that a command line names.
+    fn named(&self) -> &[NamedFile] {
+        self.named.get_or_init(|| match &self.subject {
+            Subject::Shell(analysis) => reach::named(analysis, &self.question.places()),
+            Subject::File { .. } | Subject::Other => Vec::new(),
+        })
+    }
+
+    /// Why a command line may not run without a question although something allows it: it would find a file that a rule
+    /// is about.
+    pub(super) fn reaches(&self, rules: &RuleSet) -> Option<Verdict> {
+        let Subject::Shell(analysis) = &self.subject else { return None };
+        let files = FileRules::of(rules, &self.question.places());
+        // A walk costs more than everything else, and grants do not change what it finds.
+        let mut known = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        let reached = match &*known {
+            Some((of, reached)) if files.is_of(of) => reached.clone(),
+            _ => {
+                let reached = reach::reached(analysis, &self.question.places(), &files);
+                *known = Some((files.rules().to_vec(), reached.clone()));
+                reached
+            }
+        };
+        Some(match reached {
+            Reached::Nothing => return None,
+            Reached::File(file, rule) => {
+                let by = Verdict::by(Decision::Ask(AskKind::Rule), &rule);
+                let what = if rule.behavior == Behavior::Deny { "denies" } else { "asks about" };
+                let why = format!("it would read {file}, and {} {what} that", named(&rule));
+                Verdict { why, ..by }
+            }
+            Reached::Link(link) => {
+                let why = format!("it would follow the link {link} to files that no rule was checked for");
+                Verdict::new(Decision::Ask(AskKind::Default), why)
+            }
+            Reached::TooMuch(folder) => {
+                let why = format!(
+                    "it reads too many files in {folder} to check each against the rules; name a smaller folder"
+                );
+                Verdict::new(Decision::Ask(AskKind::Default), why)
+            }
+        })
     }
 }
 
@@ -243,22 +315,33 @@ fn subject(question: &Question<'_>, primary: Option<&str>) -> Result<Subject, St
             _ => return Err(format!("the argument `{key}` of {tool} must be a string")),
         };
         let mut seen = path::look(text, &question.places()).map_err(|why| format!("{tool}: {why}"))?;
-        // A glob can walk out of the folder by itself.
+        // A glob names the folder that it starts in, which a link or `..` may take elsewhere.
         if tool == "Glob"
             && let Some(pattern) = args.get("pattern").and_then(Value::as_str)
-            && (pattern.starts_with(['/', '~']) || pattern.split(['/', '\\']).any(|part| part == ".."))
+            && let Some(below) = literal_folder(pattern)
         {
-            let root = pattern.split(['*', '?', '[', '{']).next().unwrap_or_default();
-            let base = if text == "." { root.to_owned() } else { format!("{text}/{root}") };
-            let base = if root.starts_with(['/', '~']) { root } else { &base };
-            let more = path::look(if base.is_empty() { "." } else { base }, &question.places())?;
+            let base = if below.starts_with(['/', '~']) { below } else { format!("{text}/{below}") };
+            let more = path::look(&base, &question.places())?;
             seen.views.extend(more.views);
             seen.forms.extend(more.forms);
             seen.is_inside &= more.is_inside;
+            seen.is_strange |= more.is_strange;
         }
         return Ok(Subject::File { key, seen });
     }
     Ok(Subject::Other)
+}
+
+/// The folders that a glob names before its first wildcard, and every `..` in it: those after a wildcard lead out of
+/// whatever that one matches.
+fn literal_folder(pattern: &str) -> Option<String> {
+    let parts: Vec<&str> = pattern.split('/').collect();
+    let folders = parts.split_last().map_or(&[][..], |(_, folders)| folders);
+    let is_special = |part: &&&str| part.contains(['*', '?', '[', '{', '\\']);
+    let mut found: Vec<&str> = folders.iter().take_while(|part| !is_special(part)).copied().collect();
+    let rest = &parts[found.len()..];
+    found.extend(rest.iter().filter(|part| part.split('\\').any(|part| part == "..")).map(|_| ".."));
+    if found.is_empty() { None } else { Some(format!("{}/", found.join("/"))) }
 }
 
 fn kind(value: &Value) -> &'static str {
@@ -279,6 +362,9 @@ pub(super) struct Judge<'a> {
     pub(super) question: &'a Question<'a>,
     primary: Option<&'a str>,
     pub(super) subject: &'a Subject,
+    call: &'a Prepared<'a>,
+    /// The disk is not looked at for what a command line would find.
+    is_by_words: bool,
 }
 
 impl<'a> Judge<'a> {
@@ -318,7 +404,8 @@ impl<'a> Judge<'a> {
         }
         match self.allowed() {
             Ok(Allowed { rule, grants, guards_git }) => {
-                return Verdict { grants, guards_git, ..Verdict::by(Decision::Allow, rule) };
+                let allow = Verdict { grants, guards_git, ..Verdict::by(Decision::Allow, rule) };
+                return self.reaches().unwrap_or(allow);
             }
             Err(Some(ask)) if default != Behavior::Allow => return ask,
             Err(_) => {}
@@ -342,7 +429,12 @@ impl<'a> Judge<'a> {
         {
             return ask;
         }
-        Verdict::new(Decision::Allow, "no rule matches, and the default is allow")
+        let allow = || Verdict::new(Decision::Allow, "no rule matches, and the default is allow");
+        self.reaches().unwrap_or_else(allow)
+    }
+
+    fn reaches(&self) -> Option<Verdict> {
+        if self.is_by_words { None } else { self.call.reaches(self.rules) }
     }
 
     /// Doubts that no allow rule can take away.
@@ -357,6 +449,11 @@ impl<'a> Judge<'a> {
                     ..Verdict::by(Decision::Ask(AskKind::Undecided), rule)
                 };
                 if let Some(rule) = maybe {
+                    if reach::meets(rule, self.call.named()) == Meets::Maybe {
+                        let why =
+                            format!("it names a file that {} is about, and may write to it", named(rule));
+                        return Some(ask(rule, why));
+                    }
                     let part =
                         self.part(|command, matcher| shell::against(matcher, command) == Hit::Maybe, rule);
                     let why = format!(
@@ -393,9 +490,14 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// A verdict by a rule that denies or asks. Of a regular expression it names what was matched instead.
+    /// A verdict by a rule that denies or asks. Of a regular expression it names what was matched instead, of a rule
+    /// about files the file that a command line names.
     fn by(&self, decision: Decision, rule: &Rule) -> Verdict {
         let mut verdict = Verdict::by(decision, rule);
+        if let Meets::Yes(file) = reach::meets(rule, self.call.named()) {
+            verdict.why = format!("{} by {}, about the file {}", rule.behavior, named(rule), visible(file));
+            return verdict;
+        }
         if has_regex(rule) {
             let part = match self.subject {
                 Subject::Shell(_) => {
@@ -480,8 +582,29 @@ impl<'a> Judge<'a> {
         );
         match (hit || self.reaches_default_path(rule), maybe) {
             (true, false) => Hit::Yes,
-            (true, true) => Hit::Maybe,
-            (false, _) => Hit::No,
+            (true, true) => self.bound(rule).unwrap_or(Hit::Maybe),
+            (false, _) => self.bound(rule).unwrap_or(Hit::No),
+        }
+    }
+
+    /// Whether a rule about files binds the call although it is about another tool.
+    fn bound(&self, rule: &Rule) -> Option<Hit> {
+        match self.subject {
+            Subject::File { seen, .. } => {
+                let tool = self.question.tool;
+                let access = if is_file_edit(tool) { PathAccess::Write } else { PathAccess::Read };
+                let is_search = matches!(tool, "List" | "Glob" | "Grep");
+                let is_folder = is_search && seen.views.iter().any(|view| view.is_dir());
+                binds(rule, access, &seen.forms, is_folder).then_some(Hit::Yes)
+            }
+            Subject::Shell(_) if rule.behavior != Behavior::Allow => {
+                match reach::meets(rule, self.call.named()) {
+                    Meets::Yes(_) => Some(Hit::Yes),
+                    Meets::Maybe => Some(Hit::Maybe),
+                    Meets::No => None,
+                }
+            }
+            Subject::Shell(_) | Subject::Other => None,
         }
     }
 
@@ -581,11 +704,18 @@ impl<'a> Judge<'a> {
             let why = "a link on the way leads to nothing, so writing would create a file elsewhere";
             return Some(Verdict::new(Decision::Ask(AskKind::Unclear), why));
         }
-        let name = seen.protected.as_ref().filter(|_| writes)?;
-        if rule.is_some_and(|rule| rule.pattern.to_string().contains(name.as_str())) {
+        if !writes {
             return None;
         }
-        let why = format!("`{name}` is protected: only a rule that names it allows a change");
+        let (name, what) = match (&seen.protected, seen.bare_repository(self.question.workspace)) {
+            (Some(name), _) => (name.clone(), "is protected"),
+            (None, Some(name)) => (name, "is a git repository, and git runs what its files say"),
+            (None, None) => return None,
+        };
+        if rule.is_some_and(|rule| is_named_by(&name.to_lowercase(), rule)) {
+            return None;
+        }
+        let why = format!("`{name}` {what}: only a rule that names it allows a change");
         Some(Verdict::new(Decision::Ask(AskKind::Protected), why))
     }
 }
@@ -618,7 +748,7 @@ pub(super) fn excerpt(text: &str) -> String {
 }
 
 /// One view of a path against one comparison. An allow that is relative reaches only what is inside.
-fn path_holds(looked: &Looked<'_>, forms: &Forms, strict: bool) -> bool {
+pub(super) fn path_holds(looked: &Looked<'_>, forms: &Forms, strict: bool) -> bool {
     let text = looked.matcher.text();
     let hits = |form: &str| looked.matcher.is_match(form);
     let relative = forms.relative.as_deref().is_some_and(|form| {
@@ -641,6 +771,10 @@ pub(super) fn edits_inside(question: &Question<'_>) -> bool {
     let Some(text) = question.args.get("file_path").and_then(Value::as_str) else { return false };
     is_file_edit(question.tool)
         && path::look(text, &question.places()).is_ok_and(|seen| {
-            !seen.is_dangling && !seen.is_strange && seen.protected.is_none() && seen.is_inside
+            !seen.is_dangling
+                && !seen.is_strange
+                && seen.protected.is_none()
+                && seen.is_inside
+                && seen.bare_repository(question.workspace).is_none()
         })
 }

@@ -1,11 +1,16 @@
 //! What the composition root and a front end hold of the permissions of a program.
 
 use super::evaluate::Question;
+use super::files::FileRules;
 use super::mode::Mode;
+use super::path::Places;
+use super::plugin::{PermissionSection, read_section};
 use super::rules::RuleSet;
 use crate::contract::clock::Clock;
 use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::path_policy::{PathPolicies, PathPolicy};
 use crate::contract::record::{GrantRecord, GrantScope};
+use crate::contract::spec::{AgentSpec, PluginConfigKey as _};
 use crate::contract::suspension::SuspendTicket;
 use crate::contract::terms::Terms;
 use crate::contract::workspace::Workspace;
@@ -197,5 +202,24 @@ impl Permissions {
     /// The folder calls run in.
     pub fn workspace(&self) -> &Workspace {
         &self.shared.workspace
+    }
+}
+
+impl PathPolicies for Permissions {
+    fn policy(&self, agent: &AgentSpec) -> Arc<dyn PathPolicy> {
+        let place = &self.shared.workspace;
+        let home = (!place.home.as_os_str().is_empty()).then_some(place.home.as_path());
+        let places = Places { cwd: &place.cwd, workspace: &place.root, home };
+        let rules = self.rules();
+        // An agent's section that cannot be read makes every call ask; there is nothing of it to add.
+        let own = agent.sections.get(PermissionSection::KEY).and_then(|section| read_section(section).ok());
+        Arc::new(match own {
+            None => FileRules::of(&rules, &places),
+            Some(own) => {
+                let mut joined = RuleSet::clone(&rules);
+                joined.join(own);
+                FileRules::of(&joined, &places)
+            }
+        })
     }
 }

@@ -10,6 +10,7 @@ mod does;
 mod editing;
 mod evaluate;
 mod file;
+mod files;
 mod grant;
 mod handle;
 mod missed;
@@ -18,6 +19,8 @@ mod names;
 mod past;
 mod path;
 mod plugin;
+mod protected;
+mod reach;
 mod rules;
 mod shell;
 mod shipped;
@@ -27,6 +30,8 @@ mod tried;
 
 #[cfg(test)]
 mod differential_tests;
+#[cfg(test)]
+mod files_tests;
 #[cfg(test)]
 mod granting_tests;
 #[cfg(test)]
@@ -48,6 +53,7 @@ pub use check::{CheckContext, check_line};
 pub use editing::check_grant;
 pub use evaluate::{AskKind, Decision, Prepared, Question, Verdict, evaluate, is_file_edit, known_primary};
 pub use file::{Format, PermissionRuleEntry, PermissionRulesConfig, RulesFileError};
+pub use files::FileRules;
 pub use grant::{GrantProposal, propose_grants};
 pub use handle::Permissions;
 pub use mode::{Mode, evaluate_in};

@@ -1,6 +1,6 @@
 //! The calls of the past, as questions that other rules can be asked.
 
-use super::evaluate::{Decision, Question, Verdict, evaluate};
+use super::evaluate::{Decision, Prepared, Question, Verdict};
 use super::rules::RuleSet;
 use crate::contract::audit::{PastAnswer, PastRow};
 use crate::contract::ids::{CallId, ThreadId};
@@ -122,7 +122,12 @@ impl Past {
         const CHUNK: usize = 64;
         let chunks: Vec<&[usize]> = questions.chunks(CHUNK).collect();
         let judge = |chunk: &[usize]| -> Vec<Verdict> {
-            chunk.iter().map(|question| evaluate(rules, &self.question(*question, home))).collect()
+            // The files of today say nothing about what a command found then.
+            let verdict = |question: Question<'_>| match Prepared::of(&question) {
+                Ok(call) => call.verdict_by_words(rules),
+                Err(why) => Verdict::error(&why),
+            };
+            chunk.iter().map(|question| verdict(self.question(*question, home))).collect()
         };
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(chunks.len());
         if threads < 2 {

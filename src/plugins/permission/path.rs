@@ -1,5 +1,7 @@
 //! Paths as rules see them: absolute, `..` and links resolved, aliases of protected folders known.
 
+use super::protected::{bare_repository, protected_name};
+use crate::contract::display::unescape_path;
 use crate::pattern::shell::suspicious;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
@@ -32,70 +34,15 @@ pub struct Seen {
     pub is_strange: bool,
 }
 
+impl Seen {
+    /// The bare repository that it lies in.
+    pub fn bare_repository(&self, workspace: &Path) -> Option<String> {
+        self.views.iter().find_map(|view| bare_repository(view, workspace))
+    }
+}
+
 /// How many links are followed before the path counts as a loop.
 const MAX_LINKS: usize = 40;
-
-/// Files and folders that a broad allow never reaches for writing: they run things, or hold the rules.
-const PROTECTED: &[&str] = &[
-    ".git",
-    ".aye",
-    ".agents",
-    ".claude",
-    ".hg",
-    ".svn",
-    ".jj",
-    ".husky",
-    ".vscode",
-    ".idea",
-    ".devcontainer",
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".kube",
-    ".gitconfig",
-    ".gitmodules",
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_logout",
-    ".bash_aliases",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-    ".zlogin",
-    ".zlogout",
-    ".kshrc",
-    ".mkshrc",
-    ".cshrc",
-    ".tcshrc",
-    ".login",
-    ".logout",
-    ".inputrc",
-    ".envrc",
-    ".xinitrc",
-    ".xprofile",
-    ".xsession",
-    ".pam_environment",
-    ".ripgreprc",
-    ".mcp.json",
-    ".netrc",
-    ".npmrc",
-    ".pypirc",
-    ".pre-commit-config.yaml",
-];
-
-/// Folders below `.config`, and the like, that are protected as pairs.
-const PROTECTED_PAIRS: &[(&str, &str)] = &[
-    (".config", "fish"),
-    (".config", "git"),
-    (".config", "aye"),
-    (".config", "autostart"),
-    (".config", "systemd"),
-    (".github", "workflows"),
-    (".cargo", "config.toml"),
-    (".cargo", "config"),
-];
 
 /// Looks at a path from every side.
 ///
@@ -114,6 +61,12 @@ pub fn look(text: &str, places: &Places<'_>) -> Result<Seen, String> {
         && let Some(home) = places.home
     {
         written.push(home.join(rest.trim_start_matches('/')));
+    }
+    // Tools read what they wrote themselves: a name that is no plain text, with its odd bytes written out.
+    if text.contains('\\')
+        && let Some(raw) = unescape_path(text)
+    {
+        written.push(places.cwd.join(raw));
     }
     // Looked up once: every rule about paths asks for it.
     let real = resolve(places.workspace).0;
@@ -212,44 +165,6 @@ fn relative_part(path: &Path, places: &Places<'_>, real: &Path) -> PathBuf {
     below.map_or_else(|_| path.to_owned(), Path::to_owned)
 }
 
-/// The protected name among a path's parts, however it is spelled.
-pub fn protected_name(path: &Path) -> Option<String> {
-    let text = path.to_string_lossy();
-    let parts: Vec<String> = text.split(['/', '\\']).map(plain_name).collect();
-    for (i, part) in parts.iter().enumerate() {
-        if let Some(name) = PROTECTED.iter().find(|name| *name == part) {
-            return Some((*name).to_owned());
-        }
-        // A short name that Windows made: GIT~1, GITHUB~1, AYE~2.
-        let short = part.split_once('~').filter(|(_, n)| n.starts_with(|c: char| c.is_ascii_digit()));
-        if let Some((stem, _)) = short
-            && let Some(name) = PROTECTED.iter().find(|name| {
-                let bare = name.trim_start_matches('.').replace('.', "");
-                !stem.is_empty()
-                    && (bare.starts_with(stem)
-                        || (stem.get(..2).is_some_and(|start| bare.starts_with(start)) && stem.len() == 6))
-            })
-        {
-            return Some((*name).to_owned());
-        }
-        if let Some((a, b)) =
-            PROTECTED_PAIRS.iter().find(|(a, b)| a == part && parts.get(i + 1).is_some_and(|n| n == b))
-        {
-            return Some(format!("{a}/{b}"));
-        }
-    }
-    None
-}
-
-/// A name as a forgiving file system reads it: no case, no trailing dots or blanks, no stream, nothing invisible.
-fn plain_name(part: &str) -> String {
-    let part = part.split(':').next().unwrap_or(part);
-    let visible: String = part.chars().filter(|c| suspicious(*c).is_none()).collect();
-    let trimmed =
-        if visible.chars().all(|c| c == '.') { &visible } else { visible.trim_end_matches(['.', ' ']) };
-    trimmed.to_lowercase()
-}
-
 /// The texts a rule is held against for one view of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forms {
@@ -262,7 +177,7 @@ pub struct Forms {
 }
 
 /// All ways to write a path in a rule; `real` is where the workspace really is.
-fn forms(view: &Path, places: &Places<'_>, real: &Path) -> Forms {
+pub(super) fn forms(view: &Path, places: &Places<'_>, real: &Path) -> Forms {
     let below = view.strip_prefix(places.workspace).or_else(|_| view.strip_prefix(real)).ok();
     let relative = below.map(|path| {
         if path.as_os_str().is_empty() { ".".to_owned() } else { path.to_string_lossy().into_owned() }
@@ -272,5 +187,16 @@ fn forms(view: &Path, places: &Places<'_>, real: &Path) -> Forms {
         relative,
         absolute: view.to_string_lossy().into_owned(),
         home: home.map(|path| format!("~/{}", path.to_string_lossy())),
+    }
+}
+
+impl Forms {
+    /// The same for what lies in the folder: the texts end in a slash.
+    pub(super) fn inside(&self) -> Forms {
+        Forms {
+            relative: self.relative.as_ref().map(|text| format!("{text}/")),
+            absolute: format!("{}/", self.absolute.trim_end_matches('/')),
+            home: self.home.as_ref().map(|text| format!("{}/", text.trim_end_matches('/'))),
+        }
     }
 }

@@ -126,7 +126,7 @@ impl PermissionPlugin {
     }
 }
 
-fn read_section(section: &JsonValue) -> Result<RuleSet, String> {
+pub(super) fn read_section(section: &JsonValue) -> Result<RuleSet, String> {
     let config: PermissionRulesConfig =
         serde_json::from_value(section.clone()).map_err(|error| error.to_string())?;
     config.into_ruleset().map_err(|error| error.to_string())

@@ -1,15 +1,16 @@
 //! Rules against the parts of a shell command.
 
-use super::evaluate::{Allowed, Question, SHELL_TOOL, evaluate, excerpt, named};
+use super::evaluate::{Allowed, Question, SHELL_TOOL, excerpt, named};
+use super::files::FileRules;
 use super::grant::{pattern_word, rule_for_prefix};
 use super::path::{self, Places};
-use super::rules::{Layer, Rule, RuleSet, ToolPermissionBehavior as Behavior};
+use super::protected;
+use super::rules::{Layer, Rule, RuleSet};
 use crate::pattern::shell::{
     Analysis, Assignment, Simple, Word, canonical, globs_are_harmless, is_explained, is_stateful,
     is_transparent, only_named, only_reads, risks,
 };
 use crate::pattern::{Args, Condition, Looked, Matcher, Pattern, Quantifier};
-use serde_json::json;
 use std::cell::OnceCell;
 use std::path::PathBuf;
 
@@ -210,7 +211,7 @@ pub(super) fn allowed<'r>(
         return Err("there is no command in it".into());
     }
     let at = question.cwd.to_owned();
-    let mut walk = Walk { rules, question, all, strict: OnceCell::new(), at, moved: false, is_lost: false };
+    let mut walk = Walk { rules, question, all, files: OnceCell::new(), at, moved: false, is_lost: false };
     let mut used: Vec<&'r Rule> = Vec::new();
     for (index, command) in commands.into_iter().enumerate() {
         used.extend(walk.command(command, index == 0 && analysis.starts_with_cd)?);
@@ -233,7 +234,7 @@ fn guards_git(commands: &[&Simple], walk: &Walk<'_, '_>) -> bool {
         rules: &own,
         question: walk.question,
         all: walk.all,
-        strict: OnceCell::new(),
+        files: OnceCell::new(),
         at: walk.at.clone(),
         moved: walk.moved,
         is_lost: walk.is_lost,
@@ -317,8 +318,8 @@ struct Walk<'w, 'r> {
     rules: &'w [&'r Rule],
     question: &'w Question<'w>,
     all: &'w RuleSet,
-    /// Those of them that ask or deny, where everything else is allowed; made when a word looks like a file.
-    strict: OnceCell<RuleSet>,
+    /// Those of them that are about files; made when a word looks like a file.
+    files: OnceCell<FileRules>,
     /// The folder the shell is in.
     at: PathBuf,
     moved: bool,
@@ -453,8 +454,8 @@ impl<'r> Walk<'_, 'r> {
         if !all && !only_reads(texts[0]) {
             for text in &texts[1..] {
                 let text = text.split_once('=').map_or(*text, |(_, value)| value);
-                if let Some(name) = path::protected_name(std::path::Path::new(text))
-                    && !rule.pattern.to_string().contains(&name)
+                if let Some(name) = protected::protected_name(std::path::Path::new(text))
+                    && !protected::is_named_by(&name, rule)
                 {
                     return Err(format!("`{name}` is protected"));
                 }
@@ -513,25 +514,9 @@ impl<'r> Walk<'_, 'r> {
 
     /// True when reading the file would be asked about or denied.
     fn is_guarded(&self, text: &str) -> bool {
-        let strict = self.strict.get_or_init(|| {
-            let mut strict = RuleSet::new();
-            // A file is looked at as if it were read: rules about other tools have nothing to say.
-            let speaks = |rule: &&Rule| rule.behavior != Behavior::Allow && rule.pattern.matches_tool("Read");
-            for rule in self.all.rules().iter().map(AsRef::as_ref).filter(speaks) {
-                strict.push(rule.clone());
-            }
-            strict.set_default(Behavior::Allow);
-            strict
-        });
-        let args = json!({ "file_path": text });
-        let question = Question {
-            tool: "Read",
-            args: &args,
-            cwd: &self.at,
-            primary: Some("file_path"),
-            ..*self.question
-        };
-        evaluate(strict, &question).decision != super::evaluate::Decision::Allow
+        let files = self.files.get_or_init(|| FileRules::of(self.all, &self.question.places()));
+        let places = Places { cwd: &self.at, ..self.question.places() };
+        path::look(text, &places).is_ok_and(|seen| files.restricts_reading(&seen.forms))
     }
 }
 
@@ -549,7 +534,7 @@ fn has_magic(text: &str) -> bool {
 }
 
 /// The index of the word that a search looks for: it is no path. Only told when it is certain.
-fn searched_for(words: &[Word]) -> Option<usize> {
+pub(super) fn searched_for(words: &[Word]) -> Option<usize> {
     let is_git_grep = words[0].text == "git" && words.get(1).is_some_and(|word| word.text == "grep");
     if is_git_grep {
         return searched_for(&words[1..]).map(|at| at + 1);

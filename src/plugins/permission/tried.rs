@@ -14,15 +14,19 @@ impl Prepared<'_> {
     pub fn tried(&self, rules: &RuleSet) -> Vec<TriedRule> {
         let judge = self.judge(rules, None);
         let parts = self.parts();
-        let about = judge.all().filter(|rule| rule.pattern.matches_tool(self.question.tool));
-        about
-            .map(|rule| TriedRule {
+        let tried = judge.all().filter_map(|rule| {
+            let matched = speaks(&judge, rule, &parts);
+            // A rule about files may bind a call of another tool.
+            let is_about =
+                rule.pattern.matches_tool(self.question.tool) || matched && rule.behavior != Behavior::Allow;
+            is_about.then(|| TriedRule {
                 pattern: rule.pattern.to_string(),
                 behavior: rule.behavior.to_string(),
                 origin: rule.origin.to_string(),
-                matched: speaks(&judge, rule, &parts),
+                matched,
             })
-            .collect()
+        });
+        tried.collect()
     }
 
     /// Whether one rule matches the call, or any part of it.
