@@ -44,6 +44,7 @@ mod prompt;
 mod queue;
 mod reminders;
 mod remote;
+mod secrets;
 mod sections;
 mod since;
 mod stats;
@@ -120,6 +121,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
     if let Some(version) = version_only(&args) {
         return exit_of(put(&format!("{version}\n")));
     }
+    let variables = secrets::variables(&args);
     let cli = match Cli::parse_args(args) {
         Ok(cli) => cli,
         Err(error) => {
@@ -143,7 +145,7 @@ fn run(args: Vec<OsString>) -> ExitCode {
     if let Ok(place) = std::env::var("AYE_FAILPOINT") {
         arm(&place);
     }
-    let env = Env::new(std::env::vars_os(), home(), std::env::current_dir().unwrap_or_default());
+    let env = Env::new(variables, home(), std::env::current_dir().unwrap_or_default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,

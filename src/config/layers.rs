@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::env::Env;
 use super::layer::{Entry, Key, Layer, Origin, Problem, Value, parse_duration};
+use super::redact::redacted;
 use super::schema::{self, Kind, ProjectMay};
 use super::settings::Settings;
 
@@ -111,7 +112,7 @@ impl Provenance {
     pub fn rows(&self) -> Vec<ProvenanceRow> {
         let row = |(key, (value, origin)): (&Key, &(Value, Origin))| ProvenanceRow {
             key: key.to_string(),
-            value: value.to_string(),
+            value: redacted(key, value).to_string(),
             origin: origin.clone(),
         };
         self.entries.iter().map(row).collect()

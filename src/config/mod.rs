@@ -9,6 +9,7 @@ mod layers;
 mod models;
 mod paths;
 mod providers;
+mod redact;
 mod schema;
 mod servers;
 mod settings;

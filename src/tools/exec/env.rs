@@ -61,12 +61,25 @@ pub fn is_secret(name: &OsStr, secret: &[String]) -> bool {
         || SECRET_PARTS.iter().any(|part| upper.contains(part))
 }
 
+/// Whether a value has a password inside of a URL, as in `postgres://user:password@host/name`.
+pub fn holds_password(value: &OsStr) -> bool {
+    let value = value.to_string_lossy();
+    value.match_indices("://").any(|(at, _)| {
+        let rest = &value[at + 3..];
+        let end =
+            rest.find(|c: char| matches!(c, '/' | '?' | '#') || c.is_whitespace()).unwrap_or(rest.len());
+        // A password may hold an `@` itself: what stands before the last one is user and password.
+        let Some((user, _)) = rest[..end].rsplit_once('@') else { return false };
+        user.split_once(':').is_some_and(|(_, password)| !password.is_empty())
+    })
+}
+
 /// The environment for a command: `base` without secrets, and with what keeps programs from paging, prompting and
 /// colouring when nobody is at their terminal.
 pub fn child_env(base: &Env, secret: &[String]) -> Env {
     let mut env: Env = base
         .iter()
-        .filter(|(name, _)| !is_secret(name, secret))
+        .filter(|(name, value)| !is_secret(name, secret) && !holds_password(value))
         .map(|(n, v)| (n.clone(), v.clone()))
         .collect();
     // `cd src` would lead where it says, and not where the person who was asked saw it lead.
@@ -89,6 +102,31 @@ pub fn child_env(base: &Env, secret: &[String]) -> Env {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passwords_inside_of_urls_are_left_out() {
+        for (value, has) in [
+            ("postgres://me:s3cret@db.example/x", true),
+            ("HTTP://u:p@h", true),
+            ("jdbc:mysql://u:p@ss@h:3306/db?x=1", true),
+            ("first=1 url=amqp://guest:guest@mq//", true),
+            ("https://:token@host/", true),
+            ("https://user@host/", false),
+            ("https://user:@host/", false),
+            ("https://host/a:b@c", false),
+            ("ssh://git@host:22/x", false),
+            ("a:b@c", false),
+            ("", false),
+        ] {
+            assert_eq!(holds_password(OsStr::new(value)), has, "{value}");
+        }
+        let base = Env::from([
+            ("DATABASE_URL".into(), "postgres://me:s3cret@db/x".into()),
+            ("HOMEPAGE".into(), "https://example.com".into()),
+        ]);
+        let env = child_env(&base, &[]);
+        assert!(!env.contains_key(OsStr::new("DATABASE_URL")) && env.contains_key(OsStr::new("HOMEPAGE")));
+    }
 
     #[test]
     fn secrets_and_internals_are_left_out() {

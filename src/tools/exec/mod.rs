@@ -25,7 +25,7 @@ use std::time::Duration;
 use crate::contract::tool::OnBehalf;
 
 pub(crate) use capture::{Spill, private_file};
-pub use env::{Env, child_env, is_secret};
+pub use env::{Env, child_env, holds_password, is_secret};
 pub use git::{GIT_SETTINGS, GIT_VARIABLES, guard_git, harmless};
 pub use run::{Said, converse, end_of_run, run};
 pub use serve::server_command;

@@ -151,12 +151,25 @@ fn serve_main(mut args: impl Iterator<Item = OsString>) -> ExitCode {
 fn start_server(program: &OsString, args: impl Iterator<Item = OsString>) -> std::io::Result<i32> {
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    shed_ptrace();
     let child = Command::new(program).args(args).process_group(0).spawn()?;
     // Only the server's own processes hold its output from here on, so its end means that they are gone.
     let nothing = File::options().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&nothing)?;
     rustix::stdio::dup2_stderr(&nothing)?;
     i32::try_from(child.id()).map_err(std::io::Error::other)
+}
+
+/// Takes the right to look into other processes from what is started: with it, a command that runs as root reads the
+/// keys out of aye's memory, although that process is not dumpable. Its own processes it may still trace. Whoever is
+/// not root has no such right.
+fn shed_ptrace() {
+    use caps::{CapSet, Capability};
+    // The bounding set first: taking from it needs a right that stays, and an `exec` by root asks only there.
+    for set in [CapSet::Bounding, CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted]
+    {
+        let _ = caps::drop(None, set, Capability::CAP_SYS_PTRACE);
+    }
 }
 
 /// Whether the lifeline ended already: then nobody waits for the command, and it must not begin.
@@ -213,6 +226,7 @@ fn start(
     if duty.start_before.is_some_and(|end| uptime_ms() >= end) {
         return Err(std::io::Error::other("it came too late: another process may go on with the run"));
     }
+    shed_ptrace();
     let mut command = Command::new(&program);
     command.args(args).process_group(0);
     if input.is_some() {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{ensure, of_area};
 use crate::support::home::Home;
-use crate::support::llm::{Answer, MockLlm};
+use crate::support::llm::{Answer, Gate, MockLlm};
 
 pub const CHECKS: &[&str] = &["SE001", "SE002", "SE101o", "SE102o"];
 
@@ -120,7 +120,7 @@ fn a_key_is_found_nowhere() {
     }
 }
 
-/// SE102o: a process of the same user does not read the environment of a running aye.
+/// SE102o: what aye starts does not read the keys, from the environment or the memory of any process, as root neither.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_environment_of_aye_is_not_read_by_its_commands() {
@@ -128,14 +128,54 @@ fn the_environment_of_aye_is_not_read_by_its_commands() {
     let home = Home::with(&llm);
     home.write(
         "probe.sh",
-        "p=$PPID\nwhile [ \"$p\" -gt 1 ]; do\n  tr '\\0' '\\n' < /proc/$p/environ 2>/dev/null | grep canary\n  \
-         p=$(sed 's/.*) . \\([0-9]*\\) .*/\\1/' /proc/$p/stat)\ndone\necho end\n",
+        r#"p=$PPID
+while [ "$p" -gt 1 ]; do
+  tr '\0' '\n' < /proc/$p/environ 2>/dev/null | grep canary
+  case "$(tr '\0' ' ' < /proc/$p/cmdline)" in *' -p go '*) aye=$p ;; esac
+  p=$(sed 's/.*) . \([0-9]*\) .*/\1/' /proc/$p/stat)
+done
+echo "aye is $aye"
+page=$(head -n 1 "/proc/$aye/maps" 2>/dev/null | cut -d- -f1)
+dd if="/proc/$aye/mem" bs=1 count=1 skip=$((0x${page:-0})) iflag=skip_bytes >/dev/null 2>&1 && echo 'read mem'
+ls "/proc/$aye/fd" >/dev/null 2>&1 && echo 'read fd'
+echo end
+"#,
     );
     home.aye(&["-p", "go", "--allowed-tools", "Bash"]).env("MOCK_KEY", CANARY).run().exits(0);
     let result = llm.last().result("a");
-    // Root reads every environment: there only the supervisor's own is looked at.
-    let is_root = rustix::process::geteuid().is_root();
-    assert!(result.contains("end") && (is_root || !result.contains("canary")), "{result}");
+    let has_found =
+        result.lines().any(|line| line.strip_prefix("aye is ").is_some_and(|pid| !pid.is_empty()));
+    assert!(has_found && result.contains("end"), "{result}");
+    assert!(!result.contains("canary") && !result.contains("read "), "{result}");
+}
+
+/// Whoever may read the environment of a running aye, as root may, finds no key in it, whatever its variable is called.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_key_is_in_the_environment_of_a_running_aye() {
+    let gate = Gate::default();
+    let llm = MockLlm::answers([Answer::say("started").wait(&gate).text(" and done")]);
+    let home = Home::with(&llm);
+    let mut aye = home.aye(&["-p", "go", "--output-format", "stream-json"]).env("CORP_LLM", CANARY);
+    for name in KEYS {
+        aye = aye.env(name, CANARY);
+    }
+    let mut aye = aye.env("DATABASE_URL", &format!("postgres://me:{CANARY}@db/x")).spawn();
+    aye.until_line("started");
+    let environ = std::fs::read(format!("/proc/{}/environ", aye.pid()));
+    let comm = std::fs::read_to_string(format!("/proc/{}/comm", aye.pid())).expect("it runs");
+    gate.open();
+    // It got them nevertheless: the model answers only to who has the key.
+    aye.end().exits(0);
+    assert_eq!(comm, "aye\n");
+    match environ {
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            assert!(text.contains("PATH=") && !text.contains("canary"), "{text}");
+        }
+        // Only root may look.
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied),
+    }
 }
 
 /// SE002: whatever the umask, every file that aye makes is 0600 and every folder 0700.
