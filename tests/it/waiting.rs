@@ -254,7 +254,7 @@ fn a_run_that_another_process_ended_is_told() {
     let events = out.events();
     assert_eq!(events[events.len() - 3..], ["run_start", "messages_snapshot", "run_finish(natural_end)"]);
     let last = out.lines().pop().expect("lines");
-    assert_eq!(last["result"]["response"], "It is done.");
+    assert_eq!((&last["event_type"], &last["response"]), (&json!("result"), &json!("It is done.")));
     assert_eq!(home.read("log.txt"), "ran\n");
     assert_eq!(llm.asked().len(), 2);
 }
