@@ -22,6 +22,9 @@ const NAMED: usize = 40;
 /// So many files are shown with what changed in them.
 const SHOWN_FILES: usize = 200;
 
+/// As many of the latest messages of a conversation are places to go back to.
+const LISTED: usize = 10_000;
+
 /// The snapshots of the folder, unless nothing is kept of it.
 pub(super) fn snapshots_of(foundation: &Foundation, clock: &Arc<dyn Clock>) -> Option<FolderSnapshots> {
     let settings = &foundation.loaded.settings.snapshots;
@@ -111,7 +114,7 @@ enum Files {
 
 impl App {
     pub(super) async fn back_points(&self, thread: &ThreadId) -> Result<BackPoints, String> {
-        let messages = self.store.messages(thread).await.map_err(text)?;
+        let (_, messages) = self.store.messages_tail(thread, LISTED).await.map_err(text)?;
         let went = self.store.last_went_back(thread).await.map_err(text)?;
         Ok(BackPoints { points: points_of(&messages), undo: went.map(|went| went.words) })
     }
@@ -178,6 +181,12 @@ impl App {
         }))
     }
 
+    /// What the person said right behind a place.
+    async fn said_behind(&self, thread: &ThreadId, keep: u64) -> Result<Option<String>, String> {
+        let next = self.store.messages_before(thread, keep.saturating_add(2), 1).await.map_err(text)?;
+        Ok(points_of(&next).into_iter().find(|point| point.is_message).map(|point| point.text))
+    }
+
     async fn plan(&self, tree: TreeId) -> Result<Plan, String> {
         let own = self.own_snapshots()?;
         tokio::task::spawn_blocking(move || own.plan(&tree)).await.map_err(text)?
@@ -240,9 +249,7 @@ impl App {
         sink: Arc<dyn EventSink>,
     ) -> Result<WentBack, String> {
         let Some(keep) = keep else { return self.undo_back(thread, what, sink).await };
-        let messages = self.store.messages(thread).await.map_err(text)?;
-        let point = points_of(&messages).into_iter().find(|point| point.keep == keep && point.is_message);
-        let said = point.map(|point| point.text);
+        let said = self.said_behind(thread, keep).await?;
         let mut words = Vec::new();
         let plan = match self.files_behind(thread, keep).await? {
             _ if !what.takes_files() => None,
@@ -347,11 +354,7 @@ impl App {
     /// A new conversation of the beginning of one.
     pub(super) async fn fork(&self, thread: &ThreadId, keep: Option<u64>) -> Result<WentBack, String> {
         let said = match keep {
-            Some(keep) => {
-                let messages = self.store.messages(thread).await.map_err(text)?;
-                let found = points_of(&messages).into_iter().find(|p| p.keep == keep && p.is_message);
-                found.map(|point| point.text)
-            }
+            Some(keep) => self.said_behind(thread, keep).await?,
             None => None,
         };
         let fork = self.fork_at(thread, keep, false, self.clock.now_ms()).await?;
@@ -414,9 +417,17 @@ async fn fork_at(
     let keep = match keep {
         Some(keep) => keep,
         // All of it, without a step that is not over.
-        None => points_of(&store.messages(thread).await.map_err(text)?)
-            .last()
-            .map_or(0, |point| point.keep + u64::from(point.is_message)),
+        None => {
+            let place = |messages: &[StoredMessage]| {
+                points_of(messages).last().map(|point| point.keep + u64::from(point.is_message))
+            };
+            let (count, end) = store.messages_tail(thread, LISTED).await.map_err(text)?;
+            match place(&end) {
+                None if count > end.len() as u64 => place(&store.messages(thread).await.map_err(text)?),
+                found => found,
+            }
+            .unwrap_or(0)
+        }
     };
     let copy = ThreadRecord {
         id: ThreadId::fresh(),

@@ -15,6 +15,8 @@ const SKILL: &str = "skill:";
 const OFFERED: usize = 20;
 /// So many of the last characters of an id name a conversation.
 const SHORT: usize = 8;
+/// The latest messages of a conversation that are looked at.
+const MESSAGES: usize = 2_000;
 /// More of a conversation than this does not go with a message: its end counts most.
 const MOST: usize = 24 << 10;
 
@@ -88,7 +90,10 @@ async fn conversation(app: &App, id: &str) -> Result<String, String> {
         }
         (None, _) => return Err(format!("there is no conversation whose id ends with `{id}`")),
     };
-    let mut messages = app.store.messages(&thread.id).await.map_err(|error| error.to_string())?;
+    // No more of it is read than can be shown.
+    let (count, mut messages) =
+        app.store.messages_tail(&thread.id, MESSAGES).await.map_err(|error| error.to_string())?;
+    let is_cut = count > messages.len() as u64;
     messages.retain(|stored| stored.message.visibility == Visibility::All);
     let text = export::as_markdown(&thread, &messages);
     let (note, end) = match text.len().checked_sub(MOST) {
@@ -96,6 +101,7 @@ async fn conversation(app: &App, id: &str) -> Result<String, String> {
             let from = (over..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
             (" (only its end)", &text[from..])
         }
+        _ if is_cut => (" (only its end)", text.as_str()),
         _ => ("", text.as_str()),
     };
     let title = visible_line(&thread.title).into_owned();

@@ -14,7 +14,6 @@ use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::visible_line;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
-use crate::contract::message::Role;
 use crate::store::Store;
 use crate::tui::host::Page;
 
@@ -175,7 +174,6 @@ fn shown(task: &TaskRecord, said: &str, now: u64) -> String {
 
 /// What it said last.
 async fn said(store: &Store, task: &TaskRecord) -> Result<Option<String>, crate::store::StoreError> {
-    let messages = store.messages(&task.child.thread_id).await?;
-    let last = messages.iter().rev().find(|stored| stored.message.role == Role::Assistant);
-    Ok(last.map(|stored| stored.message.text()))
+    let last = store.last_answer(&task.child.thread_id, None).await?;
+    Ok(last.map(|message| message.text()))
 }

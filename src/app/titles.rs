@@ -34,10 +34,10 @@ async fn name(app: &App, thread: &ThreadId) -> Result<bool, String> {
     if app.store.named_by(thread).await.map_err(text)? != NamedBy::FirstLine {
         return Ok(false);
     }
-    let messages = app.store.messages(thread).await.map_err(text)?;
+    let messages = app.store.messages_from(thread, 0, BEGINNING).await.map_err(text)?;
     // A first line that says it all in a few words, and nothing behind it, is name enough.
-    let of_person = messages.iter().filter(|stored| stored.message.role == Role::User).count();
-    let answered = messages.iter().any(|stored| stored.message.role == Role::Assistant);
+    let of_person = messages.iter().filter(|message| message.role == Role::User).count();
+    let answered = messages.iter().any(|message| message.role == Role::Assistant);
     let first = app.store.thread(thread).await.map_err(text)?.map(|thread| thread.title).unwrap_or_default();
     if !answered || of_person < 2 && first.chars().count() <= ENOUGH {
         return Ok(false);
@@ -59,5 +59,7 @@ async fn name(app: &App, thread: &ThreadId) -> Result<bool, String> {
     app.store.rename_thread(thread, &title, NamedBy::Model).await.map_err(text)
 }
 
+/// Bytes of the beginning of a conversation that are looked at, as they are stored.
+const BEGINNING: usize = 1 << 20;
 /// Characters of a first line that is a name.
 const ENOUGH: usize = 50;

@@ -1,6 +1,7 @@
 //! The messages of a request.
 
 use super::fit::Fit;
+use super::history::History;
 use super::repair::repair;
 use super::sizes::Sizes;
 use crate::contract::message::{Message, Visibility};
@@ -34,20 +35,20 @@ fn gap(left_out: usize) -> Message {
 
 /// Puts a request's messages together. `short` gives the preview of a message by its place.
 pub fn assemble(
-    history: &[Message],
+    history: &History,
     sizes: &Sizes,
     fit: &Fit,
     summary: Option<&str>,
     mut short: impl FnMut(usize) -> Option<Message>,
 ) -> Vec<Message> {
-    let mut messages =
-        Vec::with_capacity(history.len() - fit.marks.cut.min(history.len()) + fit.pinned.len() + 3);
-    messages.extend_from_slice(&history[..sizes.leading()]);
+    let sent = history.end().saturating_sub(fit.marks.cut) + sizes.leading() + fit.pinned.len() + 2;
+    let mut messages = Vec::with_capacity(sent);
+    messages.extend((0..sizes.leading()).filter_map(|at| history.get(at).cloned()));
     messages.extend(summary.map(summary_message));
     let mut take = |at: usize, messages: &mut Vec<Message>| {
         let is_short = at < fit.marks.previewed && sizes.has_preview(at);
         let message = is_short.then(|| short(at)).flatten();
-        messages.push(message.unwrap_or_else(|| history[at].clone()));
+        messages.extend(message.or_else(|| history.get(at).cloned()));
     };
     for at in &fit.pinned {
         take(*at, &mut messages);
@@ -55,7 +56,7 @@ pub fn assemble(
     if fit.left_out > 0 {
         messages.push(gap(fit.left_out));
     }
-    for at in fit.marks.cut..history.len() {
+    for at in fit.marks.cut..history.end() {
         take(at, &mut messages);
     }
     if sizes.is_tidy() { messages } else { repair(messages) }

@@ -135,7 +135,8 @@ pub fn plan(
         ContextCompactionMode::KeepRecentRawSuffix => policy.compaction_raw_suffix_messages,
         ContextCompactionMode::CompactToSafeFrontier => 0,
     };
-    let mut end = sizes.len().saturating_sub(raw);
+    // More is not loaded than the summariser can read.
+    let mut end = sizes.len().saturating_sub(raw).min(sizes.end());
     // What waits for its result is not over.
     end = end.min(sizes.first_open().unwrap_or(end));
     let mut upto = from;

@@ -5,11 +5,15 @@
 //! A request holds, in this order: the messages that instruct at the very start of the conversation, the summary of
 //! what was compacted, what is pinned (the last thing the person asked for, and calls that have no result yet), and
 //! the newest messages. Large tool results that are not new are shown as a preview.
+//!
+//! Of a long conversation only that much is loaded ([`History`]); [`Sizes::suffices`] says how much is enough for the
+//! request to be the one that the whole conversation would make.
 
 mod assemble;
 mod compaction;
 pub mod estimate;
 mod fit;
+mod history;
 mod preview;
 pub mod repair;
 mod sizes;
@@ -21,10 +25,11 @@ pub use compaction::{
 };
 pub use estimate::Calibration;
 pub use fit::{Fit, Limits, Marks, fit};
+pub use history::History;
 pub use preview::{
     ARTIFACT_COMPACT_THRESHOLD_TOKENS, PREVIEW_MAX_CHARS, PREVIEW_MAX_LINES, is_oversized, preview,
 };
-pub use sizes::Sizes;
+pub use sizes::{Sizes, short_tokens};
 
 #[cfg(test)]
 mod tests;

@@ -1,127 +1,138 @@
 //! What the messages of a conversation cost, and where it can be cut. Messages are only ever appended, so each is
-//! measured once.
+//! measured once. What is not loaded of a conversation has no size: what must be known of it is in its [`Outline`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::estimate::message_tokens;
+use super::fit::Limits;
+use super::history::History;
 use super::preview::{is_oversized, preview_tokens};
-use crate::contract::message::{Message, Role, Visibility};
+use crate::contract::message::{Message, Role};
+use crate::contract::outline::Outline;
 
 /// See the module's text.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
+    outline: Outline,
+    /// The place of the first message that is measured in order.
+    base: usize,
     /// Each message as it is.
     whole: Vec<u32>,
     /// Each message with a preview where it may have one.
     short: Vec<u32>,
     /// Whether a cut before the message would part a call from its result.
     parts: Vec<bool>,
-    /// The latest message that asked for a call which has no result yet, and where the result belongs.
-    asked: HashMap<String, (usize, usize)>,
-    /// Messages with calls that have no result, and how many.
-    open: BTreeMap<usize, usize>,
-    /// Of each result, the message that asked for it.
-    asker: HashMap<usize, usize>,
-    /// Messages that instruct, at the very start.
-    leading: usize,
-    /// The last thing the person said.
-    request: Option<usize>,
-    /// Results that answer nothing or do not stand in their place, or calls that are there twice.
-    is_untidy: bool,
+    /// The latest message that asked for a call which has no result yet.
+    asked: HashMap<String, usize>,
+    /// The first result whose call is not among what is measured.
+    stray: Option<usize>,
+    /// What is measured before that.
+    apart: BTreeMap<usize, (u32, u32)>,
 }
 
 fn tokens(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
+/// The tokens of a message, as a preview where it may have one.
+pub fn short_tokens(message: &Message) -> usize {
+    measure(message).1 as usize
+}
+
+/// A message as it is, and with a preview where it may have one.
+fn measure(message: &Message) -> (u32, u32) {
+    let whole = message_tokens(message);
+    let short = if is_oversized(message) { preview_tokens(message) + 16 } else { whole };
+    (tokens(whole), tokens(short.min(whole)))
+}
+
 impl Sizes {
     /// The sizes of a conversation.
-    pub fn of(messages: &[Message]) -> Self {
+    pub fn of(history: &History) -> Self {
         let mut sizes = Self::default();
-        sizes.take_in(messages);
+        sizes.take_in(history);
         sizes
     }
 
-    /// Measures what came since the last time; `messages` is the whole conversation.
-    pub fn take_in(&mut self, messages: &[Message]) {
-        for message in messages.iter().skip(self.len()) {
+    /// Measures what came since the last time, at either end.
+    pub fn take_in(&mut self, history: &History) {
+        if self.base != history.base() || self.end() > history.end() {
+            *self = Self { base: history.base(), ..Self::default() };
+        }
+        for message in &history.tail()[self.whole.len()..] {
             self.push(message);
         }
+        self.apart = history.apart().map(|(at, message)| (at, measure(message))).collect();
+        self.outline.clone_from(history.outline());
     }
 
     fn push(&mut self, message: &Message) {
-        let at = self.len();
-        let whole = message_tokens(message);
-        let short = if is_oversized(message) { preview_tokens(message) + 16 } else { whole };
-        self.whole.push(tokens(whole));
-        self.short.push(tokens(short.min(whole)));
+        let at = self.end();
+        let (whole, short) = measure(message);
+        self.whole.push(whole);
+        self.short.push(short);
         self.parts.push(false);
         match message.role {
-            Role::System if self.leading == at => self.leading += 1,
-            Role::User if message.visibility == Visibility::All => self.request = Some(at),
             Role::Assistant => {
                 let mut seen = HashSet::new();
-                for call in &message.tool_calls {
-                    if seen.insert(call.id.as_str()) {
-                        self.asked.insert(call.id.clone(), (at, at + seen.len()));
-                    } else {
-                        self.is_untidy = true;
-                    }
-                }
-                if !seen.is_empty() {
-                    self.open.insert(at, seen.len());
+                for call in message.tool_calls.iter().filter(|call| seen.insert(call.id.as_str())) {
+                    self.asked.insert(call.id.clone(), at);
                 }
             }
-            Role::Tool => self.settle(at, message.tool_call_id.as_deref().unwrap_or_default()),
+            Role::Tool => match self.asked.remove(message.tool_call_id.as_deref().unwrap_or_default()) {
+                Some(asker) => self.parts[asker + 1 - self.base..=at - self.base].fill(true),
+                None => self.stray = self.stray.or(Some(at)),
+            },
             Role::System | Role::User => {}
         }
     }
 
-    fn settle(&mut self, at: usize, id: &str) {
-        let Some((asker, place)) = self.asked.remove(id) else {
-            self.is_untidy = true;
-            return;
-        };
-        self.is_untidy |= place != at;
-        self.asker.insert(at, asker);
-        self.parts[asker + 1..=at].fill(true);
-        if let Some(left) = self.open.get_mut(&asker) {
-            *left -= 1;
-            if *left == 0 {
-                self.open.remove(&asker);
-            }
-        }
-    }
-
-    /// How many messages there are.
+    /// How many messages there are, measured or not.
     pub fn len(&self) -> usize {
-        self.whole.len()
+        self.outline.count
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.whole.is_empty()
+        self.outline.count == 0
+    }
+
+    /// The place of the first message that is measured in order.
+    pub fn base(&self) -> usize {
+        self.base
+    }
+
+    /// The place after the last message that is measured.
+    pub fn end(&self) -> usize {
+        self.base + self.whole.len()
     }
 
     /// The tokens of a message; those before `previewed` as a preview where they may have one.
     pub fn at(&self, index: usize, previewed: usize) -> usize {
-        let sizes = if index < previewed { &self.short } else { &self.whole };
-        sizes.get(index).map_or(0, |size| *size as usize)
+        let is_short = index < previewed;
+        let size = match index.checked_sub(self.base) {
+            Some(at) => (if is_short { &self.short } else { &self.whole }).get(at).copied(),
+            None => self.apart.get(&index).map(|(whole, short)| if is_short { *short } else { *whole }),
+        };
+        size.map_or(0, |size| size as usize)
     }
 
-    /// The tokens of a range of messages.
+    /// The tokens of a range of messages, as far as they are measured.
     pub fn sum(&self, range: std::ops::Range<usize>, previewed: usize) -> usize {
-        range.map(|index| self.at(index, previewed)).sum()
+        let apart = self.apart.keys().filter(|at| range.contains(*at)).map(|at| self.at(*at, previewed));
+        let measured = (range.start.max(self.base)..range.end).map(|at| self.at(at, previewed));
+        apart.chain(measured).sum()
     }
 
     /// Whether a message becomes smaller as a preview.
     pub fn has_preview(&self, index: usize) -> bool {
-        self.short[index] < self.whole[index]
+        self.at(index, usize::MAX) < self.at(index, 0)
     }
 
-    /// Whether a cut before this message parts no call from its result.
+    /// Whether a cut before this message parts no call from its result. Nobody cuts before what is measured but where
+    /// it was cut before.
     pub fn is_safe(&self, cut: usize) -> bool {
-        !self.parts.get(cut).copied().unwrap_or(false)
+        !cut.checked_sub(self.base).and_then(|at| self.parts.get(at)).copied().unwrap_or(false)
     }
 
     /// The nearest safe cut that is not behind this one.
@@ -136,40 +147,44 @@ impl Sizes {
 
     /// How many messages at the very start instruct.
     pub fn leading(&self) -> usize {
-        self.leading
+        self.outline.leading
     }
 
     /// The last thing the person said.
     pub fn request(&self) -> Option<usize> {
-        self.request
+        self.outline.request
     }
 
     /// The first message with a call that has no result.
     pub fn first_open(&self) -> Option<usize> {
-        self.open.keys().next().copied()
+        self.outline.open.keys().next().copied()
     }
 
     /// Whether each call has its one result.
     pub fn is_tidy(&self) -> bool {
-        self.open.is_empty() && !self.is_untidy
+        self.outline.is_tidy()
     }
 
     /// What must be in a request although it stands before its messages, in order: the last thing the person said, and
     /// calls without a result, with the results of their neighbours.
     pub fn pinned(&self, before: usize) -> Vec<usize> {
-        let mut pinned: Vec<usize> = self.request.into_iter().filter(|at| *at < before).collect();
-        if !self.open.is_empty() {
-            pinned.extend(self.open.keys().filter(|at| **at < before));
-            pinned.extend(
-                self.asker
-                    .iter()
-                    .filter(|(at, asker)| **at < before && self.open.contains_key(asker))
-                    .map(|(at, _)| *at),
-            );
-        }
-        pinned.retain(|at| *at >= self.leading);
-        pinned.sort_unstable();
-        pinned.dedup();
+        let mut pinned = self.outline.needed();
+        pinned.retain(|at| (self.leading()..before).contains(at));
         pinned
+    }
+
+    /// Whether what is measured makes the request that all of it would make. `floor`: where it is cut in any case.
+    ///
+    /// That is so when all behind the floor is measured, or so much that it does not fit: a request is filled from its
+    /// end.
+    pub fn suffices(&self, floor: usize, limits: Limits) -> bool {
+        if self.base <= self.leading() {
+            return true;
+        }
+        let measured = self.base..self.end();
+        // The call of a result without one may be anywhere before.
+        self.stray.is_none()
+            && (self.base <= floor
+                || measured.len() >= limits.recent && self.sum(measured, usize::MAX) > limits.room)
     }
 }

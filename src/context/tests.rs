@@ -8,7 +8,12 @@ use serde_json::json;
 use super::*;
 use crate::contract::content::ContentBlock;
 use crate::contract::message::{Message, Role, ToolCall, Visibility};
+use crate::contract::outline::Outline;
 use crate::contract::spec::{ContextCompactionMode, ContextWindowPolicy};
+
+fn sizes_of(messages: &[Message]) -> Sizes {
+    Sizes::of(&History::from(messages.to_vec()))
+}
 
 fn asks(ids: &[String], text: &str) -> Message {
     let calls = ids.iter().map(|id| ToolCall::new(id.as_str(), "Bash", json!({"command": "ls"}))).collect();
@@ -104,11 +109,12 @@ struct Thread {
 
 impl Thread {
     fn request(&mut self, history: &[Message], limits: Limits) -> (Fit, Vec<Message>) {
-        self.sizes.take_in(history);
+        self.sizes.take_in(&History::from(history.to_vec()));
         let fit = fit(&self.sizes, self.from, self.marks, limits);
         self.marks = fit.marks;
         let short = |at: usize| Some(preview(&history[at], "Read /tmp/x."));
-        let messages = assemble(history, &self.sizes, &fit, self.summary.as_deref(), short);
+        let messages =
+            assemble(&History::from(history.to_vec()), &self.sizes, &fit, self.summary.as_deref(), short);
         (fit, messages)
     }
 
@@ -236,6 +242,98 @@ proptest! {
     }
 }
 
+/// As much of a conversation as a program loads that begins to send it, by so many messages at a time.
+fn loaded(whole: &[Message], floor: usize, limits: Limits, step: usize) -> (History, Sizes) {
+    let outline = Outline::of(whole);
+    let apart = outline.needed().into_iter().map(|at| (at, whole[at].clone())).collect();
+    let mut history = History::part(outline, whole.len(), Vec::new(), apart);
+    let mut sizes = Sizes::of(&history);
+    while !sizes.suffices(floor, limits) {
+        let base = history.base();
+        history.prepend(whole[base.saturating_sub(step)..base].to_vec());
+        sizes.take_in(&history);
+    }
+    (history, sizes)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_sent_with_the_tail_loaded_is_what_is_sent_with_everything_loaded(
+        turns in prop::collection::vec(turn(), 1..24),
+        room in prop_oneof![Just(0_usize), 100_usize..3000, 3000_usize..30_000, Just(usize::MAX)],
+        recent in 0_usize..12,
+        compact_at in 1_usize..9,
+        restart_at in 1_usize..9,
+        step in 1_usize..9,
+    ) {
+        let whole = history(&turns);
+        let policy = ContextWindowPolicy::default();
+        let limits = Limits { room, recent };
+        let mut thread = Thread { sizes: Sizes::default(), marks: Marks::default(), from: 0, summary: None };
+        // One that began before, and goes on with what it has.
+        let mut old: Option<(History, Sizes)> = None;
+        for end in 1..=whole.len() {
+            let all = &whole[..end];
+            let marks = thread.marks;
+            let (fit_of_all, sent_of_all) = thread.request(all, limits);
+            let floor = thread.from.max(marks.cut);
+            let (history, sizes) = match old.take().filter(|_| end % restart_at != 0) {
+                Some((mut history, mut sizes)) => {
+                    history.push(all[end - 1].clone());
+                    sizes.take_in(&history);
+                    while !sizes.suffices(floor, limits) {
+                        let base = history.base();
+                        history.prepend(all[base.saturating_sub(step)..base].to_vec());
+                        sizes.take_in(&history);
+                    }
+                    (history, sizes)
+                }
+                None => loaded(all, floor, limits, step),
+            };
+            let fit = fit(&sizes, thread.from, marks, limits);
+            let short = |at: usize| Some(preview(&all[at], "Read /tmp/x."));
+            let sent = assemble(&history, &sizes, &fit, thread.summary.as_deref(), short);
+            // A result that is made up for a call without one has a new id each time.
+            let said = |messages: &[Message]| -> Vec<_> {
+                let one = |m: &Message| (m.role, m.content.clone(), m.tool_calls.clone(), m.tool_call_id.clone());
+                messages.iter().map(one).collect()
+            };
+            prop_assert_eq!(
+                said(&sent), said(&sent_of_all), "{:?} is not {:?}, from {}", fit, fit_of_all, history.base()
+            );
+            prop_assert_eq!((fit.marks, fit.left_out), (fit_of_all.marks, fit_of_all.left_out));
+            let mut history = history;
+            history.forget_before(fit.marks.cut);
+            old = Some((history, sizes));
+            if end % compact_at == 0 {
+                thread.compact(all, &policy);
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_of_what_was_loaded_is_the_plan_of_everything(
+        turns in prop::collection::vec(turn(), 1..24),
+        room in 100_usize..20_000,
+        from in 0_usize..40,
+        spare in 4_usize..9,
+    ) {
+        let whole = history(&turns);
+        let all = sizes_of(&whole);
+        let from = all.safe_before(from.min(whole.len()));
+        let config = CompactionConfig { min_savings_ratio: 0.0, ..CompactionConfig::default() };
+        let of_all = plan(&all, (from, 500, 0), &policy(), &config, room);
+        // As many from that place on as the summariser can read, and some more.
+        let upto = (from..whole.len()).find(|upto| all.sum(from..*upto, usize::MAX) > room);
+        let upto = upto.map_or(whole.len(), |upto| (upto + 4 + spare).min(whole.len()));
+        let part = History::part(Outline::of(&whole), from, whole[from..upto].to_vec(), std::collections::BTreeMap::new());
+        let of_part = plan(&Sizes::of(&part), (from, 500, 0), &policy(), &config, room);
+        prop_assert_eq!(of_all, of_part);
+    }
+}
+
 fn talk(count: usize, size: usize) -> Vec<Message> {
     (0..count)
         .map(|n| {
@@ -249,7 +347,7 @@ fn talk(count: usize, size: usize) -> Vec<Message> {
 fn the_newest_are_taken_while_they_fit() {
     // 100 messages of about 104 tokens; the cut leaves an eighth of the room.
     let messages = talk(100, 398);
-    let sizes = Sizes::of(&messages);
+    let sizes = sizes_of(&messages);
     let limits = Limits { room: 4000, recent: 4 };
     let fit = fit(&sizes, 0, Marks::default(), limits);
     assert!((3300..=3500).contains(&fit.tokens), "{fit:?}");
@@ -262,7 +360,7 @@ fn the_newest_are_taken_while_they_fit() {
     let mut grown = messages.clone();
     for nth in 0..40 {
         grown.push(Message::user(format!("{nth} {}", "y".repeat(398))));
-        let next = super::fit(&Sizes::of(&grown), 0, marks, limits);
+        let next = super::fit(&sizes_of(&grown), 0, marks, limits);
         cuts += usize::from(next.marks != marks);
         marks = next.marks;
         assert!(next.tokens <= 4000);
@@ -273,7 +371,7 @@ fn the_newest_are_taken_while_they_fit() {
 #[test]
 fn the_least_number_of_recent_messages_stays_whatever_it_costs() {
     let messages = talk(30, 4000);
-    let fit = fit(&Sizes::of(&messages), 0, Marks::default(), Limits { room: 10, recent: 7 });
+    let fit = fit(&sizes_of(&messages), 0, Marks::default(), Limits { room: 10, recent: 7 });
     assert!(fit.is_over);
     assert_eq!(fit.marks.cut, 23);
 }
@@ -286,10 +384,10 @@ fn the_last_request_is_kept_through_a_long_piece_of_work() {
         messages.push(asks(&[format!("c{n}")], "next"));
         messages.push(Message::tool(format!("c{n}"), "x".repeat(400)));
     }
-    let sizes = Sizes::of(&messages);
+    let sizes = sizes_of(&messages);
     let fit = fit(&sizes, 0, Marks::default(), Limits { room: 2000, recent: 4 });
     assert_eq!(fit.pinned, [2]);
-    let sent = assemble(&messages, &sizes, &fit, None, |_| None);
+    let sent = assemble(&History::from(messages.clone()), &sizes, &fit, None, |_| None);
     assert_eq!(sent[0].text(), "build the house");
     assert_eq!(
         sent[1].text(),
@@ -303,17 +401,19 @@ fn large_results_are_whole_while_they_are_new_and_previews_then() {
     let big = || "line of a log\n".repeat(3000);
     let mut messages = vec![Message::user("look"), asks(&["a".into()], ""), Message::tool("a", big())];
     let limits = Limits { room: 60_000, recent: 4 };
-    let new = fit(&Sizes::of(&messages), 0, Marks::default(), limits);
+    let new = fit(&sizes_of(&messages), 0, Marks::default(), limits);
     assert_eq!(new.marks.previewed, 0, "the model has not read it yet");
     messages.extend(talk(6, 10));
-    let sizes = Sizes::of(&messages);
+    let sizes = sizes_of(&messages);
     let old = fit(&sizes, 0, new.marks, limits);
     assert_eq!(old.marks, Marks { cut: 0, previewed: 5 });
     assert!(old.tokens < 700, "{old:?}");
-    let sent = assemble(&messages, &sizes, &old, None, |at| Some(preview(&messages[at], "Read /x.")));
+    let sent = assemble(&History::from(messages.clone()), &sizes, &old, None, |at| {
+        Some(preview(&messages[at], "Read /x."))
+    });
     assert!(sent[2].text().ends_with("Read /x.]"));
     // With no room for it even a new one is a preview.
-    let tight = fit(&Sizes::of(&messages[..3]), 0, Marks::default(), Limits { room: 2000, recent: 4 });
+    let tight = fit(&sizes_of(&messages[..3]), 0, Marks::default(), Limits { room: 2000, recent: 4 });
     assert!(!tight.is_over && tight.marks.previewed == 3, "{tight:?}");
 }
 
@@ -325,21 +425,21 @@ fn policy() -> ContextWindowPolicy {
 fn a_plan_leaves_the_two_newest_and_what_waits() {
     let mut messages = talk(40, 800);
     let config = CompactionConfig::default();
-    let made = plan(&Sizes::of(&messages), (0, 0, 0), &policy(), &config, usize::MAX).unwrap();
+    let made = plan(&sizes_of(&messages), (0, 0, 0), &policy(), &config, usize::MAX).unwrap();
     assert_eq!((made.from, made.upto), (0, 38));
     let frontier =
         ContextWindowPolicy { compaction_mode: ContextCompactionMode::CompactToSafeFrontier, ..policy() };
-    let made = plan(&Sizes::of(&messages), (0, 0, 0), &frontier, &config, usize::MAX).unwrap();
+    let made = plan(&sizes_of(&messages), (0, 0, 0), &frontier, &config, usize::MAX).unwrap();
     assert_eq!(made.upto, 40);
     // A call that waits is not over, and what stands behind it neither.
     messages.push(asks(&["w".into(), "v".into()], ""));
     messages.push(Message::tool("v", "done"));
-    let made = plan(&Sizes::of(&messages), (0, 0, 0), &frontier, &config, usize::MAX).unwrap();
+    let made = plan(&sizes_of(&messages), (0, 0, 0), &frontier, &config, usize::MAX).unwrap();
     assert_eq!(made.upto, 40);
     // A summary that is there counts, and what it stands for is not read again.
-    let made = plan(&Sizes::of(&messages), (10, 500, 0), &policy(), &config, usize::MAX).unwrap();
+    let made = plan(&sizes_of(&messages), (10, 500, 0), &policy(), &config, usize::MAX).unwrap();
     assert_eq!((made.from, made.upto), (10, 40));
-    let sizes = Sizes::of(&messages);
+    let sizes = sizes_of(&messages);
     assert_eq!(made.tokens, 500 + sizes.sum(10..40, 0) - sizes.at(38, 0), "the last request stays");
 }
 
@@ -347,16 +447,16 @@ fn a_plan_leaves_the_two_newest_and_what_waits() {
 fn what_the_summariser_cannot_read_at_once_waits() {
     let messages = talk(400, 800);
     let made =
-        plan(&Sizes::of(&messages), (0, 0, 0), &policy(), &CompactionConfig::default(), 10_000).unwrap();
+        plan(&sizes_of(&messages), (0, 0, 0), &policy(), &CompactionConfig::default(), 10_000).unwrap();
     assert!((45..=50).contains(&made.upto), "{made:?}");
 }
 
 #[test]
 fn little_is_not_compacted() {
     let config = CompactionConfig::default();
-    let small = Sizes::of(&talk(6, 400));
+    let small = sizes_of(&talk(6, 400));
     assert!(matches!(plan(&small, (0, 0, 0), &policy(), &config, 9999), Err(NoGain::TooLittle { .. })));
-    assert_eq!(plan(&Sizes::of(&talk(2, 9000)), (0, 0, 0), &policy(), &config, 9999), Err(NoGain::Nothing));
+    assert_eq!(plan(&sizes_of(&talk(2, 9000)), (0, 0, 0), &policy(), &config, 9999), Err(NoGain::Nothing));
     let made = Plan { from: 0, upto: 9, tokens: 4000 };
     assert_eq!(accept(&made, 1000, &config), Ok(3000));
     assert_eq!(

@@ -8,6 +8,8 @@ use super::ids::MessageId;
 
 /// Marks what steers a run.
 const STEERS: &str = "steers";
+/// Marks a message that asks the model to continue an answer that was cut.
+const CONTINUATION: &str = "continuation";
 /// Holds what was written, where the content holds more.
 const WRITTEN: &str = "written";
 
@@ -106,6 +108,24 @@ impl Message {
     /// What the person says.
     pub fn user(text: impl Into<String>) -> Self {
         Self::of(Role::User, vec![ContentBlock::text(text)])
+    }
+
+    /// Asks the model to continue an answer that was cut off.
+    pub fn continuation(text: impl Into<String>) -> Self {
+        let mut message = Self::user(text);
+        message.visibility = Visibility::Internal;
+        message.note(CONTINUATION, Value::Bool(true));
+        message
+    }
+
+    /// Whether both the person and the model may see it.
+    pub fn is_for_all(&self) -> bool {
+        self.visibility == Visibility::All
+    }
+
+    /// Whether it is a [`Message::continuation`].
+    pub fn is_continuation(&self) -> bool {
+        self.metadata.as_ref().is_some_and(|about| about.get(CONTINUATION).is_some())
     }
 
     /// What the person says while the model works, to be read as soon as the calls that run are over.

@@ -25,6 +25,7 @@ pub mod mailbox;
 pub mod message;
 pub mod mode;
 pub mod near;
+pub mod outline;
 pub mod path_policy;
 pub mod profile;
 pub mod progress;

@@ -94,7 +94,7 @@ impl Driver {
     /// The text of the last assistant message of this run.
     fn response(&self) -> String {
         self.history
-            .iter()
+            .loaded()
             .rev()
             .take_while(|m| m.role != Role::User)
             .find(|m| m.role == Role::Assistant)
@@ -106,7 +106,7 @@ impl Driver {
     fn stop_reason(&self) -> Option<StopReason> {
         match &self.last_response {
             Some(response) => response.stop_reason,
-            None => self.history.iter().rev().find(|m| m.role == Role::Assistant).and_then(stop_reason_of),
+            None => self.history.loaded().rev().find(|m| m.role == Role::Assistant).and_then(stop_reason_of),
         }
     }
 

@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::announce::stop_reason_of;
 use super::driver::Driver;
-use super::held::Held;
 use super::nested::ChildSink;
 use super::request::{AgentRunResult, RunRequest, RuntimeError};
 use super::{AgentRuntime, Lease, Shared, Slot, UnknownPolicy, delegate, title_of};
@@ -29,7 +28,7 @@ use crate::contract::event_sink::{EventSink, NullEventSink};
 use crate::contract::ids::{CallId, DecisionId, SuspensionId, ThreadId};
 use crate::contract::inference::{ModelUsage, TokenUsage};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
-use crate::contract::message::{Message, Role, ToolCall};
+use crate::contract::message::{Message, ToolCall};
 use crate::contract::record::{DecideOutcome, Decision, RunRecord, SuspensionStatus};
 use crate::contract::suspension::{
     Actor, CHANNEL_CHILD, ResumeDecisionAction, SuspendTicket, ToolCallResume,
@@ -467,7 +466,7 @@ impl AgentRuntime {
         unknown: UnknownPolicy,
     ) -> Result<AgentRunResult, RuntimeError> {
         let thread = &child.thread_id;
-        let held = Held::read(&self.inner.shared.store, thread).await?;
+        let held = self.held(thread).await?;
         match held.newest_run() {
             Some(run) if run.status == RunStatus::Done => self.result_of(run.clone()).await,
             Some(_) => Box::pin(self.resume_fenced(held, slot, lease, sink, unknown)).await,
@@ -491,23 +490,21 @@ impl AgentRuntime {
 
     /// What came of a run that is over.
     async fn result_of(&self, run: RunRecord) -> Result<AgentRunResult, RuntimeError> {
-        let stored = self.inner.shared.store.messages(&run.thread_id).await?;
-        let said = stored
-            .iter()
-            .rev()
-            .find(|stored| stored.run_id == run.id && stored.message.role == Role::Assistant);
+        let store = &self.inner.shared.store;
+        let said = store.last_answer(&run.thread_id, Some(&run.id)).await?;
+        let messages = store.message_count(&run.thread_id).await?;
         Ok(AgentRunResult {
             thread_id: run.thread_id,
             run_id: run.id,
-            response: said.map(|stored| stored.message.text()).unwrap_or_default(),
+            response: said.as_ref().map(Message::text).unwrap_or_default(),
             termination: run.termination.unwrap_or(TerminationReason::NaturalEnd),
             error_code: None,
-            stop_reason: said.and_then(|stored| stop_reason_of(&stored.message)),
+            stop_reason: said.as_ref().and_then(stop_reason_of),
             steps: run.steps,
             usage: run.usage,
             waiting: Vec::new(),
             expired: Vec::new(),
-            messages: stored.len() as u64,
+            messages,
         })
     }
 

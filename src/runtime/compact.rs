@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::resolve::ResolvedAgent;
 use super::window::{Compacting, place};
 use super::{AgentRuntime, RuntimeError, Shared};
-use crate::context::{self, CompactionConfigKey, NoGain, Sizes, estimate};
+use crate::context::{self, CompactionConfigKey, History, NoGain, Sizes, estimate};
 use crate::contract::content::ContentBlock;
 use crate::contract::executor::{InferenceExecutionError, InferenceRequest};
 use crate::contract::ids::ThreadId;
@@ -14,7 +14,12 @@ use crate::contract::message::Message;
 use crate::contract::spec::ContextWindowPolicy;
 use crate::contract::summary::SummaryRecord;
 use crate::state::StateError;
-use crate::store::StoreError;
+use crate::store::{Portion, Store, StoreError, ThreadTail};
+
+/// As many bytes of messages are loaded at once.
+const CHUNK: usize = 1 << 20;
+/// Messages behind those that are read, so that the results of their calls are among them.
+const BEHIND: usize = 64;
 
 /// Why no summary was made. Nothing changed.
 #[derive(Debug, thiserror::Error)]
@@ -55,8 +60,6 @@ pub(super) struct Compaction {
     pub(super) agent_id: String,
     pub(super) agent: ResolvedAgent,
     pub(super) policy: ContextWindowPolicy,
-    /// The whole conversation.
-    pub(super) messages: Arc<[Message]>,
     /// The summary that counts now.
     pub(super) existing: Option<Arc<SummaryRecord>>,
 }
@@ -68,14 +71,21 @@ impl Compaction {
         let (from, before) = self.existing.as_ref().map_or((0, 0), |summary| {
             (place(summary), estimate::message_tokens(&context::summary_message(&summary.text)))
         });
-        let sizes = Sizes::of(&self.messages);
         let previewed = self.shared.windows.get(&self.thread_id, &self.agent.model_id).marks.previewed;
         let answer = self.policy.max_output_tokens.min(self.policy.max_context_tokens / 2);
         // The prompts, the summary before, and the words between the messages.
         let room = (self.policy.max_context_tokens - answer).saturating_sub(before + 2000) / 10 * 9;
-        let plan = context::plan(&sizes, (from, before, previewed), &self.policy, &config, room.max(2000))?;
+        let room = room.max(2000);
+        let history = load(&self.shared.store, &self.thread_id, from, room).await?;
+        if history.is_empty() {
+            return Err(CompactError::Empty);
+        }
+        let sizes = Sizes::of(&history);
+        let plan = context::plan(&sizes, (from, before, previewed), &self.policy, &config, room)?;
+        let read = &history.tail()[plan.from - history.base()..plan.upto - history.base()];
+        let upto = read.last().ok_or(NoGain::Nothing)?.id.clone();
         let existing = self.existing.as_ref().map(|summary| summary.text.as_str());
-        let asked = context::prompt(&self.messages[plan.from..plan.upto], existing, hint.as_deref(), &config);
+        let asked = context::prompt(read, existing, hint.as_deref(), &config);
         let agent = match &config.summary_model {
             None => self.agent,
             Some(model) => self.shared.resolve(&self.agent_id, Some(model))?,
@@ -102,9 +112,9 @@ impl Compaction {
         context::accept(&plan, after, &config)?;
         let summary = SummaryRecord {
             thread_id: self.thread_id,
-            upto: self.messages[plan.upto - 1].id.clone(),
+            upto,
             upto_seq: plan.upto as u64,
-            at_seq: self.messages.len() as u64,
+            at_seq: history.len() as u64,
             messages: (plan.upto - plan.from) as u64,
             before_tokens: plan.tokens as u64,
             after_tokens: after as u64,
@@ -120,6 +130,27 @@ impl Compaction {
             Err(CompactError::Superseded)
         }
     }
+}
+
+/// As much of a conversation as a summariser can read, from a place on, and somewhat more.
+async fn load(store: &Store, thread: &ThreadId, from: usize, room: usize) -> Result<History, StoreError> {
+    let nothing = Portion { floor: usize::MAX, bytes: 0, count: 0 };
+    let ThreadTail { outline, mut apart, .. } = store.thread_tail(thread, nothing).await?;
+    let from = from.max(outline.leading).min(outline.count);
+    let mut messages = Vec::new();
+    loop {
+        let more =
+            store.messages_from(thread, from + messages.len(), room.saturating_mul(4).min(CHUNK)).await?;
+        let is_all = more.is_empty();
+        messages.extend(more);
+        messages.truncate(outline.count - from);
+        let read = messages[..messages.len().saturating_sub(BEHIND)].iter().map(context::short_tokens);
+        if is_all || read.sum::<usize>() > room {
+            break;
+        }
+    }
+    apart.retain(|at, _| *at < from);
+    Ok(History::part(outline, from, messages, apart))
 }
 
 impl AgentRuntime {
@@ -148,11 +179,6 @@ impl AgentRuntime {
             return Err(CompactError::Busy);
         }
         let _done = Compacting { shared: Arc::clone(shared), thread: thread_id.clone() };
-        let messages: Arc<[Message]> =
-            shared.store.messages(thread_id).await?.into_iter().map(|stored| stored.message).collect();
-        if messages.is_empty() {
-            return Err(CompactError::Empty);
-        }
         let existing = shared.store.summary(thread_id, 0).await?.map(Arc::new);
         let compaction = Compaction {
             shared: Arc::clone(shared),
@@ -160,7 +186,6 @@ impl AgentRuntime {
             agent_id: agent_id.to_owned(),
             policy: agent.spec.context_policy.clone().unwrap_or_default(),
             agent,
-            messages,
             existing,
         };
         compaction.run(hint).await

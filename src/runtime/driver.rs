@@ -23,6 +23,7 @@ use super::output::CallSink;
 use super::request::RuntimeError;
 use super::resolve::ResolvedAgent;
 use super::window::Packing;
+use crate::context::History;
 use crate::contract::activity::Activity;
 use crate::contract::child::ChildRecord;
 use crate::contract::event::AgentEvent;
@@ -161,7 +162,7 @@ pub(super) struct Driver {
     pub(super) guarded: HashSet<CallId>,
     pub(super) state: StateStore,
     pub(super) phases: PhaseRuntime,
-    pub(super) history: Vec<Message>,
+    pub(super) history: History,
     pub(super) history_shared: Option<Arc<[Message]>>,
     pub(super) shape: InferenceShape,
     pub(super) unsaved: Unsaved,
@@ -196,7 +197,7 @@ impl Driver {
     ) -> Result<Self, RuntimeError> {
         let Loaded { record, machine, calls, results, recorded, message_id, messages, takes, begins, held } =
             loaded;
-        let Held { state: saved_thread_state, messages: stored, lineage, summary, .. } = held;
+        let Held { state: saved_thread_state, mut history, is_assumed, lineage, summary, .. } = held;
         let phases = match &shared.phases {
             Some(given) => given.clone(),
             None => PhaseRuntime::new(StateStore::new())?,
@@ -218,8 +219,9 @@ impl Driver {
             // An engine that is kept between runs keeps what is the conversation's.
             state.clear_run_scope();
         }
-        let mut history: Vec<Message> = stored.into_iter().map(|m| m.message).collect();
-        history.extend(messages.iter().cloned());
+        for message in &messages {
+            history.push(message.clone());
+        }
         let tickets = machine
             .calls()
             .iter()
@@ -265,7 +267,7 @@ impl Driver {
             in_flight: FuturesUnordered::new(),
             outputs: HashMap::new(),
             partial: Arc::default(),
-            packing: Packing::of(summary),
+            packing: Packing::of(summary, is_assumed),
             last_response: None,
             ended_early: None,
             error_code: None,
@@ -477,7 +479,7 @@ impl Driver {
 
     pub(super) fn context(&mut self, phase: Phase) -> PhaseContext {
         let messages =
-            Arc::clone(self.history_shared.get_or_insert_with(|| Arc::from(self.history.as_slice())));
+            Arc::clone(self.history_shared.get_or_insert_with(|| self.history.loaded().cloned().collect()));
         let progress = RunProgress {
             steps: self.machine.steps(),
             usage: self.record.usage,

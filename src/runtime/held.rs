@@ -4,35 +4,47 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::context::History;
 use crate::contract::child::ChildRecord;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
-use crate::contract::record::{RunRecord, StoredMessage};
+use crate::contract::record::RunRecord;
 use crate::contract::summary::SummaryRecord;
-use crate::store::{Store, StoreError};
+use crate::store::{Portion, Store, StoreError, ThreadTail};
+
+/// As many bytes of messages are read before it is known how many a request holds.
+const BYTES: usize = 64 << 10;
+/// The same in messages.
+const COUNT: usize = 24;
 
 /// See the module's text.
 pub(super) struct Held {
     run: Option<RunRecord>,
     pub(super) state: BTreeMap<String, Value>,
-    pub(super) messages: Vec<StoredMessage>,
+    /// Its end: a driver loads more when a request has room for more.
+    pub(super) history: History,
+    /// What is not loaded is not known.
+    pub(super) is_assumed: bool,
     /// What the conversation serves, when it is a child's.
     pub(super) lineage: Option<ChildRecord>,
     pub(super) summary: Option<SummaryRecord>,
 }
 
 impl Held {
-    /// Reads it. All is asked when this is first polled, so that the store's thread answers one after the other without
+    /// Reads it; `cut`: where requests of the conversation are cut. All is asked when this is first polled, so that the store's thread answers one after the other without
     /// being woken for each.
-    pub(super) async fn read(store: &Store, thread: &ThreadId) -> Result<Held, StoreError> {
-        let (run, state, messages, lineage, summary) = tokio::try_join!(
+    pub(super) async fn read(store: &Store, thread: &ThreadId, cut: usize) -> Result<Held, StoreError> {
+        let portion = Portion { floor: cut, bytes: BYTES, count: COUNT };
+        let (run, state, tail, lineage, summary) = tokio::try_join!(
             store.latest_run(thread),
             store.thread_state(thread),
-            store.messages(thread),
+            store.thread_tail(thread, portion),
             store.child(thread),
             store.summary(thread, 0),
         )?;
-        Ok(Held { run, state, messages, lineage, summary })
+        let ThreadTail { outline, is_assumed, base, messages, apart } = tail;
+        let history = History::part(outline, base, messages, apart);
+        Ok(Held { run, state, history, is_assumed, lineage, summary })
     }
 
     /// The newest run, over or not.

@@ -1,5 +1,6 @@
 //! One inference: the request, and the stream of its answer.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -89,7 +90,7 @@ impl Driver {
             system.push(ContentBlock::text(self.agent.spec.system_prompt.clone()));
         }
         let tools: Vec<ToolDescriptor> = self.shape.ordered(&self.agent.descriptors);
-        let mut messages = self.pack(&system, &tools).await;
+        let mut messages = self.pack(&system, &tools).await.map_err(|error| error.to_string())?;
         images::fill(&self.shared.store, &mut messages).await;
         for context in &self.shape.context_messages {
             match context.target {
@@ -145,7 +146,7 @@ impl Driver {
     pub(super) async fn inferred(&mut self, inferred: Inferred) -> Result<Option<Fact>, RuntimeError> {
         match inferred.outcome {
             Ok(Answered { mut result, model, stop_detail }) => {
-                self.separate_ids(&mut result.tool_calls);
+                self.separate_ids(&mut result.tool_calls).await?;
                 if let Some(usage) = &result.usage {
                     self.record.usage.add(usage);
                 }
@@ -266,15 +267,21 @@ impl Driver {
     }
 
     /// Call ids are unique in the thread: an id that was used before never binds to an old decision or result.
-    fn separate_ids(&self, calls: &mut [ToolCall]) {
-        let mut seen: std::collections::HashSet<String> =
-            self.history.iter().flat_map(|m| m.tool_calls.iter().map(|c| c.id.clone())).collect();
+    async fn separate_ids(&mut self, calls: &mut [ToolCall]) -> Result<(), RuntimeError> {
+        let mut seen: HashSet<String> =
+            self.history.loaded().flat_map(|m| m.tool_calls.iter().map(|c| c.id.clone())).collect();
+        if self.history.base() > 0 && !calls.is_empty() {
+            let ids = calls.iter().map(|call| call.id.clone()).collect();
+            let used = self.shared.store.used_call_ids(&self.record.thread_id, ids).await;
+            seen.extend(used.map_err(|error| self.store_error(&error))?);
+        }
         for call in calls {
             if call.id.is_empty() || !seen.insert(call.id.clone()) {
                 call.id = format!("call_{}", uuid::Uuid::now_v7().simple());
                 seen.insert(call.id.clone());
             }
         }
+        Ok(())
     }
 }
 

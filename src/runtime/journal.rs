@@ -244,8 +244,12 @@ impl Driver {
 
     /// Who may see the results of this step: whoever sees what asked for them.
     fn visibility_of_step(&self) -> Visibility {
-        let asks = |message: &&Message| message.role == Role::Assistant && !message.tool_calls.is_empty();
-        self.history.iter().rev().find(asks).map_or(Visibility::All, |asks| asks.visibility)
+        let asks = |message: &Message| message.role == Role::Assistant && !message.tool_calls.is_empty();
+        self.history
+            .loaded()
+            .rev()
+            .find(|message| asks(message))
+            .map_or(Visibility::All, |asks| asks.visibility)
     }
 
     pub(super) fn take_checkpoint(&mut self) -> Result<Checkpoint, RuntimeError> {
@@ -282,6 +286,7 @@ impl Driver {
 
     /// The run's row as it is now.
     pub(super) fn row(&mut self) -> Result<RunRecord, RuntimeError> {
+        self.pay();
         let now = self.shared.clock.now_ms();
         self.record.active_ms = self.active_ms();
         self.awake_since = now;

@@ -282,7 +282,7 @@ impl AgentRuntime {
             biased;
             self.ensure_thread(thread, &request.messages),
             self.take(thread, &*sink),
-            Held::read(&self.inner.shared.store, thread),
+            self.held(thread),
             async { self.resolve(&agent_id, model.as_deref()) },
         );
         let tenure = match (ensured, tenure) {
@@ -326,7 +326,7 @@ impl AgentRuntime {
             let directives = driver.bury(true).await?;
             driver.drive(directives).await?;
             slot = driver.into_slot();
-            held = Held::read(&shared.store, &request.thread_id).await?;
+            held = self.held(&request.thread_id).await?;
         }
         let now = shared.clock.now_ms();
         let id = request.run_id.unwrap_or_else(RunId::fresh);
@@ -372,7 +372,7 @@ impl AgentRuntime {
         }
         let slot = self.enter(thread_id).await;
         // As in `run`: what is read is read under the lease.
-        let held = Held::read(&self.inner.shared.store, thread_id);
+        let held = self.held(thread_id);
         let (tenure, held) = tokio::join!(biased; self.take(thread_id, &*sink), held);
         let tenure = tenure?;
         let result = match held {
@@ -471,6 +471,11 @@ impl AgentRuntime {
         shared.store.ensure_thread(thread).await
     }
 
+    async fn held(&self, thread_id: &ThreadId) -> Result<Held, StoreError> {
+        let shared = &self.inner.shared;
+        Held::read(&shared.store, thread_id, shared.windows.cut(thread_id)).await
+    }
+
     async fn enter(&self, thread_id: &ThreadId) -> Slot {
         self.inner.live.enter(thread_id, &self.inner.shared.store).await
     }
@@ -545,7 +550,7 @@ impl AgentRuntime {
         sink: Arc<dyn EventSink>,
         superseded: bool,
     ) -> Result<bool, RuntimeError> {
-        let mut held = Held::read(&self.inner.shared.store, thread_id).await?;
+        let mut held = self.held(thread_id).await?;
         let Some(record) = held.take_unfinished() else { return Ok(false) };
         let agent = self
             .resolve(&record.agent_id, Some(&record.model))

@@ -1,8 +1,9 @@
 //! What fills the window of a conversation.
 
-use super::window::{place, room};
+use super::held::Held;
+use super::window::{load, place, room};
 use super::{AgentRuntime, RuntimeError};
-use crate::context::{self, Limits, Sizes, estimate};
+use crate::context::{self, History, Limits, Sizes, estimate};
 use crate::contract::ids::ThreadId;
 use crate::contract::message::{Message, Role};
 use crate::contract::summary::SummaryRecord;
@@ -54,12 +55,11 @@ impl AgentRuntime {
         let shared = &self.inner.shared;
         let agent = self.resolve(agent_id, None)?;
         let policy = agent.spec.context_policy.as_ref();
-        let (mut messages, mut summary) = (Vec::new(), None);
+        let (mut history, mut summary) = (History::default(), None);
         let mut memory = super::window::Memory::default();
         if let Some(thread) = thread {
-            messages =
-                shared.store.messages(thread).await?.into_iter().map(|stored| stored.message).collect();
-            summary = shared.store.summary(thread, 0).await?;
+            let held = Held::read(&shared.store, thread, shared.windows.cut(thread)).await?;
+            (history, summary) = (held.history, held.summary);
             memory = shared.windows.get(thread, &agent.model_id);
         }
         let real = |tokens: usize| memory.calibration.apply(tokens);
@@ -70,19 +70,24 @@ impl AgentRuntime {
         let told =
             summary.as_ref().map_or(0, |s| estimate::message_tokens(&context::summary_message(&s.text)));
         let fixed = beside + system + told + tools.iter().map(|(_, tokens)| tokens).sum::<usize>();
-        let sizes = Sizes::of(&messages);
         let limits = Limits {
             room: room(policy, &memory, fixed),
             recent: policy.map_or(usize::MAX, |policy| policy.min_recent_messages),
         };
-        let fit = context::fit(&sizes, summary.as_ref().map_or(0, place), memory.marks, limits);
+        let from = summary.as_ref().map_or(0, place);
+        let mut sizes = Sizes::of(&history);
+        if let Some(thread) = thread {
+            let loaded = (&mut history, &mut sizes);
+            load(&shared.store, thread, loaded, from.max(memory.marks.cut), limits).await?;
+        }
+        let fit = context::fit(&sizes, from, memory.marks, limits);
         let (mut said, mut results, mut previews) = (0, 0, 0);
         let shown =
-            (0..sizes.leading()).chain(fit.pinned.iter().copied()).chain(fit.marks.cut..messages.len());
+            (0..sizes.leading()).chain(fit.pinned.iter().copied()).chain(fit.marks.cut..history.end());
         for at in shown {
             let tokens = sizes.at(at, fit.marks.previewed);
             previews += usize::from(at < fit.marks.previewed && sizes.has_preview(at));
-            let is_result = messages.get(at).is_some_and(|message: &Message| message.role == Role::Tool);
+            let is_result = history.get(at).is_some_and(|message: &Message| message.role == Role::Tool);
             *(if is_result { &mut results } else { &mut said }) += tokens;
         }
         Ok(ContextReport {
@@ -95,7 +100,7 @@ impl AgentRuntime {
             results: real(results),
             summary_tokens: real(told),
             summary,
-            count: messages.len(),
+            count: history.len(),
             left_out: fit.left_out,
             previews,
             factor: memory.calibration.apply(100_000) as f64 / 100_000.0,

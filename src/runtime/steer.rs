@@ -35,7 +35,7 @@ impl Driver {
     async fn take_one(&mut self, queued: QueuedMessage) -> Result<(), RuntimeError> {
         // What was true before must not depend on whether it is still there.
         self.checkpoint().await?;
-        let before = self.history.len();
+        let before = self.history.outline().clone();
         for message in &queued.messages {
             self.say(message.clone());
         }
@@ -43,7 +43,7 @@ impl Driver {
         match self.checkpoint().await {
             Ok(()) => {}
             Err(RuntimeError::NotQueued { .. }) => {
-                self.history.truncate(before);
+                self.history.back_to(before);
                 self.history_shared = None;
                 return Ok(());
             }

@@ -13,6 +13,8 @@ use crate::contract::message::{Message, Role};
 const READ: usize = 1500;
 /// Messages that it reads.
 const MESSAGES: usize = 6;
+/// Bytes of the beginning in which they are looked for, as they are stored.
+const BEGINNING: usize = 1 << 20;
 /// Characters of a name.
 const LONGEST: usize = 60;
 const PROMPT: &str = "You name conversations. Answer with a name for the one below and nothing else: at most \
@@ -30,9 +32,9 @@ impl AgentRuntime {
         model: Option<&str>,
     ) -> Result<Option<String>, RuntimeError> {
         let agent = self.resolve(agent_id, model)?;
-        let messages = self.inner.shared.store.messages(thread_id).await?;
+        let messages = self.inner.shared.store.messages_from(thread_id, 0, BEGINNING).await?;
         let mut asked = String::new();
-        let said = messages.iter().map(|stored| &stored.message).filter(|message| {
+        let said = messages.iter().filter(|message| {
             matches!(message.role, Role::User | Role::Assistant) && !message.text().trim().is_empty()
         });
         for message in said.take(MESSAGES) {

@@ -12,22 +12,25 @@ use tokio::sync::Notify;
 
 use super::compact::Compaction;
 use super::driver::{Done, Driver};
-use crate::context::{self, Calibration, Fit, Limits, Marks, Sizes, estimate};
+use crate::context::{self, Calibration, Fit, History, Limits, Marks, Sizes, estimate};
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
 use crate::contract::executor::InferenceExecutionError;
 use crate::contract::ids::{CallId, ThreadId};
 use crate::contract::inference::TokenUsage;
-use crate::contract::message::{Message, Role, Visibility};
+use crate::contract::message::{Message, Visibility};
 use crate::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
 use crate::contract::spec::ContextWindowPolicy;
 use crate::contract::summary::SummaryRecord;
 use crate::contract::tool::ToolDescriptor;
+use crate::store::{Portion, Store, StoreError};
 
+/// As many bytes of messages are loaded at once.
+const LOADED: std::ops::Range<usize> = 64 << 10..4 << 20;
+/// Messages that no request needs any more are forgotten when there are so many.
+const FORGOTTEN: usize = 256;
 /// So many conversations are remembered.
 const REMEMBERED: usize = 64;
-/// Marks a message that asks the model to go on with an answer that was cut.
-const CONTINUATION: &str = "continuation";
 const GO_ON: &str = "Your last answer was cut off at the output limit while it was writing a tool call. That call was \
 dropped: it did not run. Go on from there, and break the work into smaller pieces: several short calls, one after the \
 other, instead of a long one.";
@@ -96,6 +99,12 @@ impl Windows {
         change(known.entry(thread.clone()).or_default())
     }
 
+    /// Where requests of a conversation are cut.
+    pub(super) fn cut(&self, thread: &ThreadId) -> usize {
+        let known = self.known.lock().expect("no panic while it is held");
+        known.get(thread).map_or(0, |memory| memory.marks.cut)
+    }
+
     /// Waits until no summary of the conversation is being written.
     pub(super) async fn settle(&self, thread: &ThreadId) {
         loop {
@@ -129,6 +138,8 @@ pub(super) struct Packing {
     loaded: Option<SummaryRecord>,
     /// It was not looked at yet, and the store need not be asked.
     is_fresh: bool,
+    /// The outline of the conversation is not known of all its messages, and nobody sees to that yet.
+    is_assumed: bool,
     previews: HashMap<usize, Message>,
     tools: Option<Weights>,
     /// What the request that is asked now was estimated at.
@@ -144,9 +155,9 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    /// Of a conversation whose newest summary is this one.
-    pub(super) fn of(summary: Option<SummaryRecord>) -> Packing {
-        Packing { loaded: summary, is_fresh: true, ..Packing::default() }
+    /// Of a conversation whose newest summary is this one; `is_assumed`: whose outline is not known of all its messages.
+    pub(super) fn of(summary: Option<SummaryRecord>, is_assumed: bool) -> Packing {
+        Packing { loaded: summary, is_fresh: true, is_assumed, ..Packing::default() }
     }
 
     fn tools_tokens(&mut self, all: &Arc<[ToolDescriptor]>, offered: &[ToolDescriptor]) -> usize {
@@ -172,6 +183,31 @@ pub(super) fn room(policy: Option<&ContextWindowPolicy>, memory: &Memory, fixed:
     room.min(memory.ceiling.unwrap_or(usize::MAX)).saturating_sub(fixed)
 }
 
+/// Loads as much of a conversation as a request holds, and measures it. `floor`: what is before it is not sent.
+pub(super) async fn load(
+    store: &Store,
+    thread: &ThreadId,
+    (history, sizes): (&mut History, &mut Sizes),
+    floor: usize,
+    limits: Limits,
+) -> Result<(), StoreError> {
+    sizes.take_in(history);
+    while !sizes.suffices(floor, limits) {
+        let base = history.base();
+        let loaded = base..history.end();
+        let missing = limits.room.saturating_sub(sizes.sum(loaded.clone(), usize::MAX));
+        let portion = Portion {
+            // What asked for a result may be before where it is cut.
+            floor: if base > floor { floor } else { 0 },
+            bytes: missing.saturating_mul(4).clamp(LOADED.start, LOADED.end),
+            count: limits.recent.saturating_sub(loaded.len()),
+        };
+        history.prepend(store.messages_back(thread, base, portion).await?);
+        sizes.take_in(history);
+    }
+    Ok(())
+}
+
 /// How a preview says where the rest is.
 pub(super) fn way_to_the_rest(artifacts: Option<&Artifacts>, thread: &ThreadId, message: &Message) -> String {
     let kept = artifacts.and_then(|keep| {
@@ -188,7 +224,11 @@ pub(super) fn way_to_the_rest(artifacts: Option<&Artifacts>, thread: &ThreadId, 
 
 impl Driver {
     /// The messages of the next request, with the system text, the tools and the plugins' words that go beside them.
-    pub(super) async fn pack(&mut self, system: &[ContentBlock], tools: &[ToolDescriptor]) -> Vec<Message> {
+    pub(super) async fn pack(
+        &mut self,
+        system: &[ContentBlock],
+        tools: &[ToolDescriptor],
+    ) -> Result<Vec<Message>, StoreError> {
         self.look_for_summary().await;
         let thread = self.record.thread_id.clone();
         let whispers: usize = self.shape.context_messages.iter().map(|c| c.content.len() / 4 + 4).sum();
@@ -197,7 +237,6 @@ impl Driver {
         let fixed = whispers + system + self.packing.tools_tokens(&self.agent.descriptors, tools);
         let memory = self.shared.windows.get(&thread, &self.agent.model_id);
         let policy = self.agent.spec.context_policy.clone();
-        self.packing.sizes.take_in(&self.history);
         let summary = self.packing.summary.clone();
         let from = summary.as_ref().map_or(0, |summary| place(summary));
         let told =
@@ -208,7 +247,10 @@ impl Driver {
         } else {
             policy.as_ref().map_or(usize::MAX, |policy| policy.min_recent_messages)
         };
-        let fit = context::fit(&self.packing.sizes, from, memory.marks, Limits { room, recent });
+        let limits = Limits { room, recent };
+        let loaded = (&mut self.history, &mut self.packing.sizes);
+        load(&self.shared.store, &thread, loaded, from.max(memory.marks.cut), limits).await?;
+        let fit = context::fit(&self.packing.sizes, from, memory.marks, limits);
         self.packing.estimated = fixed + told + fit.tokens;
         let model = self.agent.model_id.clone();
         self.shared.windows.change(&thread, |known| {
@@ -224,10 +266,26 @@ impl Driver {
             |at| self.packing.previews.get(&at).cloned(),
         );
         messages.retain(|message| message.visibility != Visibility::Person);
+        if fit.marks.cut > self.history.base() + FORGOTTEN {
+            self.history.forget_before(fit.marks.cut);
+        }
+        self.complete_outline();
         if let Some(policy) = policy {
             self.see_to_compaction(&policy, &memory, told + fit.tokens, fit.left_out > 0);
         }
-        messages
+        Ok(messages)
+    }
+
+    /// Has the rest of a conversation read, once and beside the request, of which only the end is known.
+    fn complete_outline(&mut self) {
+        if std::mem::take(&mut self.packing.is_assumed) {
+            let (store, thread) = (self.shared.store.clone(), self.record.thread_id.clone());
+            tokio::spawn(async move {
+                if let Err(error) = store.complete_outline(&thread).await {
+                    tracing::warn!(%thread, %error, "the outline of the conversation is not complete");
+                }
+            });
+        }
     }
 
     /// Takes the summary that counts now, whoever made it, and tells the person.
@@ -241,7 +299,9 @@ impl Driver {
         match found {
             Ok(None) => {}
             Ok(Some(summary))
-                if self.history.get(place(&summary) - 1).is_some_and(|m| m.id == summary.upto) =>
+                // The store made sure of a message that is not loaded when it took the summary.
+                if place(&summary) <= self.history.len()
+                    && self.history.get(place(&summary) - 1).is_none_or(|m| m.id == summary.upto) =>
             {
                 self.tell(vec![summary.activity()]).await;
                 self.packing.summary = Some(Arc::new(summary));
@@ -315,16 +375,13 @@ impl Driver {
         });
     }
 
-    fn compaction(&mut self, policy: ContextWindowPolicy) -> Compaction {
-        let messages =
-            Arc::clone(self.history_shared.get_or_insert_with(|| Arc::from(self.history.as_slice())));
+    fn compaction(&self, policy: ContextWindowPolicy) -> Compaction {
         Compaction {
             shared: Arc::clone(&self.shared),
             thread_id: self.record.thread_id.clone(),
             agent_id: self.record.agent_id.clone(),
             agent: self.agent.clone(),
             policy,
-            messages,
             existing: self.packing.summary.clone(),
         }
     }
@@ -394,19 +451,12 @@ impl Driver {
 
     /// Whether a cut answer may be asked to go on once more: so often at most in a run, over all its restarts.
     pub(super) fn may_go_on(&self) -> bool {
-        let begins = |message: &&Message| message.role == Role::User && message.visibility == Visibility::All;
-        let of_run = self.history.iter().rev().take_while(|message| !begins(message));
-        let asked =
-            of_run.filter(|m| m.metadata.as_ref().is_some_and(|about| about.get(CONTINUATION).is_some()));
-        asked.count() < self.agent.spec.max_continuation_retries
+        self.history.outline().continued < self.agent.spec.max_continuation_retries
     }
 
     /// Asks the model to go on with an answer that lost a call to the output limit.
     pub(super) fn ask_to_go_on(&mut self) {
-        let mut message = Message::user(GO_ON);
-        message.visibility = Visibility::Internal;
-        message.metadata = Some(json!({CONTINUATION: true}));
-        self.say(message);
+        self.say(Message::continuation(GO_ON));
     }
 }
 

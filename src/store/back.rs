@@ -365,6 +365,7 @@ fn copy(tx: &Connection, fork: &ForkAt) -> Result<(), StoreError> {
     ] {
         tx.prepare_cached(sql)?.execute(ids)?;
     }
+    super::outlines::copy(tx, from, &copy.id, usize::try_from(keep).unwrap_or(0))?;
     if *is_rewind {
         tx.prepare_cached("UPDATE thread SET left_for = ?2, pinned_at = NULL WHERE id = ?1")?
             .execute((from.as_str(), copy.id.as_str()))?;

@@ -35,7 +35,7 @@ pub struct Glance {
     pub running: Vec<OpenIntent>,
     /// What begins when the thread is free.
     pub queued: Vec<QueuedMessage>,
-    /// Summaries that stand for older messages, oldest first.
+    /// The newest summaries that stand for older messages, oldest first.
     pub summaries: Vec<SummaryRecord>,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn of_thread(conn: &Connection, id: &ThreadId, part: Part) -> Result<
             None => Vec::new(),
         },
         queued: mailbox::of_thread(conn, id)?,
-        summaries: summaries::of_thread(conn, id)?,
+        summaries: summaries::newest_of(conn, id)?,
         run,
         thread,
     }))

@@ -24,6 +24,7 @@ mod leases;
 mod mailbox;
 pub mod objects;
 mod open;
+mod outlines;
 mod output;
 mod pages;
 mod profile;
@@ -60,6 +61,7 @@ pub use history::RecentCall;
 pub use inbox::InboxFilter;
 pub use leases::Term;
 pub use mailbox::{JobFilter, JobLookup, Mailbox, Outlook};
+pub use outlines::{Portion, ThreadTail};
 pub use pages::Page;
 pub use source::{FileStore, InMemoryStore, ThreadRunStore};
 pub use suspensions::{SuspensionFilter, SuspensionLookup};
@@ -187,6 +189,12 @@ impl Store {
             Ok(found)
         })
         .await
+    }
+
+    /// Changes rows as nobody should.
+    #[cfg(test)]
+    pub(crate) async fn tamper(&self, sql: &'static str) {
+        self.call(move |conn| Ok(conn.execute_batch(sql)?)).await.expect("a statement of a test");
     }
 
     /// Carries out a request on the store's thread.

@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0003_runtime.sql"),
     include_str!("migrations/0004_back.sql"),
     include_str!("migrations/0005_images.sql"),
+    include_str!("migrations/0007_outline.sql"),
 ];
 /// Above this the write-ahead log is cut back after a checkpoint.
 const JOURNAL_LIMIT: i64 = 8 * 1024 * 1024;

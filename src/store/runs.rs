@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::rows::{body, decode, encode, run_status, text};
-use super::{Store, StoreError, statistics};
+use super::{Store, StoreError, outlines, statistics};
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::RunRecord;
@@ -115,6 +115,7 @@ pub(super) fn upsert(conn: &Connection, run: &RunRecord) -> Result<(), StoreErro
     ))?;
     if run.status == RunStatus::Done && !was_over {
         statistics::ended(conn, run)?;
+        outlines::add_up(conn, &run.thread_id, outlines::RUNS)?;
     }
     Ok(())
 }

@@ -8,6 +8,9 @@ use super::{Change, ChangeKind, Store, StoreError};
 use crate::contract::ids::ThreadId;
 use crate::contract::summary::SummaryRecord;
 
+/// Front ends are shown so many of a thread.
+const NEWEST: i64 = 16;
+
 impl Store {
     /// Keeps a summary. `false`: there is one that reaches as far or farther, and nothing was written.
     ///
@@ -76,11 +79,12 @@ pub(super) fn newest(
     rows.next()?.map(|row| decode(id, "its summary", body(row, 0)?)).transpose()
 }
 
-/// All summaries of a thread, oldest first.
-pub(super) fn of_thread(conn: &Connection, id: &ThreadId) -> Result<Vec<SummaryRecord>, StoreError> {
-    let sql = "SELECT body FROM summary WHERE thread_id = ?1 ORDER BY upto_seq";
+/// The newest summaries of a thread, oldest first.
+pub(super) fn newest_of(conn: &Connection, id: &ThreadId) -> Result<Vec<SummaryRecord>, StoreError> {
+    let sql = "SELECT body FROM (SELECT body, upto_seq FROM summary WHERE thread_id = ?1 \
+               ORDER BY upto_seq DESC LIMIT ?2) ORDER BY upto_seq";
     let mut statement = conn.prepare_cached(sql)?;
-    let mut rows = statement.query((id.as_str(),))?;
+    let mut rows = statement.query((id.as_str(), NEWEST))?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         found.push(decode(id, "a summary of it", body(row, 0)?)?);

@@ -9,10 +9,9 @@ use serde_json::{Value, json};
 use super::audit::{self, About};
 use super::relaxed::Relaxed;
 use super::rows::{body, decode, encode, int, path_bytes, path_from, run_status_from, text, uint};
-use super::{Store, StoreError, back, children, images, leases, statistics, transact};
+use super::{Store, StoreError, back, children, images, leases, outlines, statistics, transact};
 use crate::contract::audit::AuditKind;
 use crate::contract::ids::{RunId, ThreadId};
-use crate::contract::inference::TokenUsage;
 use crate::contract::message::Message;
 use crate::contract::record::{Owner, StoredMessage, ThreadRecord, ThreadSummary};
 use crate::contract::suspension::{ACTION_CHILD_RUN, Actor};
@@ -217,7 +216,8 @@ impl Store {
     /// How many messages a thread has, and the last `n` of them, in order.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] when one is missing or doubled anywhere, or one of the last `n` is unreadable.
+    /// [`StoreError::Damaged`] when the first or the last one is missing, or one of the last `n` is missing, doubled or
+    /// unreadable.
     pub async fn messages_tail(
         &self,
         id: &ThreadId,
@@ -225,28 +225,6 @@ impl Store {
     ) -> Result<(u64, Vec<StoredMessage>), StoreError> {
         let id = id.clone();
         self.read(move |conn| tail(conn, &id, Some(n))).await
-    }
-
-    /// Tokens of all runs of a thread.
-    ///
-    /// # Errors
-    /// [`StoreError`] when it cannot be read.
-    pub async fn usage_of_thread(&self, id: &ThreadId) -> Result<TokenUsage, StoreError> {
-        let id = id.clone();
-        self.read(move |conn| {
-            let sql = "SELECT json_extract(body, '$.usage') FROM run WHERE thread_id = ?1";
-            let mut statement = conn.prepare_cached(sql)?;
-            let mut rows = statement.query((id.as_str(),))?;
-            let mut all = TokenUsage::default();
-            while let Some(row) = rows.next()? {
-                let text: Option<String> = row.get(0)?;
-                if let Some(usage) = text.and_then(|text| serde_json::from_str(&text).ok()) {
-                    all.add(&usage);
-                }
-            }
-            Ok(all)
-        })
-        .await
     }
 
     /// So many messages before a place, in order.
@@ -297,7 +275,7 @@ impl Store {
     pub async fn message_count(&self, id: &ThreadId) -> Result<u64, StoreError> {
         let id = id.clone();
         self.read(move |conn| {
-            let sql = "SELECT count(*) FROM message WHERE thread_id = ?1";
+            let sql = "SELECT coalesce(max(seq), 0) FROM message WHERE thread_id = ?1";
             Ok(uint(conn.prepare_cached(sql)?.query_row((id.as_str(),), |row| row.get(0))?))
         })
         .await
@@ -375,7 +353,7 @@ fn thread_of(row: &Row<'_>) -> rusqlite::Result<ThreadRecord> {
 }
 
 /// What the places of a thread's messages look like from afar.
-struct Places {
+pub(super) struct Places {
     written: i64,
     count: i64,
     min: Option<i64>,
@@ -395,32 +373,52 @@ impl Places {
         let in_order = count == 0 || (min == Some(1) && max == Some(count));
         (!in_order).then(|| "the places of its messages do not count up from 1".to_owned())
     }
+
+    /// Refuses places whose ends are wrong; says what is wrong with all of them.
+    pub(super) fn check(&self, conn: &Connection, id: &ThreadId) -> Result<(), StoreError> {
+        if self.damage().is_none() {
+            return Ok(());
+        }
+        let why = counted(conn, id)?.and_then(|places| places.damage());
+        let why = why.unwrap_or_else(|| "the places of its messages do not count up from 1".to_owned());
+        Err(StoreError::Damaged { thread: id.clone(), why })
+    }
 }
 
-/// Reads the last `n` messages, or all, and checks the places of all.
+/// Where the messages of a thread begin and end, taken to be without a gap: messages are not counted one by one.
+pub(super) fn places_of(conn: &Connection, id: &ThreadId) -> Result<Option<Places>, StoreError> {
+    let sql = "SELECT t.messages, (SELECT min(seq) FROM message m WHERE m.thread_id = t.id), \
+               (SELECT max(seq) FROM message m WHERE m.thread_id = t.id) FROM thread t WHERE t.id = ?1";
+    let found = conn.prepare_cached(sql)?.query_row((id.as_str(),), |row| {
+        let (min, max): (Option<i64>, Option<i64>) = (row.get(1)?, row.get(2)?);
+        let count = max.zip(min).map_or(0, |(max, min)| max - min + 1);
+        Ok(Places { written: row.get(0)?, count, min, max })
+    });
+    Ok(found.optional()?)
+}
+
+/// The same, with each message counted.
+fn counted(conn: &Connection, id: &ThreadId) -> Result<Option<Places>, StoreError> {
+    let Some(places) = places_of(conn, id)? else { return Ok(None) };
+    let count = conn
+        .prepare_cached("SELECT count(*) FROM message WHERE thread_id = ?1")?
+        .query_row((id.as_str(),), |row| row.get(0))?;
+    Ok(Some(Places { count, ..places }))
+}
+
+/// Reads the last `n` messages, or all. With all of them each is counted.
 pub(super) fn tail(
     conn: &Connection,
     id: &ThreadId,
     n: Option<usize>,
 ) -> Result<(u64, Vec<StoredMessage>), StoreError> {
     let damaged = |why| StoreError::Damaged { thread: id.clone(), why };
-    let places = conn
-        .prepare_cached(
-            "SELECT t.messages, (SELECT count(*) FROM message m WHERE m.thread_id = t.id), \
-             (SELECT min(seq) FROM message m WHERE m.thread_id = t.id), \
-             (SELECT max(seq) FROM message m WHERE m.thread_id = t.id) FROM thread t WHERE t.id = ?1",
-        )?
-        .query_row((id.as_str(),), |row| {
-            Ok(Places { written: row.get(0)?, count: row.get(1)?, min: row.get(2)?, max: row.get(3)? })
-        })
-        .optional()?;
+    let places = if n.is_some() { places_of(conn, id)? } else { counted(conn, id)? };
     let Some(places) = places else { return Ok((0, Vec::new())) };
     let total = places.count;
     let skip = n.map_or(0, |n| total.saturating_sub(i64::try_from(n).unwrap_or(i64::MAX)).max(0));
-    if n.is_some()
-        && let Some(why) = places.damage()
-    {
-        return Err(damaged(why));
+    if n.is_some() {
+        places.check(conn, id)?;
     }
     let mut statement = conn.prepare_cached(
         "SELECT seq, run_id, created_at, body FROM message WHERE thread_id = ?1 AND seq > ?2 ORDER BY seq",
@@ -441,6 +439,9 @@ pub(super) fn tail(
     }
     if let Some(why) = places.damage() {
         return Err(damaged(why));
+    }
+    if next <= total {
+        return Err(damaged(format!("message {next} is missing")));
     }
     Ok((uint(total), messages))
 }
@@ -493,7 +494,7 @@ pub(super) fn append(
     // Whoever says something in it goes on with it.
     conn.prepare_cached("UPDATE thread SET messages = ?2, left_for = NULL WHERE id = ?1")?
         .execute((thread.as_str(), total))?;
-    Ok(())
+    outlines::grow(conn, thread, messages)
 }
 
 /// Replaces the thread-scoped state.

@@ -344,3 +344,66 @@ async fn nothing_is_cut_for_an_agent_that_knows_no_window() {
     assert_eq!(room.last().messages.len(), 17);
     assert!(room.writer.requests.lock().unwrap().is_empty());
 }
+
+/// What the model is asked is what it would be asked with all of it loaded, and only its end is read.
+#[tokio::test]
+async fn only_the_end_of_a_long_conversation_is_read() {
+    let room = Room::new(small(4000), (0..400).map(|n| long(n, 20)));
+    let id = ThreadId::from("t");
+    let runtime = room.runtime();
+    room.script.answers.lock().unwrap().push_front(Ok(calls(&[("c1", "free")])));
+    for n in 0..200 {
+        say(&runtime, &format!("request {n} {}", "w".repeat(80))).await;
+    }
+    // Where an earlier process cut is not known to the next one.
+    let runtime = room.runtime();
+    let all: Vec<_> = room.house.store.messages(&id).await.unwrap().into_iter().map(|m| m.message).collect();
+    assert!(all.len() > 400);
+    room.house.store.tamper("UPDATE message SET body = 'x' WHERE seq < 100").await;
+    room.script.answers.lock().unwrap().push_front(Ok(calls(&[("c1", "free"), ("fresh", "free")])));
+    say(&runtime, "and now").await;
+    let asked = room.asked(room.script.requests.lock().unwrap().len() - 2);
+    let mut whole = all.clone();
+    whole.push(asked.last().unwrap().clone());
+    let whole = crate::context::History::from(whole);
+    let sizes = crate::context::Sizes::of(&whole);
+    // The room that is left beside the instructions and the tools is the one that makes the same cut.
+    let wanted = (1..4000).rev().find_map(|room| {
+        let limits = crate::context::Limits { room, recent: 4 };
+        let fit = crate::context::fit(&sizes, 0, crate::context::Marks::default(), limits);
+        let sent = crate::context::assemble(&whole, &sizes, &fit, None, |_| None);
+        (sent.len() == asked.len()).then_some((sent, fit))
+    });
+    let (wanted, fit) = wanted.unwrap();
+    assert_eq!(words(&asked), words(&wanted));
+    assert_eq!(asked[0].text(), wanted[0].text(), "it counts what is left out");
+    assert!(fit.left_out > 250, "{fit:?}");
+    let of_run = room.last().messages;
+    let ids: Vec<_> = of_run.iter().flat_map(|m| m.tool_calls.iter().map(|call| call.id.as_str())).collect();
+    assert!(
+        ids.len() == 2 && ids[0] != "c1" && ids[1] == "fresh",
+        "an id of long ago was given again: {ids:?}"
+    );
+    let report = runtime.context_report(Some(&id), "a", 0, &|_| false).await.unwrap();
+    assert!(report.count == whole.len() + 4 && report.left_out > 250, "{report:?}");
+}
+
+/// A summary of what was never loaded is made of the messages of the store.
+#[tokio::test]
+async fn what_is_not_loaded_is_summarised_all_the_same() {
+    let mut room = Room::new(small(4000), (0..100).map(|n| long(n, 100)));
+    let runtime = room.runtime();
+    for n in 0..60 {
+        say(&runtime, &format!("request {n}")).await;
+    }
+    room.policy = Some(ContextWindowPolicy { autocompact_threshold: Some(1000), ..small(4000) });
+    room.writes("They talked.");
+    let runtime = room.runtime();
+    say(&runtime, "and now").await;
+    let summary = room.summary().await;
+    let asked = room.writer.requests.lock().unwrap()[0].messages[0].text();
+    assert!(asked.contains("request 0\n") && !asked.contains("and now"), "{asked}");
+    let stored = room.house.store.messages(&"t".into()).await.unwrap();
+    assert_eq!(stored[summary.upto_seq as usize - 1].message.id, summary.upto);
+    assert!((4..60).contains(&summary.upto_seq) && summary.messages == summary.upto_seq, "{summary:?}");
+}

@@ -13,6 +13,7 @@ mod ledger;
 mod mailbox;
 mod mailbox_model;
 mod model;
+mod outlines;
 mod pages;
 mod profile;
 mod statistics;

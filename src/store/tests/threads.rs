@@ -111,7 +111,9 @@ async fn damage_closes_one_thread_and_no_other() {
         );
         assert!(error.to_string().contains(said), "{way}: {error}");
         let tail = store.messages_tail(&"t1".into(), 2).await;
-        assert!(matches!(tail, Err(StoreError::Damaged { .. })), "{way}: {tail:?}");
+        // The last two are whole when one before them is missing: a list says so, and whoever reads all.
+        let is_whole = way.starts_with("DELETE") && way.ends_with("= 3");
+        assert_eq!(matches!(tail, Err(StoreError::Damaged { .. })), !is_whole, "{way}: {tail:?}");
         assert_eq!(store.messages(&"t2".into()).await.unwrap().len(), other.len());
         let listed = store.threads(None).await.unwrap();
         let damaged =
