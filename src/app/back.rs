@@ -366,10 +366,17 @@ impl App {
 
     /// What is different now from how it was before the first step of a conversation that may have changed files.
     pub(super) async fn changes(&self, thread: &ThreadId, wanted: &str) -> Result<Changes, String> {
-        let first = self.store.snapshots(thread).await.map_err(text)?.into_iter().find(|s| s.tree.is_some());
+        let kept = self.store.snapshots(thread).await.map_err(text)?;
         let own = self.own_snapshots()?;
+        let first = match kept.iter().find(|snapshot| snapshot.tree.is_some()) {
+            // With what was kept later, where it knows some files only.
+            Some(first) => {
+                self.store.snapshot_behind(thread, first.seq.saturating_sub(1)).await.map_err(text)?
+            }
+            None => None,
+        };
         let Some(first) = first else {
-            let refused = self.store.snapshots(thread).await.map_err(text)?.into_iter().next();
+            let refused = kept.into_iter().next();
             return Err(match refused {
                 Some(refused) => format!("there is nothing to compare with: {}", refused.note),
                 None => "nothing was changed in this conversation".to_owned(),

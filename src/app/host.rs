@@ -649,6 +649,10 @@ impl Host for TerminalHost {
         self.app.mcp.start(move |text| drop(events.send(HostEvent::Note(text))));
         let store = self.app.store.clone();
         tokio::spawn(async move { store.warm().await });
+        // Reading a large folder takes long, and a first command would wait for it.
+        if let Some(snapshots) = &self.app.snapshots {
+            crate::contract::snapshot::Snapshots::prepare(snapshots);
+        }
     }
 
     async fn history(&self) -> Result<Vec<String>, String> {

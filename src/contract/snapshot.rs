@@ -9,10 +9,56 @@ use tokio_util::sync::CancellationToken;
 use super::ids::{RunId, ThreadId};
 use super::tool::FilePreview;
 
-/// Names the files of a folder as they were at one moment: the SHA-256 of them all, hex. Equal names are equal files.
+/// Names files of a folder as they were: the SHA-256 of them all, hex, and after a `+` each that of a few files which were
+/// kept before that, the earliest first. Without the first part nothing is known of other files. Equal names are equal
+/// files.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TreeId(pub String);
+
+impl TreeId {
+    /// All files, by their hash.
+    pub fn of_all(hash: &str) -> TreeId {
+        TreeId(hash.to_owned())
+    }
+
+    /// A few files, by their hash.
+    pub fn of_some(hash: &str) -> TreeId {
+        TreeId(format!("+{hash}"))
+    }
+
+    /// The hash of all files, and those of the few that were kept before them.
+    pub fn parts(&self) -> (Option<&str>, impl Iterator<Item = &str>) {
+        let mut parts = self.0.split('+');
+        (parts.next().filter(|all| !all.is_empty()), parts)
+    }
+
+    /// Whether it names all files.
+    pub fn is_whole(&self) -> bool {
+        self.parts().0.is_some()
+    }
+
+    /// The files as they were at this moment, as far as it and a later one tell: what both know counts as it was here.
+    #[must_use]
+    pub fn then(&self, later: &TreeId) -> TreeId {
+        if self.is_whole() {
+            return self.clone();
+        }
+        let (all, few) = later.parts();
+        let mut known: Vec<&str> = self.parts().1.collect();
+        for part in few {
+            if !known.contains(&part) {
+                known.push(part);
+            }
+        }
+        let mut name = all.unwrap_or_default().to_owned();
+        for part in known {
+            name.push('+');
+            name.push_str(part);
+        }
+        TreeId(name)
+    }
+}
 
 /// What was kept of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +67,22 @@ pub struct Taken {
     pub tree: Option<TreeId>,
     /// Why not; or what of them was left out. Empty when nothing was.
     pub note: String,
+}
+
+impl SnapshotRecord {
+    /// The files before a step of which more was kept later on.
+    #[must_use]
+    pub fn then(mut self, later: &SnapshotRecord) -> SnapshotRecord {
+        self.tree = match (self.tree, &later.tree) {
+            (Some(tree), Some(later)) => Some(tree.then(later)),
+            (tree, later) => tree.or_else(|| later.clone()),
+        };
+        if !later.note.is_empty() && !self.note.contains(&later.note) {
+            let between = if self.note.is_empty() { "" } else { "; " };
+            self.note = format!("{}{between}{}", self.note, later.note);
+        }
+        self
+    }
 }
 
 /// The files of one folder before a step, as a row.
@@ -50,12 +112,15 @@ pub trait Snapshots: Send + Sync {
     /// The folder.
     fn root(&self) -> PathBuf;
 
-    /// Something may be changed soon: reads what was not read yet, so that [`Snapshots::take`] is quick. Returns at
-    /// once.
+    /// Something may be changed soon: reads what was not read yet, beside everything else, so that [`Snapshots::take`] is
+    /// quick. Returns at once.
     fn prepare(&self);
 
     /// Keeps the files as they are now. It never fails: what could not be kept is said.
     async fn take(&self, cancel: &CancellationToken) -> Taken;
+
+    /// Keeps these files only, and does not look at others; `None`: none of them is a file of the folder.
+    async fn take_files(&self, files: Vec<PathBuf>) -> Option<Taken>;
 }
 
 /// How a file differs.
@@ -180,4 +245,22 @@ pub struct ForkRecord {
     pub keep: u64,
     /// Whether the other one was left for it by going back.
     pub is_rewind: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TreeId;
+
+    #[test]
+    fn what_was_kept_first_counts() {
+        let (one, two, all) = (TreeId::of_some("1"), TreeId::of_some("2"), TreeId::of_all("a"));
+        assert_eq!(one.then(&two), TreeId("+1+2".into()));
+        assert_eq!(one.then(&two).then(&all), TreeId("a+1+2".into()));
+        assert_eq!(one.then(&two.then(&all)), TreeId("a+1+2".into()));
+        assert_eq!(all.then(&one), all, "a whole one knows everything");
+        assert_eq!(one.then(&one), one);
+        assert!(all.is_whole() && one.then(&all).is_whole() && !one.is_whole());
+        let (whole, few) = (TreeId("a+1+2".into()), ["1", "2"]);
+        assert_eq!((whole.parts().0, whole.parts().1.collect::<Vec<_>>()), (Some("a"), few.to_vec()));
+    }
 }

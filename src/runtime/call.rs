@@ -328,7 +328,7 @@ impl Driver {
             None => (1, None),
         };
         self.record_step();
-        let snapshot = self.snapshot_before(id, class).await;
+        let snapshot = self.snapshot_before(id, class, &files).await;
         let intent = IntentRecord {
             id: self.attempt(id, attempt),
             thread_id: self.record.thread_id.clone(),

@@ -22,6 +22,7 @@ use super::live::Slot;
 use super::output::CallSink;
 use super::request::RuntimeError;
 use super::resolve::ResolvedAgent;
+use super::snapshot::Snapped;
 use super::window::Packing;
 use crate::context::History;
 use crate::contract::activity::Activity;
@@ -180,8 +181,8 @@ pub(super) struct Driver {
     pub(super) saved_thread_state: BTreeMap<String, Value>,
     /// What its thread serves, when it is a child's.
     pub(super) lineage: Option<ChildRecord>,
-    /// The step whose files were kept last.
-    pub(super) snapped: Option<u32>,
+    /// What was kept before the step that runs.
+    pub(super) snapped: Snapped,
     pub(super) children: Children,
 }
 
@@ -275,7 +276,7 @@ impl Driver {
             awake_since,
             saved_thread_state,
             lineage,
-            snapped: None,
+            snapped: Snapped::default(),
             children: Children::default(),
             agent,
             catalog_revision,

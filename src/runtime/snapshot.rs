@@ -1,12 +1,23 @@
-//! The files as they are before a step changes them: taken before the first call of a step that may, and written down
-//! with its intent.
+//! The files as they are before a step changes them: taken before the calls of a step that may, and written down with
+//! their intents.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
 
 use super::driver::Driver;
 use super::git::head_of;
 use crate::contract::ids::CallId;
 use crate::contract::judgement::Risk;
 use crate::contract::snapshot::SnapshotRecord;
-use crate::contract::tool::ToolClass;
+use crate::contract::tool::{FilePreview, ToolClass};
+
+/// What was kept before a step.
+#[derive(Default)]
+pub(super) struct Snapped {
+    step: Option<u32>,
+    is_all: bool,
+    files: HashSet<PathBuf>,
+}
 
 impl Driver {
     /// Somebody is asked, and has to read first: time to look at the files that the call may change.
@@ -16,9 +27,16 @@ impl Driver {
         }
     }
 
-    /// The snapshot that goes with the intent of a call, when the call is the first of its step that may change files.
+    /// The snapshot that goes with the intent of a call, when the call may change files that were not kept in its step.
     /// What the tool says of itself and what the rules made of the call tell whether it may.
-    pub(super) async fn snapshot_before(&mut self, id: &CallId, class: ToolClass) -> Option<SnapshotRecord> {
+    ///
+    /// Of a call that says which files it changes only those are kept; what a command changes nobody knows before.
+    pub(super) async fn snapshot_before(
+        &mut self,
+        id: &CallId,
+        class: ToolClass,
+        files: &[FilePreview],
+    ) -> Option<SnapshotRecord> {
         let snapshots = self.shared.snapshots.clone()?;
         let only_reads = class == ToolClass::Pure
             || self
@@ -28,12 +46,22 @@ impl Driver {
                 .rfind(|judged| judged.call_id == *id)
                 .is_some_and(|judged| judged.judgement.risk == Risk::Reads);
         let step = self.machine.steps();
-        if only_reads || self.snapped == Some(step) {
+        if self.snapped.step != Some(step) {
+            self.snapped = Snapped { step: Some(step), ..Snapped::default() };
+        }
+        if only_reads || self.snapped.is_all {
             return None;
         }
-        self.snapped = Some(step);
         let root = snapshots.root();
-        let taken = snapshots.take(&self.slot.cancel).await;
+        let taken = if class == ToolClass::Verifiable && !files.is_empty() {
+            let new = files.iter().map(|file| &file.path).filter(|path| !self.snapped.files.contains(*path));
+            let new: Vec<PathBuf> = new.cloned().collect();
+            self.snapped.files.extend(new.iter().cloned());
+            snapshots.take_files(new).await?
+        } else {
+            self.snapped.is_all = true;
+            snapshots.take(&self.slot.cancel).await
+        };
         if taken.tree.is_none() {
             tracing::info!(run = %self.record.id, why = taken.note, "no snapshot before this step");
         }

@@ -3,6 +3,9 @@
 //! The user's repository is neither read nor written, and git is not started: a repository can make it run anything.
 //! Files are pieces named by their SHA-256 in a database of aye's own ([`Objects`]), so a second snapshot costs a look
 //! at each file's times and what changed. What `.gitignore` names is left out, and so are the folders `.git`.
+//!
+//! Before a tool that says which files it changes, only those are kept, as a tree of their own: see [`TreeId::then`] for
+//! how they are put together with what was kept later.
 
 mod restore;
 #[cfg(test)]
@@ -11,7 +14,7 @@ mod tree;
 mod walk;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,8 +29,8 @@ use crate::contract::snapshot::{Change, ChangedFile, Changes, FileChange, Snapsh
 use crate::contract::tool::FilePreview;
 use crate::store::objects::{Hash, ObjectError, Objects, Piece, parse_hash};
 
-use tree::{Difference, Item, Kind};
-use walk::{Index, path_of};
+use tree::{Difference, Item, Items, Kind};
+use walk::{Place, Seen, Trouble, path_of};
 
 /// A text that is longer is not shown or counted by lines.
 const MAX_TEXT: usize = 256 << 10;
@@ -39,6 +42,8 @@ const NAMED: usize = 3;
 const UNWRITTEN: usize = 200;
 /// A folder that is too large is not looked at again for so long.
 const AGAIN: Duration = Duration::from_mins(10);
+/// How much the thread that looks in advance leaves to others.
+const NICE: i32 = 19;
 
 /// How much is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +58,8 @@ pub struct Limits {
     pub max_kept: u64,
     /// A step waits no longer than this for its snapshot.
     pub max_wait: Duration,
+    /// What changed less than this before it was read is read again the next time: its time might not tell of a change.
+    pub settles: Duration,
 }
 
 impl Default for Limits {
@@ -63,6 +70,7 @@ impl Default for Limits {
             max_total: 1 << 30,
             max_kept: 2 << 30,
             max_wait: Duration::from_secs(5),
+            settles: Duration::from_secs(1),
         }
     }
 }
@@ -102,6 +110,8 @@ struct Inner {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     is_prepared: AtomicBool,
+    /// How many wait for a snapshot: a look in advance ends, and theirs goes on from there.
+    waiting: AtomicUsize,
     has_made_room: AtomicBool,
     told: Mutex<Told>,
 }
@@ -115,8 +125,7 @@ struct Told {
 
 #[derive(Default)]
 struct State {
-    index: Index,
-    folders: std::collections::HashSet<Hash>,
+    seen: Seen,
     sweeps: u64,
     is_loaded: bool,
     /// Files that were read since the index was last written down.
@@ -143,6 +152,7 @@ impl FolderSnapshots {
                 clock,
                 state: Mutex::default(),
                 is_prepared: AtomicBool::new(false),
+                waiting: AtomicUsize::new(0),
                 has_made_room: AtomicBool::new(false),
                 told: Mutex::default(),
             }),
@@ -179,10 +189,12 @@ impl FolderSnapshots {
     /// # Errors
     /// A sentence.
     pub fn changes_since(&self, before: &TreeId, wanted: &str, most: usize) -> Result<Changes, String> {
-        let (now, note) = self.inner.take(&[])?;
-        let before = parse_hash(&before.0).ok_or("the snapshot's name is damaged")?;
-        let objects = &self.inner.objects;
-        let mut all = tree::differences(objects, &before, &now).map_err(|e| gone(&e))?;
+        let target = self.inner.target(before)?;
+        let (now, note) = self.inner.now(&target, &[])?;
+        let mut all: Vec<Difference> = self.inner.compare(&now, &target)?;
+        for one in &mut all {
+            std::mem::swap(&mut one.before, &mut one.after);
+        }
         all.retain(|one| shown(&one.path).contains(wanted));
         let mut changes = Changes { more: all.len().saturating_sub(most), ..Changes::default() };
         changes.notes.extend((!note.is_empty()).then_some(note));
@@ -197,8 +209,41 @@ impl FolderSnapshots {
     /// # Errors
     /// Why they cannot be kept, as a sentence.
     pub fn take_now(&self) -> Result<(TreeId, String), String> {
-        self.inner.take(&[]).map(|(hash, note)| (TreeId(hex(&hash)), note))
+        self.inner.take(&[], &|| false).map(|(hash, note)| (TreeId::of_all(&hex(&hash)), note))
     }
+
+    /// Looks at the folder until somebody waits for a snapshot, which goes on from there.
+    fn look_ahead(&self) {
+        // Of this thread only. Without it the look is only less considerate.
+        let _ = rustix::process::setpriority_process(None, NICE);
+        match self.inner.take(&[], &|| self.inner.waiting.load(Ordering::Relaxed) > 0) {
+            Ok(_) => self.inner.make_room(),
+            Err(why) => tracing::info!(why, "no snapshot was made in advance"),
+        }
+    }
+}
+
+/// Somebody waits for a snapshot.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn of(inner: &'a Inner) -> Waiting<'a> {
+        inner.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(&inner.waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The files to go back to.
+struct Target {
+    all: Option<Hash>,
+    /// Of these it is known, and of nothing else without the others.
+    few: Items,
 }
 
 #[async_trait]
@@ -212,20 +257,22 @@ impl Snapshots for FolderSnapshots {
             return;
         }
         let own = self.clone();
-        tokio::task::spawn_blocking(move || {
-            if let Err(why) = own.take_now() {
-                tracing::info!(why, "no snapshots of this folder");
-            }
-            own.inner.make_room();
-        });
+        // A thread of its own: nobody waits for it when the program ends.
+        let thread = std::thread::Builder::new().name("aye-snapshots".to_owned());
+        if let Err(error) = thread.spawn(move || own.look_ahead()) {
+            tracing::warn!(%error, "no snapshot is made in advance");
+        }
     }
 
     async fn take(&self, cancel: &CancellationToken) -> Taken {
         self.inner.is_prepared.store(true, Ordering::Relaxed);
-        let own = self.clone();
+        let (own, stop) = (self.clone(), cancel.clone());
         // One that takes too long goes on: the next one finds what it read.
         let taken = tokio::task::spawn_blocking(move || {
-            let taken = own.take_now();
+            let waiting = Waiting::of(&own.inner);
+            let taken = own.inner.take(&[], &|| stop.is_cancelled());
+            let taken = taken.map(|(hash, note)| (TreeId::of_all(&hex(&hash)), note));
+            drop(waiting);
             // Behind the step's back.
             tokio::task::spawn_blocking(move || own.inner.make_room());
             taken
@@ -244,6 +291,18 @@ impl Snapshots for FolderSnapshots {
             },
             () = cancel.cancelled() => Taken { tree: None, note: "it was stopped".to_owned() },
         }
+    }
+
+    async fn take_files(&self, files: Vec<PathBuf>) -> Option<Taken> {
+        let own = Arc::clone(&self.inner);
+        let taken = tokio::task::spawn_blocking(move || own.take_files(&files)).await;
+        let why = match taken {
+            Ok(Ok(taken)) => return taken,
+            Ok(Err(why)) => why,
+            Err(_) => "the snapshot failed".to_owned(),
+        };
+        self.inner.tell(&why);
+        Some(Taken { tree: None, note: why })
     }
 }
 
@@ -273,63 +332,186 @@ impl Inner {
     }
 
     /// Keeps the files as they are; `also` are paths that are taken though they are ignored.
-    fn take(&self, also: &[Vec<u8>]) -> Result<(Hash, String), String> {
+    fn take(&self, also: &[Vec<u8>], is_stopped: &dyn Fn() -> bool) -> Result<(Hash, String), String> {
         let state = &mut *self.hold();
         if let Some((why, since)) = &state.refused
             && since.elapsed() < AGAIN
         {
             return Err(why.clone());
         }
-        let taken = self.try_take(state, also);
-        state.refused = taken.as_ref().err().map(|why| (why.clone(), Instant::now()));
-        taken
+        let taken = self.try_take(state, also, is_stopped);
+        state.refused = match &taken {
+            Err(Trouble::TooLarge(why) | Trouble::Failed(why)) => Some((why.clone(), Instant::now())),
+            Ok(_) | Err(Trouble::Stopped) => None,
+        };
+        taken.map_err(|trouble| trouble.to_string())
     }
 
-    fn try_take(&self, state: &mut State, also: &[Vec<u8>]) -> Result<(Hash, String), String> {
+    fn try_take(
+        &self,
+        state: &mut State,
+        also: &[Vec<u8>],
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<(Hash, String), Trouble> {
+        let failed = |error: ObjectError| Trouble::Failed(error.to_string());
         for _ in 0..3 {
-            let sweeps = self.objects.sweeps().map_err(|e| e.to_string())?;
+            let sweeps = self.objects.sweeps().map_err(failed)?;
             if sweeps != state.sweeps {
-                state.index.clear();
-                state.folders.clear();
+                state.seen.clear();
                 state.sweeps = sweeps;
             }
             if !std::mem::replace(&mut state.is_loaded, true) {
-                let seen = self.objects.seen(&self.root).map_err(|e| e.to_string())?;
-                state.index = seen.and_then(|bytes| walk::read_back(&bytes)).unwrap_or_default();
+                let seen = self.objects.seen(&self.root).map_err(failed)?;
+                state.seen = seen.and_then(|bytes| Seen::read_back(&bytes)).unwrap_or_default();
             }
-            let look = walk::look(
-                &self.root,
-                &self.without,
-                also,
-                &self.limits,
-                &mut state.index,
-                &self.objects,
-                |index| drop(self.objects.set_seen(&self.root, sweeps, &walk::written(index))),
-            )?;
-            let (hash, mut folders) = tree::build(&look.items);
-            folders.retain(|(hash, _)| !state.folders.contains(hash));
-            self.objects.put(&folders).map_err(|e| e.to_string())?;
-            let now = self.clock.now_ms();
-            if self.objects.keep(&hex(&hash), &self.root, now, sweeps).map_err(|e| e.to_string())? {
-                state.folders.extend(folders.iter().map(|(hash, _)| *hash));
+            let place = Place {
+                root: &self.root,
+                without: &self.without,
+                limits: &self.limits,
+                objects: &self.objects,
+                is_stopped,
+                progress: &|seen| drop(self.objects.set_seen(&self.root, sweeps, &seen.written())),
+            };
+            let look = walk::look(&place, &mut state.seen)?;
+            let hash = if also.is_empty() { look.tree } else { self.with(&look.tree, also)? };
+            if self.keep(&hash, sweeps).map_err(failed)? {
                 state.unwritten += look.read;
                 // The next start reads these again otherwise.
-                if state.unwritten >= UNWRITTEN.max(state.index.len() / 20) {
-                    let written = walk::written(&state.index);
-                    self.objects.set_seen(&self.root, sweeps, &written).map_err(|e| e.to_string())?;
+                if state.unwritten >= UNWRITTEN.max(state.seen.len() / 20) {
+                    (place.progress)(&state.seen);
                     state.unwritten = 0;
                 }
                 return Ok((hash, note_of(&look.left_out)));
             }
         }
+        Err(Trouble::Failed("snapshots are being dropped to make room".to_owned()))
+    }
+
+    fn keep(&self, tree: &Hash, sweeps: u64) -> Result<bool, ObjectError> {
+        self.objects.keep(&hex(tree), &self.root, self.clock.now_ms(), sweeps)
+    }
+
+    /// A tree with some paths more.
+    fn with(&self, tree: &Hash, also: &[Vec<u8>]) -> Result<Hash, Trouble> {
+        let failed = |error: ObjectError| Trouble::Failed(error.to_string());
+        let mut items = tree::all(&self.objects, tree).map_err(failed)?;
+        for path in also {
+            if let Some((item, bytes, _)) = walk::one(&self.root, path, &self.limits) {
+                self.objects.put(&[(item.hash, bytes.unwrap_or_default())]).map_err(failed)?;
+                items.insert(path.clone(), item);
+            }
+        }
+        let (hash, folders) = tree::build(&items);
+        self.objects.put(&folders).map_err(failed)?;
+        Ok(hash)
+    }
+
+    /// The place of a file below the folder, when it is one of its files.
+    fn place_of(&self, path: &Path) -> Option<Vec<u8>> {
+        use std::os::unix::ffi::OsStrExt as _;
+        let relative = path.strip_prefix(&self.root).ok()?;
+        let is_plain = relative.components().all(|part| match part {
+            std::path::Component::Normal(name) => name != ".git",
+            _ => false,
+        });
+        let is_other = self.without.iter().any(|other| path.starts_with(other));
+        (is_plain && !is_other && !relative.as_os_str().is_empty())
+            .then(|| relative.as_os_str().as_bytes().to_vec())
+    }
+
+    /// Keeps these files as they are, and that they are not there.
+    fn take_files(&self, files: &[PathBuf]) -> Result<Option<Taken>, String> {
+        let places: Vec<Vec<u8>> = files.iter().filter_map(|path| self.place_of(path)).collect();
+        if places.is_empty() {
+            return Ok(None);
+        }
+        let (hash, note) = self.some(&places)?;
+        Ok(Some(Taken { tree: Some(TreeId::of_some(&hex(&hash))), note }))
+    }
+
+    /// A tree of these paths only.
+    fn some(&self, places: &[Vec<u8>]) -> Result<(Hash, String), String> {
+        let text = |error: ObjectError| error.to_string();
+        for _ in 0..3 {
+            let sweeps = self.objects.sweeps().map_err(text)?;
+            let (mut items, mut pieces, mut left_out) = (Items::new(), Vec::new(), Vec::new());
+            for place in places {
+                let absent = (Item { kind: Kind::Absent, hash: [0; 32] }, None, String::new());
+                let (item, bytes, why) = walk::one(&self.root, place, &self.limits).unwrap_or(absent);
+                pieces.extend(bytes.map(|bytes| (item.hash, bytes)));
+                left_out.extend((!why.is_empty()).then(|| (place.clone(), why)));
+                items.insert(place.clone(), item);
+            }
+            let (hash, folders) = tree::build(&items);
+            pieces.extend(folders);
+            self.objects.put(&pieces).map_err(text)?;
+            if self.keep(&hash, sweeps).map_err(text)? {
+                return Ok((hash, note_of(&left_out)));
+            }
+        }
         Err("snapshots are being dropped to make room".to_owned())
     }
 
-    fn plan(&self, target: &TreeId) -> Result<Plan, String> {
-        let target = parse_hash(&target.0).ok_or("the snapshot's name is damaged")?;
-        let (mut now, mut note) = self.take(&[])?;
-        let differ = |now: &Hash| tree::differences(&self.objects, now, &target).map_err(|e| gone(&e));
-        let mut all = differ(&now)?;
+    fn target(&self, tree: &TreeId) -> Result<Target, String> {
+        let hash = |part: &str| parse_hash(part).ok_or("the snapshot's name is damaged");
+        let (all, parts) = tree.parts();
+        let mut few = Items::new();
+        for part in parts {
+            for (path, item) in tree::all(&self.objects, &hash(part)?).map_err(|e| gone(&e))? {
+                few.entry(path).or_insert(item);
+            }
+        }
+        Ok(Target { all: all.map(hash).transpose()?, few })
+    }
+
+    /// The files as they are now, as far as they matter for a target; `hidden` though they are ignored.
+    fn now(&self, target: &Target, hidden: &[Vec<u8>]) -> Result<(TreeId, String), String> {
+        let is_there = |path: &Vec<u8>| self.root.join(path_of(path)).symlink_metadata().is_ok();
+        let also: Vec<Vec<u8>> =
+            target.few.keys().filter(|path| is_there(path)).chain(hidden).cloned().collect();
+        let waiting = Waiting::of(self);
+        let taken = self.take(&also, &|| false);
+        drop(waiting);
+        match (taken, target.all) {
+            (Ok((hash, note)), _) => Ok((TreeId::of_all(&hex(&hash)), note)),
+            (Err(why), Some(_)) => Err(why),
+            // The folder cannot be kept, and need not be.
+            (Err(_), None) => {
+                let places: Vec<_> = target.few.keys().cloned().collect();
+                self.some(&places).map(|(hash, note)| (TreeId::of_some(&hex(&hash)), note))
+            }
+        }
+    }
+
+    /// What going from one state of the files to a target changes.
+    fn compare(&self, now: &TreeId, target: &Target) -> Result<Vec<Difference>, String> {
+        let objects = &self.objects;
+        let now = self.target(now)?;
+        let mut all = match (&now.all, &target.all) {
+            (Some(now), Some(all)) => tree::differences(objects, now, all).map_err(|e| gone(&e))?,
+            _ => Vec::new(),
+        };
+        all.retain(|one| !target.few.contains_key(&one.path));
+        for (path, item) in &target.few {
+            let before = match (now.few.get(path), &now.all) {
+                (Some(item), _) => Some(*item),
+                (None, Some(all)) => tree::item_at(objects, all, path).map_err(|e| gone(&e))?,
+                (None, None) => None,
+            };
+            let is_there = |item: &Item| item.kind != Kind::Absent;
+            let (before, after) = (before.filter(is_there), Some(*item).filter(is_there));
+            if before != after {
+                all.push(Difference { path: path.clone(), before, after });
+            }
+        }
+        all.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(all)
+    }
+
+    fn plan(&self, tree: &TreeId) -> Result<Plan, String> {
+        let target = self.target(tree)?;
+        let (mut now, mut note) = self.now(&target, &[])?;
+        let mut all = self.compare(&now, &target)?;
         // What is ignored by now and would be written over is kept as well.
         let hidden: Vec<Vec<u8>> = all
             .iter()
@@ -339,18 +521,24 @@ impl Inner {
             .map(|one| one.path.clone())
             .collect();
         if !hidden.is_empty() {
-            (now, note) = self.take(&hidden)?;
-            all = differ(&now)?;
+            (now, note) = self.now(&target, &hidden)?;
+            all = self.compare(&now, &target)?;
         }
         all.retain(|one| {
             let left_out = |item: &Option<Item>| item.is_some_and(|item| item.kind == Kind::LeftOut);
             !left_out(&one.before) && !left_out(&one.after)
         });
-        let ignored = self.ignored_then(&all, &target)?;
-        all.retain(|one| one.after.is_some() || !ignored.iter().any(|rules| is_ignored(rules, &one.path)));
+        if let Some(before) = &target.all {
+            let ignored = self.ignored_then(&all, before)?;
+            all.retain(|one| {
+                one.after.is_some()
+                    || target.few.contains_key(&one.path)
+                    || !ignored.iter().any(|rules| is_ignored(rules, &one.path))
+            });
+        }
         let count = |(n, one): (usize, &Difference)| self.about(one, n < COUNTED);
         let files = all.iter().enumerate().map(count).collect();
-        Ok(Plan { now: TreeId(hex(&now)), note, differences: all, files })
+        Ok(Plan { now, note, differences: all, files })
     }
 
     /// The rules of the tree's own `.gitignore` files, when they differ from those of now: a file that they name was not
@@ -375,7 +563,7 @@ impl Inner {
 
     fn text(&self, item: Option<&Item>) -> Option<String> {
         let Some(item) = item else { return Some(String::new()) };
-        if item.kind == Kind::LeftOut {
+        if matches!(item.kind, Kind::LeftOut | Kind::Absent) {
             return None;
         }
         let bytes = self.objects.get(Piece::Bytes, &item.hash).ok()?;

@@ -100,7 +100,7 @@ fn delete(top: &OwnedFd, path: &[u8]) -> io::Result<()> {
 }
 
 fn create(top: &OwnedFd, objects: &Objects, path: &[u8], item: &Item) -> io::Result<()> {
-    if item.kind == Kind::LeftOut {
+    if matches!(item.kind, Kind::LeftOut | Kind::Absent) {
         return Ok(());
     }
     let bytes = objects.get(Piece::Bytes, &item.hash).map_err(io::Error::other)?;

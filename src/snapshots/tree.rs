@@ -15,6 +15,8 @@ pub(super) enum Kind {
     Link,
     /// It is there, and was not kept: too large, or unreadable.
     LeftOut,
+    /// Nothing is there: in trees of single files only.
+    Absent,
 }
 
 /// A path that is no folder.
@@ -40,14 +42,15 @@ enum Node {
     Folder(BTreeMap<Vec<u8>, Node>),
 }
 
-const FOLDER: u8 = b'd';
+pub(super) const FOLDER: u8 = b'd';
 
-fn letter(kind: Kind) -> u8 {
+pub(super) fn letter(kind: Kind) -> u8 {
     match kind {
         Kind::File => b'f',
         Kind::Program => b'x',
         Kind::Link => b'l',
         Kind::LeftOut => b'-',
+        Kind::Absent => b'0',
     }
 }
 
@@ -82,14 +85,19 @@ fn write(folder: &BTreeMap<Vec<u8>, Node>, pieces: &mut Vec<(Hash, Vec<u8>)>) ->
             Node::Leaf(item) => (letter(item.kind), item.hash),
             Node::Folder(below) => (FOLDER, write(below, pieces)),
         };
-        bytes.push(letter);
-        bytes.extend_from_slice(&hash);
-        bytes.extend_from_slice(name);
-        bytes.push(0);
+        row(&mut bytes, letter, &hash, name);
     }
     let hash = hash_of(Piece::Folder, &bytes);
     pieces.push((hash, bytes));
     hash
+}
+
+/// Adds a row to a folder's piece.
+pub(super) fn row(bytes: &mut Vec<u8>, letter: u8, hash: &Hash, name: &[u8]) {
+    bytes.push(letter);
+    bytes.extend_from_slice(hash);
+    bytes.extend_from_slice(name);
+    bytes.push(0);
 }
 
 enum Row<'a> {
@@ -115,6 +123,7 @@ fn rows(bytes: &[u8]) -> Result<Vec<Row<'_>>, ObjectError> {
             b'x' => item(Kind::Program),
             b'l' => item(Kind::Link),
             b'-' => item(Kind::LeftOut),
+            b'0' => item(Kind::Absent),
             _ => return Err(ObjectError::Damaged),
         });
         rest = &after[end + 1..];
@@ -126,7 +135,9 @@ fn rows(bytes: &[u8]) -> Result<Vec<Row<'_>>, ObjectError> {
 pub(super) fn references(bytes: &[u8]) -> Vec<(Piece, Hash)> {
     let named = |row: Row<'_>| match row {
         Row::Folder(_, hash) => Some((Piece::Folder, hash)),
-        Row::Item(_, item) => (item.kind != Kind::LeftOut).then_some((Piece::Bytes, item.hash)),
+        Row::Item(_, item) => {
+            (!matches!(item.kind, Kind::LeftOut | Kind::Absent)).then_some((Piece::Bytes, item.hash))
+        }
     };
     rows(bytes).map(|rows| rows.into_iter().filter_map(named).collect()).unwrap_or_default()
 }
@@ -147,10 +158,33 @@ fn collect(objects: &Objects, folder: &Hash, above: &[u8], into: &mut Items) -> 
     Ok(())
 }
 
-/// The plain files of a tree that have this name, in any folder.
-pub(super) fn named(objects: &Objects, tree: &Hash, wanted: &[u8]) -> Result<Items, ObjectError> {
+/// All paths of a tree.
+pub(super) fn all(objects: &Objects, tree: &Hash) -> Result<Items, ObjectError> {
     let mut all = Items::new();
     collect(objects, tree, b"", &mut all)?;
+    Ok(all)
+}
+
+/// What is at a path of a tree.
+pub(super) fn item_at(objects: &Objects, tree: &Hash, path: &[u8]) -> Result<Option<Item>, ObjectError> {
+    let bytes = objects.get(Piece::Folder, tree)?;
+    let (name, below) = match path.iter().position(|b| *b == b'/') {
+        Some(at) => (&path[..at], Some(&path[at + 1..])),
+        None => (path, None),
+    };
+    for row in rows(&bytes)? {
+        match (row, below) {
+            (Row::Item(here, item), None) if here == name => return Ok(Some(item)),
+            (Row::Folder(here, hash), Some(below)) if here == name => return item_at(objects, &hash, below),
+            (Row::Item(..) | Row::Folder(..), _) => {}
+        }
+    }
+    Ok(None)
+}
+
+/// The plain files of a tree that have this name, in any folder.
+pub(super) fn named(objects: &Objects, tree: &Hash, wanted: &[u8]) -> Result<Items, ObjectError> {
+    let mut all = all(objects, tree)?;
     all.retain(|path, item| {
         path.rsplit(|b| *b == b'/').next() == Some(wanted) && matches!(item.kind, Kind::File | Kind::Program)
     });

@@ -36,10 +36,22 @@ pub struct ForkAt {
     pub is_rewind: bool,
 }
 
+/// Writes a snapshot. What was kept before the same step counts, and this one says what is not known yet.
 pub(super) fn insert(conn: &Connection, snapshot: &SnapshotRecord) -> Result<(), StoreError> {
+    let sql = "SELECT body FROM snapshot WHERE thread_id = ?1 AND seq = ?2";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query((snapshot.thread_id.as_str(), int(snapshot.seq)))?;
+    if let Some(row) = rows.next()? {
+        let known = snapshot_of(&snapshot.thread_id, row)?;
+        let both = known.clone().then(snapshot);
+        if both != known {
+            conn.prepare_cached("UPDATE snapshot SET body = ?3 WHERE thread_id = ?1 AND seq = ?2")?
+                .execute((snapshot.thread_id.as_str(), int(snapshot.seq), encode("the snapshot", &both)?))?;
+        }
+        return Ok(());
+    }
     conn.prepare_cached(
-        "INSERT INTO snapshot (thread_id, seq, run_id, created_at, body) VALUES (?1, ?2, ?3, ?4, ?5) \
-         ON CONFLICT DO NOTHING",
+        "INSERT INTO snapshot (thread_id, seq, run_id, created_at, body) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?
     .execute((
         snapshot.thread_id.as_str(),
@@ -112,8 +124,8 @@ impl Store {
         .await
     }
 
-    /// The files as they were when a thread had so many messages: its first snapshot behind them. `None` when no step
-    /// since then may have changed any.
+    /// The files as they were when a thread had so many messages: its first snapshot behind them, with the later ones up
+    /// to the first that knows all files. `None` when no step since then may have changed any.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when it is unreadable.
@@ -124,10 +136,26 @@ impl Store {
     ) -> Result<Option<SnapshotRecord>, StoreError> {
         let id = thread.clone();
         self.read(move |conn| {
-            let sql = "SELECT body FROM snapshot WHERE thread_id = ?1 AND seq > ?2 ORDER BY seq LIMIT 1";
+            let sql = "SELECT body FROM snapshot WHERE thread_id = ?1 AND seq > ?2 ORDER BY seq";
             let mut statement = conn.prepare_cached(sql)?;
             let mut rows = statement.query((id.as_str(), int(keep)))?;
-            rows.next()?.map(|row| snapshot_of(&id, row)).transpose()
+            let Some(row) = rows.next()? else { return Ok(None) };
+            let mut found = snapshot_of(&id, row)?;
+            while found.tree.as_ref().is_some_and(|tree| !tree.is_whole())
+                && let Some(row) = rows.next()?
+            {
+                let later = snapshot_of(&id, row)?;
+                if later.root != found.root {
+                    continue;
+                }
+                // What came behind a command whose files were not kept tells nothing of before.
+                let is_end = later.tree.is_none();
+                found = found.then(&later);
+                if is_end {
+                    break;
+                }
+            }
+            Ok(Some(found))
         })
         .await
     }

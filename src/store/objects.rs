@@ -135,18 +135,32 @@ impl Objects {
         if pieces.is_empty() {
             return Ok(());
         }
+        // Packing takes long, and others wait for the database.
+        let new = self.with(|conn| {
+            let mut known = conn.prepare_cached("SELECT 1 FROM piece WHERE hash = ?1")?;
+            let mut new = Vec::new();
+            for (hash, bytes) in pieces {
+                if !known.exists((&hash[..],))? {
+                    new.push((hash, bytes));
+                }
+            }
+            Ok(new)
+        })?;
+        if new.is_empty() {
+            return Ok(());
+        }
+        let mut rows = Vec::with_capacity(new.len());
+        for (hash, bytes) in new {
+            rows.push((hash, bytes, packed(bytes)?));
+        }
         self.with(|conn| {
             let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
             {
-                let mut known = tx.prepare_cached("SELECT 1 FROM piece WHERE hash = ?1")?;
                 let mut insert = tx.prepare_cached(
                     "INSERT OR IGNORE INTO piece (hash, is_packed, data) VALUES (?1, ?2, ?3)",
                 )?;
-                for (hash, bytes) in pieces {
-                    if known.exists((&hash[..],))? {
-                        continue;
-                    }
-                    match packed(bytes)? {
+                for (hash, bytes, packed) in rows {
+                    match packed {
                         Some(packed) => insert.execute((&hash[..], 1, packed))?,
                         None => insert.execute((&hash[..], 0, bytes))?,
                     };
