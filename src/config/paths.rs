@@ -97,6 +97,11 @@ impl Paths {
         self.data_dir.join("aye.db")
     }
 
+    /// Remembers in the settings' folder that there was a database: a copy of one without the other is noticed.
+    pub fn store_marker(&self) -> PathBuf {
+        self.config_dir.join("stores")
+    }
+
     /// The database of what snapshots are made of.
     pub fn snapshots(&self) -> PathBuf {
         self.data_dir.join("snapshots.db")

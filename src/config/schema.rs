@@ -353,6 +353,14 @@ pub(crate) const ROOT: Fields = &[
         Node::Table(&[
             ("titles", leaf(Flag, Never, "have a model name conversations, once, in the background")),
             ("title_model", leaf(Text, Never, "the model that names them; the one that answers by default")),
+            (
+                "keep",
+                leaf(
+                    Expiry,
+                    Never,
+                    "delete conversations that were last changed longer ago, such as \"180d\"",
+                ),
+            ),
         ]),
     ),
     (
@@ -437,6 +445,7 @@ max_folder_mib = 1024
 max_kept_mib = 2048
 [threads]
 titles = true
+keep = "never"
 [tui]
 mouse = true
 bell = true

@@ -13,7 +13,7 @@ use crate::contract::inference::ReasoningEffort;
 use crate::contract::mailbox::MailboxConfig;
 pub use crate::contract::mode::Mode as PermissionMode;
 use crate::contract::spec::Price;
-use crate::contract::terms::{Notify, Terms};
+use crate::contract::terms::{Expiry, Notify, Terms};
 
 /// The wire form that a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -311,6 +311,8 @@ pub struct ThreadSettings {
     pub titles: bool,
     /// Which one; the one that answers when `None`.
     pub title_model: Option<String>,
+    /// How long conversations stay after their last change; for ever when `None`.
+    pub keep: Option<Duration>,
 }
 
 /// `[tui]`.
@@ -494,6 +496,10 @@ impl Settings {
             threads: ThreadSettings {
                 titles: get.flag("threads.titles"),
                 title_model: get.text("threads.title_model"),
+                keep: match get.word("threads.keep") {
+                    Some(Expiry::After(time)) => Some(time),
+                    Some(Expiry::Never) | None => None,
+                },
             },
             tui: TuiSettings {
                 mouse: get.flag("tui.mouse"),

@@ -41,6 +41,31 @@ macro_rules! id {
     };
 }
 
+/// A name that somebody gave and that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the {kind} id {id:?} is invalid; use 1 to {MAX_GIVEN} letters, digits, `-`, `_`, `.` or `:`")]
+pub struct InvalidId {
+    /// What it was to name.
+    pub kind: &'static str,
+    /// The beginning of it.
+    pub id: String,
+}
+
+/// Characters of an id that is given from outside.
+const MAX_GIVEN: usize = 128;
+
+/// Whether an id may be given from outside to a new thread, run or job. Those that exist stay valid.
+///
+/// # Errors
+/// [`InvalidId`] names it.
+pub fn check_given(kind: &'static str, id: &str) -> Result<(), InvalidId> {
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':');
+    if (1..=MAX_GIVEN).contains(&id.len()) && id.bytes().all(is_valid) && !matches!(id, "." | "..") {
+        return Ok(());
+    }
+    Err(InvalidId { kind, id: id.chars().take(MAX_GIVEN).collect() })
+}
+
 id!(
     /// Names a conversation; what a user resumes.
     ThreadId

@@ -407,7 +407,9 @@ impl Driver {
         output: Result<ToolOutput, ToolError>,
     ) -> Result<Fact, RuntimeError> {
         let call = self.effective_call(&id)?;
-        self.outputs.remove(&id);
+        if let Some(sink) = self.outputs.remove(&id) {
+            sink.end();
+        }
         if let Err(ToolError::Moved(why)) = &output
             && let Some(fact) = self.moved_under(&id, &call, why).await?
         {

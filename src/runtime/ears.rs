@@ -44,7 +44,8 @@ async fn listen(store: Store, live: Weak<Live>) {
         live.nudge(|_| true);
     }
     loop {
-        let change = watch.next().await;
+        // A driver is awake: it may wait for an answer whose message was lost.
+        let change = watch.next_or_check().await;
         let Some(live) = live.upgrade() else { return };
         match change.kind {
             ChangeKind::Decision | ChangeKind::Anything => live.nudge(|thread| change.concerns(thread)),

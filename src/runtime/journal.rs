@@ -125,7 +125,11 @@ impl Driver {
         let ticket = self.tickets.get(call).cloned();
         // The machine hands a decision over with its fact and forgets it with the closing.
         let decision = self.decisions_in_hand.remove(call);
-        let output = self.outputs.remove(call).map(|sink| sink.tail()).unwrap_or_default();
+        let printed = self.outputs.remove(call).map(|sink| {
+            sink.end();
+            sink.tail()
+        });
+        let output = printed.unwrap_or_default();
         let output = if output.is_empty() { output_of(ticket.as_ref()) } else { output };
         let (mut result, outcome) = match closing {
             Closing::Declined { reason } if by_policy => words::nobody_to_ask(&tool, reason.as_deref()),

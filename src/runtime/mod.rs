@@ -35,6 +35,7 @@ mod recover;
 mod report;
 mod request;
 mod resolve;
+mod restore;
 mod snapshot;
 mod steer;
 mod tasks;
@@ -81,6 +82,7 @@ pub use recover::{Left, UnknownPolicy, is_alive};
 pub use report::ContextReport;
 pub use request::{AgentRunResult, DecideError, RunRequest, RuntimeError, check_arguments, check_payload};
 pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
+pub use restore::mark_unknown;
 pub use window::{Artifact, Artifacts};
 
 use driver::{Driver, Loaded};
@@ -271,6 +273,11 @@ impl AgentRuntime {
         let model = request.overrides.model.clone();
         // What is asked for wrongly starts nothing.
         self.inner.shared.look_up(&agent_id, model.as_deref())?;
+        if request.messages.is_empty()
+            && self.inner.shared.store.message_count(&request.thread_id).await? == 0
+        {
+            return Err(RuntimeError::NoMessage { thread_id: request.thread_id });
+        }
         if request.takes.is_none() {
             self.inner.live.cancel(&request.thread_id);
         }

@@ -20,6 +20,7 @@ struct Buffer {
     unwritten: String,
     tail: String,
     flushing: bool,
+    ended: bool,
 }
 
 /// See the module's text.
@@ -41,8 +42,19 @@ impl CallSink {
         self.buffer.lock().expect("no panic while output is held").tail.clone()
     }
 
+    /// The call is over: its result holds what it printed, and nothing more is kept beside it. What is still unwritten would
+    /// come after the right to write was given back.
+    pub(super) fn end(&self) {
+        let mut buffer = self.buffer.lock().expect("no panic while output is held");
+        buffer.ended = true;
+        buffer.unwritten.clear();
+    }
+
     fn keep(&self, delta: &str) {
         let mut buffer = self.buffer.lock().expect("no panic while output is held");
+        if buffer.ended {
+            return;
+        }
         buffer.unwritten.push_str(delta);
         buffer.tail.push_str(delta);
         if buffer.tail.len() > 2 * TAIL {
@@ -64,6 +76,9 @@ impl CallSink {
                     buffer.flushing = false;
                     std::mem::take(&mut buffer.unwritten)
                 };
+                if chunk.is_empty() {
+                    return;
+                }
                 if let Err(error) = store.append_output(&fence, &attempt, chunk).await {
                     tracing::warn!(%error, "output of a running call could not be kept");
                 }

@@ -24,7 +24,8 @@ impl AgentRuntime {
     ) -> Result<QueuedMessage, RuntimeError> {
         self.ensure_thread(thread_id, &messages).await?;
         let shared = &self.inner.shared;
-        Ok(shared.store.enqueue(thread_id, messages, shared.clock.now_ms()).await?)
+        let now = shared.clock.now_ms();
+        Ok(shared.store.enqueue_typed(thread_id, messages, &shared.owner, now).await?)
     }
 
     /// The process that is awake on a thread, when it is another one.

@@ -135,6 +135,12 @@ pub enum RuntimeError {
         /// The conversation.
         thread_id: ThreadId,
     },
+    /// There is nothing to answer: no message, and none in the conversation.
+    #[error("a run needs a message; thread {thread_id} has none")]
+    NoMessage {
+        /// The conversation.
+        thread_id: ThreadId,
+    },
     /// A queued message cannot begin yet: the thread has an unfinished run.
     #[error("thread {thread_id} has an unfinished run; the message stays queued behind it")]
     NotFree {

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde_json::Value;
 
 use super::rows::{body, body_or_null, decode, encode, int, path_bytes, text, uint};
-use super::{Store, StoreError};
+use super::{Store, StoreError, search};
 use crate::contract::ids::ThreadId;
 use crate::contract::json::depth_of;
 use crate::contract::message::Role;
@@ -20,8 +20,6 @@ use crate::contract::snapshot::{ForkRecord, SnapshotRecord, WentBackRecord};
 const MAX_STATE: usize = 64 << 10;
 /// So many messages are searched in one go, so that others get their turn.
 const SEARCHED: i64 = 2_000;
-/// Characters around what was found.
-const AROUND: usize = 40;
 
 /// A copy of a thread's beginning.
 #[derive(Clone, Debug, PartialEq)]
@@ -290,25 +288,9 @@ impl Store {
     ) -> Result<(Option<String>, Option<u64>), StoreError> {
         let (id, wanted) = (thread.clone(), wanted.to_lowercase());
         self.read(move |conn| {
-            // Bodies are JSON: they are narrowed down by what cannot be written in two ways, then looked at as text.
-            let plain = wanted.split(|c: char| !c.is_ascii_alphanumeric()).max_by_key(|word| word.len());
-            let pattern = format!("%{}%", plain.unwrap_or_default());
             let upto = int(from).saturating_add(SEARCHED);
-            let sql = "SELECT body FROM message WHERE thread_id = ?1 AND seq > ?2 AND seq <= ?3 AND body LIKE ?4 \
-                       ORDER BY seq";
-            let mut statement = conn.prepare_cached(sql)?;
-            let mut rows = statement.query((id.as_str(), int(from), upto, pattern))?;
-            while let Some(row) = rows.next()? {
-                let Ok(message) = serde_json::from_slice::<crate::contract::message::Message>(body(row, 0)?)
-                else {
-                    continue;
-                };
-                if !matches!(message.role, Role::User | Role::Assistant) {
-                    continue;
-                }
-                if let Some(around) = around(&message.text(), &wanted) {
-                    return Ok((Some(around), None));
-                }
+            if let Some(around) = search::first_match(conn, &id, (int(from), upto), &wanted)? {
+                return Ok((Some(around), None));
             }
             let more: bool = conn
                 .prepare_cached("SELECT EXISTS (SELECT 1 FROM message WHERE thread_id = ?1 AND seq > ?2)")?
@@ -317,19 +299,6 @@ impl Store {
         })
         .await
     }
-}
-
-/// The words around a text that is wanted in lower case.
-fn around(said: &str, wanted: &str) -> Option<String> {
-    let at = said.to_lowercase().find(wanted)?;
-    // Lower case may be longer or shorter: it is near.
-    let at = said.floor_char_boundary(at.min(said.len()));
-    let start = said[..at].char_indices().rev().nth(AROUND).map_or(0, |(i, _)| i);
-    let cut: String = said[start..].chars().take(2 * AROUND + wanted.chars().count()).collect();
-    let words = cut.split_whitespace().collect::<Vec<_>>().join(" ");
-    let (before, after) =
-        (if start > 0 { "…" } else { "" }, if start + cut.len() < said.len() { "…" } else { "" });
-    Some(format!("{before}{words}{after}"))
 }
 
 fn copy(tx: &Connection, fork: &ForkAt) -> Result<(), StoreError> {

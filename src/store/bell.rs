@@ -4,11 +4,16 @@
 //! message of a few bytes to every socket there. A message says only where to look: what is true stands in the store,
 //! so one that is forged, doubled or late does no harm. One that is lost would: a receiver that finds its queue full
 //! is told [`Change::anything`].
+//!
+//! A message that was never sent (its process was killed, or the folder was deleted) is not noticed. So whoever waits for
+//! something uses [`Watch::next_or_check`], which also reports a change every 30 seconds and restores its socket. A
+//! process that waits for nothing is never woken.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Store, StoreError};
 use crate::contract::ids::ThreadId;
@@ -18,6 +23,8 @@ const MAX_ADDRESS: usize = 100;
 /// So many messages without a pause mean that the queue may have been full: Linux holds 10 by default.
 const BURST: usize = 8;
 const MAX_MESSAGE: usize = 1024;
+/// How often somebody who waits checks for itself: a message that was never sent is not heard.
+const CHECK: Duration = Duration::from_secs(30);
 
 /// What kind of thing was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,12 +182,40 @@ fn with_address<T>(
 pub struct Watch {
     /// `None` for a store in memory: nobody else can write to it.
     socket: Option<tokio::net::UnixDatagram>,
+    place: Option<Arc<Place>>,
     path: PathBuf,
     burst: usize,
     lost: bool,
 }
 
 impl Watch {
+    /// As [`Watch::next`], for somebody who waits for a change: after 30 seconds without one it returns
+    /// [`Change::anything`], and makes sure that others can reach it.
+    pub async fn next_or_check(&mut self) -> Change {
+        if self.socket.is_none() {
+            return self.next().await;
+        }
+        match tokio::time::timeout(CHECK, self.next()).await {
+            Ok(change) => change,
+            Err(_) => {
+                self.restore();
+                Change::anything()
+            }
+        }
+    }
+
+    /// Binds a new socket when the old one is gone from its folder.
+    fn restore(&mut self) {
+        let Some(place) = self.place.as_ref().filter(|_| !self.path.exists()) else { return };
+        match place.bind() {
+            Ok((socket, path)) => {
+                self.socket = Some(socket);
+                self.path = path;
+            }
+            Err(error) => tracing::warn!(%error, "changes by other processes are checked every 30 seconds"),
+        }
+    }
+
     /// Waits for the next change. It costs nothing while there is none.
     pub async fn next(&mut self) -> Change {
         if std::mem::take(&mut self.lost) {
@@ -236,20 +271,25 @@ impl Store {
     /// [`StoreError::Bell`] when no socket can be made beside the store.
     pub fn watch(&self) -> Result<Watch, StoreError> {
         let Some(place) = &self.bell.place else {
-            return Ok(Watch { socket: None, path: PathBuf::new(), burst: 0, lost: false });
+            let path = PathBuf::new();
+            return Ok(Watch { socket: None, place: None, path, burst: 0, lost: false });
         };
-        let name = PathBuf::from(format!("{}-{}", place.token, uuid::Uuid::now_v7().simple()));
-        let bound = || -> std::io::Result<tokio::net::UnixDatagram> {
-            use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&place.folder)?;
-            // Whatever the umask is: the owner must be able to enter, and nobody else.
-            std::fs::set_permissions(&place.folder, std::fs::Permissions::from_mode(0o700))?;
-            let socket = with_address(&place.folder, &name, |address| UnixDatagram::bind(address))?;
-            socket.set_nonblocking(true)?;
-            tokio::net::UnixDatagram::from_std(socket)
-        };
-        let socket = bound().map_err(StoreError::Bell)?;
-        Ok(Watch { socket: Some(socket), path: place.folder.join(name), burst: 0, lost: false })
+        let (socket, path) = place.bind().map_err(StoreError::Bell)?;
+        Ok(Watch { socket: Some(socket), place: Some(Arc::clone(place)), path, burst: 0, lost: false })
+    }
+}
+
+impl Place {
+    /// A new socket in the folder, which is created when it is missing.
+    fn bind(&self) -> std::io::Result<(tokio::net::UnixDatagram, PathBuf)> {
+        use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+        let name = PathBuf::from(format!("{}-{}", self.token, uuid::Uuid::now_v7().simple()));
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        // Whatever the umask is: the owner must be able to enter, and nobody else.
+        std::fs::set_permissions(&self.folder, std::fs::Permissions::from_mode(0o700))?;
+        let socket = with_address(&self.folder, &name, |address| UnixDatagram::bind(address))?;
+        socket.set_nonblocking(true)?;
+        Ok((tokio::net::UnixDatagram::from_std(socket)?, self.folder.join(name)))
     }
 }
 
@@ -304,6 +344,26 @@ mod tests {
                 break;
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_checks_by_itself_and_can_be_reached_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let (one, two) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
+        let mut watch = two.watch().unwrap();
+        std::fs::remove_dir_all(folder.path().join("bells")).unwrap();
+        let change = Change::of(ChangeKind::Decision, &thread("t1"));
+        one.bell.ring(&change);
+        let start = tokio::time::Instant::now();
+        assert_eq!(watch.next_or_check().await, Change::anything(), "that one was lost");
+        assert_eq!(start.elapsed().as_secs(), 30);
+        one.bell.ring(&change);
+        assert_eq!(watch.next_or_check().await, change);
+        assert_eq!(start.elapsed().as_secs(), 30, "heard at once");
+        // Who waits for nothing is not woken.
+        let idle = tokio::time::timeout(Duration::from_secs(3600), watch.next());
+        assert!(idle.await.is_err());
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rusqlite::ErrorCode;
 
-use crate::contract::ids::{JobId, RunId, SuspensionId, ThreadId};
+use crate::contract::ids::{InvalidId, JobId, RunId, SuspensionId, ThreadId};
 use crate::contract::record::{AttemptId, Owner, SuspensionStatus};
 
 /// Why a request to the store was not carried out. Whatever it is: nothing of the request was written.
@@ -128,8 +128,34 @@ pub enum StoreError {
         why: String,
     },
     /// Another process held the store for too long.
-    #[error("the store is locked by another process; nothing was written")]
-    Busy,
+    #[error("the store is locked by {}; nothing was written", holder(*pid))]
+    Busy {
+        /// That process, when the system tells.
+        pid: Option<u32>,
+    },
+    /// The file was deleted or moved, or another one has its place: what is written to it is found by nobody.
+    #[error(
+        "the store {} was deleted, moved or replaced while it was open; nothing was written; start aye again",
+        path.display()
+    )]
+    Gone {
+        /// Where it was.
+        path: PathBuf,
+    },
+    /// A name that was given from outside is not one.
+    #[error("{0}; nothing was written")]
+    InvalidId(#[from] InvalidId),
+    /// A job without a message.
+    #[error("a job needs a message; nothing was queued")]
+    NoMessage,
+    /// A backup cannot be written.
+    #[error("the backup {} cannot be written: {why}", path.display())]
+    Backup {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// No space left.
     #[error("the disk is full; nothing was written")]
     Full,
@@ -154,7 +180,7 @@ impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         let Some(code) = error.sqlite_error_code() else { return Self::Sqlite(error) };
         match code {
-            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Self::Busy,
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Self::Busy { pid: None },
             ErrorCode::DiskFull => Self::Full,
             ErrorCode::SystemIoFailure if is_no_space(&error) => Self::Full,
             ErrorCode::ReadOnly => Self::ReadOnly,
@@ -162,6 +188,11 @@ impl From<rusqlite::Error> for StoreError {
             _ => Self::Sqlite(error),
         }
     }
+}
+
+/// Who holds a lock, in words.
+fn holder(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
 /// The shared-memory file cannot grow: SQLite calls a full disk an I/O error there.
@@ -215,12 +246,26 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Another process holds it.
-    #[error("the store {} is locked by another process for longer than {waited_ms} ms", path.display())]
+    #[error("the store {} was locked by {} for longer than {waited_ms} ms", path.display(), holder(*pid))]
     Locked {
         /// The file.
         path: PathBuf,
+        /// That process, when the system tells.
+        pid: Option<u32>,
         /// How long it was tried.
         waited_ms: u64,
+    },
+    /// Its write-ahead log was deleted or replaced. It is said once.
+    #[error(
+        "the log of the store {} {what}: what was written last is lost; run the command again to go on with what the store \
+         held before that, or restore a backup with `aye store restore FILE`",
+        path.display()
+    )]
+    LogLost {
+        /// The file.
+        path: PathBuf,
+        /// What became of the log.
+        what: String,
     },
     /// Broken.
     #[error("the store {} is damaged: {why}", path.display())]
@@ -302,7 +347,7 @@ impl OpenError {
             Self::NotAFile { .. } => OpenErrorKind::NotAFile,
             Self::ReadOnly { .. } => OpenErrorKind::ReadOnly,
             Self::Locked { .. } => OpenErrorKind::Locked,
-            Self::Corrupt { .. } => OpenErrorKind::Corrupt,
+            Self::Corrupt { .. } | Self::LogLost { .. } => OpenErrorKind::Corrupt,
             Self::Full { .. } => OpenErrorKind::Full,
             Self::Setting { .. } | Self::Migration { .. } | Self::Io { .. } => OpenErrorKind::Io,
         }

@@ -3,11 +3,12 @@
 //! answered after the commit, so that what is acknowledged is durable.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 
+use super::place::OpenFile;
 use super::relaxed::Relaxed;
 use super::{Change, Job, Store, StoreError, bell, failpoint};
 
@@ -82,17 +83,23 @@ impl Store {
     {
         let (reply, answer) = oneshot::channel();
         let member = Request { durable, work: Some(work), change: Some(change), result: None, reply };
-        let job = Job::Grouped(Box::new(member), self.bell.clone());
+        let job = Job::Grouped(Box::new(member), Beside { bell: self.bell.clone(), file: self.file.clone() });
         self.jobs.send(job).map_err(|_| StoreError::Closed)?;
-        answer.await.map_err(|_| StoreError::Closed)?
+        answer.await.map_err(|_| StoreError::Closed)?.map_err(|error| self.named(error))
     }
+}
+
+/// What a group needs besides the connection.
+pub(super) struct Beside {
+    bell: bell::Bell,
+    file: Option<Arc<OpenFile>>,
 }
 
 /// Carries out a request together with those behind it. Gives the first one that does not belong to the group.
 pub(super) fn carry_out(
     conn: &mut Connection,
     first: Box<dyn Member>,
-    bell: &bell::Bell,
+    beside: &Beside,
     queue: &mpsc::Receiver<Job>,
 ) -> Option<Job> {
     // How a transaction is committed is said before it begins: one that does not wait takes only those that need not.
@@ -100,6 +107,7 @@ pub(super) fn carry_out(
     let mut members = vec![first];
     let mut next = None;
     let done = (|| {
+        beside.file.as_ref().map_or(Ok(()), |file| file.check())?;
         let mut relaxed;
         let conn = if durable {
             conn
@@ -132,7 +140,7 @@ pub(super) fn carry_out(
         let mut told: Vec<Change> = Vec::new();
         for change in members.iter_mut().filter_map(|member| member.change()) {
             if !told.contains(&change) {
-                bell.ring(&change);
+                beside.bell.ring(&change);
                 told.push(change);
             }
         }
@@ -160,7 +168,8 @@ fn work(tx: &Connection, member: &mut dyn Member) -> rusqlite::Result<()> {
 /// The same failure for each of a group.
 fn copy_of(error: &StoreError) -> StoreError {
     match error {
-        StoreError::Busy => StoreError::Busy,
+        StoreError::Busy { pid } => StoreError::Busy { pid: *pid },
+        StoreError::Gone { path } => StoreError::Gone { path: path.clone() },
         StoreError::Full => StoreError::Full,
         StoreError::ReadOnly => StoreError::ReadOnly,
         StoreError::Corrupt(why) => StoreError::Corrupt(why.clone()),

@@ -47,7 +47,7 @@ impl Store {
     }
 }
 
-fn put(conn: &Connection, hash: &str, bytes: &[u8], at: u64) -> Result<(), StoreError> {
+pub(super) fn put(conn: &Connection, hash: &str, bytes: &[u8], at: u64) -> Result<(), StoreError> {
     let sql = "INSERT INTO image (hash, created_at, data) VALUES (?1, ?2, ?3) \
                ON CONFLICT (hash) DO UPDATE SET created_at = max(created_at, excluded.created_at)";
     conn.prepare_cached(sql)?.execute((hash, int(at), bytes))?;

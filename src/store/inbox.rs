@@ -19,6 +19,12 @@ pub struct InboxFilter {
     pub tool: Option<String>,
     /// Asked before this time, in Unix milliseconds.
     pub asked_before: Option<u64>,
+    /// Whose time is not over at this moment, in Unix milliseconds.
+    pub valid_at: Option<u64>,
+    /// Leaves out this many of them first.
+    pub offset: usize,
+    /// At most this many.
+    pub limit: Option<usize>,
 }
 
 /// What a list shows of a ticket.
@@ -57,15 +63,23 @@ impl Store {
                  WHERE s.status = 'open' AND s.action IS NOT ?3 \
                    AND (?1 IS NULL OR s.thread_id = ?1 OR c.root_thread = ?1) \
                    AND (?2 IS NULL OR s.created_at < ?2) \
+                   AND (?4 IS NULL OR s.expires_at IS NULL OR s.expires_at > ?4) \
                  ORDER BY s.n",
             )?;
             let thread = filter.thread.as_ref().map(ThreadId::as_str);
-            let mut rows = statement.query((thread, filter.asked_before.map(int), ACTION_CHILD_RUN))?;
-            let mut found = Vec::new();
-            while let Some(row) = rows.next()? {
-                if let Some(row) = row_of(row)?
-                    && filter.tool.as_ref().is_none_or(|tool| tool.eq_ignore_ascii_case(&row.tool))
-                {
+            let (asked, valid) = (filter.asked_before.map(int), filter.valid_at.map(int));
+            let mut rows = statement.query((thread, asked, ACTION_CHILD_RUN, valid))?;
+            let (mut found, mut skip) = (Vec::new(), filter.offset);
+            while filter.limit.is_none_or(|limit| found.len() < limit)
+                && let Some(row) = rows.next()?
+            {
+                let Some(row) = row_of(row)? else { continue };
+                if filter.tool.as_ref().is_some_and(|tool| !tool.eq_ignore_ascii_case(&row.tool)) {
+                    continue;
+                }
+                if skip > 0 {
+                    skip -= 1;
+                } else {
                     found.push(row);
                 }
             }

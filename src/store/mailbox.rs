@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::rows::{encode, int, uint};
 use super::{Change, ChangeKind, Store, StoreError, images, threads};
-use crate::contract::ids::{JobId, ThreadId};
+use crate::contract::ids::{JobId, ThreadId, check_given};
 use crate::contract::mailbox::{MailboxInterrupt, MailboxJob, MailboxJobStatus};
 
 use jobs::{Body, by_id, claimed_of, one, readable, take_claim};
@@ -373,6 +373,10 @@ fn failed(job: &MailboxJob, retry_at: u64, error: String) -> Left {
 }
 
 pub(super) fn insert(conn: &Connection, mut job: MailboxJob) -> Result<MailboxJob, StoreError> {
+    check_given("job", job.job_id.as_str())?;
+    if job.messages.is_empty() {
+        return Err(StoreError::NoMessage);
+    }
     if !threads::exists(conn, &job.mailbox_id)? {
         return Err(StoreError::NoThread(job.mailbox_id));
     }

@@ -13,6 +13,7 @@ mod bell;
 mod children;
 mod error;
 pub mod failpoint;
+mod folders;
 mod glance;
 mod grants;
 mod group;
@@ -21,12 +22,14 @@ mod images;
 mod inbox;
 mod journal;
 mod leases;
+mod log_mark;
 mod mailbox;
 pub mod objects;
 mod open;
 mod outlines;
 mod output;
 mod pages;
+mod place;
 mod profile;
 mod prompts;
 mod queue;
@@ -34,6 +37,7 @@ mod read_only;
 mod relaxed;
 mod rows;
 mod runs;
+mod search;
 mod source;
 mod statistics;
 mod summaries;
@@ -41,6 +45,8 @@ mod suspensions;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod transfer;
+mod upkeep;
 mod warm;
 
 use std::path::{Path, PathBuf};
@@ -63,9 +69,12 @@ pub use leases::Term;
 pub use mailbox::{JobFilter, JobLookup, Mailbox, Outlook};
 pub use outlines::{Portion, ThreadTail};
 pub use pages::Page;
+pub use search::Match;
 pub use source::{FileStore, InMemoryStore, ThreadRunStore};
 pub use suspensions::{SuspensionFilter, SuspensionLookup};
 pub use threads::ThreadLookup;
+pub use transfer::{ThreadCopy, ThreadRest};
+pub use upkeep::{PrunePlace, Pruned};
 
 /// How long a request waits for another process to finish its transaction.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -77,7 +86,7 @@ const STATEMENTS: usize = 96;
 enum Job {
     Work(Box<dyn FnOnce(&mut Connection) + Send>),
     /// Shares its transaction with those behind it.
-    Grouped(Box<dyn group::Member>, bell::Bell),
+    Grouped(Box<dyn group::Member>, group::Beside),
     Close {
         reply: oneshot::Sender<()>,
         keep_short_log: bool,
@@ -92,6 +101,7 @@ pub struct Store {
     // Unbounded on purpose: everybody who sends waits for the answer, so there are never more requests than callers.
     jobs: mpsc::Sender<Job>,
     path: Option<Arc<Path>>,
+    file: Option<Arc<place::OpenFile>>,
     bell: bell::Bell,
 }
 
@@ -106,7 +116,7 @@ impl Store {
 
     fn open_with(path: &Path, busy: Duration) -> Result<Self, OpenError> {
         let (connection, path) = open::open(path, busy)?;
-        Self::start(connection, Some(path))
+        Self::start(connection, Some(path), true)
     }
 
     /// Opens a store that cannot be written to, for looking: every request that writes is refused with
@@ -116,7 +126,7 @@ impl Store {
     /// See [`OpenError`]; also when there is no such file.
     pub fn open_to_read(path: &Path) -> Result<Self, OpenError> {
         let (connection, path) = read_only::open(path, BUSY_TIMEOUT)?;
-        Self::start(connection, Some(path))
+        Self::start(connection, Some(path), false)
     }
 
     /// Opens a store that is gone with its last handle.
@@ -124,21 +134,23 @@ impl Store {
     /// # Errors
     /// When SQLite cannot be set up, or no thread can be started.
     pub fn in_memory() -> Result<Self, OpenError> {
-        Self::start(open::in_memory()?, None)
+        Self::start(open::in_memory()?, None, false)
     }
 
-    fn start(connection: Connection, path: Option<PathBuf>) -> Result<Self, OpenError> {
+    fn start(connection: Connection, path: Option<PathBuf>, may_write: bool) -> Result<Self, OpenError> {
+        let marked = path.clone().filter(|_| may_write);
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         let (jobs, queue) = mpsc::channel();
         std::thread::Builder::new()
             .name("aye-store".to_owned())
-            .spawn(move || serve(connection, &queue))
+            .spawn(move || serve(connection, marked.as_deref(), &queue))
             .map_err(|error| OpenError::Io {
                 path: path.clone().unwrap_or_default(),
                 source: Box::new(error),
             })?;
         let bell = path.as_deref().map(bell::Bell::beside).unwrap_or_default();
-        Ok(Self { jobs, path: path.map(Arc::from), bell })
+        let file = path.as_deref().map(|path| Arc::new(place::OpenFile::at(path)));
+        Ok(Self { jobs, path: path.map(Arc::from), file, bell })
     }
 
     /// The file, with its folder resolved; `None` for a store in memory.
@@ -208,7 +220,21 @@ impl Store {
             let _ = reply.send(work(conn));
         }));
         self.jobs.send(job).map_err(|_| StoreError::Closed)?;
-        answer.await.map_err(|_| StoreError::Closed)?
+        answer.await.map_err(|_| StoreError::Closed)?.map_err(|error| self.named(error))
+    }
+
+    /// The same error, with the process that is in the way.
+    fn named(&self, error: StoreError) -> StoreError {
+        match (error, &self.path) {
+            (StoreError::Busy { pid: None }, Some(path)) => StoreError::Busy { pid: place::locked_by(path) },
+            (error, _) => error,
+        }
+    }
+
+    /// Refuses to write to a file that is not at its path any more.
+    fn checked(&self) -> impl Fn() -> Result<(), StoreError> + Send + use<> {
+        let file = self.file.clone();
+        move || file.as_ref().map_or(Ok(()), |file| file.check())
     }
 
     /// Reads in one transaction, so that several statements see one moment.
@@ -230,7 +256,8 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     {
-        self.call(move |conn| transact(conn, "", "", work)).await
+        let checked = self.checked();
+        self.call(move |conn| checked().and_then(|()| transact(conn, "", "", work))).await
     }
 
     /// As [`Store::write`], with places to crash at before and after the commit; other processes are told of the
@@ -247,8 +274,9 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     {
-        let bell = self.bell.clone();
+        let (bell, checked) = (self.bell.clone(), self.checked());
         self.call(move |conn| {
+            checked()?;
             let value = if durable {
                 transact(conn, before, after, work)?
             } else {
@@ -287,11 +315,14 @@ fn is_short(connection: &Connection) -> bool {
         .is_some_and(|log| log.len() < SHORT_LOG)
 }
 
-fn serve(mut connection: Connection, queue: &mpsc::Receiver<Job>) {
+fn serve(mut connection: Connection, file: Option<&Path>, queue: &mpsc::Receiver<Job>) {
     let mut next = None;
+    let mut is_marked = file.is_none();
     while let Some(job) = next.take().or_else(|| queue.recv().ok()) {
         match job {
-            Job::Grouped(first, bell) => next = group::carry_out(&mut connection, first, &bell, queue),
+            Job::Grouped(first, beside) => {
+                next = group::carry_out(&mut connection, first, &beside, queue);
+            }
             Job::Work(work) => {
                 // A panic in one request (a caller's predicate, say) must not take the store away from all others.
                 // Its transaction was rolled back while the stack unwound, and its caller reads `Closed`.
@@ -308,12 +339,21 @@ fn serve(mut connection: Connection, queue: &mpsc::Receiver<Job>) {
                 {
                     tracing::warn!("the log of the store cannot be kept: {error}");
                 }
-                if let Err((_, error)) = connection.close() {
-                    tracing::warn!("the store was not closed cleanly: {error}");
-                }
+                close(connection, file);
                 let _ = reply.send(());
                 return;
             }
         }
+        is_marked = is_marked || file.is_some_and(log_mark::note);
     }
+    close(connection, file);
+}
+
+/// The last one who closes folds the log and removes it; what is left of it is marked again.
+fn close(connection: Connection, file: Option<&Path>) {
+    file.inspect(|file| log_mark::lift(file));
+    if let Err((_, error)) = connection.close() {
+        tracing::warn!("the store was not closed cleanly: {error}");
+    }
+    file.map(log_mark::note);
 }

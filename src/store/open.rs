@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
-use super::OpenError;
 use super::error::text_of;
 use super::rows::with_suffix;
+use super::{OpenError, log_mark};
 
 /// "aye1" in ASCII: what tells our file from any other SQLite file.
 pub(super) const APPLICATION_ID: i64 = 0x6179_6531;
@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0003_runtime.sql"),
     include_str!("migrations/0004_back.sql"),
     include_str!("migrations/0005_images.sql"),
+    include_str!("migrations/0006_search.sql"),
     include_str!("migrations/0007_outline.sql"),
 ];
 /// Above this the write-ahead log is cut back after a checkpoint.
@@ -41,6 +42,7 @@ pub(super) fn our_version() -> i64 {
 /// Opens the file and gives its path with the folder resolved.
 pub(super) fn open(path: &Path, busy: Duration) -> Result<(Connection, PathBuf), OpenError> {
     let path = prepare(path)?;
+    log_mark::check(&path)?;
     let start = Instant::now();
     loop {
         match attempt(&path, busy) {
@@ -151,7 +153,10 @@ fn create(file: &Path) -> Result<(), OpenError> {
     // The mode it was made with went through the umask, which may even take our own right to write.
     fs::set_permissions(made.path(), Permissions::from_mode(0o600)).map_err(io)?;
     let mut conn = Connection::open_with_flags(made.path(), OPEN_FLAGS).map_err(sqlite)?;
-    conn.execute_batch("PRAGMA synchronous = OFF; PRAGMA journal_mode = WAL;").map_err(sqlite)?;
+    conn.execute_batch(
+        "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = OFF; PRAGMA journal_mode = WAL;",
+    )
+    .map_err(sqlite)?;
     migrate(&mut conn, file)?;
     conn.close().map_err(|(_, error)| sqlite(error))?;
     made.as_file().sync_all().map_err(io)?;
@@ -271,7 +276,7 @@ fn configure(conn: &Connection, path: &Path, journal: &'static str) -> Result<()
     }
     conn.execute_batch(
         "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; \
-         PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;",
+         PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY; PRAGMA secure_delete = FAST;",
     )?;
     let _: i64 =
         conn.query_row(&format!("PRAGMA journal_size_limit = {JOURNAL_LIMIT}"), (), |row| row.get(0))?;
@@ -361,7 +366,8 @@ pub(super) fn from_sqlite(path: &Path, busy: Duration, error: rusqlite::Error) -
         },
         Some(ErrorCode::DatabaseCorrupt) => OpenError::Corrupt { path, why: text_of(&error) },
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            OpenError::Locked { path, waited_ms: busy.as_millis() as u64 }
+            let pid = super::place::locked_by(&path);
+            OpenError::Locked { path, pid, waited_ms: busy.as_millis() as u64 }
         }
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => OpenError::ReadOnly { path },
         Some(ErrorCode::DiskFull) => OpenError::Full { path },

@@ -7,7 +7,16 @@ use super::{Change, ChangeKind, Store, StoreError};
 use crate::contract::ids::ThreadId;
 use crate::contract::mailbox::MailboxJob;
 use crate::contract::message::Message;
-use crate::contract::record::{QueueId, QueuedMessage};
+use crate::contract::record::{Owner, QueueId, QueuedMessage};
+
+/// The member of a job's extras that names the process it was typed into.
+const TYPED_INTO: &str = "typed_into";
+
+/// The process that a job was typed into.
+pub(super) fn typed_into(job: &MailboxJob) -> Option<Owner> {
+    let owner = job.request_extras.as_ref()?.get(TYPED_INTO)?;
+    serde_json::from_value(owner.clone()).ok()
+}
 
 impl Store {
     /// Puts what was said at the end of its thread's queue. It is durable when this returns.
@@ -21,6 +30,23 @@ impl Store {
         now_ms: u64,
     ) -> Result<QueuedMessage, StoreError> {
         let job = MailboxJob::new(thread.clone(), messages, now_ms);
+        Ok(mailbox::queued(self.mailbox().enqueue(job).await?))
+    }
+
+    /// The same for what was typed into this process: no worker takes it while the process lives.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`].
+    pub async fn enqueue_typed(
+        &self,
+        thread: &ThreadId,
+        messages: Vec<Message>,
+        typed_into: &Owner,
+        now_ms: u64,
+    ) -> Result<QueuedMessage, StoreError> {
+        let extras = serde_json::json!({ TYPED_INTO: typed_into });
+        let job =
+            MailboxJob { request_extras: Some(extras), ..MailboxJob::new(thread.clone(), messages, now_ms) };
         Ok(mailbox::queued(self.mailbox().enqueue(job).await?))
     }
 

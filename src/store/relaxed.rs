@@ -29,7 +29,12 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Transaction<'_>) -> Result<T, StoreError> + Send + 'static,
     {
-        self.call(move |conn| transact(&mut *Relaxed::new(conn)?, before, after, work)).await
+        let checked = self.checked();
+        self.call(move |conn| {
+            checked()?;
+            transact(&mut *Relaxed::new(conn)?, before, after, work)
+        })
+        .await
     }
 }
 

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::rows::{body, decode, encode, run_status, text};
 use super::{Store, StoreError, outlines, statistics};
-use crate::contract::ids::{RunId, ThreadId};
+use crate::contract::ids::{RunId, ThreadId, check_given};
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::RunRecord;
 
@@ -68,6 +68,11 @@ impl Store {
     }
 }
 
+/// Whether there is such a run.
+pub(super) fn exists(conn: &Connection, id: &RunId) -> Result<bool, StoreError> {
+    Ok(conn.prepare_cached("SELECT 1 FROM run WHERE id = ?1")?.exists((id.as_str(),))?)
+}
+
 pub(super) fn latest(conn: &Connection, thread: &ThreadId) -> Result<Option<RunRecord>, StoreError> {
     let sql = "SELECT thread_id, id, body FROM run WHERE thread_id = ?1 ORDER BY n DESC LIMIT 1";
     one(conn, sql, thread.as_str())
@@ -101,6 +106,8 @@ pub(super) fn upsert(conn: &Connection, run: &RunRecord) -> Result<(), StoreErro
             return Err(StoreError::RunOver { run: run.id.clone() });
         }
         was_over = status == run_status(RunStatus::Done);
+    } else {
+        check_given("run", run.id.as_str())?;
     }
     conn.prepare_cached(
         "INSERT INTO run (id, thread_id, status, body, parent_run_id) VALUES (?1, ?2, ?3, ?4, ?5) \

@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Row};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::audit::{self, About};
 use super::relaxed::Relaxed;
 use super::rows::{body, decode, encode, int, path_bytes, path_from, run_status_from, text, uint};
-use super::{Store, StoreError, back, children, images, leases, outlines, statistics, transact};
-use crate::contract::audit::AuditKind;
-use crate::contract::ids::{RunId, ThreadId};
+use super::{Store, StoreError, back, images, outlines, statistics, transact};
+use crate::contract::ids::{RunId, ThreadId, check_given};
 use crate::contract::message::Message;
-use crate::contract::record::{Owner, StoredMessage, ThreadRecord, ThreadSummary};
-use crate::contract::suspension::{ACTION_CHILD_RUN, Actor};
+use crate::contract::record::{StoredMessage, ThreadRecord, ThreadSummary};
+use crate::contract::suspension::ACTION_CHILD_RUN;
 
 /// More matches than these are not worth a list.
 const LOOKUP_LIMIT: i64 = 20;
@@ -77,25 +75,25 @@ impl Store {
         self.read(move |conn| one(conn, &id)).await
     }
 
-    /// All threads, or those of one folder, pinned ones first, then newest change first, with what a list shows of each. Those of children are
-    /// left out: their questions count for the one at the top.
+    /// All threads, or those of one folder, pinned ones first, then newest change first, with what a list shows of each.
+    /// Those of children are left out: their questions count for the one at the top.
     pub async fn threads(&self, cwd: Option<&Path>) -> Result<Vec<ThreadSummary>, StoreError> {
+        self.threads_page(cwd, 0, None).await
+    }
+
+    /// The same, from the thread `offset` on, at most `limit`.
+    pub async fn threads_page(
+        &self,
+        cwd: Option<&Path>,
+        offset: usize,
+        limit: Option<usize>,
+    ) -> Result<Vec<ThreadSummary>, StoreError> {
         let cwd = cwd.map(|path| path_bytes(path).to_vec());
+        let limit = limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
+        let offset = i64::try_from(offset).unwrap_or(i64::MAX);
         self.read(move |conn| {
-            let mut statement = conn.prepare_cached(
-                "SELECT t.id, t.title, t.cwd, t.created_at, t.updated_at, t.messages, \
-                 (SELECT count(*) FROM message m WHERE m.thread_id = t.id), \
-                 (SELECT min(seq) FROM message m WHERE m.thread_id = t.id), \
-                 (SELECT max(seq) FROM message m WHERE m.thread_id = t.id), \
-                 (SELECT count(*) FROM suspension s LEFT JOIN child c ON c.thread_id = s.thread_id \
-                  WHERE (s.thread_id = t.id OR c.root_thread = t.id) AND s.status = 'open' AND s.action IS NOT ?2), \
-                 (SELECT r.status FROM run r WHERE r.thread_id = t.id ORDER BY r.n DESC LIMIT 1), \
-                 t.pinned_at, t.branch, t.fork, t.left_for \
-                 FROM thread t WHERE (?1 IS NULL OR t.cwd = ?1) \
-                   AND NOT EXISTS (SELECT 1 FROM child c WHERE c.thread_id = t.id) \
-                 ORDER BY t.pinned_at IS NULL, t.updated_at DESC, t.n DESC",
-            )?;
-            let mut rows = statement.query((cwd, ACTION_CHILD_RUN))?;
+            let mut statement = conn.prepare_cached(&list_sql(cwd.is_some()))?;
+            let mut rows = statement.query((cwd, ACTION_CHILD_RUN, limit, offset))?;
             let mut found = Vec::new();
             while let Some(row) = rows.next()? {
                 let places =
@@ -134,7 +132,7 @@ impl Store {
                 return Ok(ThreadLookup::None);
             }
             let sql = "SELECT id, title, cwd, created_at, updated_at FROM thread \
-                       WHERE substr(id, 1, length(?1)) = ?1 AND NOT EXISTS (SELECT 1 FROM child c \
+                       WHERE id >= ?1 AND id < ?1 || char(1114111) AND substr(id, 1, length(?1)) = ?1 AND NOT EXISTS (SELECT 1 FROM child c \
                          WHERE c.thread_id = thread.id AND substr(c.parent_thread, 1, length(?1)) = ?1) ORDER BY id = ?1 DESC, updated_at DESC, n DESC LIMIT ?2";
             let mut statement = conn.prepare_cached(sql)?;
             let rows = statement.query_map((&prefix, LOOKUP_LIMIT), thread_of)?;
@@ -157,51 +155,6 @@ impl Store {
         let id = id.clone();
         self.write(move |tx| if touch(tx, &id, now_ms)? { Ok(()) } else { Err(StoreError::NoThread(id)) })
             .await
-    }
-
-    /// Deletes a thread with everything that belongs to it and the children below it, except what the audit tells. `false` when there is none.
-    ///
-    /// `me` may delete its own; `alive` says whether another owner still is. The audit names the actor.
-    ///
-    /// # Errors
-    /// [`StoreError::Owned`] while another live process drives it.
-    pub async fn delete_thread(
-        &self,
-        id: &ThreadId,
-        me: &Owner,
-        alive: impl Fn(&Owner) -> bool + Send + 'static,
-        (actor, now_ms): (Actor, u64),
-    ) -> Result<bool, StoreError> {
-        let (id, me) = (id.clone(), me.clone());
-        self.write(move |tx| {
-            if let Some(owner) = leases::owner_of(tx, &id)?
-                && owner.token != me.token
-                && alive(&owner)
-            {
-                return Err(StoreError::Owned { thread: id, owner: Box::new(owner) });
-            }
-            let count = |table: &str| -> rusqlite::Result<i64> {
-                tx.prepare_cached(&format!("SELECT count(*) FROM {table} WHERE thread_id = ?1"))?
-                    .query_row((id.as_str(),), |row| row.get(0))
-            };
-            let told = json!({
-                "questions": count("suspension")?,
-                "executions": count("intent")?,
-                "actor": actor,
-            });
-            for child in children::below(tx, &id, false)? {
-                images::forget(tx, &child)?;
-                tx.prepare_cached("DELETE FROM thread WHERE id = ?1")?.execute((child.as_str(),))?;
-            }
-            images::forget(tx, &id)?;
-            if tx.prepare_cached("DELETE FROM thread WHERE id = ?1")?.execute((id.as_str(),))? == 0 {
-                return Ok(false);
-            }
-            let about = About { thread: Some(&id), ..About::default() };
-            audit::append(tx, now_ms, AuditKind::Deleted, about, &told)?;
-            Ok(true)
-        })
-        .await
     }
 
     /// All messages of a thread, in order; none for a thread that is not there.
@@ -291,6 +244,28 @@ impl Store {
     }
 }
 
+/// The list of threads. What is skipped is not counted: only what a page shows costs more than a step of an index.
+pub(super) fn list_sql(of_folder: bool) -> String {
+    const ORDER: &str = "pinned_at IS NULL, updated_at DESC, n DESC";
+    let folder = if of_folder { "t.cwd = ?1" } else { "?1 IS NULL" };
+    format!(
+        "SELECT t.id, t.title, t.cwd, t.created_at, t.updated_at, t.messages, \
+         (SELECT count(*) FROM message m WHERE m.thread_id = t.id), \
+         (SELECT min(seq) FROM message m WHERE m.thread_id = t.id), \
+         (SELECT max(seq) FROM message m WHERE m.thread_id = t.id), \
+         (SELECT count(*) FROM suspension s \
+          WHERE s.thread_id = t.id AND s.status = 'open' AND s.action IS NOT ?2) \
+         + (SELECT count(*) FROM child c JOIN suspension s ON s.thread_id = c.thread_id \
+          WHERE c.root_thread = t.id AND s.status = 'open' AND s.action IS NOT ?2), \
+         (SELECT r.status FROM run r WHERE r.thread_id = t.id ORDER BY r.n DESC LIMIT 1), \
+         t.pinned_at, t.branch, t.fork, t.left_for \
+         FROM (SELECT t.n FROM thread t WHERE {folder} \
+               AND NOT EXISTS (SELECT 1 FROM child c WHERE c.thread_id = t.id) \
+               ORDER BY {ORDER} LIMIT ?3 OFFSET ?4) AS page \
+         CROSS JOIN thread t ON t.n = page.n"
+    )
+}
+
 pub(super) fn state_of(conn: &Connection, id: &ThreadId) -> Result<BTreeMap<String, Value>, StoreError> {
     let mut statement = conn.prepare_cached("SELECT body FROM thread_state WHERE thread_id = ?1")?;
     let mut rows = statement.query((id.as_str(),))?;
@@ -299,6 +274,10 @@ pub(super) fn state_of(conn: &Connection, id: &ThreadId) -> Result<BTreeMap<Stri
 
 /// `false`: one of this id is there.
 pub(super) fn add(conn: &Connection, thread: &ThreadRecord) -> Result<bool, StoreError> {
+    if exists(conn, &thread.id)? {
+        return Ok(false);
+    }
+    check_given("thread", thread.id.as_str())?;
     let added = conn
         .prepare_cached(
             "INSERT INTO thread (id, title, cwd, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5) \
@@ -342,7 +321,7 @@ fn message_of(id: &ThreadId, row: &Row<'_>) -> Result<StoredMessage, StoreError>
     })
 }
 
-fn thread_of(row: &Row<'_>) -> rusqlite::Result<ThreadRecord> {
+pub(super) fn thread_of(row: &Row<'_>) -> rusqlite::Result<ThreadRecord> {
     Ok(ThreadRecord {
         id: ThreadId::from(text(row, 0)?),
         title: text(row, 1)?,

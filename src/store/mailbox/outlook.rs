@@ -1,7 +1,10 @@
 //! What a worker looks at: the job it may begin now, and what it waits for when there is none.
 
+use std::collections::HashSet;
+
 use rusqlite::{Connection, OptionalExtension};
 
+use super::super::queue::typed_into;
 use super::super::rows::{int, uint};
 use super::super::{StoreError, leases};
 use super::Mailbox;
@@ -31,6 +34,8 @@ pub struct Outlook {
     pub next: Option<MailboxJob>,
     /// Who holds threads that jobs are due for.
     pub held: Vec<LeaseRecord>,
+    /// The live processes that jobs were typed into: those are theirs, and what is behind them in their conversations.
+    pub typed: Vec<LeaseRecord>,
     /// Who claimed the jobs that are claimed, one for each.
     pub claimed: Vec<String>,
     /// How many wait for another try that is not due yet.
@@ -57,9 +62,13 @@ fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> 
     let mut outlook = Outlook::default();
     let mut statement = conn.prepare_cached(READY)?;
     let mut rows = statement.query((int(now),))?;
+    let mut behind_typed = HashSet::new();
     while let Some(row) = rows.next()? {
         let (n, thread): (i64, String) = (row.get(0)?, row.get(1)?);
-        let lease = leases::lease_of(conn, &ThreadId::from(thread))?;
+        if behind_typed.contains(&thread) {
+            continue;
+        }
+        let lease = leases::lease_of(conn, &ThreadId::from(thread.as_str()))?;
         // A driver is asked after once in a look: if it died between two of its rows, the later one would overtake.
         if lease.as_ref().is_some_and(|lease| outlook.held.contains(lease)) {
             continue;
@@ -68,10 +77,17 @@ fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> 
             outlook.held.push(lease);
             continue;
         }
-        outlook.next = readable(conn, "SELECT {} FROM mailbox WHERE n = ?1", (n,))?.pop();
-        if outlook.next.is_some() {
-            break;
+        let Some(job) = readable(conn, "SELECT {} FROM mailbox WHERE n = ?1", (n,))?.pop() else { continue };
+        let typed = typed_into(&job).map(|owner| LeaseRecord { owner, epoch: 0, until: None });
+        if let Some(lease) = typed.filter(|lease| outlook.typed.contains(lease) || is_held(lease)) {
+            if !outlook.typed.contains(&lease) {
+                outlook.typed.push(lease);
+            }
+            behind_typed.insert(thread);
+            continue;
         }
+        outlook.next = Some(job);
+        break;
     }
     let number = |sql: &str| -> Result<Option<u64>, StoreError> {
         let found: Option<Option<i64>> =

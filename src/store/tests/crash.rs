@@ -23,7 +23,8 @@ async fn what_was_acknowledged_is_there_after_a_crash() {
     assert_eq!(status(&copy, "q1").await, SuspensionStatus::Open);
 
     store.decide(&"q1".into(), yes("d1"), 1).await.unwrap();
-    let copy = home.copy().open();
+    let crashed = home.copy();
+    let copy = crashed.open();
     assert!(matches!(
         copy.decide(&"q1".into(), no("d2"), 1).await.unwrap(),
         DecideOutcome::AlreadyDecided(_)

@@ -245,7 +245,7 @@ async fn a_writer_that_waits_too_long_is_told_and_nothing_is_written() {
     let other = home.raw();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = store.create_thread(thread("t1")).await.unwrap_err();
-    assert!(matches!(error, StoreError::Busy), "{error}");
+    assert!(matches!(error, StoreError::Busy { .. }), "{error}");
     assert_eq!(store.threads(None).await.unwrap(), Vec::new());
     other.execute_batch("ROLLBACK").unwrap();
     store.create_thread(thread("t1")).await.unwrap();

@@ -16,9 +16,11 @@ mod model;
 mod outlines;
 mod pages;
 mod profile;
+mod search;
 mod statistics;
 mod summaries;
 mod threads;
+mod upkeep;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

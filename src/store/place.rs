@@ -1,0 +1,87 @@
+//! The file that a store has open: whether it is still the one at its path, and who holds it locked.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::StoreError;
+use super::rows::with_suffix;
+
+/// A file by what it is, not by its name.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    path: PathBuf,
+    id: Option<(u64, u64)>,
+}
+
+impl OpenFile {
+    /// The file that was just opened.
+    pub(super) fn at(path: &Path) -> OpenFile {
+        OpenFile { path: path.to_owned(), id: id_of(path) }
+    }
+
+    /// Refuses to write to a file that nobody would find again: it was deleted, moved, or another one has its place.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        if self.id.is_none() || id_of(&self.path) == self.id {
+            return Ok(());
+        }
+        Err(StoreError::Gone { path: self.path.clone() })
+    }
+}
+
+fn id_of(path: &Path) -> Option<(u64, u64)> {
+    let meta = std::fs::symlink_metadata(path).ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
+/// Another process that holds a lock of the store, when the system tells.
+///
+/// It is read from the list of the kernel: to open the file once more would take SQLite's own locks away with the
+/// descriptor.
+pub(super) fn locked_by(file: &Path) -> Option<u32> {
+    let list = std::fs::read_to_string("/proc/locks").ok()?;
+    let ids = ["-shm", ""].map(|suffix| id_of(&with_suffix(file, suffix)));
+    let files: Vec<u64> = ids.into_iter().flatten().map(|(_, ino)| ino).collect();
+    holder(&list, &files, std::process::id())
+}
+
+/// The process with a write lock on one of the files; else one with a read lock.
+fn holder(list: &str, files: &[u64], own: u32) -> Option<u32> {
+    let mut reader = None;
+    for ino in files {
+        // The device before it is another one on stacked file systems.
+        let place = format!(":{ino}");
+        for line in list.lines() {
+            // `1: POSIX  ADVISORY  WRITE 4711 fe:01:131 120 120`; one that waits has an arrow behind its number.
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let [_, _, _, kind, pid, at, ..] = fields[..] else { continue };
+            let Some(pid) = pid.parse().ok().filter(|pid| *pid != own && *pid != 0) else { continue };
+            if !at.ends_with(&place) {
+                continue;
+            }
+            if kind == "WRITE" {
+                return Some(pid);
+            }
+            reader = reader.or(Some(pid));
+        }
+    }
+    reader
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_who_writes_is_named() {
+        let list = "1: POSIX  ADVISORY  READ  11 fe:01:77 124 124\n\
+                    1: -> POSIX  ADVISORY  WRITE 12 fe:01:77 120 120\n\
+                    2: POSIX  ADVISORY  WRITE 13 fe:01:78 120 120\n\
+                    3: FLOCK  ADVISORY  WRITE 14 fe:01:77 0 EOF\n\
+                    4: OFDLCK ADVISORY  WRITE -1 fe:01:77 0 EOF\n";
+        assert_eq!(holder(list, &[77], 1), Some(14));
+        assert_eq!(holder(list, &[77], 14), Some(11), "oneself is no other process");
+        assert_eq!(holder(list, &[78], 1), Some(13));
+        assert_eq!(holder(list, &[79], 1), None);
+        assert_eq!(holder("", &[77], 1), None);
+    }
+}
