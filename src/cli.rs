@@ -14,6 +14,7 @@ mod queue;
 mod reminders;
 mod skills;
 mod stats;
+mod store;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,7 @@ pub use queue::{QueueAddArgs, QueueCommand, QueueListArgs, WorkArgs};
 pub use reminders::RemindersCommand;
 pub use skills::SkillsCommand;
 pub use stats::{StatsArgs, StatsBy};
+pub use store::{PruneArgs, StoreCommand};
 pub use tasks::TasksCommand;
 pub use threads::{ExportFormat, ThreadsCommand};
 
@@ -180,6 +182,9 @@ pub enum Command {
     /// Conversations that are kept
     #[command(subcommand)]
     Threads(ThreadsCommand),
+    /// The file that holds all conversations: back it up, restore it, check it, make it smaller
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// What waits for an answer, over all conversations and runs, oldest first
     #[command(
         after_help = "Examples:\n  aye inbox --tool Bash --older-than 2h\n  aye inbox --watch | while read -r row; do notify-send \"$row\"; done"
@@ -278,6 +283,28 @@ pub struct JsonFlag {
     /// Write JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Which rows of a list.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct PageArgs {
+    /// At most this many
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Leave out this many first
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub offset: usize,
+}
+
+/// A list, and in which form.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct ListArgs {
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Which rows.
+    #[command(flatten)]
+    pub page: PageArgs,
 }
 
 /// Which conversation a start is about.

@@ -13,7 +13,7 @@ mod watch;
 use serde_json::Value;
 
 use super::commands::put_json;
-use super::foundation::{Foundation, READ_ONLY};
+use super::foundation::Foundation;
 use super::{Failure, edited, giving, put, say};
 use crate::cli::{AnswerArgs, ApprovalsCommand, ApproveArgs, Cli, DenyArgs, InboxArgs, ModifyArgs, ThenArgs};
 use crate::contract::clock::{Clock as _, SystemClock};
@@ -93,7 +93,7 @@ pub(super) async fn run(
                 done: "sent back",
                 ..Answer::no(Some(feedback))
             };
-            let store = to_answer(foundation)?;
+            let store = foundation.open_store_to_answer()?;
             answer_all(&store, &[id], &answer, then, cli, foundation).await
         }
         ApprovalsCommand::Answer(args) => answer(args, cli, foundation).await,
@@ -111,7 +111,7 @@ pub(super) async fn inbox(args: &InboxArgs, foundation: &Foundation) -> Result<u
 pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
     let ApproveArgs { ids, edit, args, comment, all_reads, thread, granting, then } = args;
     let yes = Answer::yes(Value::Null, "approved").with_comment(comment);
-    let store = to_answer(foundation)?;
+    let store = foundation.open_store_to_answer()?;
     if all_reads {
         let found = edited::open_permissions(&store, thread.as_deref(), true).await?;
         return answer_each(&store, found, &yes, "that only read", then, cli, foundation).await;
@@ -139,7 +139,7 @@ pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundatio
 pub(super) async fn deny(args: DenyArgs, cli: &Cli, foundation: &Foundation) -> Result<u8, Failure> {
     let DenyArgs { ids, reason, rest, thread, then } = args;
     let no = Answer::no(reason);
-    let store = to_answer(foundation)?;
+    let store = foundation.open_store_to_answer()?;
     if rest {
         let found = edited::open_permissions(&store, thread.as_deref(), false).await?;
         return answer_each(&store, found, &no, "that do more than read", then, cli, foundation).await;
@@ -158,15 +158,13 @@ pub(super) async fn answer(args: AnswerArgs, cli: &Cli, foundation: &Foundation)
         }
     };
     let data = Answer::yes(result, "answered").with_comment(args.comment);
-    let store = to_answer(foundation)?;
+    let store = foundation.open_store_to_answer()?;
     answer_all(&store, std::slice::from_ref(&args.id), &data, args.then, cli, foundation).await
 }
 
 /// The questions that wait and that the filter leaves, oldest first. One whose time is over does not wait.
 pub(super) async fn waiting(store: &Store, filter: InboxFilter, now: u64) -> Result<Vec<InboxRow>, Failure> {
-    let mut rows = store.inbox(filter).await.map_err(Failure::failed)?;
-    rows.retain(|row| row.expires_at.is_none_or(|end| end > now));
-    Ok(rows)
+    store.inbox(InboxFilter { valid_at: Some(now), ..filter }).await.map_err(Failure::failed)
 }
 
 /// The question whose id begins so.
@@ -208,7 +206,9 @@ pub(super) async fn decide(
         return Ok(outcome);
     }
     store.decide(&suspension.id, decision, now).await.map_err(|error| match error {
-        StoreError::ReadOnly => read_only("the store"),
+        StoreError::ReadOnly => {
+            Failure::failed("the store is read-only: the answer cannot be stored; nothing changed")
+        }
         other => Failure::failed(other),
     })
 }
@@ -223,18 +223,6 @@ fn check(suspension: &SuspensionRecord, answer: &Answer, now: u64) -> Result<(),
         return Err(refusal::wants_a_word(suspension));
     }
     check_payload(suspension, &answer.resume(now)).map_err(|error| refusal::unfit(suspension, answer, &error))
-}
-
-fn read_only(what: &str) -> Failure {
-    let message = format!("{what} is read-only: the answer cannot be stored; nothing changed");
-    Failure { message, exit: READ_ONLY }
-}
-
-fn to_answer(foundation: &Foundation) -> Result<Store, Failure> {
-    foundation.open_store().map_err(|failure| match failure.exit {
-        READ_ONLY => read_only(&foundation.paths.display(&foundation.paths.database())),
-        _ => failure,
-    })
 }
 
 /// Gives one answer to all of these questions, or to none when it cannot be given to one of them.

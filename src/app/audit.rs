@@ -39,7 +39,7 @@ impl Known {
 
 pub(super) async fn run(args: AuditArgs, foundation: &Foundation) -> Result<u8, Failure> {
     let since = since(args.since.as_deref(), SystemClock.now_ms())?;
-    let store = foundation.open_store()?;
+    let store = foundation.open_store_to_read()?;
     if args.verify {
         let report = store.verify_audit().await.map_err(Failure::failed)?;
         store.close().await;

@@ -11,7 +11,7 @@ use super::elsewhere::Elsewhere;
 use super::foundation::Foundation;
 use super::host::TerminalHost;
 use super::remote::{Counter, Place};
-use super::{Failure, commands, say, statusline, themes};
+use super::{Failure, commands, moved, say, statusline, themes};
 use crate::cli::{Cli, ThreadChoice};
 use crate::config::{Env, Images, Screen};
 use crate::contract::display::{visible, visible_line};
@@ -32,6 +32,12 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         ));
     }
     let mut foundation = super::foundation(cli, env)?;
+    if foundation.store_is_gone() {
+        if !ask_for_empty_store(&foundation)? {
+            return Err(Failure::failed("nothing was changed"));
+        }
+        foundation.forget_store()?;
+    }
     if !foundation.untrusted.is_empty() && ask_for_trust(&foundation)? {
         foundation.trust(cli)?;
     }
@@ -43,10 +49,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let app = App::build(foundation, cli).await?;
     let thread = match cli.thread() {
         ThreadChoice::New | ThreadChoice::Pick => None,
-        ThreadChoice::Last => {
-            let cwd = &app.foundation.workspace.cwd;
-            app.store.latest_thread(cwd).await.map_err(Failure::failed)?.map(|thread| thread.id)
-        }
+        ThreadChoice::Last => moved::latest_thread(&app).await?.map(|thread| thread.id),
         ThreadChoice::Id(id) => Some(commands::thread_by_prefix(&app.store, &id).await?.id),
     };
     let options = TuiOptions {
@@ -88,6 +91,14 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     app.notifier.complain_to(move |text| drop(told.send(HostEvent::Warned(text))));
     let elsewhere = Elsewhere::new(cli, env, sender.clone());
     let host = Arc::new(TerminalHost::new(Arc::clone(&app), sender, elsewhere));
+    {
+        let app = Arc::clone(&app);
+        // Behind the first frame, and in short transactions.
+        tokio::spawn(async move {
+            super::store::prune_by_setting(&app.store, &app.foundation).await;
+            moved::note(&app).await;
+        });
+    }
     let place = app.foundation.is_ephemeral.then(|| Place::make(&app.foundation.env));
     let (events, counter) = match place {
         Some(Ok(place)) => {
@@ -195,14 +206,29 @@ fn ask_for_trust(foundation: &Foundation) -> Result<bool, Failure> {
         );
     }
     text.push_str("\nTrust them? They are not used otherwise. [y/N] ");
+    let yes = ask(&text)?;
+    if !yes {
+        say("Not trusted: these files are not used in this start.");
+    }
+    Ok(yes)
+}
+
+/// A store that vanished is not replaced by an empty one unless the user says so.
+fn ask_for_empty_store(foundation: &Foundation) -> Result<bool, Failure> {
+    ask(&format!(
+        "The store {} is gone, although aye used it before.\n\
+         To put a backup in its place, answer no and run: aye store restore FILE\n\n\
+         Start with an empty store? [y/N] ",
+        visible_line(&foundation.paths.display(&foundation.paths.database()))
+    ))
+}
+
+/// Asks before the terminal is drawn; only a yes is one.
+fn ask(text: &str) -> Result<bool, Failure> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::failed)?;
     drop(out);
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).map_err(Failure::failed)?;
-    let yes = matches!(line.trim().to_lowercase().as_str(), "y" | "yes");
-    if !yes {
-        say("Not trusted: these files are not used in this start.");
-    }
-    Ok(yes)
+    Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes"))
 }

@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use super::agent::{mode_of, skills_of};
 use super::foundation::Foundation;
 use super::{
-    Failure, agent_list, approvals, audit, doctor, export, history, hooks, keys, ledger, memory, models, put,
-    queue, reminders, say, stats, work,
+    Failure, agent_list, approvals, audit, doctor, history, hooks, keys, ledger, memory, models, put, queue,
+    reminders, say, stats, threads, work,
 };
 use crate::cli::{
-    Cli, Command, ConfigCommand, ExportFormat, JsonFlag, PermissionsCommand, SkillsCommand, ThreadsCommand,
+    Cli, Command, ConfigCommand, JsonFlag, PermissionsCommand, SkillsCommand,
 };
+use crate::cli::{Cli, Command, ConfigCommand, JsonFlag, PermissionsCommand, SkillsCommand};
 use crate::config::{Env, list_models};
-use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::{escape_json, visible_line};
-use crate::contract::record::{NamedBy, ThreadRecord};
+use crate::contract::record::ThreadRecord;
 use crate::plugins::permission::{CheckContext, Layer, RuleSet, check_line};
 use crate::plugins::skills::{Severity, SkillRow, check_dir, check_discovery, list_rows};
 use crate::store::{Store, ThreadLookup};
@@ -26,7 +26,8 @@ use crate::store::{Store, ThreadLookup};
 pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Failure> {
     let mut foundation = super::foundation(cli, env)?;
     match command {
-        Command::Threads(command) => threads(command, &foundation).await,
+        Command::Threads(command) => threads::run(command, &foundation).await,
+        Command::Store(command) => super::store::run(command, &foundation).await,
         Command::Inbox(args) => approvals::inbox(&args, &foundation).await,
         Command::Approve(args) => approvals::approve(args, cli, &foundation).await,
         Command::Deny(args) => approvals::deny(args, cli, &foundation).await,
@@ -98,119 +99,6 @@ pub(super) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRe
 pub(super) fn when(ms: u64) -> String {
     let at = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     at.map(|t| t.to_zoned(super::zone()).strftime("%Y-%m-%d %H:%M").to_string()).unwrap_or_default()
-}
-
-async fn threads(command: ThreadsCommand, foundation: &Foundation) -> Result<u8, Failure> {
-    let store = foundation.open_store()?;
-    match command {
-        ThreadsCommand::List(JsonFlag { json }) => {
-            let threads = store.threads(None).await.map_err(Failure::failed)?;
-            if json {
-                put_json(&json!(threads))?;
-                return Ok(0);
-            }
-            let mut out = String::new();
-            for row in threads {
-                let note = match (&row.damaged, row.waiting) {
-                    (Some(why), _) => format!("  damaged: {}", visible_line(why)),
-                    (None, 0) => String::new(),
-                    (None, n) => format!("  {n} waiting"),
-                };
-                let _ = writeln!(
-                    out,
-                    "{}  {}  {:>4}  {}{note}",
-                    row.thread.id,
-                    when(row.thread.updated_at),
-                    row.messages,
-                    visible_line(&row.thread.title),
-                );
-            }
-            put(&out)?;
-        }
-        ThreadsCommand::Show { id, json } => {
-            let thread = thread_by_prefix(&store, &id).await?;
-            let messages = store.messages(&thread.id).await.map_err(Failure::failed)?;
-            if json {
-                put_json(&export::as_json(&thread, &messages))?;
-            } else {
-                put(&export::as_markdown(&thread, &messages))?;
-            }
-        }
-        ThreadsCommand::Export { id, format } => {
-            let thread = thread_by_prefix(&store, &id).await?;
-            let messages = store.messages(&thread.id).await.map_err(Failure::failed)?;
-            match format {
-                ExportFormat::Md => put(&export::as_markdown(&thread, &messages))?,
-                ExportFormat::Json => put_json(&export::as_json(&thread, &messages))?,
-                ExportFormat::Html => put(&export::as_html(&thread, &messages))?,
-            }
-        }
-        ThreadsCommand::Rename { id, title } => {
-            let thread = thread_by_prefix(&store, &id).await?;
-            store.rename_thread(&thread.id, &title, NamedBy::Person).await.map_err(Failure::failed)?;
-        }
-        ThreadsCommand::Pin { id, off } => {
-            let thread = thread_by_prefix(&store, &id).await?;
-            let pin = (!off).then(|| SystemClock.now_ms());
-            store.pin_thread(&thread.id, pin).await.map_err(Failure::failed)?;
-        }
-        ThreadsCommand::Fork { id, messages } => {
-            let thread = thread_by_prefix(&store, &id).await?;
-            let copy = super::back::fork_stored(&store, &thread.id, messages, SystemClock.now_ms()).await?;
-            put(&format!("{copy}\n"))?;
-        }
-        ThreadsCommand::Search { words, json } => search(&store, &words, json).await?,
-        ThreadsCommand::Delete { ids } => {
-            let own = super::agent::owner();
-            // All are looked up first, so that a typing error deletes nothing.
-            let mut found = Vec::new();
-            for id in ids {
-                found.push(thread_by_prefix(&store, &id).await?);
-            }
-            for thread in found {
-                let own = own.clone();
-                let told = (super::agent::actor(foundation, "cli"), SystemClock.now_ms());
-                store
-                    .delete_thread(
-                        &thread.id,
-                        &own.clone(),
-                        move |other| crate::runtime::is_alive(&own, other),
-                        told,
-                    )
-                    .await
-                    .map_err(Failure::failed)?;
-                say(&format!("deleted {}", thread.id));
-            }
-        }
-    }
-    store.close().await;
-    Ok(0)
-}
-
-async fn search(store: &Store, words: &str, json: bool) -> Result<(), Failure> {
-    let mut found = Vec::new();
-    for row in store.threads(None).await.map_err(Failure::failed)? {
-        let mut from = Some(0);
-        while let Some(place) = from {
-            let (around, next) =
-                store.search_thread(&row.thread.id, words, place).await.map_err(Failure::failed)?;
-            from = next;
-            if let Some(around) = around {
-                found.push((row.thread, around));
-                break;
-            }
-        }
-    }
-    if json {
-        let row = |(thread, around): &(ThreadRecord, String)| json!({"thread": thread, "around": around});
-        return put_json(&json!(found.iter().map(row).collect::<Vec<_>>()));
-    }
-    let mut out = String::new();
-    for (thread, around) in found {
-        let (title, around) = (visible_line(&thread.title), visible_line(&around));
-        let _ = writeln!(out, "{}  {}  {title}\n    {around}", thread.id, when(thread.updated_at));
-    }
-    put(&out)
 }
 
 /// Each on a line of its own.

@@ -2,81 +2,127 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use crate::contract::display::{escape_markup, visible};
+use crate::contract::display::{escape_json, escape_markup, visible};
 use crate::contract::message::{Message, Role};
 use crate::contract::record::{StoredMessage, ThreadRecord};
+use crate::store::ThreadRest;
 
-/// For programs: everything that is stored.
-pub(super) fn as_json(thread: &ThreadRecord, messages: &[StoredMessage]) -> Value {
-    json!({"thread": thread, "messages": messages})
+/// A form that a conversation is written in, message by message: a long one is never in memory as a whole.
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    /// For programs.
+    Json,
+    /// For people.
+    Markdown,
+    /// For a browser: one file, without scripts and without anything that is fetched.
+    Html,
 }
 
-/// For people.
-pub(super) fn as_markdown(thread: &ThreadRecord, messages: &[StoredMessage]) -> String {
-    let title = if thread.title.is_empty() { "Conversation" } else { &thread.title };
-    let mut out = format!("# {}\n\n{} · {}\n", visible(title), thread.id, thread.cwd.display());
-    for stored in messages {
-        let message = &stored.message;
-        match message.role {
-            Role::System => {}
-            Role::User => section(&mut out, "You", &message.text()),
-            Role::Assistant => {
-                if !message.text().trim().is_empty() {
-                    section(&mut out, "aye", &message.text());
-                }
-                for call in &message.tool_calls {
-                    let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
-                    let _ = write!(out, "\n### {}\n\n{}\n", visible(&call.name), fenced("json", &arguments));
-                }
+impl Form {
+    /// What comes before the first message.
+    pub(super) fn start(self, thread: &ThreadRecord) -> String {
+        let title = if thread.title.is_empty() { "Conversation" } else { &thread.title };
+        match self {
+            Form::Json => format!("{{\n\"thread\": {},\n\"messages\": [", json_of(thread)),
+            Form::Markdown => format!("# {}\n\n{} · {}\n", visible(title), thread.id, thread.cwd.display()),
+            Form::Html => format!(
+                "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+                 <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+                 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+                 <title>{title}</title>\n<style>{STYLE}</style></head>\n<body><h1>{title}</h1>\n<p class=\"place\">{} · {}</p>\n",
+                escaped(thread.id.as_str()),
+                escaped(&thread.cwd.to_string_lossy()),
+                title = escaped(title),
+            ),
+        }
+    }
+
+    /// One message.
+    pub(super) fn message(self, stored: &StoredMessage) -> String {
+        match self {
+            Form::Json => {
+                format!("{}\n{}", if stored.seq > 1 { "," } else { "" }, json_of(stored))
             }
-            Role::Tool => {
-                let _ = write!(
-                    out,
-                    "\n{}: {}\n\n{}\n",
-                    outcome(message),
-                    tool(message),
-                    fenced("", &message.text())
-                );
+            Form::Markdown => markdown(&stored.message),
+            Form::Html => html(&stored.message),
+        }
+    }
+
+    /// What comes after the last message; in JSON the rest of the conversation, when it is given.
+    pub(super) fn end(self, rest: Option<&ThreadRest>) -> String {
+        match self {
+            Form::Json => {
+                let object = rest.map(json_of).unwrap_or_default();
+                // The members go into the object that is open.
+                let members =
+                    object.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
+                let comma = if members.is_empty() { "" } else { ",\n" };
+                format!("\n]{comma}{members}\n}}\n")
             }
+            Form::Markdown => String::new(),
+            Form::Html => "</body></html>\n".to_owned(),
+        }
+    }
+}
+
+/// A conversation as one text.
+pub(super) fn whole(
+    form: Form,
+    thread: &ThreadRecord,
+    messages: &[StoredMessage],
+    rest: Option<&ThreadRest>,
+) -> String {
+    let said: String = messages.iter().map(|stored| form.message(stored)).collect();
+    form.start(thread) + &said + &form.end(rest)
+}
+
+/// One line of JSON with nothing in it that a terminal would obey.
+fn json_of<T: Serialize>(value: &T) -> String {
+    escape_json(&serde_json::to_string(value).unwrap_or_default())
+}
+
+fn markdown(message: &Message) -> String {
+    let mut out = String::new();
+    match message.role {
+        Role::System => {}
+        Role::User => section(&mut out, "You", &message.text()),
+        Role::Assistant => {
+            if !message.text().trim().is_empty() {
+                section(&mut out, "aye", &message.text());
+            }
+            for call in &message.tool_calls {
+                let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
+                let _ = write!(out, "\n### {}\n\n{}\n", visible(&call.name), fenced("json", &arguments));
+            }
+        }
+        Role::Tool => {
+            let (outcome, tool) = (outcome(message), tool(message));
+            let _ = write!(out, "\n{outcome}: {tool}\n\n{}\n", fenced("", &message.text()));
         }
     }
     out
 }
 
-/// For a browser: one file, without scripts and without anything that is fetched.
-pub(super) fn as_html(thread: &ThreadRecord, messages: &[StoredMessage]) -> String {
-    let title = if thread.title.is_empty() { "Conversation" } else { &thread.title };
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{title}</title>\n<style>{STYLE}</style></head>\n<body><h1>{title}</h1>\n<p class=\"place\">{} · {}</p>\n",
-        escaped(thread.id.as_str()),
-        escaped(&thread.cwd.to_string_lossy()),
-        title = escaped(title),
-    );
-    for stored in messages {
-        let message = &stored.message;
-        match message.role {
-            Role::System => {}
-            Role::User => block(&mut out, "user", "You", &message.text()),
-            Role::Assistant => {
-                if !message.text().trim().is_empty() {
-                    block(&mut out, "model", "aye", &message.text());
-                }
-                for call in &message.tool_calls {
-                    let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
-                    folded(&mut out, &format!("→ {}", call.name), &arguments);
-                }
+fn html(message: &Message) -> String {
+    let mut out = String::new();
+    match message.role {
+        Role::System => {}
+        Role::User => block(&mut out, "user", "You", &message.text()),
+        Role::Assistant => {
+            if !message.text().trim().is_empty() {
+                block(&mut out, "model", "aye", &message.text());
             }
-            Role::Tool => {
-                folded(&mut out, &format!("{}: {}", outcome(message), tool(message)), &message.text());
+            for call in &message.tool_calls {
+                let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
+                folded(&mut out, &format!("→ {}", call.name), &arguments);
             }
         }
+        Role::Tool => {
+            folded(&mut out, &format!("{}: {}", outcome(message), tool(message)), &message.text());
+        }
     }
-    out.push_str("</body></html>\n");
     out
 }
 

@@ -8,7 +8,7 @@ use super::remote::Client;
 use crate::cli::Cli;
 use crate::config::{
     Env, Instructions, Loaded, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
-    load_instructions, project_config_files, repository_root,
+    load_instructions, project_config_files, read_private, repository_root, write_private,
 };
 use crate::contract::inference::ReasoningEffort;
 use crate::contract::workspace::Workspace;
@@ -154,31 +154,95 @@ impl Foundation {
     }
 
     pub(super) fn open_store(&self) -> Result<Store, Failure> {
-        if self.is_ephemeral {
-            return Store::in_memory().map_err(Failure::failed);
-        }
-        self.make_folders()?;
-        Store::open(&self.paths.database()).map_err(|error| cannot_open(&error))
+        self.open_writable().map_err(|closed| closed.failure)
     }
 
-    /// Opens the store for a command that only looks: one that cannot be written to will do.
+    /// Opens the store for a command that answers questions; names a read-only one as the reason.
+    pub(super) fn open_store_to_answer(&self) -> Result<Store, Failure> {
+        self.open_writable().map_err(|closed| {
+            if !closed.is_read_only {
+                return closed.failure;
+            }
+            let path = self.paths.display(&self.paths.database());
+            Failure::failed(format!("{path} is read-only: the answer cannot be stored; nothing changed"))
+        })
+    }
+
+    /// Opens the store for a command that only reads: a read-only one will do.
     pub(super) fn open_store_to_read(&self) -> Result<Store, Failure> {
         let path = self.paths.database();
-        let refused = match self.open_store() {
+        let closed = match self.open_writable() {
             Ok(store) => return Ok(store),
-            Err(refused) => refused,
+            Err(closed) => closed,
         };
-        // Folders that cannot be made, and files that cannot be written to.
-        let may_look = refused.exit == READ_ONLY || self.make_folders().is_err();
-        if !may_look || !path.is_file() {
-            return Err(refused);
+        if !closed.is_read_only || !path.is_file() {
+            return Err(closed.failure);
         }
-        let store = Store::open_to_read(&path).map_err(|error| cannot_open(&error))?;
-        super::say(&format!("{} is read-only: nothing can be answered here", self.paths.display(&path)));
+        let store = Store::open_to_read(&path).map_err(|error| Closed::from(&error).failure)?;
+        super::say(&format!("{} is read-only: nothing can be changed here", self.paths.display(&path)));
         Ok(store)
     }
 
-    fn make_folders(&self) -> Result<(), Failure> {
+    fn open_writable(&self) -> Result<Store, Closed> {
+        if self.is_ephemeral {
+            return Store::in_memory().map_err(|error| Closed::from(&error));
+        }
+        // Folders that cannot be created, and files that cannot be written, are a read-only home.
+        self.make_folders().map_err(|failure| Closed { failure, is_read_only: true })?;
+        let path = self.paths.database();
+        if self.store_is_gone() {
+            let failure = Failure::failed(format!(
+                "the store {} is gone, although aye used it before; put it back, restore a backup with `aye store restore FILE`, \
+                 or remove {} to start with an empty one",
+                self.paths.display(&path),
+                self.paths.display(&self.paths.store_marker()),
+            ));
+            return Err(Closed { failure, is_read_only: false });
+        }
+        let store = Store::open(&path).map_err(|error| Closed::from(&error))?;
+        self.remember_store();
+        Ok(store)
+    }
+
+    /// Whether there was a store, and there is none any more.
+    pub(super) fn store_is_gone(&self) -> bool {
+        let path = self.paths.database();
+        !self.is_ephemeral
+            && path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+            && self.stores().iter().any(|known| *known == path.to_string_lossy())
+    }
+
+    /// The stores that were used with these settings, one a line.
+    fn stores(&self) -> Vec<String> {
+        let text = read_private(&self.paths.store_marker(), MAX_MARKER).ok().flatten().unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Notes that there is a store, so that one that vanishes is not replaced by an empty one.
+    pub(super) fn remember_store(&self) {
+        let path = self.paths.database().to_string_lossy().into_owned();
+        let mut known = self.stores();
+        if known.contains(&path) || path.contains('\n') {
+            return;
+        }
+        known.push(path);
+        if let Err(error) =
+            write_private(&self.paths.store_marker(), format!("{}\n", known.join("\n")).as_bytes())
+        {
+            tracing::debug!(%error, "a store that vanishes will not be noticed");
+        }
+    }
+
+    /// Forgets a store that is gone: the next one begins empty.
+    pub(super) fn forget_store(&self) -> Result<(), Failure> {
+        let path = self.paths.database().to_string_lossy().into_owned();
+        let mut known = self.stores();
+        known.retain(|known| *known != path);
+        let text: String = known.iter().map(|path| format!("{path}\n")).collect();
+        write_private(&self.paths.store_marker(), text.as_bytes()).map_err(Failure::failed)
+    }
+
+    pub(super) fn make_folders(&self) -> Result<(), Failure> {
         self.paths.create().map_err(|error| {
             let cause = std::error::Error::source(&error).map(|s| format!(": {s}")).unwrap_or_default();
             Failure::failed(format!("{error}{cause} (--ephemeral keeps nothing and needs no folder)"))
@@ -186,21 +250,20 @@ impl Foundation {
     }
 }
 
-/// The exit status when the store cannot be written to.
-pub(super) const READ_ONLY: u8 = 4;
+/// Bytes of the list of stores that are read.
+const MAX_MARKER: u64 = 64 << 10;
 
-fn cannot_open(error: &OpenError) -> Failure {
-    let exit = match error.kind() {
-        OpenErrorKind::NewerVersion => 3,
-        OpenErrorKind::ReadOnly => READ_ONLY,
-        OpenErrorKind::NotOurs
-        | OpenErrorKind::NotAFile
-        | OpenErrorKind::Locked
-        | OpenErrorKind::Corrupt
-        | OpenErrorKind::Full
-        | OpenErrorKind::Io => 1,
-    };
-    Failure { message: error.to_string(), exit }
+/// Why the store could not be opened.
+struct Closed {
+    failure: Failure,
+    /// It may still be readable.
+    is_read_only: bool,
+}
+
+impl From<&OpenError> for Closed {
+    fn from(error: &OpenError) -> Self {
+        Closed { failure: Failure::failed(error), is_read_only: error.kind() == OpenErrorKind::ReadOnly }
+    }
 }
 
 fn settings(

@@ -158,6 +158,16 @@ fn read_raw(raw: &[u8], into: &mut Candidates) {
     }
 }
 
+/// The first commit of the repository: the same wherever it is. `None` where git cannot say.
+pub(super) async fn first_commit(foundation: &Foundation) -> Option<String> {
+    let git = Git::of(foundation).ok()?;
+    let args = ["rev-list", "--max-parents=0", "HEAD"];
+    let roots = tokio::time::timeout(LIMIT, git.list(&args, b"", MAX_WORDS)).await.ok()?.ok()?;
+    let roots = String::from_utf8_lossy(&roots).into_owned();
+    // Histories that were joined have several.
+    roots.lines().map(str::trim).filter(|line| !line.is_empty()).min().map(str::to_owned)
+}
+
 /// What differs from the last commit, in files whose path holds this.
 pub(super) async fn changes(foundation: &Foundation, wanted: &str) -> Result<Changes, String> {
     let found = tokio::time::timeout(LIMIT, find(foundation, wanted)).await;

@@ -22,7 +22,7 @@ use crate::plugins::permission::{
 
 /// All calls of the audit since a time.
 async fn past(foundation: &Foundation, since: Option<u64>) -> Result<Past, Failure> {
-    let store = foundation.open_store()?;
+    let store = foundation.open_store_to_read()?;
     let past = Arc::new(Mutex::new(Past::default()));
     let filled = Arc::clone(&past);
     let each = move |row| {

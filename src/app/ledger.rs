@@ -130,7 +130,8 @@ impl Row {
 }
 
 pub(super) async fn run(command: GrantsCommand, foundation: &Foundation) -> Result<u8, Failure> {
-    let store = foundation.open_store()?;
+    let only_reads = matches!(command, GrantsCommand::List { .. } | GrantsCommand::Show { .. });
+    let store = if only_reads { foundation.open_store_to_read()? } else { foundation.open_store()? };
     let now = SystemClock.now_ms();
     match command {
         GrantsCommand::List { all, json } => {

@@ -1,7 +1,7 @@
 //! What `@` names besides files: skills, and other conversations, whose text goes with the message.
 
 use super::agent::App;
-use super::export;
+use super::export::{self, Form};
 use crate::contract::content::ContentBlock;
 use crate::contract::display::visible_line;
 use crate::contract::message::Visibility;
@@ -95,7 +95,7 @@ async fn conversation(app: &App, id: &str) -> Result<String, String> {
         app.store.messages_tail(&thread.id, MESSAGES).await.map_err(|error| error.to_string())?;
     let is_cut = count > messages.len() as u64;
     messages.retain(|stored| stored.message.visibility == Visibility::All);
-    let text = export::as_markdown(&thread, &messages);
+    let text = export::whole(Form::Markdown, &thread, &messages, None);
     let (note, end) = match text.len().checked_sub(MOST) {
         Some(over) if over > 0 => {
             let from = (over..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());

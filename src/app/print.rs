@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::agent::App;
 use super::foundation::Foundation;
 use super::remote::{Counter, Hearing, Place};
-use super::{Failure, commands, images, say};
+use super::{Failure, commands, images, moved, say};
 use crate::cli::{Cli, OnUnknown, OutputFormat, ThreadChoice};
 use crate::config::{self, Env, TrustAssessment};
 use crate::contract::event_sink::EventSink;
@@ -47,8 +47,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             return Err(Failure::usage("-r needs the id of a thread here; `aye threads list` shows them"));
         }
         ThreadChoice::Last => {
-            let cwd = &app.foundation.workspace.cwd;
-            let latest = app.store.latest_thread(cwd).await.map_err(Failure::failed)?;
+            let latest = moved::latest_thread(&app).await?;
             Some(latest.ok_or_else(|| Failure::usage("there is no conversation in this folder yet"))?.id)
         }
         ThreadChoice::Id(id) => Some(commands::thread_by_prefix(&app.store, &id).await?.id),
@@ -90,6 +89,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     });
     options.also = counter.clone().map(|counter| Arc::new(Hearing(counter)) as Arc<dyn EventSink>);
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
+    moved::note(&app).await;
     if let Some(counter) = counter {
         counter.close().await;
     }

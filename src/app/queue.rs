@@ -21,7 +21,8 @@ use crate::tui::host::Page;
 
 pub(super) async fn run(command: QueueCommand, foundation: &Foundation) -> Result<u8, Failure> {
     refuse_ephemeral(foundation)?;
-    let store = foundation.open_store()?;
+    let only_reads = matches!(command, QueueCommand::List(_));
+    let store = if only_reads { foundation.open_store_to_read()? } else { foundation.open_store()? };
     match command {
         QueueCommand::Add(args) => add(args, &store, foundation).await?,
         QueueCommand::List(args) => list(&args, &store).await?,

@@ -6,7 +6,8 @@
 //! carries out answers that were given elsewhere when nobody is awake, and begins what is queued. Several may try: the
 //! lease decides, and who loses looks on.
 //!
-//! Nothing here polls. While nobody is awake the only thing that is waited for is the bell.
+//! Nothing here polls. While nobody is awake the only thing that is waited for is the bell; only while a question waits is
+//! the store also read every 30 seconds, because the message of an answer may have been lost.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -64,6 +65,8 @@ struct State {
     tried: Option<Cause>,
     /// When the next message of the queue becomes due.
     due: Option<u64>,
+    /// A question waits, or something is queued: what moves it may come from another process.
+    waits: bool,
     /// What worked in the background when it was last seen to.
     minded: Vec<(ThreadId, u64, Option<u64>)>,
 }
@@ -152,6 +155,7 @@ impl Viewer {
             state.moves += 1;
             state.tried = None;
             state.due = None;
+            state.waits = false;
         });
         self.shown.poke.notify_one();
     }
@@ -376,6 +380,7 @@ impl Viewer {
                 }
                 change = async {
                     match &mut bell {
+                        Some(bell) if self.state(|state| state.waits) => bell.next_or_check().await,
                         Some(bell) => bell.next().await,
                         None => std::future::pending().await,
                     }
@@ -437,7 +442,8 @@ impl Viewer {
         let now = self.app.clock.now_ms();
         let scheduled = glance.queued.iter().filter(|message| message.failed.is_none());
         let due = scheduled.map(|message| message.available_at).filter(|at| *at > now).min();
-        self.state(|state| state.due = due);
+        let waits = !glance.waiting.is_empty() || glance.decided > 0 || !glance.queued.is_empty();
+        self.state(|state| (state.due, state.waits) = (due, waits));
         let driver = if mark.is_driving { Driver::Own } else { self.driver_of(&glance) };
         self.mind_new(&mark, &glance, driver);
         if !self.tell(&mark, &glance, driver).await || mark.is_driving {

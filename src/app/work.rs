@@ -4,8 +4,9 @@
 //! is claimed again, by whoever is there, when the question was answered. What the run came to stands in its
 //! conversation.
 //!
-//! Nothing here polls. A worker without a job waits for the bell of the store, for the next moment at which something
-//! becomes due by itself, and for the end of those who work on other jobs.
+//! Nothing here polls often. A worker without a job waits for the bell of the store, for the next moment at which
+//! something becomes due by itself, and for the end of those who work on other jobs; every 30 seconds it looks by itself,
+//! because a message of another process may have been lost.
 
 mod consumer;
 mod report;
@@ -163,6 +164,7 @@ impl Worker {
         if self.cleaned.is_none_or(is_time) {
             let ttl = u64::try_from(self.config.gc_ttl.as_millis()).unwrap_or(u64::MAX);
             self.mailbox.purge_terminal(now.saturating_sub(ttl)).await?;
+            super::store::prune_by_setting(&self.here.store, &self.here.foundation).await;
             self.cleaned = Some(now);
         }
         let runtime = self.here.runtime.clone();
@@ -174,8 +176,9 @@ impl Worker {
         let runtime = &self.here.runtime;
         let leases = outlook.held.iter().cloned();
         let claims = outlook.claimed.iter().filter_map(|who| self.me.lease_of(who));
+        let typed = outlook.typed.iter().cloned();
         let mut guards: Vec<Option<Guard>> =
-            leases.chain(claims).map(|lease| Some(Guard::of(None, &lease, runtime))).collect();
+            leases.chain(claims).chain(typed).map(|lease| Some(Guard::of(None, &lease, runtime))).collect();
         let someone_ends = async {
             if guards.is_empty() {
                 return std::future::pending().await;
@@ -305,6 +308,7 @@ impl Worker {
             Err(
                 error @ (RuntimeError::AgentNotFound { .. }
                 | RuntimeError::ResolveFailed { .. }
+                | RuntimeError::NoMessage { .. }
                 | RuntimeError::Damaged { .. }),
             ) => Some((error.to_string(), false)),
             Err(error @ (RuntimeError::State(_) | RuntimeError::Store(_) | RuntimeError::Internal(_))) => {
@@ -358,7 +362,7 @@ impl Worker {
 async fn heard(bell: &mut Watch) {
     let matters = |change: &Change| change.kind != ChangeKind::Grant;
     loop {
-        let mut is_new = matters(&bell.next().await);
+        let mut is_new = matters(&bell.next_or_check().await);
         for _ in 0..BULK {
             let Some(change) = bell.next().now_or_never() else { break };
             is_new |= matters(&change);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use super::time::span;
-use super::{OnUnknown, OutputFormat};
+use super::{OnUnknown, OutputFormat, PageArgs};
 
 pub(super) const ANSWER_EXAMPLE: &str = "Example:\n  aye answer ask_0198c '{\"answer\": \"the second one\"}'";
 
@@ -53,8 +53,11 @@ pub struct InboxArgs {
     #[arg(long)]
     pub json: bool,
     /// Go on: one JSON object a line for each that waits, then for each new one as it comes
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["limit", "offset"])]
     pub watch: bool,
+    /// Which of them.
+    #[command(flatten)]
+    pub page: PageArgs,
 }
 
 /// What follows a decision.

@@ -1,14 +1,16 @@
 //! `aye threads ...`
 
+use std::path::PathBuf;
+
 use clap::{Subcommand, ValueEnum};
 
-use super::JsonFlag;
+use super::{ListArgs, PageArgs};
 
 /// `aye threads ...`
 #[derive(Clone, Debug, Subcommand)]
 pub enum ThreadsCommand {
     /// List conversations, the latest first
-    List(JsonFlag),
+    List(ListArgs),
     /// Show one conversation
     Show {
         /// Its id, or the beginning of it
@@ -17,7 +19,9 @@ pub enum ThreadsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Delete conversations for good
+    /// Delete conversations for good: what was said is overwritten in the store
+    ///
+    /// The audit keeps what was asked, decided and done in them, with the arguments of the calls; `aye audit` shows it.
     Delete {
         /// Their ids, or the beginnings of them
         #[arg(required = true)]
@@ -53,6 +57,17 @@ pub enum ThreadsCommand {
         /// Write JSON
         #[arg(long)]
         json: bool,
+        /// Which of them.
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Add a conversation that `export --format json` wrote, and write its id
+    ///
+    /// Messages, runs, images, summaries and state come along; open questions do not, and the conversations of subagents
+    /// are exported on their own.
+    Import {
+        /// The file; `-` is stdin
+        file: PathBuf,
     },
     /// Write one conversation to stdout
     Export {
@@ -70,7 +85,7 @@ pub enum ExportFormat {
     /// Markdown
     #[default]
     Md,
-    /// One JSON object
+    /// One JSON object, with everything that `import` takes
     Json,
     /// One file for a browser, without scripts
     Html,

@@ -204,7 +204,7 @@ impl Desk<'_> {
             let given_up = result.waiting.iter().filter_map(|q| self.told.get(&q.id).copied().flatten());
             let end = own.chain(given_up).min();
             tokio::select! {
-                () = async { while !watch.next().await.concerns(&self.thread) {} } => {}
+                () = async { while !watch.next_or_check().await.concerns(&self.thread) {} } => {}
                 () = self.options.answered.notified() => {}
                 () = until(end) => {}
             }
@@ -257,7 +257,7 @@ impl Desk<'_> {
                     // A process that is stopped says nothing and does not die: its right to go on ends all the same.
                     let term = self.runtime.driven_elsewhere(&self.thread).await?.unwrap_or_default();
                     tokio::select! {
-                        () = async { while !watch.next().await.concerns(&self.thread) {} } => {}
+                        () = async { while !watch.next_or_check().await.concerns(&self.thread) {} } => {}
                         () = until_dead(pid) => {}
                         () = tokio::time::sleep(term) => {}
                     }
@@ -283,35 +283,59 @@ impl Desk<'_> {
         before: &AgentRunResult,
         run: &RunRecord,
     ) -> Result<AgentRunResult, RuntimeError> {
-        let store = self.runtime.store();
-        let stored = store.messages(&run.thread_id).await?;
+        let mut expired = Vec::new();
+        for question in &before.waiting {
+            let now = self.runtime.store().suspension(&question.id).await?;
+            expired.extend(now.filter(|now| now.status == SuspensionStatus::Expired).map(|now| now.id));
+        }
+        note("another process went on with this run to its end; this is what came of it");
+        self.show_ended(run, expired).await
+    }
+
+    /// The result of a run that is over, and its events again.
+    async fn show_ended(
+        &self,
+        run: &RunRecord,
+        expired: Vec<SuspensionId>,
+    ) -> Result<AgentRunResult, RuntimeError> {
+        let stored = self.runtime.store().messages(&run.thread_id).await?;
         let last = stored
             .iter()
             .rev()
             .filter(|stored| stored.run_id == run.id)
             .find(|stored| stored.message.role == Role::Assistant);
-        let mut expired = Vec::new();
-        for question in &before.waiting {
-            let now = store.suspension(&question.id).await?;
-            expired.extend(now.filter(|now| now.status == SuspensionStatus::Expired).map(|now| now.id));
-        }
         let result = AgentRunResult {
+            thread_id: run.thread_id.clone(),
+            run_id: run.id.clone(),
             response: last.map(|stored| stored.message.text()).unwrap_or_default(),
             stop_reason: last.and_then(|stored| stop_reason_of(&stored.message)),
             termination: run.termination.clone().unwrap_or(TerminationReason::NaturalEnd),
+            error_code: None,
             steps: run.steps,
             usage: run.usage,
             waiting: Vec::new(),
             expired,
             messages: stored.len() as u64,
-            ..before.clone()
         };
-        note("another process went on with this run to its end; this is what came of it");
         self.printer.emit(started(&result, Some(run))).await;
         let messages = stored.iter().map(|stored| json!(stored.message)).collect();
         self.printer.emit(AgentEvent::MessagesSnapshot { messages }).await;
         self.printer.emit(finished(&result)).await;
         Ok(result)
+    }
+
+    /// What a run came to that was over before this process could go on with it. Scripts that answer and resume cannot
+    /// know whether another process was faster.
+    pub(super) async fn over_already(
+        &self,
+        thread: &ThreadId,
+    ) -> Result<Option<AgentRunResult>, RuntimeError> {
+        let Some(run) = self.runtime.store().latest_run(thread).await? else { return Ok(None) };
+        if run.status != RunStatus::Done {
+            return Ok(None);
+        }
+        note("this run is over already; this is what came of it");
+        self.show_ended(&run, Vec::new()).await.map(Some)
     }
 }
 

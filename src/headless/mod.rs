@@ -294,6 +294,13 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
                 note(&who);
                 exit::DONE
             }
+            None if matches!(error, RuntimeError::NothingToResume { .. }) => {
+                match desk().over_already(&thread).await {
+                    Ok(Some(result)) => finish(&printer, &Attended { result, denied: Vec::new() }, options),
+                    Ok(None) => refuse(&printer, &error),
+                    Err(error) => refuse(&printer, &error),
+                }
+            }
             None => refuse(&printer, &error),
         },
     };
@@ -320,6 +327,7 @@ fn left_to_others(error: &RuntimeError) -> Option<String> {
         RuntimeError::State(_)
         | RuntimeError::AgentNotFound { .. }
         | RuntimeError::ResolveFailed { .. }
+        | RuntimeError::NoMessage { .. }
         | RuntimeError::NotFree { .. }
         | RuntimeError::NotQueued { .. }
         | RuntimeError::Damaged { .. }
@@ -331,7 +339,9 @@ fn left_to_others(error: &RuntimeError) -> Option<String> {
 
 fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
     let code = match error {
-        RuntimeError::NothingToResume { .. } | RuntimeError::AgentNotFound { .. } => exit::USAGE,
+        RuntimeError::NothingToResume { .. }
+        | RuntimeError::NoMessage { .. }
+        | RuntimeError::AgentNotFound { .. } => exit::USAGE,
         RuntimeError::State(_)
         | RuntimeError::ThreadAlreadyRunning { .. }
         | RuntimeError::ResolveFailed { .. }

@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::super::commands::{put_json, thread_by_prefix, when};
 use super::super::foundation::Foundation;
-use super::super::{Failure, put, say};
+use super::super::pager::Pager;
+use super::super::{Failure, say};
 use super::{about, waiting};
 use crate::cli::InboxArgs;
 use crate::contract::clock::{Clock as _, SystemClock};
@@ -28,27 +29,73 @@ pub(super) async fn run(args: &InboxArgs, store: &Store, foundation: &Foundation
         Err(error) => return Err(Failure::failed(error)),
     }
     let filter = filter(args, store, now).await?;
-    let mut rows = waiting(store, filter.clone(), now).await?;
     let in_memory = foundation.remote().list(&filter).await;
-    if !in_memory.is_empty() {
-        rows.extend(in_memory);
-        rows.sort_by_key(|row| row.created_at);
-    }
+    let mut list = List { store, filter, now, in_memory, at: args.page.offset, left: args.page.limit };
     if args.json {
-        put_json(&json!(rows))?;
+        put_json(&json!(list.next(usize::MAX).await?))?;
         return Ok(0);
     }
-    let ids = rows.iter().map(|row| row.id.clone()).collect();
-    let mut short = store.short_ids(ids, LEAST).await.map_err(Failure::failed)?;
-    // The store does not know the neighbours of these.
-    for (short, row) in short.iter_mut().zip(&rows).filter(|(_, row)| row.ephemeral.is_some()) {
-        row.id.as_str().clone_into(short);
+    let mut pager = Pager::new(&foundation.env);
+    let mut is_first = true;
+    loop {
+        let piece = if pager.is_paged() { PIECE } else { usize::MAX };
+        let rows = list.next(piece).await?;
+        if rows.is_empty() && is_first && std::io::stdout().is_terminal() {
+            say("nothing waits");
+        }
+        is_first = false;
+        let goes_on = pager.write(&text(&rows, &list.short(&rows).await?, now, columns()))?;
+        if !goes_on || rows.len() < piece {
+            pager.finish()?;
+            return Ok(0);
+        }
     }
-    put(&text(&rows, &short, now, columns()))?;
-    if rows.is_empty() && std::io::stdout().is_terminal() {
-        say("nothing waits");
+}
+
+/// Rows that are read at a time for a pager.
+const PIECE: usize = 200;
+
+/// What waits, piece by piece.
+struct List<'a> {
+    store: &'a Store,
+    filter: InboxFilter,
+    now: u64,
+    /// What the memory of other processes holds.
+    in_memory: Vec<InboxRow>,
+    at: usize,
+    left: Option<usize>,
+}
+
+impl List<'_> {
+    /// The next rows: at most this many.
+    async fn next(&mut self, piece: usize) -> Result<Vec<InboxRow>, Failure> {
+        let wanted = self.left.map_or(piece, |left| left.min(piece));
+        let rows = if self.in_memory.is_empty() {
+            let limit = Some(wanted).filter(|wanted| *wanted < usize::MAX);
+            let filter = InboxFilter { offset: self.at, limit, ..self.filter.clone() };
+            waiting(self.store, filter, self.now).await?
+        } else {
+            // Two lists in one order: there is no place in one that says where the other is.
+            let mut rows = waiting(self.store, self.filter.clone(), self.now).await?;
+            rows.extend(self.in_memory.iter().cloned());
+            rows.sort_by_key(|row| row.created_at);
+            rows.into_iter().skip(self.at).take(wanted).collect()
+        };
+        self.at += rows.len();
+        self.left = self.left.map(|left| left - rows.len());
+        Ok(rows)
     }
-    Ok(0)
+
+    /// The beginnings of their ids that are enough.
+    async fn short(&self, rows: &[InboxRow]) -> Result<Vec<String>, Failure> {
+        let ids = rows.iter().map(|row| row.id.clone()).collect();
+        let mut short = self.store.short_ids(ids, LEAST).await.map_err(Failure::failed)?;
+        // The store does not know the neighbours of these.
+        for (short, row) in short.iter_mut().zip(rows).filter(|(_, row)| row.ephemeral.is_some()) {
+            row.id.as_str().clone_into(short);
+        }
+        Ok(short)
+    }
 }
 
 /// What the arguments leave.
@@ -62,6 +109,7 @@ pub(super) async fn filter(args: &InboxArgs, store: &Store, now: u64) -> Result<
         thread,
         tool: args.tool.clone(),
         asked_before: span.map(|span| now.saturating_sub(span)),
+        ..InboxFilter::default()
     })
 }
 

@@ -51,7 +51,7 @@ pub(super) async fn run(args: &InboxArgs, store: &Store) -> Result<u8, Failure> 
 /// Returns when a question may have come.
 async fn a_change(changes: &mut Watch) {
     loop {
-        match changes.next().await.kind {
+        match changes.next_or_check().await.kind {
             ChangeKind::Run | ChangeKind::Anything => break,
             ChangeKind::Decision | ChangeKind::Owner | ChangeKind::Queue | ChangeKind::Grant => {}
         }

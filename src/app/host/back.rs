@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::TerminalHost;
-use crate::app::{compare, export, git};
+use crate::app::export::{self, Form};
+use crate::app::{compare, git};
 use crate::config::write_private;
 use crate::contract::event_sink::NullEventSink;
 use crate::contract::ids::ThreadId;
@@ -99,7 +100,10 @@ impl TerminalHost {
         let me = own.clone();
         let alive = move |other: &crate::contract::record::Owner| crate::runtime::is_alive(&me, other);
         let deleted = app.store.delete_thread(thread, &own, alive, told).await.map_err(|e| e.to_string())?;
-        if deleted { Ok(()) } else { Err("it was deleted before".to_owned()) }
+        if !deleted {
+            return Err("it was deleted before".to_owned());
+        }
+        self.app.store.shrink(false).await.map(drop).map_err(|e| e.to_string())
     }
 
     pub(super) async fn write_export(
@@ -110,11 +114,16 @@ impl TerminalHost {
         let opened = self.app.store.thread(thread).await.map_err(|e| e.to_string())?;
         let record = opened.ok_or("there is nothing to export yet")?;
         let messages = self.app.store.messages(thread).await.map_err(|e| e.to_string())?;
-        let (text, ending) = match format {
-            ExportFormat::Markdown => (export::as_markdown(&record, &messages), "md"),
-            ExportFormat::Json => (export::as_json(&record, &messages).to_string(), "json"),
-            ExportFormat::Html => (export::as_html(&record, &messages), "html"),
+        let (form, ending) = match format {
+            ExportFormat::Markdown => (Form::Markdown, "md"),
+            ExportFormat::Json => (Form::Json, "json"),
+            ExportFormat::Html => (Form::Html, "html"),
         };
+        let rest = match form {
+            Form::Json => Some(self.app.store.thread_rest(thread).await.map_err(|e| e.to_string())?),
+            Form::Markdown | Form::Html => None,
+        };
+        let text = export::whole(form, &record, &messages, rest.as_ref());
         let path = self.app.foundation.workspace.cwd.join(format!("aye-{thread}.{ending}"));
         write_private(&path, text.as_bytes()).map_err(|e| e.to_string())?;
         Ok(path)

@@ -160,6 +160,7 @@ impl Counter {
                     thread: filter.thread.map(Into::into),
                     tool: filter.tool,
                     asked_before: filter.asked_before,
+                    ..InboxFilter::default()
                 };
                 let own = |row| InboxRow { ephemeral: Some(std::process::id()), ..row };
                 match store.inbox(filter).await {

@@ -1,0 +1,51 @@
+//! A project that was moved to another folder is known by the first commit of its repository.
+
+use std::path::{Path, PathBuf};
+
+use super::agent::App;
+use super::{Failure, git, say};
+use crate::contract::display::visible_line;
+use crate::contract::record::ThreadRecord;
+
+/// Notes the first commit of this folder's repository, once for each folder.
+pub(super) async fn note(app: &App) {
+    let cwd = &app.foundation.workspace.cwd;
+    if app.foundation.is_ephemeral || !matches!(app.store.knows_folder(cwd).await, Ok(false)) {
+        return;
+    }
+    let Some((commit, below)) = identity(app).await else { return };
+    if let Err(error) = app.store.note_folder(cwd, &commit, &below).await {
+        tracing::debug!(%error, "a project that is moved will not be found");
+    }
+}
+
+/// The first commit of this folder's repository, and where in it the folder is.
+async fn identity(app: &App) -> Option<(String, PathBuf)> {
+    let workspace = &app.foundation.workspace;
+    let below = workspace.cwd.strip_prefix(&workspace.root).ok()?.to_owned();
+    workspace.root.join(".git").symlink_metadata().ok()?;
+    let commit = git::first_commit(&app.foundation).await?;
+    Some((commit, below))
+}
+
+/// The latest conversation of this folder; else of the folder that it was before it was moved, which must be gone. Trust
+/// and grants stay with the old path.
+pub(super) async fn latest_thread(app: &App) -> Result<Option<ThreadRecord>, Failure> {
+    let cwd = &app.foundation.workspace.cwd;
+    let latest = app.store.latest_thread(cwd).await.map_err(Failure::failed)?;
+    if latest.is_some() || app.foundation.is_ephemeral {
+        return Ok(latest);
+    }
+    let Some((commit, below)) = identity(app).await else { return Ok(None) };
+    let known = app.store.folders_of(&commit, &below).await.map_err(Failure::failed)?;
+    let Some(before) = known.into_iter().find(|known| is_gone(known)) else { return Ok(None) };
+    app.store.move_folder(&before, cwd).await.map_err(Failure::failed)?;
+    let note =
+        "this project was moved: its conversations are this folder's now; trust and grants were not moved";
+    say(&format!("aye: {} is gone; {note}", visible_line(&before.to_string_lossy())));
+    app.store.latest_thread(cwd).await.map_err(Failure::failed)
+}
+
+fn is_gone(folder: &Path) -> bool {
+    folder.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}

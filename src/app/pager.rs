@@ -1,0 +1,126 @@
+//! Long lists on a terminal: a screenful is written as it is, more goes through a pager. Elsewhere everything goes to
+//! stdout.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, Write as _};
+use std::process::{Child, Command, Stdio};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{Failure, put_or_stop};
+use crate::config::Env;
+
+/// What `less` does unless `LESS` says otherwise: nothing is paged that fits, colours stay, the screen is not cleared.
+const LESS: &str = "FRX";
+
+/// Where a list goes.
+pub(super) struct Pager {
+    /// The command of a pager, until one is needed.
+    program: Option<String>,
+    rows: usize,
+    /// What fits on the screen so far.
+    held: String,
+    started: Option<Started>,
+}
+
+struct Started {
+    child: Child,
+    /// Ctrl-C is the pager's as long as it runs.
+    _interrupts: Option<Signal>,
+}
+
+impl Pager {
+    pub(super) fn new(env: &Env) -> Pager {
+        let rows = rustix::termios::tcgetwinsize(rustix::stdio::stdout())
+            .ok()
+            .map_or(0, |size| usize::from(size.ws_row));
+        let is_terminal = std::io::stdout().is_terminal() && rows > 0;
+        let program = is_terminal.then(|| program(env)).flatten();
+        Pager { program, rows, held: String::new(), started: None }
+    }
+
+    /// Whether the list is read as it comes, so that it need not be complete at once.
+    pub(super) fn is_paged(&self) -> bool {
+        self.program.is_some() || self.started.is_some()
+    }
+
+    /// Writes lines; `false` when nobody wants to read any more.
+    pub(super) fn write(&mut self, text: &str) -> Result<bool, Failure> {
+        if let Some(started) = &mut self.started {
+            let Some(input) = started.child.stdin.as_mut() else { return Ok(false) };
+            return Ok(input.write_all(text.as_bytes()).is_ok());
+        }
+        if self.program.is_none() {
+            return put_or_stop(text);
+        }
+        self.held.push_str(text);
+        // One row stays for the prompt of the shell.
+        if self.held.lines().count() < self.rows {
+            return Ok(true);
+        }
+        let held = std::mem::take(&mut self.held);
+        match self.program.take().and_then(start) {
+            Some(started) => {
+                self.started = Some(started);
+                self.write(&held)
+            }
+            None => put_or_stop(&held),
+        }
+    }
+
+    /// Writes the rest and waits for the reader.
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        if let Some(mut started) = self.started.take() {
+            drop(started.child.stdin.take());
+            let _ = started.child.wait();
+            return Ok(());
+        }
+        put_or_stop(&self.held).map(drop)
+    }
+}
+
+/// `PAGER`, or `less` when there is one; an empty `PAGER` or `cat` is none.
+fn program(env: &Env) -> Option<String> {
+    match env.var("PAGER").map(str::trim) {
+        Some("" | "cat") => None,
+        Some(program) => Some(program.to_owned()),
+        None => {
+            let path: OsString = env.var("PATH").unwrap_or_default().into();
+            std::env::split_paths(&path).any(|dir| dir.join("less").is_file()).then(|| "less".to_owned())
+        }
+    }
+}
+
+fn start(program: String) -> Option<Started> {
+    let interrupts = signal(SignalKind::interrupt()).ok();
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(program).stdin(Stdio::piped());
+    if std::env::var_os("LESS").is_none() {
+        command.env("LESS", LESS);
+    }
+    match command.spawn() {
+        Ok(child) => Some(Started { child, _interrupts: interrupts }),
+        Err(error) => {
+            tracing::warn!(%error, "the pager could not be started");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pager_is_what_the_environment_names() {
+        let of = |vars: &[(&str, &str)]| program(&Env::of(vars, "/", "/"));
+        assert_eq!(of(&[("PAGER", "more -d")]).as_deref(), Some("more -d"));
+        assert_eq!(of(&[("PAGER", " cat ")]), None);
+        assert_eq!(of(&[("PAGER", "")]), None);
+        let tools = tempfile::tempdir().unwrap();
+        let path = tools.path().to_string_lossy().into_owned();
+        assert_eq!(of(&[("PATH", &path)]), None);
+        std::fs::write(tools.path().join("less"), "").unwrap();
+        assert_eq!(of(&[("PATH", &path)]).as_deref(), Some("less"));
+    }
+}

@@ -1,0 +1,233 @@
+//! `aye threads`: conversations that are kept.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::commands::{put_json, thread_by_prefix, when};
+use super::export::Form;
+use super::foundation::Foundation;
+use super::pager::Pager;
+use super::{Failure, put, put_or_stop, say};
+use crate::cli::{ExportFormat, ListArgs, PageArgs, ThreadsCommand};
+use crate::contract::clock::{Clock as _, SystemClock};
+use crate::contract::display::visible_line;
+use crate::contract::record::{NamedBy, ThreadSummary};
+use crate::store::{Match, Store, StoreError, ThreadCopy};
+
+/// Rows that are read at a time.
+const PAGE: usize = 200;
+/// Messages that an export reads at a time.
+const MESSAGES: u64 = 500;
+/// More messages than these are worth a word before they are indexed.
+const MANY: u64 = 5_000;
+
+pub(super) async fn run(command: ThreadsCommand, foundation: &Foundation) -> Result<u8, Failure> {
+    let only_reads = matches!(
+        command,
+        ThreadsCommand::List(_)
+            | ThreadsCommand::Show { .. }
+            | ThreadsCommand::Search { .. }
+            | ThreadsCommand::Export { .. }
+    );
+    let store = if only_reads { foundation.open_store_to_read()? } else { foundation.open_store()? };
+    match command {
+        ThreadsCommand::List(ListArgs { json, page }) => list(&store, json, page, foundation).await?,
+        ThreadsCommand::Search { words, json, page } => {
+            search(&store, &words, json, page, foundation).await?;
+        }
+        ThreadsCommand::Show { id, json } => {
+            export(&store, &id, if json { Form::Json } else { Form::Markdown }, false).await?;
+        }
+        ThreadsCommand::Export { id, format } => {
+            let form = match format {
+                ExportFormat::Md => Form::Markdown,
+                ExportFormat::Json => Form::Json,
+                ExportFormat::Html => Form::Html,
+            };
+            export(&store, &id, form, format == ExportFormat::Json).await?;
+        }
+        ThreadsCommand::Import { file } => import(&store, &file).await?,
+        ThreadsCommand::Rename { id, title } => {
+            let thread = thread_by_prefix(&store, &id).await?;
+            store.rename_thread(&thread.id, &title, NamedBy::Person).await.map_err(Failure::failed)?;
+        }
+        ThreadsCommand::Pin { id, off } => {
+            let thread = thread_by_prefix(&store, &id).await?;
+            let pin = (!off).then(|| SystemClock.now_ms());
+            store.pin_thread(&thread.id, pin).await.map_err(Failure::failed)?;
+        }
+        ThreadsCommand::Fork { id, messages } => {
+            let thread = thread_by_prefix(&store, &id).await?;
+            let copy = super::back::fork_stored(&store, &thread.id, messages, SystemClock.now_ms()).await?;
+            put(&format!("{copy}\n"))?;
+        }
+        ThreadsCommand::Delete { ids } => delete(&store, ids, foundation).await?,
+    }
+    store.close().await;
+    Ok(0)
+}
+
+/// A page as it was asked for, in pieces of at most [`PAGE`] rows.
+struct Pieces {
+    at: usize,
+    left: Option<usize>,
+}
+
+impl Pieces {
+    fn of(page: PageArgs) -> Pieces {
+        Pieces { at: page.offset, left: page.limit }
+    }
+
+    /// How many rows are wanted next.
+    fn next(&self) -> usize {
+        self.left.map_or(PAGE, |left| left.min(PAGE))
+    }
+
+    /// So many came; `false`: there are no more.
+    fn came(&mut self, rows: usize) -> bool {
+        let wanted = self.next();
+        self.at += rows;
+        self.left = self.left.map(|left| left - rows);
+        rows == wanted && self.left != Some(0)
+    }
+}
+
+async fn list(store: &Store, json: bool, page: PageArgs, foundation: &Foundation) -> Result<(), Failure> {
+    if json {
+        let threads = store.threads_page(None, page.offset, page.limit).await.map_err(Failure::failed)?;
+        return put_json(&json!(threads));
+    }
+    let mut pager = Pager::new(&foundation.env);
+    let mut pieces = Pieces::of(page);
+    loop {
+        let rows = store.threads_page(None, pieces.at, Some(pieces.next())).await.map_err(Failure::failed)?;
+        let text: String = rows.iter().map(line).collect();
+        if !pager.write(&text)? || !pieces.came(rows.len()) {
+            return pager.finish();
+        }
+    }
+}
+
+fn line(row: &ThreadSummary) -> String {
+    let note = match (&row.damaged, row.waiting) {
+        (Some(why), _) => format!("  damaged: {}", visible_line(why)),
+        (None, 0) => String::new(),
+        (None, n) => format!("  {n} waiting"),
+    };
+    let (id, when) = (&row.thread.id, when(row.thread.updated_at));
+    format!("{id}  {when}  {:>4}  {}{note}\n", row.messages, visible_line(&row.thread.title))
+}
+
+async fn search(
+    store: &Store,
+    words: &str,
+    json: bool,
+    page: PageArgs,
+    foundation: &Foundation,
+) -> Result<(), Failure> {
+    bring_up_to_date(store).await?;
+    if json {
+        let found = store.search(words, page.offset, page.limit).await.map_err(Failure::failed)?;
+        let row = |found: &Match| json!({"thread": found.thread, "around": found.around});
+        return put_json(&json!(found.iter().map(row).collect::<Vec<_>>()));
+    }
+    let mut pager = Pager::new(&foundation.env);
+    if !pager.is_paged() {
+        let found = store.search(words, page.offset, page.limit).await.map_err(Failure::failed)?;
+        return put(&matches(&found));
+    }
+    let mut pieces = Pieces::of(page);
+    loop {
+        let found = store.search(words, pieces.at, Some(pieces.next())).await.map_err(Failure::failed)?;
+        if !pager.write(&matches(&found))? || !pieces.came(found.len()) {
+            return pager.finish();
+        }
+    }
+}
+
+fn matches(found: &[Match]) -> String {
+    let mut out = String::new();
+    for Match { thread, around } in found {
+        let (title, around) = (visible_line(&thread.title), visible_line(around));
+        let _ = writeln!(out, "{}  {}  {title}\n    {around}", thread.id, when(thread.updated_at));
+    }
+    out
+}
+
+/// Adds what was said since the last search to the index. Where that cannot be written the search reads it instead.
+async fn bring_up_to_date(store: &Store) -> Result<(), Failure> {
+    let missing = store.unindexed_messages().await.map_err(Failure::failed)?;
+    if missing > MANY {
+        say(&format!("indexing {missing} messages for the search, once"));
+    }
+    loop {
+        match store.index_messages().await {
+            Ok(true) => {}
+            Ok(false) | Err(StoreError::ReadOnly | StoreError::Busy { .. } | StoreError::Full) => {
+                return Ok(());
+            }
+            Err(error) => return Err(Failure::failed(error)),
+        }
+    }
+}
+
+async fn export(store: &Store, id: &str, form: Form, with_rest: bool) -> Result<(), Failure> {
+    let thread = thread_by_prefix(store, id).await?;
+    // The places of all are checked before a word of it is written.
+    let (count, _) = store.messages_tail(&thread.id, 0).await.map_err(Failure::failed)?;
+    let rest =
+        if with_rest { Some(store.thread_rest(&thread.id).await.map_err(Failure::failed)?) } else { None };
+    let mut goes_on = put_or_stop(&form.start(&thread))?;
+    let mut at = 1;
+    while goes_on && at <= count {
+        let next = (at + MESSAGES).min(count + 1);
+        let length = usize::try_from(next - at).unwrap_or(usize::MAX);
+        let stored = store.messages_before(&thread.id, next, length).await.map_err(Failure::failed)?;
+        goes_on = put_or_stop(&stored.iter().map(|stored| form.message(stored)).collect::<String>())?;
+        at = next;
+    }
+    if goes_on { put(&form.end(rest.as_ref())) } else { Ok(()) }
+}
+
+/// Adds what `export --format json` wrote.
+async fn import(store: &Store, file: &Path) -> Result<(), Failure> {
+    let name = visible_line(&file.to_string_lossy()).into_owned();
+    let text = if file.as_os_str() == "-" {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(file)
+    };
+    let text = text.map_err(|error| Failure::failed(format!("cannot read {name}: {error}")))?;
+    let copy: ThreadCopy = serde_json::from_str(&text)
+        .map_err(|error| Failure::failed(format!("{name} is not an exported conversation: {error}")))?;
+    let id = copy.thread.id.clone();
+    store.import_thread(copy).await.map_err(|error| {
+        Failure::failed(format!("{name} cannot be imported: {error}; nothing was imported"))
+    })?;
+    put(&format!("{id}\n"))
+}
+
+async fn delete(store: &Store, ids: Vec<String>, foundation: &Foundation) -> Result<(), Failure> {
+    let own = super::agent::owner();
+    // All are looked up first, so that a typing error deletes nothing.
+    let mut found = Vec::new();
+    for id in ids {
+        found.push(thread_by_prefix(store, &id).await?);
+    }
+    for thread in found {
+        let own = own.clone();
+        let told = (super::agent::actor(foundation, "cli"), SystemClock.now_ms());
+        let is_alive = {
+            let own = own.clone();
+            move |other: &_| crate::runtime::is_alive(&own, other)
+        };
+        store.delete_thread(&thread.id, &own, is_alive, told).await.map_err(Failure::failed)?;
+        say(&format!("deleted {}", thread.id));
+    }
+    if !store.shrink(false).await.map_err(Failure::failed)? {
+        say("another process has the store open: its log still holds what was deleted until that one ends");
+    }
+    Ok(())
+}
