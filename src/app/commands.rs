@@ -12,9 +12,6 @@ use super::{
     Failure, agent_list, approvals, audit, doctor, history, hooks, keys, ledger, memory, models, put, queue,
     reminders, say, stats, threads, work,
 };
-use crate::cli::{
-    Cli, Command, ConfigCommand, JsonFlag, PermissionsCommand, SkillsCommand,
-};
 use crate::cli::{Cli, Command, ConfigCommand, JsonFlag, PermissionsCommand, SkillsCommand};
 use crate::config::{Env, list_models};
 use crate::contract::display::{escape_json, visible_line};

@@ -38,6 +38,7 @@ mod screen;
 mod stale;
 mod stats;
 mod stops;
+mod store;
 mod support;
 mod surfaces;
 mod terminal;

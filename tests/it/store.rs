@@ -1,0 +1,210 @@
+//! The store as a file: backups, restoring, pruning, conversations that leave and come back, a file that vanished.
+
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+
+use crate::support::home::Home;
+use crate::support::llm::{Answer, MockLlm};
+
+const TOUCH: &str = "echo ran >> log.txt";
+
+fn file(home: &Home) -> PathBuf {
+    home.root().join("aye/data/aye.db")
+}
+
+fn bytes(home: &Home) -> Vec<u8> {
+    let wal = PathBuf::from(format!("{}-wal", file(home).display()));
+    [std::fs::read(file(home)).unwrap_or_default(), std::fs::read(wal).unwrap_or_default()].concat()
+}
+
+fn holds(home: &Home, words: &str) -> bool {
+    bytes(home).windows(words.len()).any(|window| window == words.as_bytes())
+}
+
+#[test]
+fn a_run_that_another_process_finished_gives_its_answer() {
+    let llm = MockLlm::answers([Answer::say("I will.").bash("c1", TOUCH), Answer::say("It is done.")]);
+    let home = Home::with(&llm);
+    home.aye(&["-p", "go"]).run().exits(3);
+    let thread = home.thread();
+    home.ok(&["approve", &home.question(), "--resume"]);
+    let out = home.ok(&["-r", &thread, "-p"]);
+    assert_eq!(out.stdout, "It is done.\n");
+    assert!(out.stderr.contains("over already"), "{}", out.stderr);
+    let out = home.ok(&["-r", &thread, "-p", "--output-format", "json"]).json();
+    assert_eq!((&out["status"], &out["response"]), (&"done".into(), &"It is done.".into()));
+    assert_eq!(home.read("log.txt"), "ran\n");
+}
+
+#[test]
+fn a_restored_decision_does_not_run_its_call_again() {
+    let llm = MockLlm::answers([
+        Answer::say("I will.").bash("c1", TOUCH),
+        Answer::say("It is done."),
+        Answer::say("I looked."),
+    ]);
+    let home = Home::with(&llm);
+    home.aye(&["-p", "go"]).run().exits(3);
+    let thread = home.thread();
+    home.ok(&["approve", &home.question()]);
+    home.ok(&["store", "backup", "copy.db"]);
+    home.ok(&["-r", &thread, "-p"]);
+    assert_eq!(home.read("log.txt"), "ran\n");
+    let out = home.ok(&["store", "restore", "copy.db"]);
+    assert!(out.stdout.contains("restored 1 conversation"), "{}", out.stdout);
+    assert!(out.stderr.contains("1 call may have run"), "{}", out.stderr);
+    home.ok(&["audit", "--verify"]);
+    home.ok(&["store", "check"]);
+    let out = home.ok(&["-r", &thread, "-p"]);
+    assert_eq!(out.stdout, "I looked.\n");
+    assert_eq!(home.read("log.txt"), "ran\n", "it ran once");
+    assert!(llm.last().result("c1").contains("may have run"), "{}", llm.last().result("c1"));
+    // The store of before is kept.
+    let kept = std::fs::read_dir(home.root().join("aye/data"))
+        .expect("a folder")
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().contains("before-restore"))
+        .count();
+    assert!(kept >= 1);
+    // What is no backup changes nothing.
+    home.write("junk.db", &"junk".repeat(1000));
+    home.aye(&["store", "restore", "junk.db"]).run().exits(1);
+    assert_eq!(home.thread(), thread);
+}
+
+#[test]
+fn a_store_that_vanished_is_not_replaced_silently() {
+    let home = Home::new();
+    home.ok(&["-p", "help"]);
+    home.ok(&["store", "backup", "copy.db"]);
+    for suffix in ["", "-wal", "-shm", "-mark"] {
+        let _ = std::fs::remove_file(format!("{}{suffix}", file(&home).display()));
+    }
+    for args in [&["-p", "help"][..], &["inbox"], &["threads", "list"]] {
+        let out = home.aye(args).run().exits(1);
+        assert!(out.stderr.contains("is gone") && out.stderr.contains("store restore"), "{}", out.stderr);
+    }
+    assert!(!file(&home).exists(), "nothing was made in its place");
+    home.ok(&["store", "restore", "copy.db"]);
+    assert_eq!(home.ok(&["threads", "list", "--json"]).json().as_array().map(Vec::len), Some(1));
+    // Whoever wants an empty one says so.
+    std::fs::remove_file(file(&home)).expect("there");
+    std::fs::remove_file(home.root().join("aye/config/stores")).expect("there");
+    assert_eq!(home.ok(&["threads", "list", "--json"]).json().as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn a_deleted_conversation_leaves_the_file_and_comes_back_from_its_export() {
+    let secret = "xyzzy-plugh-4711";
+    let llm = MockLlm::answers([Answer::say(&format!("You said {secret}."))]);
+    let home = Home::with(&llm);
+    home.ok(&["-p", &format!("remember {secret}")]);
+    let thread = home.thread();
+    let found = home.ok(&["threads", "search", &secret.to_uppercase()]).stdout;
+    assert!(found.contains(&thread) && found.contains(secret), "{found}");
+    let shown = home.ok(&["threads", "show", &thread]).stdout;
+    let exported = home.ok(&["threads", "export", &thread, "--format", "json"]);
+    assert!(
+        exported.json()["messages"].as_array().is_some_and(|said| said.len() == 2),
+        "{}",
+        exported.stdout
+    );
+    home.write("export.json", &exported.stdout);
+    assert!(holds(&home, secret));
+    home.ok(&["threads", "delete", &thread]);
+    assert!(!holds(&home, secret), "it is still in the file");
+    home.ok(&["audit", "--verify"]);
+    let out = home.ok(&["threads", "import", "export.json"]);
+    assert_eq!(out.stdout.trim(), thread);
+    assert_eq!(home.ok(&["threads", "show", &thread]).stdout, shown);
+    assert_eq!(home.ok(&["threads", "export", &thread, "--format", "json"]).stdout, exported.stdout);
+    home.aye(&["threads", "import", "export.json"]).run().exits(1);
+    home.aye(&["threads", "import", "nothing.json"]).run().exits(1);
+    home.ok(&["store", "check"]);
+    home.ok(&["audit", "--verify"]);
+    home.ok(&["-r", &thread, "-p", "and now?"]);
+}
+
+#[test]
+fn pruning_takes_what_is_old_and_says_so() {
+    let llm = MockLlm::answers([Answer::say("I will.").bash("c1", TOUCH)]);
+    let home = Home::with(&llm);
+    home.aye(&["-p", "waits"]).run().exits(3);
+    let conn = Connection::open(file(&home)).expect("a database");
+    conn.execute("UPDATE thread SET updated_at = 1", ()).expect("changed");
+    for n in 0..3 {
+        let id = format!("old-{n}");
+        conn.execute(
+            "INSERT INTO thread (id, title, cwd, created_at, updated_at) VALUES (?1, 'old', x'2f', 1, 1)",
+            (&id,),
+        )
+        .expect("added");
+    }
+    drop(conn);
+    home.aye(&["store", "prune"]).run().exits(2);
+    let out = home.ok(&["store", "prune", "--older-than", "90d"]);
+    assert!(out.stdout.contains("deleted 3 conversations"), "{}", out.stdout);
+    let left = home.ok(&["threads", "list", "--json"]).json();
+    assert_eq!(left.as_array().map(Vec::len), Some(1), "what waits stays");
+    home.ok(&["store", "prune", "--keep", "1KiB"]).says("still larger");
+    assert_eq!(home.open().len(), 1);
+    home.ok(&["audit", "--verify"]);
+}
+
+#[test]
+fn lists_take_a_limit_and_an_offset() {
+    let home = Home::new();
+    for _ in 0..3 {
+        home.ok(&["-p", "help"]);
+    }
+    let ids = |args: &[&str]| -> Vec<String> {
+        let list = home.ok(&[&["threads", "list", "--json"], args].concat()).json();
+        let ids = list.as_array().expect("a list").iter();
+        ids.map(|row| row["thread"]["id"].as_str().expect("an id").to_owned()).collect()
+    };
+    let all = ids(&[]);
+    assert_eq!(all.len(), 3);
+    assert_eq!(ids(&["--limit", "2"]), all[..2]);
+    assert_eq!(ids(&["--limit", "2", "--offset", "2"]), all[2..]);
+    let text = home.ok(&["threads", "list", "--limit", "1", "--offset", "1"]).stdout;
+    assert!(text.lines().count() == 1 && text.contains(&all[1]), "{text}");
+    let found = home.ok(&["threads", "search", "help", "--json", "--limit", "2"]).json();
+    assert_eq!(found.as_array().map(Vec::len), Some(2));
+    home.aye(&["inbox", "--watch", "--limit", "1"]).run().exits(2);
+    assert_eq!(home.ok(&["inbox", "--json", "--limit", "1"]).json().as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn a_project_that_was_moved_is_found_by_its_first_commit() {
+    let llm = MockLlm::answers([Answer::say("One."), Answer::say("Two."), Answer::say("Three.")]);
+    let home = Home::with(&llm);
+    let git = |folder: &str, args: &[&str]| {
+        let done = std::process::Command::new("git")
+            .args(["-c", "user.name=a", "-c", "user.email=a@b"])
+            .args(args)
+            .current_dir(home.root().join(folder))
+            .env("HOME", home.root().join("home"))
+            .output()
+            .expect("git");
+        assert!(done.status.success(), "{done:?}");
+    };
+    std::fs::create_dir(home.root().join("work/old")).expect("a folder");
+    git("work/old", &["init", "-q"]);
+    git("work/old", &["commit", "-q", "--allow-empty", "-m", "first"]);
+    home.ok(&["-C", "old", "-p", "hi"]);
+    let thread = home.thread();
+    // A copy is another project as long as the old one is there.
+    git("work", &["clone", "-q", "old", "new"]);
+    home.aye(&["-C", "new", "-c", "-p", "go on"]).run().exits(2);
+    std::fs::rename(home.root().join("work/old"), home.root().join("old")).expect("moved");
+    let out = home.ok(&["-C", "new", "-c", "-p", "go on"]);
+    assert!(
+        out.stderr.contains("was moved") && out.stderr.contains("trust and grants were not"),
+        "{}",
+        out.stderr
+    );
+    assert_eq!((out.stdout.as_str(), home.thread()), ("Two.\n", thread));
+    let out = home.ok(&["-C", "new", "-c", "-p", "and on"]);
+    assert!(!out.stderr.contains("was moved"), "said once: {}", out.stderr);
+}
