@@ -296,7 +296,12 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
             }
             None if matches!(error, RuntimeError::NothingToResume { .. }) => {
                 match desk().over_already(&thread).await {
-                    Ok(Some(result)) => finish(&printer, &Attended { result, denied: Vec::new() }, options),
+                    Ok(Some(result)) => finish(
+                        &printer,
+                        &Attended { result, denied: Vec::new(), output: None },
+                        options,
+                        signal,
+                    ),
                     Ok(None) => refuse(&printer, &error),
                     Err(error) => refuse(&printer, &error),
                 }
