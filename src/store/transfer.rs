@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::rows::{body, decode, encode, int, run_status, text};
-use super::{Store, StoreError, images, runs, summaries, threads};
+use super::{Store, StoreError, images, runs, threads};
 use crate::contract::ids::{RunId, ThreadId, check_given};
 use crate::contract::image::ImageRef;
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
@@ -101,12 +101,24 @@ fn rest_of(conn: &Connection, id: &ThreadId) -> Result<ThreadRest, StoreError> {
     Ok(ThreadRest {
         runs: found,
         state: threads::state_of(conn, id)?,
-        summaries: summaries::of_thread(conn, id)?,
+        summaries: summaries_of(conn, id)?,
         images,
         named_by,
         pinned_at,
         branch,
     })
+}
+
+/// All summaries of a thread, not only the newest.
+fn summaries_of(conn: &Connection, id: &ThreadId) -> Result<Vec<SummaryRecord>, StoreError> {
+    let sql = "SELECT body FROM summary WHERE thread_id = ?1 ORDER BY upto_seq";
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query((id.as_str(),))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(decode(id, "a summary of it", body(row, 0)?)?);
+    }
+    Ok(found)
 }
 
 fn import(tx: &Connection, copy: ThreadCopy) -> Result<(), StoreError> {
