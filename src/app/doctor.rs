@@ -54,16 +54,17 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
     add("settings", State::Ok, format!("{}{exists}", settings.display()));
     match foundation.rules(cli) {
         Err(failure) => add("rules", State::Error, failure.message),
-        Ok(rules) => match rules.refused() {
-            Some(why) => add("rules", State::Error, format!("{why}; until it is right, everything asks")),
-            None => {
+        Ok(rules) => {
+            if let Some(why) = rules.refused() {
+                add("rules", State::Error, format!("{why}; until it is right, everything asks"));
+            } else {
                 add("rules", State::Ok, format!("{} rules", rules.rules().len()));
                 let unknown = unknown_tools(&rules, &foundation);
                 if !unknown.is_empty() {
                     add("rule tools", State::Warning, unknown.join("; "));
                 }
             }
-        },
+        }
     }
     if foundation.untrusted.is_empty() {
         add("trust", State::Ok, "nothing here waits for trust".into());

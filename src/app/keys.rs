@@ -287,11 +287,7 @@ fn read_line(echo: Echo) -> Option<String> {
                 show("\n");
                 return None;
             }
-            (8 | 127, Echo::Masked) => {
-                if line.pop().is_some() {
-                    show("\u{8} \u{8}");
-                }
-            }
+            (8 | 127, Echo::Masked) => show(if line.pop().is_some() { "\u{8} \u{8}" } else { "" }),
             // The marks of a bracketed paste, and other controls, are no part of a key.
             (0..=31, Echo::Masked) => {}
             (other, _) if line.len() < 2 * MAX_KEY => {

@@ -415,7 +415,8 @@ impl LlmExecutor for ModelExecutor {
 /// The lines of `aye models`: what needs a key stands below the rest.
 pub(super) fn listing(rows: &[ModelRow]) -> String {
     let (usable, rest): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.usable);
-    let lines = |rows: &[&ModelRow]| rows.iter().map(|row| format!("{row}\n")).collect::<String>();
+    let lines =
+        |rows: &[&ModelRow]| rows.iter().flat_map(|row| [row.to_string(), "\n".into()]).collect::<String>();
     let gap = if rest.is_empty() { "" } else { "\nNeeds a key or a server:\n" };
     format!("{}{gap}{}", lines(&usable), lines(&rest))
 }

@@ -87,6 +87,6 @@ impl fmt::Debug for Env {
             .field("vars", &self.vars.keys().collect::<Vec<_>>())
             .field("home", &self.home)
             .field("cwd", &self.cwd)
-            .finish()
+            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,7 @@
 //! A question that waits, as the person at this process reads it: what it is about, and how to answer it from anywhere.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
@@ -64,11 +65,11 @@ impl<'a> Question<'a> {
             text.push('\n');
         }
         let [yes, no] = self.answers();
-        text += &format!("  answer: {yes}   or: {no}");
+        let _ = write!(text, "  answer: {yes}   or: {no}");
         if let Some(schema) = &self.record.ticket.suspension.response_schema {
             let form = form(schema);
             if form.contains(" or ") {
-                text += &format!("\n  the answer has the form {}", visible_line(&form));
+                let _ = write!(text, "\n  the answer has the form {}", visible_line(&form));
             }
         }
         text

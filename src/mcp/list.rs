@@ -41,6 +41,9 @@ pub(super) struct Found {
     pub(super) descriptor: ToolDescriptor,
 }
 
+/// The entries of one page, and the cursor of the next.
+type ListPage<T> = (Vec<T>, Option<String>);
+
 /// One of the lists of a server.
 struct Listed<T> {
     /// Its member of the result.
@@ -48,7 +51,7 @@ struct Listed<T> {
     /// Its entry in a message.
     noun: &'static str,
     request: fn(PaginatedRequestParams) -> ClientRequest,
-    page: fn(ServerResult) -> Option<(Vec<T>, Option<String>)>,
+    page: fn(ServerResult) -> Option<ListPage<T>>,
 }
 
 /// One page, and what to say about entries that were left out. The protocol's library reads a list as a whole or not at

@@ -135,7 +135,7 @@ impl Driver {
                     return (id.to_owned(), model);
                 }
                 Err(error) => {
-                    tracing::warn!(run = %self.record.id, model = id, %error, "not used in this step")
+                    tracing::warn!(run = %self.record.id, model = id, %error, "not used in this step");
                 }
             }
         }

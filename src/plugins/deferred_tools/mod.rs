@@ -117,15 +117,12 @@ impl Views {
         if let Some(place) = place {
             return Ok(made[place].view.clone());
         }
-        let policy = match section {
-            Some(section) => Policy::of_section(section, &self.defaults, self.default_mode),
-            None => {
-                let default_mode = self.default_mode;
-                Policy::new(
-                    &DeferredToolsConfig { default_mode, ..DeferredToolsConfig::default() },
-                    &self.defaults,
-                )
-            }
+        let policy = if let Some(section) = section {
+            Policy::of_section(section, &self.defaults, self.default_mode)
+        } else {
+            let config =
+                DeferredToolsConfig { default_mode: self.default_mode, ..DeferredToolsConfig::default() };
+            Policy::new(&config, &self.defaults)
         };
         let policy = policy
             .map_err(|message| StateError::KeyDecode { key: DeferredToolsConfigKey::KEY.into(), message })?;

@@ -162,6 +162,7 @@ fn an_unknown_program_with_a_denied_one_among_its_words_is_undecided() {
 fn a_reason_names_the_part_and_what_would_allow_it_and_never_a_regular_expression() {
     let mut rules = shipped_rules();
     rules.join(RuleSet::from_flags(&["Bash(sort *)", "Bash(git log *)"], &["Bash(git push *)"]).unwrap());
+    let line = regex::Regex::new(r"\(shipped\):\d+").unwrap();
     for (command, why) in [
         ("npm test --all", "no rule allows `npm test --all`; `Bash(npm test *)` would"),
         ("rm -r build", "no rule allows `rm -r build`; `Bash(rm -r build)` would"),
@@ -200,7 +201,6 @@ fn a_reason_names_the_part_and_what_would_allow_it_and_never_a_regular_expressio
         ),
     ] {
         let verdict = judge(&rules, command, Mode::Ask);
-        let line = regex::Regex::new(r"\(shipped\):\d+").unwrap();
         assert_eq!(line.replace(&verdict.why, "(shipped):LINE"), why, "{command}");
         assert!(!verdict.why.contains(r"\s"), "{}", verdict.why);
     }

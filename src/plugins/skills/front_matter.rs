@@ -279,14 +279,11 @@ impl SkillReader<'_> {
             name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
                 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
         };
-        match names.filter(|names| names.iter().all(is_name)) {
-            Some(names) => names,
-            None => {
-                let message = "`arguments` must be names of letters, digits, `_` and `-`, and is ignored";
-                self.say(Severity::Warning, line_of(yaml, "arguments"), message);
-                Vec::new()
-            }
-        }
+        names.filter(|names| names.iter().all(is_name)).unwrap_or_else(|| {
+            let message = "`arguments` must be names of letters, digits, `_` and `-`, and is ignored";
+            self.say(Severity::Warning, line_of(yaml, "arguments"), message);
+            Vec::new()
+        })
     }
 
     fn name(&mut self, name: Option<&str>, line: usize, folder: Option<&str>) -> Option<String> {

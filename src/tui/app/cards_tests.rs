@@ -8,6 +8,7 @@ use crate::contract::lifecycle::TerminationReason;
 use crate::contract::suspension::{ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction};
 use crate::contract::tool::FilePreview;
 use crate::tui::approval::Answer;
+use crate::tui::composer::Composer;
 use crate::tui::msg::Msg;
 
 fn preview(path: &str, old: Option<&str>, new: &str) -> FilePreview {
@@ -21,7 +22,7 @@ fn preview(path: &str, old: Option<&str>, new: &str) -> FilePreview {
 }
 
 fn numbered(word: &str, count: usize) -> String {
-    (1..=count).map(|n| format!("{word} {n}\n")).collect()
+    (1..=count).flat_map(|n| [format!("{word} {n}"), "\n".to_owned()]).collect()
 }
 
 fn asked(width: u16, height: u16, tool: &str, arguments: Value, mut parameters: Value) -> TestApp {
@@ -269,7 +270,7 @@ fn a_bar_puts_a_change_side_by_side_and_back() {
     test.keys("|");
     assert!(!test.live().contains(" │ 1 + new 1"), "{}", test.live());
     test.keys("n|");
-    assert_eq!(test.app.cards[0].line().map(|line| line.text()), Some("|"), "in a text it is a character");
+    assert_eq!(test.app.cards[0].line().map(Composer::text), Some("|"), "in a text it is a character");
 }
 
 /// A run in plan mode that ended with words.

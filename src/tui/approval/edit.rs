@@ -205,7 +205,7 @@ impl Card {
             Some(hunks) if !hunks.all().is_empty() => self.stage = Stage::Hunks(Box::new(hunks)),
             Some(_) => self.problem = Some("it changes nothing".to_owned()),
             None => {
-                self.problem = Some("there is no text here to choose hunks of; e edits the call".to_owned())
+                self.problem = Some("there is no text here to choose hunks of; e edits the call".to_owned());
             }
         }
         self.scroll = 0;

@@ -302,9 +302,10 @@ impl Card {
     /// A page of the body, no row of it left out.
     pub(in crate::tui) fn page(&mut self, down: bool) -> Reply {
         let rows = self.window.rows.max(1);
-        self.scroll = match down {
-            true => (self.scroll + rows).min(self.window.last_scroll),
-            false => self.scroll.min(self.window.last_scroll).saturating_sub(rows),
+        self.scroll = if down {
+            (self.scroll + rows).min(self.window.last_scroll)
+        } else {
+            self.scroll.min(self.window.last_scroll).saturating_sub(rows)
         };
         Reply::Taken
     }

@@ -1,5 +1,7 @@
 //! A tool call as the person sees it.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 use super::{Moment, Tail, Todo};
@@ -340,13 +342,12 @@ fn plain_data(data: &Value, depth: usize, out: &mut String) {
         Value::Array(items) => items.is_empty().then(|| "none".to_owned()),
         Value::Object(members) => members.is_empty().then(|| "none".to_owned()),
     };
-    let mut line = |lead: &str, value: &Value| match simple(value) {
-        Some(text) => {
+    let mut line = |lead: &str, value: &Value| {
+        if let Some(text) = simple(value) {
             let text = text.trim_end().replace('\n', &format!("\n{indent}  "));
-            out.push_str(&format!("{indent}{lead}{text}\n"));
-        }
-        None => {
-            out.push_str(&format!("{indent}{}\n", lead.trim_end()));
+            let _ = writeln!(out, "{indent}{lead}{text}");
+        } else {
+            let _ = writeln!(out, "{indent}{}", lead.trim_end());
             plain_data(value, depth + 1, out);
         }
     };
