@@ -208,8 +208,8 @@ impl<'a> Prepared<'a> {
     }
 
     /// Judges it by the rules, without a look at the files that a command line would find.
-    pub(super) fn verdict_by_words(&self, rules: &RuleSet) -> Verdict {
-        Judge { is_by_words: true, ..self.judge(rules, None) }.verdict()
+    pub(super) fn verdict_by_words(&self, rules: &RuleSet, extra: Option<&Rule>) -> Verdict {
+        Judge { is_by_words: true, ..self.judge(rules, extra) }.verdict()
     }
 
     /// Judges it by the rules and one more.

@@ -33,6 +33,13 @@ pub(super) fn binds(rule: &Rule, access: PathAccess, forms: &[Forms], is_folder:
             .any(|tool| rule.pattern.matches_tool(tool) && matches(rule, tool, forms, is_folder))
 }
 
+/// Whether a rule could bind a call of another tool because of the files that are in it.
+pub(super) fn may_bind(rule: &Rule, tool: &str) -> bool {
+    rule.behavior != Behavior::Allow
+        && matches!(tool, "Read" | "Edit" | "Write" | "List" | "Glob" | "Grep" | "Bash")
+        && speakers(PathAccess::Write).iter().any(|speaker| rule.pattern.matches_tool(speaker))
+}
+
 fn matches(rule: &Rule, tool: &str, forms: &[Forms], is_folder: bool) -> bool {
     // What it is compared with are the forms: the text only says that the argument is there.
     let args: Value = json!({ KEY: forms.first().map_or("", |forms| forms.absolute.as_str()) });

@@ -124,7 +124,7 @@ impl Past {
         let judge = |chunk: &[usize]| -> Vec<Verdict> {
             // The files of today say nothing about what a command found then.
             let verdict = |question: Question<'_>| match Prepared::of(&question) {
-                Ok(call) => call.verdict_by_words(rules),
+                Ok(call) => call.verdict_by_words(rules, None),
                 Err(why) => Verdict::error(&why),
             };
             chunk.iter().map(|question| verdict(self.question(*question, home))).collect()

@@ -112,7 +112,8 @@ fn candidates(text: &str) -> Vec<&str> {
 /// `cd`s before it lead when they succeed and count.
 fn each_command<'a>(analysis: &'a Analysis, cwd: &Path, mut look: impl FnMut(&'a Simple, &[PathBuf])) {
     let mut folders = vec![cwd.to_owned()];
-    for command in analysis.commands.iter().filter(|command| !command.words.is_empty()) {
+    let commands = analysis.commands.iter().filter(|command| !command.words.is_empty());
+    for (index, command) in commands.enumerate() {
         let target = match command.words.as_slice() {
             [cd, target] | [cd, _, target] if cd.text == "cd" => Some(target),
             _ => None,
@@ -120,7 +121,10 @@ fn each_command<'a>(analysis: &'a Analysis, cwd: &Path, mut look: impl FnMut(&'a
         if let Some(target) = target.filter(|target| target.is_literal()) {
             let next = path::normalise(&folders[folders.len() - 1].join(&target.text));
             folders.truncate(1);
-            if next != folders[0] {
+            if index == 0 && analysis.starts_with_cd {
+                // Nothing else runs when it fails.
+                folders[0] = next;
+            } else if next != folders[0] {
                 folders.push(next);
             }
         }

@@ -2,6 +2,7 @@
 
 use super::evaluate::{Decision, Prepared, SHELL_TOOL, evaluate, known_primary};
 use super::file::{PermissionRuleEntry, PermissionRulesConfig};
+use super::files::may_bind;
 use super::grant::propose_grants;
 use super::past::Past;
 use super::rules::{Layer, Origin, Rule, RuleSet, ToolPermissionBehavior as Behavior};
@@ -163,7 +164,7 @@ fn with(base: &RuleSet, rules: &[Candidate], more: Option<&Candidate>) -> RuleSe
 impl Search<'_> {
     fn decision(&self, rules: &RuleSet, question: usize) -> Decision {
         match self.seen.get(&question) {
-            Some(call) => call.verdict(rules).decision,
+            Some(call) => call.verdict_by_words(rules, None).decision,
             None => evaluate(rules, &self.past.question(question, self.home)).decision,
         }
     }
@@ -172,7 +173,7 @@ impl Search<'_> {
     fn may_reach(&self, rule: &Rule, question: usize) -> bool {
         let question = &self.past.questions[question];
         if !rule.pattern.matches_tool(&question.tool) {
-            return false;
+            return may_bind(rule, &question.tool);
         }
         match first_word(&rule.pattern) {
             Some(word) if question.tool == SHELL_TOOL => {
@@ -243,7 +244,9 @@ impl Search<'_> {
             }
             let answers = |question: &usize| {
                 let call = self.seen.get(question);
-                call.is_some_and(|call| call.verdict_with(&self.base, &candidate.rule).decision == wanted)
+                call.is_some_and(|call| {
+                    call.verdict_by_words(&self.base, Some(&candidate.rule)).decision == wanted
+                })
             };
             candidate.covers = near.into_iter().filter(|(question, _)| answers(question)).collect();
         }
