@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use aye::context::{CompactionConfig, Limits, Marks, Sizes, accept, assemble, fit, plan, prompt};
+use aye::context::{CompactionConfig, History, Limits, Marks, Sizes, accept, assemble, fit, plan, prompt};
 use aye::contract::event::AgentEvent;
 use aye::contract::executor::ToolExecutionMode;
 use aye::contract::identity::{RunIdentity, RunOrigin};
@@ -501,34 +501,40 @@ fn window(c: &mut Criterion) {
     let messages = sample::messages(3_000);
     let tokens = aye::context::estimate::messages_tokens(&messages);
     assert!((150_000..260_000).contains(&tokens), "{tokens} tokens");
-    let sizes = Sizes::of(&messages);
+    let history = History::from(messages.clone());
+    let sizes = Sizes::of(&history);
     let limits = Limits { room: tokens / 2, recent: 10 };
     let mut group = c.benchmark_group("context");
-    group.bench_function("measure 200k tokens", |b| b.iter(|| Sizes::of(&messages)));
+    group.bench_function("measure 200k tokens", |b| b.iter(|| Sizes::of(&history)));
     group.bench_function("fit 200k tokens", |b| b.iter(|| fit(&sizes, 0, Marks::default(), limits)));
     group.bench_function("one more message and its request", |b| {
         b.iter_batched_ref(
-            || (Sizes::of(&messages[..2_999]), fit(&sizes, 0, Marks::default(), limits).marks),
+            || {
+                (
+                    Sizes::of(&History::from(messages[..2_999].to_vec())),
+                    fit(&sizes, 0, Marks::default(), limits).marks,
+                )
+            },
             |(sizes, marks)| {
-                sizes.take_in(&messages);
+                sizes.take_in(&history);
                 let fit = fit(sizes, 0, *marks, limits);
-                assemble(&messages, sizes, &fit, None, |_| None)
+                assemble(&history, sizes, &fit, None, |_| None)
             },
             BatchSize::SmallInput,
         );
     });
     group.bench_function("a request of a short conversation", |b| {
-        let short = &messages[..12];
-        let sizes = Sizes::of(short);
+        let short = History::from(messages[..12].to_vec());
+        let sizes = Sizes::of(&short);
         b.iter(|| {
             let fit = fit(&sizes, 0, Marks::default(), limits);
-            assemble(short, &sizes, &fit, None, |_| None)
+            assemble(&short, &sizes, &fit, None, |_| None)
         });
     });
     let (policy, config) = (ContextWindowPolicy::default(), CompactionConfig::default());
     group.bench_function("compaction of 200k tokens", |b| {
         b.iter(|| {
-            let sizes = Sizes::of(&messages);
+            let sizes = Sizes::of(&history);
             let plan = plan(&sizes, (0, 0, 0), &policy, &config, usize::MAX).unwrap();
             let asked = prompt(&messages[plan.from..plan.upto], None, None, &config);
             (accept(&plan, 900, &config).unwrap(), asked)

@@ -76,6 +76,8 @@ pub fn info() -> HostInfo {
     HostInfo {
         agent: None,
         model: "model".into(),
+        model_why: String::new(),
+        effort: None,
         provider: "provider".into(),
         is_demo: false,
         context_window: Some(200_000),

@@ -421,20 +421,19 @@ async fn fork_at(
             "an agent's own conversation cannot be copied: go to the one that set it to work".to_owned()
         );
     }
-    let keep = match keep {
-        Some(keep) => keep,
+    let keep = if let Some(keep) = keep {
+        keep
+    } else {
         // All of it, without a step that is not over.
-        None => {
-            let place = |messages: &[StoredMessage]| {
-                points_of(messages).last().map(|point| point.keep + u64::from(point.is_message))
-            };
-            let (count, end) = store.messages_tail(thread, LISTED).await.map_err(text)?;
-            match place(&end) {
-                None if count > end.len() as u64 => place(&store.messages(thread).await.map_err(text)?),
-                found => found,
-            }
-            .unwrap_or(0)
+        let place = |messages: &[StoredMessage]| {
+            points_of(messages).last().map(|point| point.keep + u64::from(point.is_message))
+        };
+        let (count, end) = store.messages_tail(thread, LISTED).await.map_err(text)?;
+        match place(&end) {
+            None if count > end.len() as u64 => place(&store.messages(thread).await.map_err(text)?),
+            found => found,
         }
+        .unwrap_or(0)
     };
     let copy = ThreadRecord {
         id: ThreadId::fresh(),

@@ -238,7 +238,7 @@ impl Foundation {
         let path = self.paths.database().to_string_lossy().into_owned();
         let mut known = self.stores();
         known.retain(|known| *known != path);
-        let text: String = known.iter().map(|path| format!("{path}\n")).collect();
+        let text: String = known.iter().flat_map(|path| [path.as_str(), "\n"]).collect();
         write_private(&self.paths.store_marker(), text.as_bytes()).map_err(Failure::failed)
     }
 

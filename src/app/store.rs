@@ -63,7 +63,9 @@ async fn check(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
     } else if found.is_empty() {
         put(&format!("{}: whole; {}\n", foundation.paths.display(&path), size(bytes)))?;
     } else {
-        put(&found.iter().map(|fault| format!("{}\n", visible_line(fault))).collect::<String>())?;
+        for fault in &found {
+            put(&format!("{}\n", visible_line(fault)))?;
+        }
     }
     Ok(code)
 }

@@ -410,7 +410,7 @@ permission_mode = "ask"
 max_turns = 100
 tool_execution = "parallel_streaming"
 on_ask = "auto"
-theme = "default"
+theme = "auto"
 screen = "inline"
 lease = "10s"
 [retry]

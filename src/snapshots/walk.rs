@@ -421,7 +421,7 @@ impl Eye<'_> {
             return Ok(changed);
         }
         if changed || folder.hash.is_none() {
-            return Ok(self.name(folder).map_err(End::Trouble)?);
+            return self.name(folder).map_err(End::Trouble);
         }
         Ok(false)
     }
@@ -455,7 +455,7 @@ impl Eye<'_> {
                 Ok(State::Same)
             }
             What::Folder(folder) => {
-                if self.path.iter().filter(|b| **b == b'/').count() > MAX_DEPTH {
+                if self.path.split(|byte| *byte == b'/').count() > MAX_DEPTH + 1 {
                     return Ok(State::Same);
                 }
                 let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;

@@ -195,13 +195,11 @@ impl Watch {
         if self.socket.is_none() {
             return self.next().await;
         }
-        match tokio::time::timeout(CHECK, self.next()).await {
-            Ok(change) => change,
-            Err(_) => {
-                self.restore();
-                Change::anything()
-            }
+        if let Ok(change) = tokio::time::timeout(CHECK, self.next()).await {
+            return change;
         }
+        self.restore();
+        Change::anything()
     }
 
     /// Binds a new socket when the old one is gone from its folder.
@@ -362,7 +360,7 @@ mod tests {
         assert_eq!(watch.next_or_check().await, change);
         assert_eq!(start.elapsed().as_secs(), 30, "heard at once");
         // Who waits for nothing is not woken.
-        let idle = tokio::time::timeout(Duration::from_secs(3600), watch.next());
+        let idle = tokio::time::timeout(Duration::from_hours(1), watch.next());
         assert!(idle.await.is_err());
     }
 

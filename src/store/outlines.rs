@@ -389,7 +389,9 @@ fn assume(conn: &Connection, id: &ThreadId, base: usize, tail: &[Message]) -> Re
         }
     }
     outline.count = base;
-    tail.iter().for_each(|message| outline.push(message));
+    for message in tail {
+        outline.push(message);
+    }
     Ok(outline)
 }
 

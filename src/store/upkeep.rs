@@ -147,7 +147,9 @@ impl Store {
                 )?;
             }
             // The log is empty behind this, and whoever writes next marks it again when it ends.
-            conn.path().map(|path| log_mark::lift(Path::new(path)));
+            if let Some(path) = conn.path() {
+                log_mark::lift(Path::new(path));
+            }
             let busy: i64 = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0))?;
             Ok(busy == 0)
         })

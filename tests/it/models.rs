@@ -59,7 +59,7 @@ fn serve(mut stream: TcpStream, models: &[&str], wanted: Option<&str>, seen: &Mu
         let (name, value) = line.split_once(':').expect("a header");
         match name.to_ascii_lowercase().as_str() {
             "content-length" => length = value.trim().parse().expect("a length"),
-            "authorization" => key = value.trim().trim_start_matches("Bearer ").to_owned(),
+            "authorization" => value.trim().trim_start_matches("Bearer ").clone_into(&mut key),
             _ => {}
         }
     }

@@ -123,8 +123,8 @@ fn why_a_model_stopped_is_the_status_and_is_said() {
         let home = Home::with(&llm);
         let out = home.aye(&["-p", "go", "--output-format", "stream-json"]).run().exits(code);
         let lines = out.lines();
-        let ends = lines.iter().filter(|line| line["event_type"] == "inference_complete");
-        assert_eq!(ends.last().map(|line| &line["stop_reason"]), Some(&reason), "{lines:#?}");
+        let mut ends = lines.iter().filter(|line| line["event_type"] == "inference_complete");
+        assert_eq!(ends.next_back().map(|line| &line["stop_reason"]), Some(&reason), "{lines:#?}");
         assert_eq!(
             lines.last().map(|line| (&line["status"], &line["exit"])),
             Some((&json!(status), &json!(code)))
