@@ -1,6 +1,6 @@
 //! Makes the summary that stands for the older messages of a conversation.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::resolve::ResolvedAgent;
 use super::window::{Compacting, place};
@@ -9,7 +9,7 @@ use crate::context::{self, CompactionConfigKey, History, NoGain, Sizes, estimate
 use crate::contract::content::ContentBlock;
 use crate::contract::executor::{InferenceExecutionError, InferenceRequest};
 use crate::contract::ids::ThreadId;
-use crate::contract::inference::{InferenceOverride, StopReason};
+use crate::contract::inference::{InferenceOverride, StopReason, TokenUsage};
 use crate::contract::message::Message;
 use crate::contract::spec::ContextWindowPolicy;
 use crate::contract::summary::SummaryRecord;
@@ -60,6 +60,8 @@ pub(super) struct Compaction {
     pub(super) agent_id: String,
     pub(super) agent: ResolvedAgent,
     pub(super) policy: ContextWindowPolicy,
+    /// What summaries cost that were made for the same run.
+    pub(super) bill: Arc<Mutex<TokenUsage>>,
     /// The summary that counts now.
     pub(super) existing: Option<Arc<SummaryRecord>>,
 }
@@ -104,6 +106,10 @@ impl Compaction {
             enable_prompt_cache: false,
         };
         let result = agent.executor.execute(request).await?;
+        // It is paid whatever comes of it, and before anybody sees the summary.
+        if let Some(usage) = &result.usage {
+            self.bill.lock().expect("no panic while it is held").add(usage);
+        }
         let text = context::clean(&result.text());
         if text.is_empty() || result.stop_reason.is_some_and(StopReason::is_withheld) {
             return Err(CompactError::NoText);
@@ -186,6 +192,7 @@ impl AgentRuntime {
             agent_id: agent_id.to_owned(),
             policy: agent.spec.context_policy.clone().unwrap_or_default(),
             agent,
+            bill: Arc::default(),
             existing,
         };
         compaction.run(hint).await

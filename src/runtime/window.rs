@@ -355,18 +355,12 @@ impl Driver {
         }
         let compaction = self.compaction(policy.clone());
         self.shared.windows.change(&self.record.thread_id, |memory| memory.compacting = true);
-        let bill = Arc::clone(&self.packing.bill);
         tokio::spawn(async move {
             let (shared, thread) = (Arc::clone(&compaction.shared), compaction.thread_id.clone());
             // Given back whatever happens, also when the task is dropped.
             let _done = Compacting { shared: Arc::clone(&shared), thread: thread.clone() };
             match compaction.run(None).await {
-                Ok(summary) => {
-                    shared.windows.change(&thread, |memory| memory.in_vain = None);
-                    if let Some(usage) = &summary.usage {
-                        bill.lock().expect("no panic while it is held").add(usage);
-                    }
-                }
+                Ok(_) => shared.windows.change(&thread, |memory| memory.in_vain = None),
                 Err(error) => {
                     tracing::info!(%thread, %error, "no summary was made");
                     shared.windows.change(&thread, |memory| memory.in_vain = Some(counted));
@@ -382,6 +376,7 @@ impl Driver {
             agent_id: self.record.agent_id.clone(),
             agent: self.agent.clone(),
             policy,
+            bill: Arc::clone(&self.packing.bill),
             existing: self.packing.summary.clone(),
         }
     }
@@ -434,15 +429,10 @@ impl Driver {
         self.sink.emit(told).await;
         let policy = self.agent.spec.context_policy.clone().unwrap_or_default();
         let compaction = self.compaction(policy);
-        let bill = Arc::clone(&self.packing.bill);
         self.in_flight.push(Box::pin(async move {
-            match compaction.run(None).await {
-                Ok(SummaryRecord { usage: Some(usage), .. }) => {
-                    bill.lock().expect("no panic while it is held").add(&usage);
-                }
-                Ok(_) => {}
+            if let Err(error) = compaction.run(None).await {
                 // What is left out helps all the same.
-                Err(error) => tracing::info!(%error, "no summary was made"),
+                tracing::info!(%error, "no summary was made");
             }
             Done::Compacted
         }));

@@ -214,9 +214,7 @@ async fn a_summariser_that_fails_ends_nothing_and_is_left_alone_for_a_while() {
     for n in 0..8 {
         let (result, _) = say(&runtime, &format!("request {n}")).await;
         assert_eq!(result.termination, TerminationReason::NaturalEnd);
-        for _ in 0..50 {
-            tokio::task::yield_now().await;
-        }
+        runtime.settle(&"t".into()).await;
     }
     let tries = room.writer.requests.lock().unwrap().len();
     assert!((1..=3).contains(&tries), "{tries}");
@@ -368,13 +366,13 @@ async fn only_the_end_of_a_long_conversation_is_read() {
     let whole = crate::context::History::from(whole);
     let sizes = crate::context::Sizes::of(&whole);
     // The room that is left beside the instructions and the tools is the one that makes the same cut.
-    let wanted = (1..4000).rev().find_map(|room| {
-        let limits = crate::context::Limits { room, recent: 4 };
-        let fit = crate::context::fit(&sizes, 0, crate::context::Marks::default(), limits);
-        let sent = crate::context::assemble(&whole, &sizes, &fit, None, |_| None);
-        (sent.len() == asked.len()).then_some((sent, fit))
+    let fits = (1..400).rev().map(|tens| {
+        let limits = crate::context::Limits { room: 10 * tens, recent: 4 };
+        crate::context::fit(&sizes, 0, crate::context::Marks::default(), limits)
     });
-    let (wanted, fit) = wanted.unwrap();
+    let sent = |fit: &crate::context::Fit| whole.len() - fit.marks.cut + fit.pinned.len() + 1;
+    let fit = fits.into_iter().find(|fit| sent(fit) == asked.len()).unwrap();
+    let wanted = crate::context::assemble(&whole, &sizes, &fit, None, |_| None);
     assert_eq!(words(&asked), words(&wanted));
     assert_eq!(asked[0].text(), wanted[0].text(), "it counts what is left out");
     assert!(fit.left_out > 250, "{fit:?}");
