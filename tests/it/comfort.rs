@@ -13,9 +13,10 @@ fn a_theme_is_looked_at_and_kept() {
     let llm = answers();
     let home = Home::with(&llm);
     home.write("../aye/config/themes/mine.toml", "inherits = \"nord\"\n[roles]\nstatus = \"#010203\"\n");
-    let mut tty = Pty::start_with(&home, &[], 100, 30, &[("COLORTERM", "truecolor")]);
+    let mut tty =
+        Pty::start_with(&home, &["--config", "theme=default"], 100, 30, &[("COLORTERM", "truecolor")]);
     tty.ready();
-    assert!(!tty.raw().windows(5).any(|w| w == b"]11;?"), "the default theme asks nothing");
+    assert!(!tty.raw().windows(5).any(|w| w == b"]11;?"), "the theme `default` asks nothing");
     tty.say("/theme");
     tty.shows("the terminal's own colours");
     assert!(tty.raw().windows(5).any(|w| w == b"]11;?"));

@@ -184,6 +184,7 @@ fn what_is_pasted_as_a_key_is_not_shown_and_connects_the_provider() {
     tty.shows("box/m");
     tty.shows("in use");
     tty.send("\x1b");
+    tty.wait("the list is closed", |view| !view.has("Models"));
     tty.quit();
     assert!(!String::from_utf8_lossy(&tty.raw()).contains("canary"));
     assert_eq!(server.keys("/chat/completions")[0], "sk-good-canary");

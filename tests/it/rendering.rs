@@ -34,7 +34,7 @@ fn calls_are_gathered_the_plan_stays_and_links_lead_somewhere() {
     let mut tty = Pty::start_with(&home, &[], 90, 24, &[("FORCE_HYPERLINK", "1")]);
     tty.ready();
     tty.say("mend it");
-    tty.shows("✓ Read ×2  one.rs, two.rs");
+    tty.shows("✓ Read ×2 done  one.rs, two.rs");
     tty.shows("described at");
     tty.wait("the plan above the text that is written", |view| {
         view.has("\n  ▸ look around") && view.has("\n  ○ mend it")

@@ -161,7 +161,7 @@ fn lists_take_a_limit_and_an_offset() {
     let ids = |args: &[&str]| -> Vec<String> {
         let list = home.ok(&[&["threads", "list", "--json"], args].concat()).json();
         let ids = list.as_array().expect("a list").iter();
-        ids.map(|row| row["thread"]["id"].as_str().expect("an id").to_owned()).collect()
+        ids.map(|row| row["id"].as_str().expect("an id").to_owned()).collect()
     };
     let all = ids(&[]);
     assert_eq!(all.len(), 3);

@@ -477,10 +477,10 @@ fn hostile_text_never_reaches_the_terminal_raw() {
         assert!(!text.contains(part), "{part:?} was written");
     }
     assert!(!raw.contains(&7), "a bell was rung");
-    // The window's title, progress and links are ours: each is of its kind to its end.
+    // The window's title, progress, links and the question for the background are ours: each is of its kind to its end.
     for ours in text.split("\x1b]").skip(1) {
         let body = ours.split_once("\x1b\\").expect("it ends").0;
-        assert!(["2;", "9;4;", "8;"].iter().any(|kind| body.starts_with(kind)), "{body:?}");
+        assert!(["2;", "9;4;", "8;", "11;?"].iter().any(|kind| body.starts_with(kind)), "{body:?}");
         assert!(!body.contains(char::is_control), "{body:?}");
     }
     tty.is_restored();

@@ -357,8 +357,8 @@ fn a_message_waits_behind_questions_without_a_terminal() {
     let said: Vec<String> = llm.asked().iter().map(Chat::user).collect();
     assert_eq!(said, ["do it", "do it", "and then this", "and that"]);
     assert_eq!(home.read("log.txt"), "ran\n");
-    // Nothing is left, and with nothing in the way it is said at once.
-    assert_eq!(home.aye(&["-c", "-p"]).run().exits(2).stdout, "");
+    // Nothing is left: the last answer is printed once more. With nothing in the way a message is sent at once.
+    assert_eq!(home.ok(&["-c", "-p"]).stdout, "And the last.\n");
     let out = home.ok(&["-c", "-p", "--keep-waiting", "once more"]);
     assert_eq!(out.stdout, "NO MORE ANSWERS\n");
     home.aye(&["-p", "--keep-waiting", "x"]).run().exits(2);
