@@ -198,7 +198,8 @@ async fn what_a_summary_costs_is_counted_to_the_run() {
         result = say(&runtime, "four").await.0;
         assert_eq!(result.usage.total(), 0, "it was not for this run");
     } else {
-        assert_eq!(result.usage.total(), 77);
+        // One that the run before had begun is that run's.
+        assert!(matches!(result.usage.total(), 0 | 77), "{:?}", result.usage);
     }
 }
 
@@ -350,14 +351,14 @@ async fn only_the_end_of_a_long_conversation_is_read() {
     let id = ThreadId::from("t");
     let runtime = room.runtime();
     room.script.answers.lock().unwrap().push_front(Ok(calls(&[("c1", "free")])));
-    for n in 0..120 {
+    for n in 0..140 {
         say(&runtime, &format!("request {n} {}", "w".repeat(80))).await;
     }
     // Where an earlier process cut is not known to the next one.
     let runtime = room.runtime();
     let all: Vec<_> = room.house.store.messages(&id).await.unwrap().into_iter().map(|m| m.message).collect();
-    assert!(all.len() > 240);
-    room.house.store.tamper("UPDATE message SET body = 'x' WHERE seq < 30").await;
+    assert!(all.len() > 275);
+    room.house.store.tamper("UPDATE message SET body = 'x' WHERE seq < 10").await;
     room.script.answers.lock().unwrap().push_front(Ok(calls(&[("c1", "free"), ("fresh", "free")])));
     say(&runtime, "and now").await;
     let asked = room.asked(room.script.requests.lock().unwrap().len() - 2);
