@@ -5,7 +5,7 @@
 //! file itself was last written. A program that folds the log into the file changes that time: then the mark says nothing.
 
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use super::OpenError;
@@ -60,7 +60,11 @@ pub(super) fn note(file: &Path) -> bool {
             .truncate(true)
             .mode(0o600)
             .open(with_suffix(file, "-mark"))
-            .and_then(|mut at| writeln!(at, "{:08x} {seconds} {nanos}", mark.salt));
+            .and_then(|mut at| {
+                // The user's mask may have taken rights from the owner, too.
+                at.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+                writeln!(at, "{:08x} {seconds} {nanos}", mark.salt)
+            });
         if let Err(error) = written {
             tracing::debug!(%error, "a log that is deleted will not be noticed");
         }

@@ -91,14 +91,12 @@ fn a_broken_file_is_one_sentence_and_the_others_work() {
     let llm = MockLlm::answers([Answer::say("Hello.")]);
     let home = Home::with(&llm);
     agent(&home, "broken", "---\nmodle: x\n---\nhi\n");
-    agent(&home, "modelless", "---\nmodel: nowhere/x\n---\nhi\n");
     agent(&home, "section", "---\nsections:\n  stop:\n    conditions:\n    - {type: nothing}\n---\nhi\n");
     agent(&home, "good", "---\ndescription: Good.\nallowed_tools: [Raed]\n---\nYou are good.\n");
     let out = home.ok(&["--agent", "good", "-p", "hi"]);
     assert_eq!(out.stdout, "Hello.\n");
     for said in [
         "broken.md:2: unknown field `modle`; did you mean `model`?",
-        "modelless.md:2: the model `nowhere/x` is not to be had: ",
         "section.md:4: the agent `section` cannot run: the section `stop` of plugin `stop` is wrong: conditions[0]: ",
         "good.md:3: there is no tool `Raed`; did you mean `Read`?",
     ] {
