@@ -60,7 +60,7 @@ pub(super) struct Compaction {
     pub(super) agent_id: String,
     pub(super) agent: ResolvedAgent,
     pub(super) policy: ContextWindowPolicy,
-    /// What summaries cost that were made for the same run.
+    /// What its tokens are added to.
     pub(super) bill: Arc<Mutex<TokenUsage>>,
     /// The summary that counts now.
     pub(super) existing: Option<Arc<SummaryRecord>>,
@@ -143,20 +143,34 @@ async fn load(store: &Store, thread: &ThreadId, from: usize, room: usize) -> Res
     let nothing = Portion { floor: usize::MAX, bytes: 0, count: 0 };
     let ThreadTail { outline, mut apart, .. } = store.thread_tail(thread, nothing).await?;
     let from = from.max(outline.leading).min(outline.count);
+    let messages = read(store, thread, from..outline.count, room).await?;
+    apart.retain(|at, _| *at < from);
+    Ok(History::part(outline, from, messages, apart))
+}
+
+/// Messages of a range, until they fill the room or the range ends. What a run adds behind the range meanwhile is not of
+/// it.
+pub(super) async fn read(
+    store: &Store,
+    thread: &ThreadId,
+    range: std::ops::Range<usize>,
+    room: usize,
+) -> Result<Vec<Message>, StoreError> {
     let mut messages = Vec::new();
-    loop {
-        let more =
-            store.messages_from(thread, from + messages.len(), room.saturating_mul(4).min(CHUNK)).await?;
-        let is_all = more.is_empty();
+    while messages.len() < range.len() {
+        let at = range.start + messages.len();
+        let more = store.messages_from(thread, at, room.saturating_mul(4).min(CHUNK)).await?;
+        if more.is_empty() {
+            break;
+        }
         messages.extend(more);
-        messages.truncate(outline.count - from);
-        let read = messages[..messages.len().saturating_sub(BEHIND)].iter().map(context::short_tokens);
-        if is_all || read.sum::<usize>() > room {
+        messages.truncate(range.len());
+        let settled = messages[..messages.len().saturating_sub(BEHIND)].iter();
+        if settled.map(context::short_tokens).sum::<usize>() > room {
             break;
         }
     }
-    apart.retain(|at, _| *at < from);
-    Ok(History::part(outline, from, messages, apart))
+    Ok(messages)
 }
 
 impl AgentRuntime {

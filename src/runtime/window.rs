@@ -63,6 +63,8 @@ pub(super) struct Memory {
     pub(super) compacting: bool,
     /// The tokens that there were when one was last wanted and came to nothing.
     pub(super) in_vain: Option<usize>,
+    /// What summaries cost that no run has paid for yet: the one that asked may be over when its summary is written.
+    pub(super) bill: Arc<Mutex<TokenUsage>>,
 }
 
 impl Memory {
@@ -146,8 +148,6 @@ pub(super) struct Packing {
     estimated: usize,
     /// A request was refused as too long, and this is the other try.
     is_second: bool,
-    /// What summaries cost that were made for this run.
-    pub(super) bill: Arc<Mutex<TokenUsage>>,
     /// The answer lost a call to the output limit, beside others that run.
     pub(super) was_cut: bool,
     /// It did, and the model is not asked to go on once more.
@@ -353,7 +353,7 @@ impl Driver {
         if memory.compacting || !(counted >= threshold || is_cut) || !grew {
             return;
         }
-        let compaction = self.compaction(policy.clone());
+        let compaction = self.compaction(policy.clone(), memory);
         self.shared.windows.change(&self.record.thread_id, |memory| memory.compacting = true);
         tokio::spawn(async move {
             let (shared, thread) = (Arc::clone(&compaction.shared), compaction.thread_id.clone());
@@ -369,14 +369,14 @@ impl Driver {
         });
     }
 
-    fn compaction(&self, policy: ContextWindowPolicy) -> Compaction {
+    fn compaction(&self, policy: ContextWindowPolicy, memory: &Memory) -> Compaction {
         Compaction {
             shared: Arc::clone(&self.shared),
             thread_id: self.record.thread_id.clone(),
             agent_id: self.record.agent_id.clone(),
             agent: self.agent.clone(),
             policy,
-            bill: Arc::clone(&self.packing.bill),
+            bill: Arc::clone(&memory.bill),
             existing: self.packing.summary.clone(),
         }
     }
@@ -394,7 +394,8 @@ impl Driver {
 
     /// Adds what summaries cost to what the run cost.
     pub(super) fn pay(&mut self) {
-        let bill = std::mem::take(&mut *self.packing.bill.lock().expect("no panic while it is held"));
+        let bill = self.shared.windows.get(&self.record.thread_id, &self.agent.model_id).bill;
+        let bill = std::mem::take(&mut *bill.lock().expect("no panic while it is held"));
         if bill != TokenUsage::default() {
             self.record.usage.add(&bill);
         }
@@ -408,9 +409,10 @@ impl Driver {
         }
         let refused = self.packing.estimated;
         let model = self.agent.model_id.clone();
-        self.shared.windows.change(&self.record.thread_id, |memory| {
+        let memory = self.shared.windows.change(&self.record.thread_id, |memory| {
             *memory = std::mem::take(memory).of_model(&model);
             memory.ceiling = Some(refused - refused / 4);
+            memory.clone()
         });
         self.partial.clear();
         let told = AgentEvent::ActivitySnapshot {
@@ -428,7 +430,7 @@ impl Driver {
         };
         self.sink.emit(told).await;
         let policy = self.agent.spec.context_policy.clone().unwrap_or_default();
-        let compaction = self.compaction(policy);
+        let compaction = self.compaction(policy, &memory);
         self.in_flight.push(Box::pin(async move {
             if let Err(error) = compaction.run(None).await {
                 // What is left out helps all the same.
