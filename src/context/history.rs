@@ -96,6 +96,20 @@ impl History {
         self.apart.split_off(&self.base);
     }
 
+    /// Adds what was loaded later: a history whose tail contains the last message of this one. `None`: the two do not
+    /// meet, because the conversation is not what it was or grew by more than was loaded.
+    pub fn extended_by(mut self, newer: History) -> Option<History> {
+        let last = self.end().checked_sub(1)?;
+        let new = (last + 1).checked_sub(newer.base).filter(|count| *count > 0)?;
+        if newer.get(last)?.id != self.tail.last()?.id {
+            return None;
+        }
+        self.tail.extend(newer.tail.into_iter().skip(new));
+        let mut apart = newer.apart;
+        apart.split_off(&self.base);
+        Some(Self { outline: newer.outline, base: self.base, tail: self.tail, apart })
+    }
+
     /// Forgets what no request needs any more that is cut at this place.
     pub fn forget_before(&mut self, cut: usize) {
         let Some(count) = cut.checked_sub(self.base).filter(|count| *count > 0 && cut <= self.end()) else {

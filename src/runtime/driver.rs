@@ -198,7 +198,7 @@ impl Driver {
     ) -> Result<Self, RuntimeError> {
         let Loaded { record, machine, calls, results, recorded, message_id, messages, takes, begins, held } =
             loaded;
-        let Held { state: saved_thread_state, mut history, is_assumed, lineage, summary, .. } = held;
+        let Held { state: saved_thread_state, mut history, sizes, is_assumed, lineage, summary, .. } = held;
         let phases = match &shared.phases {
             Some(given) => given.clone(),
             None => PhaseRuntime::new(StateStore::new())?,
@@ -268,7 +268,7 @@ impl Driver {
             in_flight: FuturesUnordered::new(),
             outputs: HashMap::new(),
             partial: Arc::default(),
-            packing: Packing::of(summary, is_assumed),
+            packing: Packing::of(summary, sizes, is_assumed),
             last_response: None,
             ended_early: None,
             error_code: None,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::context::History;
+use super::window::Kept;
+use crate::context::{History, Sizes};
 use crate::contract::child::ChildRecord;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
@@ -23,6 +24,8 @@ pub(super) struct Held {
     pub(super) state: BTreeMap<String, Value>,
     /// Its end: a driver loads more when a request has room for more.
     pub(super) history: History,
+    /// Its messages as far as they were measured before.
+    pub(super) sizes: Sizes,
     /// What is not loaded is not known.
     pub(super) is_assumed: bool,
     /// What the conversation serves, when it is a child's.
@@ -31,10 +34,18 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Reads it; `cut`: where requests of the conversation are cut. All is asked when this is first polled, so that the store's thread answers one after the other without
-    /// being woken for each.
-    pub(super) async fn read(store: &Store, thread: &ThreadId, cut: usize) -> Result<Held, StoreError> {
-        let portion = Portion { floor: cut, bytes: BYTES, count: COUNT };
+    /// Reads it; `cut`: where requests of the conversation are cut. `kept`: what an earlier run loaded, of which only the
+    /// last message is read again. All is asked when this is first polled, so that the store's thread answers one after
+    /// the other without being woken for each.
+    pub(super) async fn read(
+        store: &Store,
+        thread: &ThreadId,
+        cut: usize,
+        kept: Option<Kept>,
+    ) -> Result<Held, StoreError> {
+        let whole = Portion { floor: cut, bytes: BYTES, count: COUNT };
+        let known = kept.as_ref().map_or(0, |kept| kept.history.end().saturating_sub(1));
+        let portion = Portion { floor: cut.max(known), ..whole };
         let (run, state, tail, lineage, summary) = tokio::try_join!(
             store.latest_run(thread),
             store.thread_state(thread),
@@ -42,9 +53,24 @@ impl Held {
             store.child(thread),
             store.summary(thread, 0),
         )?;
-        let ThreadTail { outline, is_assumed, base, messages, apart } = tail;
-        let history = History::part(outline, base, messages, apart);
-        Ok(Held { run, state, history, is_assumed, lineage, summary })
+        let part = |tail: ThreadTail| History::part(tail.outline, tail.base, tail.messages, tail.apart);
+        let mut is_assumed = tail.is_assumed;
+        let (history, sizes) = match kept {
+            None => (part(tail), Sizes::default()),
+            Some(kept) => {
+                // An outline that is made from what is loaded needs more than the last message.
+                let history = if is_assumed { None } else { kept.history.extended_by(part(tail)) };
+                match history {
+                    Some(history) => (history, kept.sizes),
+                    None => {
+                        let tail = store.thread_tail(thread, whole).await?;
+                        is_assumed = tail.is_assumed;
+                        (part(tail), Sizes::default())
+                    }
+                }
+            }
+        };
+        Ok(Held { run, state, history, sizes, is_assumed, lineage, summary })
     }
 
     /// The newest run, over or not.

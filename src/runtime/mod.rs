@@ -356,7 +356,9 @@ impl AgentRuntime {
         driver.checkpoint().await?;
         let directives = driver.apply(Fact::Started)?;
         driver.drive(directives).await?;
-        driver.result().await
+        let result = driver.result().await;
+        driver.leave_window();
+        result
     }
 
     /// Wakes the thread's unfinished run, if there is one: recovers what a dead process left, carries out the answers
@@ -409,7 +411,9 @@ impl AgentRuntime {
         let directives = driver.recover(unknown).await?;
         driver.expire().await?;
         driver.drive(directives).await?;
-        driver.result().await
+        let result = driver.result().await;
+        driver.leave_window();
+        result
     }
 
     fn load(
@@ -480,7 +484,8 @@ impl AgentRuntime {
 
     async fn held(&self, thread_id: &ThreadId) -> Result<Held, StoreError> {
         let shared = &self.inner.shared;
-        Held::read(&shared.store, thread_id, shared.windows.cut(thread_id)).await
+        let windows = &shared.windows;
+        Held::read(&shared.store, thread_id, windows.cut(thread_id), windows.take_kept(thread_id)).await
     }
 
     async fn enter(&self, thread_id: &ThreadId) -> Slot {

@@ -58,7 +58,7 @@ impl AgentRuntime {
         let (mut history, mut summary) = (History::default(), None);
         let mut memory = super::window::Memory::default();
         if let Some(thread) = thread {
-            let held = Held::read(&shared.store, thread, shared.windows.cut(thread)).await?;
+            let held = Held::read(&shared.store, thread, shared.windows.cut(thread), None).await?;
             (history, summary) = (held.history, held.summary);
             memory = shared.windows.get(thread, &agent.model_id);
         }

@@ -78,10 +78,18 @@ impl Memory {
     }
 }
 
+/// The messages that a run loaded, and their sizes.
+pub(super) struct Kept {
+    pub(super) history: History,
+    pub(super) sizes: Sizes,
+}
+
 /// The [`Memory`] of each conversation.
 #[derive(Default)]
 pub(super) struct Windows {
     known: Mutex<HashMap<ThreadId, Memory>>,
+    /// What the last run loaded: the next one is mostly of the same conversation.
+    kept: Mutex<Option<(ThreadId, Kept)>>,
     /// A summary is not being written any more.
     settled: Notify,
 }
@@ -105,6 +113,17 @@ impl Windows {
     pub(super) fn cut(&self, thread: &ThreadId) -> usize {
         let known = self.known.lock().expect("no panic while it is held");
         known.get(thread).map_or(0, |memory| memory.marks.cut)
+    }
+
+    /// Keeps what a run loaded that is over or waits.
+    fn keep(&self, thread: ThreadId, kept: Kept) {
+        *self.kept.lock().expect("no panic while it is held") = Some((thread, kept));
+    }
+
+    /// Takes out what the last run loaded, when it was of this conversation.
+    pub(super) fn take_kept(&self, thread: &ThreadId) -> Option<Kept> {
+        let mut kept = self.kept.lock().expect("no panic while it is held");
+        kept.take_if(|(known, _)| known == thread).map(|(_, kept)| kept)
     }
 
     /// Waits until no summary of the conversation is being written.
@@ -156,8 +175,8 @@ pub(super) struct Packing {
 
 impl Packing {
     /// Of a conversation whose newest summary is this one; `is_assumed`: whose outline is not known of all its messages.
-    pub(super) fn of(summary: Option<SummaryRecord>, is_assumed: bool) -> Packing {
-        Packing { loaded: summary, is_fresh: true, is_assumed, ..Packing::default() }
+    pub(super) fn of(summary: Option<SummaryRecord>, sizes: Sizes, is_assumed: bool) -> Packing {
+        Packing { loaded: summary, is_fresh: true, sizes, is_assumed, ..Packing::default() }
     }
 
     fn tools_tokens(&mut self, all: &Arc<[ToolDescriptor]>, offered: &[ToolDescriptor]) -> usize {
@@ -379,6 +398,12 @@ impl Driver {
             bill: Arc::clone(&memory.bill),
             existing: self.packing.summary.clone(),
         }
+    }
+
+    /// Leaves the messages that are loaded to the next run of the conversation.
+    pub(super) fn leave_window(self) {
+        let Self { shared, record, history, packing, .. } = self;
+        shared.windows.keep(record.thread_id, Kept { history, sizes: packing.sizes });
     }
 
     /// Takes in what the provider counted for the request.

@@ -356,6 +356,42 @@ async fn nothing_is_cut_for_an_agent_that_knows_no_window() {
     assert!(room.writer.requests.lock().unwrap().is_empty());
 }
 
+/// A run finds the messages that the run before it loaded, unless the conversation is another one by now.
+#[tokio::test]
+async fn a_run_reads_what_is_new_since_the_last_one() {
+    let room = Room::new(small(20_000), (0..40).map(|n| text(&format!("answer {n}"))));
+    let id = ThreadId::from("t");
+    let (runtime, other) = (room.runtime(), room.runtime());
+    for n in 0..3 {
+        say(&runtime, &format!("request {n}")).await;
+    }
+    // What is before the last request is not read again.
+    let bodies =
+        "CREATE TABLE kept AS SELECT seq, body FROM message; UPDATE message SET body = 'x' WHERE seq < 5";
+    room.house.store.tamper(bodies).await;
+    say(&runtime, "request 3").await;
+    assert_eq!(room.last().messages.len(), 7);
+    assert_eq!(room.last().messages[0].text(), "request 0");
+    let restored =
+        "UPDATE message SET body = (SELECT body FROM kept WHERE kept.seq = message.seq) WHERE seq < 5";
+    room.house.store.tamper(restored).await;
+    // Another process says something.
+    say(&other, "from elsewhere").await;
+    say(&runtime, "request 4").await;
+    let said: Vec<_> = room.last().messages.iter().map(Message::text).collect();
+    assert_eq!(said[8..], ["from elsewhere", "answer 4", "request 4"]);
+    // Somebody put another conversation in its place.
+    let replaced =
+        "UPDATE message SET body = json_set(body, '$.id', 'm' || seq, '$.content[0].text', 'new ' || seq)";
+    room.house.store.tamper(replaced).await;
+    say(&runtime, "request 5").await;
+    let said: Vec<_> = room.last().messages.iter().map(Message::text).collect();
+    let all = room.house.store.messages(&id).await.unwrap();
+    let all: Vec<_> = all.iter().map(|stored| stored.message.text()).collect();
+    assert!(all[0] == "new 1" && all.len() == 14);
+    assert_eq!(said, all[..13]);
+}
+
 /// What the model is asked is what it would be asked with all of it loaded, and only its end is read.
 #[tokio::test]
 async fn only_the_end_of_a_long_conversation_is_read() {
