@@ -4,6 +4,7 @@ mod agents;
 mod approvals;
 mod audit;
 mod config;
+mod docs;
 mod global;
 mod grants;
 mod hooks;
@@ -33,6 +34,7 @@ pub use approvals::{
 };
 pub use audit::AuditArgs;
 pub use config::ConfigCommand;
+pub use docs::{DocsArgs, PAGES as DOCS_PAGES};
 pub use global::Global;
 pub use grants::GrantsCommand;
 pub use hooks::HooksCommand;
@@ -263,6 +265,8 @@ pub enum Command {
     Config(ConfigCommand),
     /// Look for what keeps aye from working here
     Doctor(JsonFlag),
+    /// Read the manual
+    Docs(DocsArgs),
     /// Write completions for a shell to stdout
     #[command(
         after_help = "Example:\n  aye completion bash > ~/.local/share/bash-completion/completions/aye"

@@ -1,5 +1,10 @@
 #![doc = include_str!("ARCHITECTURE.md")]
 
+/// The programs of the guide for embedding aye, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/library.md")]
+struct LibraryGuide;
+
 pub mod state;
 
 pub mod contract;

@@ -70,7 +70,7 @@ pub(super) async fn run(command: Command, cli: &Cli, env: Env) -> Result<u8, Fai
         Command::Config(ConfigCommand::Show(JsonFlag { json })) => config(json, &foundation),
         Command::Doctor(JsonFlag { json }) => doctor::run(json, foundation, cli).await,
         // Answered before anything is read.
-        Command::Completion { .. } | Command::Man => Ok(0),
+        Command::Completion { .. } | Command::Man | Command::Docs(_) => Ok(0),
     }
 }
 

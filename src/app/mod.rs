@@ -13,6 +13,7 @@ mod commands;
 mod compare;
 mod context;
 mod deferred;
+mod docs;
 mod doctor;
 mod drafts;
 mod edited;
@@ -192,6 +193,7 @@ const SIGXFSZ: i32 = 25;
 async fn dispatch(cli: Cli, env: Env) -> ExitCode {
     let _ignored = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(SIGXFSZ));
     let result = match &cli.command {
+        Some(Command::Docs(args)) => docs::run(args, &env).map(|()| 0),
         Some(command) => Box::pin(commands::run(command.clone(), &cli, env)).await,
         None if cli.is_print() => print::run(&cli, env).await,
         None => chat::run(&cli, env).await,

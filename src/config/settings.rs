@@ -688,23 +688,48 @@ fn count_of(value: &Value) -> Option<u64> {
     }
 }
 
-/// Documentation of every key, one line each, for `aye config show --help` and the README.
-pub fn documented_keys() -> Vec<(String, String, &'static str)> {
-    fn collect(fields: schema::Fields, prefix: &str, rows: &mut Vec<(String, String, &'static str)>) {
+/// A setting, as the manual describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingDoc {
+    /// Its key; `NAME` stands for a name that the user chooses.
+    pub key: String,
+    /// The values it takes.
+    pub values: String,
+    /// Its default, as TOML; without one, nothing is set.
+    pub default: Option<String>,
+    /// What the settings file of a project may do with it.
+    pub project: &'static str,
+    /// What it is for.
+    pub doc: &'static str,
+}
+
+/// Describes every key of the settings, for `docs/configuration.md`.
+pub fn documented_settings() -> Vec<SettingDoc> {
+    fn row(key: String, leaf: &schema::Leaf, defaults: &toml::Table) -> SettingDoc {
+        let mut parts = key.split('.');
+        let first = parts.next().and_then(|part| defaults.get(part));
+        let default = parts.fold(first, |value, part| value?.as_table()?.get(part)).map(ToString::to_string);
+        let project = match leaf.project {
+            schema::ProjectMay::Never => "no",
+            schema::ProjectMay::Set => "if trusted",
+            schema::ProjectMay::Lower => "lower; raise if trusted",
+            schema::ProjectMay::Tighten => "make stricter",
+        };
+        SettingDoc { key, values: leaf.kind.to_string(), default, project, doc: leaf.doc }
+    }
+    fn collect(fields: schema::Fields, prefix: &str, defaults: &toml::Table, rows: &mut Vec<SettingDoc>) {
         for (name, node) in fields {
+            let key = format!("{prefix}{name}");
             match node {
-                schema::Node::Leaf(leaf) => {
-                    rows.push((format!("{prefix}{name}"), leaf.kind.to_string(), leaf.doc));
-                }
-                schema::Node::Table(fields) => collect(fields, &format!("{prefix}{name}."), rows),
-                schema::Node::Named(fields) => collect(fields, &format!("{prefix}{name}.NAME."), rows),
-                schema::Node::Each(leaf) => {
-                    rows.push((format!("{prefix}{name}.NAME"), leaf.kind.to_string(), leaf.doc));
-                }
+                schema::Node::Leaf(leaf) => rows.push(row(key, leaf, defaults)),
+                schema::Node::Each(leaf) => rows.push(row(format!("{key}.NAME"), leaf, defaults)),
+                schema::Node::Table(fields) => collect(fields, &format!("{key}."), defaults, rows),
+                schema::Node::Named(fields) => collect(fields, &format!("{key}.NAME."), defaults, rows),
             }
         }
     }
+    let defaults = schema::DEFAULTS.parse().expect("the defaults are read at each start");
     let mut rows = Vec::new();
-    collect(schema::ROOT, "", &mut rows);
+    collect(schema::ROOT, "", &defaults, &mut rows);
     rows
 }

@@ -378,12 +378,17 @@ impl Keymap {
             .map(|key| key.1)
     }
 
+    /// All chords of an action, as people write them.
+    pub fn chords_of(&self, place: Place, action: Action) -> Vec<String> {
+        self.chords(place, action).map(|chord| self.text(chord)).collect()
+    }
+
     /// The help of a place: chords and what they do.
     pub fn help(&self, place: Place) -> Vec<(String, &'static str)> {
         Action::ALL
             .iter()
             .filter_map(|action| {
-                let chords: Vec<String> = self.chords(place, *action).map(|chord| self.text(chord)).collect();
+                let chords = self.chords_of(place, *action);
                 (!chords.is_empty()).then(|| (chords.join(" "), action.help()))
             })
             .collect()

@@ -41,6 +41,7 @@ pub use guard::{Restore, TerminalGuard, TtyOut, cell, reflows, size, stop_proces
 pub use linear::Linear;
 pub use notify::Desktop;
 use paint::Painter;
+pub use paint::styled;
 pub use plain::Output;
 use plate::Pending;
 pub use plate::Plate;

@@ -14,6 +14,7 @@ mod context;
 #[cfg(feature = "failpoints")]
 mod crash;
 mod deferred;
+mod docs;
 mod edited;
 mod exec;
 mod granting;

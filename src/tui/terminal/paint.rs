@@ -4,10 +4,12 @@ use std::io::Write as _;
 
 use ratatui::buffer::{Cell, CellDiffOption, CellWidth};
 use ratatui::style::{Color, Modifier};
+use ratatui::text::Line;
 
 use crate::contract::display::is_unsafe;
 use crate::tui::graphics;
 use crate::tui::links::{self, Links};
+use crate::tui::wrap::clean;
 
 /// Writes cells into one buffer of bytes, and knows which style and column the terminal has.
 #[derive(Debug, Default)]
@@ -304,6 +306,22 @@ impl Painter {
         };
         written.expect("a vector takes everything");
     }
+}
+
+/// Lines as text with the codes of their styles and no other sequence, for a pager.
+pub fn styled(lines: &[Line<'_>]) -> String {
+    let mut painter = Painter::default();
+    for line in lines {
+        for span in &line.spans {
+            let mut cell = Cell::EMPTY;
+            cell.set_style(line.style.patch(span.style));
+            painter.style(&cell);
+            painter.bytes.extend_from_slice(clean(&span.content).as_bytes());
+        }
+        painter.style(&Cell::EMPTY);
+        painter.bytes.push(b'\n');
+    }
+    String::from_utf8_lossy(&painter.bytes).into_owned()
 }
 
 /// The number of one of the sixteen named colours.

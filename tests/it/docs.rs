@@ -1,0 +1,196 @@
+//! The manual: `aye docs`, the tables that are generated, links and names that must exist.
+//!
+//! `AYE_WRITE_DOCS=1 cargo test --test it docs::generated` writes the tables again.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use aye::config::documented_settings;
+use aye::tui::keymap::{Action, Keymap, Place};
+use aye::tui::palette::COMMANDS;
+use regex::Regex;
+
+use crate::support::home::Home;
+use crate::support::pty::Pty;
+
+/// The architecture is read in one sitting.
+const MAX_ARCHITECTURE: usize = 12_000;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn text(file: impl AsRef<Path>) -> String {
+    let file = root().join(file);
+    fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+/// A cell of a table of Markdown.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+fn code(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("`{}`", cell(text)) }
+}
+
+fn keys() -> String {
+    let keymap = Keymap::embedded();
+    let mut out = String::new();
+    for place in Place::ALL {
+        let _ = writeln!(out, "## {}\n\nTable `[{}]`.\n", place.heading(), place.name());
+        out.push_str("| keys | action | what it does |\n|---|---|---|\n");
+        for action in Action::ALL {
+            let keys: Vec<String> = keymap.chords_of(place, *action).iter().map(|key| code(key)).collect();
+            if !keys.is_empty() {
+                let (name, help) = (action.name(), cell(action.help()));
+                let _ = writeln!(out, "| {} | `{name}` | {help} |", keys.join(" "));
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn commands() -> String {
+    let mut out = String::from("| command | what it does |\n|---|---|\n");
+    for command in COMMANDS {
+        let written = format!("/{} {}", command.name, command.argument);
+        let _ = writeln!(out, "| {} | {} |", code(written.trim_end()), cell(command.help));
+    }
+    out
+}
+
+fn settings() -> String {
+    let mut out = String::from(
+        "| key | what it is | value | default | a project may set it |\n|---|---|---|---|---|\n",
+    );
+    for row in documented_settings() {
+        let default = code(row.default.as_deref().unwrap_or_default());
+        let _ = writeln!(
+            out,
+            "| `{}` | {} | {} | {default} | {} |",
+            row.key,
+            cell(row.doc),
+            cell(&row.values),
+            row.project
+        );
+    }
+    out
+}
+
+#[test]
+fn generated_tables_are_current() {
+    for (file, name, table) in [
+        ("docs/keys.md", "keys", keys()),
+        ("docs/keys.md", "commands", commands()),
+        ("docs/configuration.md", "settings", settings()),
+    ] {
+        let page = text(file);
+        let (start, end) = (format!("<!-- generated: {name} -->\n"), "<!-- end -->");
+        let from = page.find(&start).unwrap_or_else(|| panic!("{file}: no {start}")) + start.len();
+        let to = from + page[from..].find(end).unwrap_or_else(|| panic!("{file}: no {end} after {start}"));
+        let wanted = format!("\n{}\n\n", table.trim());
+        if page[from..to] == wanted {
+            continue;
+        }
+        if std::env::var_os("AYE_WRITE_DOCS").is_some() {
+            fs::write(root().join(file), format!("{}{wanted}{}", &page[..from], &page[to..]))
+                .expect("written");
+        } else {
+            panic!(
+                "{file}: the table of {name} is not current; run \
+                 AYE_WRITE_DOCS=1 cargo test --features failpoints,otel --test it docs::generated"
+            );
+        }
+    }
+}
+
+/// All pages of Markdown below a folder.
+fn pages(folder: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root().join(folder)).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|ending| ending == "md") {
+            found.push(path);
+        }
+    }
+    assert!(!found.is_empty(), "{folder}");
+    found.sort();
+    found
+}
+
+#[test]
+fn links_lead_to_files() {
+    let link = Regex::new(r"\]\(([^)#:]+)(#[^)]*)?\)").expect("an expression");
+    let mut all = pages("docs");
+    all.extend(pages("docs/decisions"));
+    all.extend(
+        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "src/ARCHITECTURE.md"].map(|file| root().join(file)),
+    );
+    let mut links = 0;
+    for page in all {
+        for found in link.captures_iter(&text(&page)) {
+            let target = page.parent().expect("a folder").join(&found[1]);
+            assert!(target.exists(), "{}: {}", page.display(), &found[1]);
+            links += 1;
+        }
+    }
+    assert!(links > 50, "only {links} links were found");
+}
+
+#[test]
+fn the_architecture_is_short_and_names_files_that_exist() {
+    let page = text("src/ARCHITECTURE.md");
+    assert!(page.len() <= MAX_ARCHITECTURE, "{} bytes", page.len());
+    let name = Regex::new(r"`([a-z_]+(?:/[a-z_.]+)*(?:\.rs|\.md|\.toml|/))`").expect("an expression");
+    let mut names = 0;
+    for found in name.captures_iter(&page) {
+        let path = &found[1];
+        assert!(
+            root().join("src").join(path).exists() || root().join(path).exists(),
+            "src/ARCHITECTURE.md names {path}, which does not exist"
+        );
+        names += 1;
+    }
+    assert!(names > 50, "only {names} names were found");
+}
+
+#[test]
+fn every_page_of_the_manual_is_embedded() {
+    let home = Home::new();
+    let list = home.ok(&["docs"]).stdout;
+    for page in pages("docs") {
+        let name = page.file_stem().expect("a name").to_string_lossy().into_owned();
+        // Measurements for people who work on aye.
+        if name != "speed" {
+            assert!(
+                list.lines().any(|line| line.split(' ').next() == Some(&name)),
+                "{name} is not in:\n{list}"
+            );
+            assert!(home.ok(&["docs", &name]).stdout == text(&page), "{name}: piped, a page is its source");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_page_names_the_closest_one() {
+    let home = Home::new();
+    let out = home.aye(&["docs", "rule"]).run().exits(2);
+    assert!(out.stderr.contains("'rules'") && out.stderr.contains("crash-safety"), "{}", out.stderr);
+    home.ok(&["completion", "bash"]).prints("troubleshooting");
+    home.ok(&["man"]).prints("docs");
+}
+
+#[test]
+fn the_manual_is_shown_although_the_settings_are_broken() {
+    let home = Home::new();
+    home.config("model = ");
+    let tty = Pty::start(&home, &["docs", "crash-safety"], 80, 60);
+    tty.shows("decisions are applied exactly once");
+    assert!(
+        !tty.look(|view| view.all()).contains("# Crash safety"),
+        "a title is laid out, not shown as its source"
+    );
+}
