@@ -164,6 +164,14 @@ impl TerminalHost {
 
     /// What is said, as the model reads it; a command line with the call that it is.
     async fn messages_of(&self, input: &UserInput) -> Result<Vec<Message>, String> {
+        let mut messages = self.said(input).await?;
+        if let (Some(shown), Some(first)) = (input.shown(), messages.first_mut()) {
+            *first = first.clone().shown_as(shown);
+        }
+        Ok(messages)
+    }
+
+    async fn said(&self, input: &UserInput) -> Result<Vec<Message>, String> {
         let Some(shell) = input.shell else {
             let message = self.message_of(input).await?;
             return Ok(vec![if input.steers { message.steering() } else { message }]);

@@ -568,7 +568,14 @@ pub(super) fn row_of(message: &QueuedMessage) -> QueuedRow {
         }
         None => String::new(),
     };
-    QueuedRow { id: message.id, text: texts.join("\n\n"), images, note, steers: message.steers() }
+    QueuedRow {
+        id: message.id,
+        text: texts.join("\n\n"),
+        shown: message.shown(),
+        images,
+        note,
+        steers: message.steers(),
+    }
 }
 
 fn sync_of(glance: &Glance, driver: Driver, is_part: bool) -> ThreadSync {

@@ -12,6 +12,8 @@ const STEERS: &str = "steers";
 const CONTINUATION: &str = "continuation";
 /// Holds what was written, where the content holds more.
 const WRITTEN: &str = "written";
+/// Holds what was written with a mark in the place of each long paste.
+const SHOWN: &str = "shown";
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,6 +144,13 @@ impl Message {
         self
     }
 
+    /// Keeps how a front end shows what the person wrote: with a mark in the place of each long paste.
+    #[must_use]
+    pub fn shown_as(mut self, shown: &str) -> Self {
+        self.note(SHOWN, Value::from(shown));
+        self
+    }
+
     fn note(&mut self, key: &str, value: Value) {
         let about = self.metadata.get_or_insert_with(|| Value::Object(serde_json::Map::new()));
         if let Some(about) = about.as_object_mut() {
@@ -158,6 +167,11 @@ impl Message {
     /// What the person typed, where a front end kept it beside what goes to the model. A model cannot make such a message.
     pub fn typed(&self) -> Option<&str> {
         self.metadata.as_ref()?.get(WRITTEN)?.as_str()
+    }
+
+    /// What the person wrote, with a mark in the place of each long paste; `None`: as it was written.
+    pub fn shown(&self) -> Option<&str> {
+        self.metadata.as_ref()?.get(SHOWN)?.as_str()
     }
 
     /// Whether it was said to be read while the model works.

@@ -433,6 +433,15 @@ impl QueuedMessage {
     pub fn steers(&self) -> bool {
         self.messages.iter().any(Message::steers)
     }
+
+    /// What was said, with a mark in the place of each long paste; `None`: it holds none.
+    pub fn shown(&self) -> Option<String> {
+        self.messages.iter().any(|message| message.shown().is_some()).then(|| {
+            let shown = |message: &Message| message.shown().map_or_else(|| message.written(), str::to_owned);
+            let shown = self.messages.iter().map(shown).filter(|text| !text.is_empty());
+            shown.collect::<Vec<_>>().join("\n\n")
+        })
+    }
 }
 
 /// How the last try of a job failed.

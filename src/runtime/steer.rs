@@ -52,7 +52,9 @@ impl Driver {
         let texts: Vec<String> = queued.messages.iter().map(Message::written).collect();
         let blocks = queued.messages.iter().flat_map(|message| &message.content);
         let images: Vec<_> = blocks.filter_map(ContentBlock::as_stored_image).collect();
-        let content = json!({"queued": queued.id, "text": texts.join("\n\n"), "images": images});
+        let content = json!({
+            "queued": queued.id, "text": texts.join("\n\n"), "shown": queued.shown(), "images": images,
+        });
         self.tell(vec![Activity { activity_type: STEERED_ACTIVITY_TYPE.into(), content }]).await;
         Ok(())
     }

@@ -32,6 +32,8 @@ pub struct UserInput {
     pub text: String,
     /// Pictures, each with its mark in the words.
     pub images: Vec<ImageRef>,
+    /// What stood in the composer, when long pastes are among the words.
+    pub draft: Option<Draft>,
     /// The skill called by `/name`.
     pub skill: Option<String>,
     /// The words are a command line that the person runs themselves.
@@ -81,6 +83,11 @@ impl UserInput {
             (None, Some(shell)) => format!("{}{}", shell.mark(), self.text),
             (None, None) => self.text.clone(),
         }
+    }
+
+    /// What was written, with a mark in the place of each long paste; `None`: nothing long was pasted.
+    pub fn shown(&self) -> Option<&str> {
+        self.draft.as_ref().map(|draft| draft.text.as_str())
     }
 }
 
@@ -170,6 +177,8 @@ pub struct QueuedRow {
     pub id: QueueId,
     /// The words.
     pub text: String,
+    /// The words with a mark in the place of each long paste, when there is one.
+    pub shown: Option<String>,
     /// Pictures that came with them.
     pub images: Vec<ImageRef>,
     /// What it waits for besides its turn; empty when for nothing.

@@ -64,6 +64,8 @@ pub enum EntryKind {
     User {
         /// The words.
         text: String,
+        /// The words with a mark in the place of each long paste, when there is one.
+        shown: Option<String>,
         /// Pictures that came with them.
         images: Vec<ImageRef>,
     },
@@ -272,12 +274,17 @@ impl Transcript {
 
     /// Adds what the person said.
     pub fn say(&mut self, text: impl Into<String>, images: Vec<ImageRef>) {
-        self.push(EntryKind::User { text: text.into(), images }, true);
+        self.say_as(text, None, images);
+    }
+
+    /// Adds what the person said, and how it is shown when long pastes are among it.
+    pub fn say_as(&mut self, text: impl Into<String>, shown: Option<String>, images: Vec<ImageRef>) {
+        self.push(EntryKind::User { text: text.into(), shown, images }, true);
     }
 
     /// Adds what the person said and is not accepted yet: it can still be taken away.
-    pub fn say_on_trial(&mut self, text: impl Into<String>, images: Vec<ImageRef>) {
-        self.push(EntryKind::User { text: text.into(), images }, false);
+    pub fn say_on_trial(&mut self, text: impl Into<String>, shown: Option<String>, images: Vec<ImageRef>) {
+        self.push(EntryKind::User { text: text.into(), shown, images }, false);
     }
 
     /// What was said is accepted.

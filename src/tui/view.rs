@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 
 use super::app::App;
 use super::highlight::Highlighter;
-use super::host::HostInfo;
+use super::host::{HostInfo, UserInput};
 use super::picker::PickerKind;
 use super::status;
 use super::theme::{Role, Theme};
@@ -183,13 +183,13 @@ pub(super) fn card_window(app: &App) -> Option<(usize, usize, usize)> {
 /// What will be said when the run is over.
 fn queued(app: &App, width: u16, most: usize, theme: &Theme) -> Picture {
     let mut picture = Picture::default();
-    let early = app.queue.iter().map(|input| ("queued", String::new(), input.written()));
+    let shown = |input: &UserInput| input.shown().map_or_else(|| input.written(), str::to_owned);
+    let early = app.queue.iter().map(|input| ("queued", String::new(), shown(input)));
     let chosen = app.queued_at.and_then(|id| app.queued.iter().position(|row| row.id == id));
     let kept = app.queued.iter().map(|row| {
-        let own = app.own_queued.get(&row.id).map(super::host::UserInput::written);
         let note = if row.note.is_empty() { String::new() } else { format!("({}) ", row.note) };
         let kind = if row.steers && app.is_awake() { "steers" } else { "queued" };
-        (kind, note, own.unwrap_or_else(|| row.text.clone()))
+        (kind, note, row.shown.as_ref().unwrap_or(&row.text).clone())
     });
     let all: Vec<(&str, String, String)> = kept.chain(early).collect();
     let is_cut = all.len() > most && most > 0;

@@ -20,6 +20,36 @@ fn all(chat: &Chat) -> String {
 }
 
 #[test]
+fn a_long_paste_stays_a_mark_when_it_was_sent_and_is_opened_in_the_viewer() {
+    let llm = MockLlm::answers([Answer::say("I see."), Answer::say("Still.")]);
+    let (home, mut tty) = open(&llm, &[]);
+    let pasted: String = (0..40).map(|n| format!("row {n} of it\n")).collect();
+    let mark = "❯ look at [paste 1: 40 lines]";
+    tty.send("look at ");
+    tty.paste(&pasted);
+    tty.shows("[paste 1: 40 lines]");
+    tty.send("\r");
+    tty.shows("I see.");
+    tty.wait("that it is done", |view| !view.is_awake());
+    let all = tty.look(crate::support::pty::View::all);
+    assert!(all.contains(mark) && !all.contains("of it"), "{all}");
+    tty.quit();
+    assert_eq!(llm.last().user(), format!("look at {}", pasted.trim_end()));
+    let mut tty = Pty::start(&home, &["-c"], 100, 30);
+    tty.shows("I see.");
+    let all = tty.look(crate::support::pty::View::all);
+    assert!(all.contains(mark) && !all.contains("of it"), "{all}");
+    tty.say("and now");
+    tty.shows("Still.");
+    assert!(self::all(&llm.last()).contains("row 39 of it"));
+    tty.wait("that it is done", |view| !view.is_awake());
+    tty.send("\x0f");
+    tty.shows("row 39 of it");
+    tty.send("q");
+    tty.quit();
+}
+
+#[test]
 fn what_is_said_while_a_command_runs_is_read_after_it() {
     let llm = MockLlm::answers([
         Answer::say("I will.").bash("c1", "echo begun >> log.txt; until [ -e go ]; do sleep 0.1; done"),

@@ -215,6 +215,57 @@ fn the_editor_gets_the_whole_text_and_gives_it_back() {
 }
 
 #[test]
+fn a_long_paste_stays_a_mark_when_it_was_sent() {
+    let long = "a line\n".repeat(20);
+    let said = format!("what is this: {}", long.trim_end());
+    let mark = "what is this: [paste 1: 20 lines]";
+    let is_marked = |test: &TestApp| {
+        let screen = test.screen();
+        assert!(screen.contains(mark) && !screen.contains("a line"), "{screen}");
+    };
+    let write = |test: &mut TestApp| {
+        test.keys("what is this: ");
+        test.send(Msg::Paste(long.clone()));
+        test.keys("<enter>");
+    };
+    let mut test = TestApp::new(100, 30);
+    write(&mut test);
+    let input = last_input(&test).clone();
+    assert_eq!(input.text, said, "the model reads all of it");
+    is_marked(&test);
+
+    // What could not be sent is a mark again, and so is what was queued.
+    test.send(Msg::Started(Err(("the disk is full".into(), input.clone()))));
+    assert_eq!(test.app.composer.text(), mark);
+    assert_eq!(test.app.composer.whole(), said);
+    test.keys("<enter>");
+    write(&mut test);
+    let row = QueuedRow { shown: Some(mark.into()), ..queued(7, &said) };
+    test.send(Msg::Enqueued(last_input(&test).clone(), Ok(row.clone())));
+    assert!(test.live().contains(&format!("queued {mark}")), "{}", test.live());
+    test.send(Msg::Unqueued { back: vec![7], gone: Vec::new() });
+    assert_eq!((test.app.composer.text(), test.app.composer.whole()), (mark, said.clone()));
+
+    // One that another process queued begins here.
+    let mut test = TestApp::new(100, 30);
+    test.send(Msg::Began("t".into(), row));
+    is_marked(&test);
+    let content = json!({"queued": 8, "text": said, "shown": mark, "images": []});
+    let mut test = TestApp::new(100, 30);
+    test.start("go");
+    test.event(E::ActivitySnapshot {
+        message_id: "m".into(),
+        activity_type: STEERED_ACTIVITY_TYPE.into(),
+        content,
+        replace: Some(false),
+    });
+    is_marked(&test);
+    // The viewer has all of it.
+    test.keys("<ctrl-o>");
+    assert!(test.live().contains("a line"), "{}", test.live());
+}
+
+#[test]
 fn what_is_written_is_kept_and_comes_back() {
     let kept = |test: &TestApp| {
         let keeps = test.cmds.iter().filter_map(|cmd| match cmd {

@@ -104,6 +104,7 @@ fn queued_messages_keep_their_pictures() {
     let row = QueuedRow {
         id: 9,
         text: input.text.clone(),
+        shown: None,
         images: input.images.clone(),
         note: String::new(),
         steers: false,

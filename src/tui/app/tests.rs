@@ -740,7 +740,7 @@ fn a_message_while_a_run_is_awake_waits_and_is_not_lost() {
 }
 
 pub(crate) fn queued(id: u64, text: &str) -> QueuedRow {
-    QueuedRow { id, text: text.into(), images: Vec::new(), note: String::new(), steers: false }
+    QueuedRow { id, text: text.into(), shown: None, images: Vec::new(), note: String::new(), steers: false }
 }
 
 #[test]

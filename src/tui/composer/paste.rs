@@ -115,6 +115,13 @@ impl Composer {
         Draft { text: self.text.clone(), pastes: self.pastes.iter().filter(kept).cloned().collect() }
     }
 
+    /// What is written, when long pastes are among it.
+    pub fn pasted(&self) -> Option<Draft> {
+        let Draft { text, pastes } = self.draft();
+        let is_text = |paste: &Paste| paste.image.is_none();
+        pastes.iter().any(is_text).then(|| Draft { text: text.trim().to_owned(), pastes })
+    }
+
     /// Puts a kept draft before what is written.
     pub fn restore(&mut self, draft: Draft) {
         let Draft { text, pastes } = draft;

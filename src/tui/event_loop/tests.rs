@@ -56,7 +56,14 @@ impl Host for FakeHost {
     }
     async fn enqueue(&self, _: &ThreadId, input: UserInput) -> Result<QueuedRow, String> {
         self.note(format!("enqueue {}", input.text));
-        Ok(QueuedRow { id: 1, text: input.text, images: Vec::new(), note: String::new(), steers: false })
+        Ok(QueuedRow {
+            id: 1,
+            text: input.text,
+            shown: None,
+            images: Vec::new(),
+            note: String::new(),
+            steers: false,
+        })
     }
     async fn attach(&self, _: Attach) -> Result<Attached, String> {
         Ok(Attached::Nothing)

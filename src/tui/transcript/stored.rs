@@ -110,7 +110,8 @@ impl Transcript {
             Role::System => {}
             Role::User => {
                 let images = message.content.iter().filter_map(ContentBlock::as_stored_image);
-                self.say(message.written(), images.cloned().collect());
+                let shown = message.shown().map(str::to_owned);
+                self.say_as(message.written(), shown, images.cloned().collect());
             }
             Role::Assistant => {
                 for block in &message.content {

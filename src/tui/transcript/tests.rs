@@ -88,6 +88,23 @@ fn picture(transcript: &Transcript) -> Vec<EntryKind> {
 }
 
 #[test]
+fn a_long_paste_is_a_mark_in_a_stored_conversation_too() {
+    let message = Message::user("look: 1\n2\n3").shown_as("look: [paste 1: 3 lines]");
+    let marked = serde_json::to_string(&message).unwrap();
+    let old = serde_json::to_string(&Message::user("look: 1\n2\n3")).unwrap();
+    let read = |text: &str| serde_json::from_str::<Message>(text).unwrap();
+    assert_eq!(read(&marked).text(), "look: 1\n2\n3", "the model reads all of it");
+    let entries = |message: Message| picture(&Transcript::from_thread(&stored(vec![message])));
+    let user = |shown: Option<&str>| EntryKind::User {
+        text: "look: 1\n2\n3".into(),
+        shown: shown.map(str::to_owned),
+        images: Vec::new(),
+    };
+    assert_eq!(entries(read(&marked)), [user(Some("look: [paste 1: 3 lines]"))]);
+    assert_eq!(entries(read(&old)), [user(None)]);
+}
+
+#[test]
 fn live_and_stored_conversations_look_the_same() {
     let failed = ToolResult::error("Bash", "no such file");
     let declined = ToolResult::error_with_code("Bash", "declined", "the person declined");
@@ -314,7 +331,7 @@ fn results_of_an_open_step_are_told_once() {
 #[test]
 fn words_on_trial_stand_behind_what_others_said_and_can_be_taken_away() {
     let mut transcript = Transcript::default();
-    transcript.say_on_trial("mine", Vec::new());
+    transcript.say_on_trial("mine", None, Vec::new());
     let sync = sync_of(stored(story()[..4].to_vec()), 0, crate::tui::host::Driver::Own);
     transcript.sync(Moment(5), &sync, 0);
     let is_mine = |entry: &Entry| matches!(&entry.kind, EntryKind::User { text, .. } if text == "mine");

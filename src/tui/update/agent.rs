@@ -99,13 +99,14 @@ impl App {
 
     /// Puts messages that were not sent back into the text.
     pub(super) fn hand_back(&mut self, inputs: &[UserInput]) {
-        let texts: Vec<String> =
-            inputs.iter().map(UserInput::written).filter(|text| !text.is_empty()).collect();
-        for input in inputs {
-            self.composer.know_again(&input.written(), &input.images);
-        }
-        if !texts.is_empty() {
-            self.composer.put_back(&texts.join("\n\n"));
+        for input in inputs.iter().rev() {
+            let written = input.written();
+            if let Some(draft) = &input.draft {
+                self.composer.restore(draft.clone());
+            } else if !written.is_empty() {
+                self.composer.know_again(&written, &input.images);
+                self.composer.put_back(&written);
+            }
         }
     }
 
@@ -185,7 +186,8 @@ impl App {
 
     pub(super) fn start(&mut self, input: UserInput, cmds: &mut Vec<Cmd>) {
         let Some(thread) = self.thread_id().cloned() else { return };
-        self.transcript.say_on_trial(input.written(), input.images.clone());
+        let shown = input.shown().map(str::to_owned);
+        self.transcript.say_on_trial(input.written(), shown, input.images.clone());
         self.run = RunState::Starting(self.now);
         self.hint = None;
         cmds.push(Cmd::Start(thread, input));

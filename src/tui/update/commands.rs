@@ -67,11 +67,11 @@ impl App {
                 if self.skills.iter().any(|skill| skill.name == name)
                     && COMMANDS.iter().all(|command| command.name != name)
                 {
-                    let images = self.composer.attached();
+                    let (images, draft) = (self.composer.attached(), self.composer.pasted());
                     let text = self.take_text(cmds);
                     let words =
                         text.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words.trim());
-                    let input = UserInput { skill: Some(name), images, ..UserInput::text(words) };
+                    let input = UserInput { skill: Some(name), images, draft, ..UserInput::text(words) };
                     self.submit(input, behind, cmds);
                     return;
                 }
@@ -89,11 +89,11 @@ impl App {
             self.say_hint("! runs the command behind it, !! without showing it to the model");
             return;
         }
-        let images = self.composer.attached();
+        let (images, draft) = (self.composer.attached(), self.composer.pasted());
         let text = self.take_text(cmds);
         let input = match Shell::of(&text) {
-            Some((shell, command)) => UserInput { shell: Some(shell), ..UserInput::text(command) },
-            None => UserInput { images, ..UserInput::text(text.trim()) },
+            Some((shell, command)) => UserInput { shell: Some(shell), draft, ..UserInput::text(command) },
+            None => UserInput { images, draft, ..UserInput::text(text.trim()) },
         };
         self.submit(input, behind, cmds);
     }
@@ -385,7 +385,7 @@ impl App {
         threads.iter().map(row).collect()
     }
 
-    /// Finished calls since the person last spoke whose output was folded, and that were not shown whole yet.
+    /// What was folded since the person last spoke, their words among it, and was not shown whole yet.
     pub(super) fn folded_since_last_words(&self) -> Vec<u64> {
         let entries = self.transcript.entries();
         let from =
@@ -398,6 +398,7 @@ impl App {
                 EntryKind::Thinking { text } => {
                     entry.is_done && super::super::view::entry::is_long_thought(text)
                 }
+                EntryKind::User { shown, .. } => shown.is_some(),
                 _ => false,
             })
             .map(|entry| entry.id)

@@ -55,8 +55,8 @@ impl App {
             return;
         }
         self.queued.retain(|known| known.id != row.id);
-        let written = self.own_queued.remove(&row.id).map_or(row.text, |input| input.written());
-        self.transcript.say(written, row.images);
+        self.own_queued.remove(&row.id);
+        self.transcript.say_as(row.text, row.shown, row.images);
         self.run = RunState::Starting(self.now);
     }
 
@@ -67,8 +67,9 @@ impl App {
         self.queued.retain(|known| known.id != id);
         let text = told.get("text").and_then(Value::as_str).unwrap_or_default().to_owned();
         let images = told.get("images").and_then(|images| Vec::deserialize(images).ok());
-        let written = self.own_queued.remove(&id).map_or(text, |input| input.written());
-        self.transcript.say(written, images.unwrap_or_default());
+        let shown = told.get("shown").and_then(Value::as_str).map(str::to_owned);
+        self.own_queued.remove(&id);
+        self.transcript.say_as(text, shown, images.unwrap_or_default());
     }
 
     /// What was said here could not begin: another process was quicker. It will be shown where it begins.

@@ -226,6 +226,7 @@ impl Feed {
         let mut lines = match entry.map(|entry| &entry.kind) {
             Some(EntryKind::Tool(tool)) => entry::whole_tool(tool, page),
             Some(EntryKind::Thinking { text }) => entry::thinking(text, true, true, page),
+            Some(EntryKind::User { text, images, .. }) => entry::user(text, images, page),
             _ => return Vec::new(),
         };
         lines.insert(0, Line::default());
@@ -360,7 +361,7 @@ pub(super) fn has_gap(transcript: &Transcript, index: usize) -> bool {
 
 fn draw(entry: &Entry, page: Page<'_>) -> Vec<Line<'static>> {
     match &entry.kind {
-        EntryKind::User { text, images } => entry::user(text, images, page),
+        EntryKind::User { text, shown, images } => entry::user(shown.as_ref().unwrap_or(text), images, page),
         EntryKind::Thinking { text } if entry.is_done => entry::thought(text, entry, page),
         EntryKind::Thinking { text } => entry::thinking(text, false, false, page),
         EntryKind::Tool(tool) => entry::tool(tool, page),

@@ -3,7 +3,6 @@
 use ratatui::text::Line;
 
 use super::super::app::{App, Focus, RunState};
-use super::super::host::UserInput;
 use super::super::keymap::{Action, Place};
 use super::super::picker::Picker;
 use super::super::theme::Theme;
@@ -71,10 +70,9 @@ fn queue(app: &App) -> String {
         0 => String::new(),
         count => match app.queued.iter().enumerate().find(|(_, row)| Some(row.id) == app.queued_at) {
             Some((at, row)) => {
-                let text = app.own_queued.get(&row.id).map_or(row.text.clone(), UserInput::written);
                 let chord = |action| app.keymap.chord_of(Place::Queue, action);
                 let (edit, drop) = (chord(Action::Accept), chord(Action::Drop));
-                let text = visible_line(&text);
+                let text = visible_line(row.shown.as_ref().unwrap_or(&row.text));
                 format!("Queued {} of {count}: {text}. {edit} takes it back, {drop} drops it.", at + 1)
             }
             None => format!("{count} queued."),

@@ -201,7 +201,10 @@ impl Sheets {
         };
         let mut kept = None;
         let lines = match &entry.kind {
-            EntryKind::User { text, images } => entry::user(text, images, page),
+            EntryKind::User { text, shown, images } => {
+                let shown = shown.as_ref().filter(|_| !paper.whole).unwrap_or(text);
+                entry::user(shown, images, page)
+            }
             EntryKind::Assistant { text, interrupted } => {
                 let (mut stream, mut taken) = words
                     .filter(|(_, taken)| *taken <= text.len() && text.is_char_boundary(*taken))
