@@ -12,7 +12,7 @@ use crate::contract::spec::ContextWindowPolicy;
 use crate::contract::summary::short_number;
 use crate::plugins::deferred_tools::{DeferralStateValue, Savings};
 use crate::plugins::skills::{ActiveSkill, ActiveSkills, catalogue};
-use crate::runtime::{Artifact, Artifacts, ContextReport};
+use crate::runtime::{Artifact, Artifacts, CompactError, ContextReport};
 use crate::state::StateKey as _;
 use crate::tools::{RESULT_FILES, keep_result};
 use crate::tui::host::Page;
@@ -71,13 +71,39 @@ pub(super) fn readable(dir: &Path) -> Vec<String> {
 pub(super) async fn compact(app: &App, thread: Option<&ThreadId>, hint: &str) -> Result<Page, String> {
     let thread = thread.ok_or("there is nothing to summarise yet")?;
     let hint = (!hint.is_empty()).then(|| hint.to_owned());
-    let summary =
-        app.runtime.compact(thread, &app.agents.current(), hint).await.map_err(|e| e.to_string())?;
+    let made = app.runtime.compact(thread, &app.agents.current(), hint).await;
+    let over = too_large(app, thread).await?;
+    let summary = match made {
+        Ok(summary) => summary,
+        Err(CompactError::NoGain(_)) if over.is_some() => return Err(over.unwrap_or_default()),
+        Err(error) => return Err(error.to_string()),
+    };
     let saved = summary.before_tokens.saturating_sub(summary.after_tokens);
     let mut text = format!("It saves {} tokens. ", short_number(saved));
     text.push_str("The messages stay in the conversation; the model reads this instead of them:\n\n");
     text.push_str(&summary.text);
+    if let Some(over) = over {
+        let _ = write!(text, "\n\nThe next message would not fit all the same: {over}");
+    }
     Ok(Page { title: summary.words(), text })
+}
+
+/// Why the next request of a conversation cannot fit, and the ways out, when no summary helps.
+async fn too_large(app: &App, thread: &ThreadId) -> Result<Option<String>, String> {
+    let report = app.runtime.context_report(Some(thread), &app.agents.current(), 0, &|_| false).await;
+    let report = report.map_err(|e| e.to_string())?;
+    let room = report.window.map_or(usize::MAX, |window| window.saturating_sub(report.answer));
+    let newest = report.messages + report.results;
+    if report.system + report.summary_tokens + newest <= room {
+        return Ok(None);
+    }
+    Ok(Some(format!(
+        "the newest messages alone are about {} tokens, {} takes {} at once, and no summary can stand for them; go back \
+         to before them with /rewind or /fork, or choose a model with a larger window with /model",
+        short_number(newest as u64),
+        app.selection().full_name(),
+        short_number(room as u64)
+    )))
 }
 
 /// What fills the window, by category.

@@ -353,6 +353,8 @@ impl Host for TerminalHost {
     async fn start(&self, thread: &ThreadId, input: UserInput) -> Result<(), String> {
         let messages = self.messages_of(&input).await?;
         let request = RunRequest::new(thread.clone(), messages.clone());
+        // Before it is begun, so that the draft comes back.
+        self.app.runtime.fits(&request).map_err(|e| e.to_string())?;
         let events = self.events.clone();
         let (app, viewer, own, sink) =
             (Arc::clone(&self.app), self.viewer.clone(), thread.clone(), self.viewer.sink(thread));

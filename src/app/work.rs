@@ -309,6 +309,7 @@ impl Worker {
                 error @ (RuntimeError::AgentNotFound { .. }
                 | RuntimeError::ResolveFailed { .. }
                 | RuntimeError::NoMessage { .. }
+                | RuntimeError::TooLarge { .. }
                 | RuntimeError::Damaged { .. }),
             ) => Some((error.to_string(), false)),
             Err(error @ (RuntimeError::State(_) | RuntimeError::Store(_) | RuntimeError::Internal(_))) => {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
+use super::estimate::message_tokens;
 use super::preview::{is_oversized, preview};
 use super::sizes::Sizes;
 use crate::contract::content::ContentBlock;
@@ -143,7 +144,9 @@ pub fn plan(
     let mut read = 0;
     // Large results go to the summariser as previews, as to the model.
     while upto < end {
-        read += sizes.at(upto, usize::MAX);
+        // What is larger than all that can be read is read in excerpts.
+        let tokens = sizes.at(upto, usize::MAX);
+        read += if tokens > room { room / 2 } else { tokens };
         if read > room {
             break;
         }
@@ -169,12 +172,14 @@ pub fn accept(plan: &Plan, after: usize, config: &CompactionConfig) -> Result<us
     judge(plan.tokens, after, config)
 }
 
-/// What the summariser is asked: the messages, the summary that there is, and what to take care of.
+/// What the summariser is asked: the messages, the summary that there is, and what to take care of. `room`: how many
+/// tokens of conversation it can read.
 pub fn prompt(
     messages: &[Message],
     existing: Option<&str>,
     hint: Option<&str>,
     config: &CompactionConfig,
+    room: usize,
 ) -> String {
     let mut asked = String::new();
     if let Some(existing) = existing {
@@ -184,7 +189,7 @@ pub fn prompt(
              it and of the conversation behind it.\n\n<summary-so-far>\n{existing}\n</summary-so-far>\n\n"
         );
     }
-    asked.push_str(&config.summarizer_user_prompt.replacen(MESSAGES, &transcript(messages), 1));
+    asked.push_str(&config.summarizer_user_prompt.replacen(MESSAGES, &transcript(messages, room), 1));
     if let Some(hint) = hint.map(str::trim).filter(|hint| !hint.is_empty()) {
         let _ = write!(asked, "\n\nTake special care of this: {hint}");
     }
@@ -192,7 +197,7 @@ pub fn prompt(
 }
 
 /// The conversation as text. What plugins add for the model is left out: it is added anew to each request.
-fn transcript(messages: &[Message]) -> String {
+fn transcript(messages: &[Message], room: usize) -> String {
     let mut text = String::with_capacity(messages.len() * 256);
     for message in messages.iter().filter(|message| message.visibility == Visibility::All) {
         let who = match message.role {
@@ -208,6 +213,7 @@ fn transcript(messages: &[Message]) -> String {
         } else {
             message
         };
+        let begins = text.len();
         let mut is_first = true;
         for block in &message.content {
             let said = match block {
@@ -227,12 +233,29 @@ fn transcript(messages: &[Message]) -> String {
         for call in &message.tool_calls {
             let _ = writeln!(text, "Agent calls {}: {}", call.name, call.arguments);
         }
+        if message_tokens(message) > room {
+            let long = text.split_off(begins);
+            excerpt(&long, room.saturating_mul(2), &mut text);
+        }
         if !text.ends_with("\n\n") && !text.is_empty() {
             text.push('\n');
         }
     }
     text.truncate(text.trim_end().len());
     text
+}
+
+/// The beginning and the end of a text, of so many bytes together, and what is left out between them.
+fn excerpt(long: &str, bytes: usize, out: &mut String) {
+    let head = long.floor_char_boundary(bytes / 3 * 2);
+    let tail = long.ceil_char_boundary(long.len().saturating_sub(bytes / 3)).max(head);
+    let left_out = long[head..tail].chars().count();
+    let _ = write!(
+        out,
+        "{}\n[{left_out} characters are left out here: the message is too large to be read at once]\n{}",
+        &long[..head],
+        &long[tail..]
+    );
 }
 
 /// A summary as it is kept: without the marks that stand around it in a request, which it could end early.

@@ -452,6 +452,22 @@ fn what_the_summariser_cannot_read_at_once_waits() {
 }
 
 #[test]
+fn a_message_that_cannot_be_read_at_once_is_read_in_excerpts() {
+    let mut messages = talk(6, 800);
+    messages.insert(1, Message::user(format!("FIRST {} LAST", "ä".repeat(100_000))));
+    let made =
+        plan(&sizes_of(&messages), (0, 0, 0), &policy(), &CompactionConfig::default(), 10_000).unwrap();
+    assert_eq!((made.from, made.upto), (0, 5), "it stops nothing");
+    let text = prompt(&messages[..5], None, None, &CompactionConfig::default(), 10_000);
+    assert!((19_000..24_000).contains(&text.len()), "{}", text.len());
+    let said = "characters are left out here: the message is too large to be read at once]";
+    assert!(
+        text.contains("Person: FIRST ää") && text.contains(said) && text.contains("ä LAST\n\nAgent: 1 x")
+    );
+    assert_eq!(text.matches(said).count(), 1);
+}
+
+#[test]
 fn little_is_not_compacted() {
     let config = CompactionConfig::default();
     let small = sizes_of(&talk(6, 400));
@@ -490,7 +506,7 @@ fn the_prompt_holds_what_was_said_and_nothing_that_was_whispered() {
     ];
     let config =
         CompactionConfig { summarizer_user_prompt: "Here:\n{messages}\nEnd.".into(), ..Default::default() };
-    let text = prompt(&messages, Some("so far"), Some(" the tests "), &config);
+    let text = prompt(&messages, Some("so far"), Some(" the tests "), &config, 10_000);
     assert!(text.contains("<summary-so-far>\nso far\n"), "{text}");
     assert!(text.contains(
         "Here:\nPerson: do {messages} it\n\nAgent: I will.\nAgent calls Bash: {\"command\":\"ls\"}\n"

@@ -333,6 +333,7 @@ fn left_to_others(error: &RuntimeError) -> Option<String> {
         | RuntimeError::AgentNotFound { .. }
         | RuntimeError::ResolveFailed { .. }
         | RuntimeError::NoMessage { .. }
+        | RuntimeError::TooLarge { .. }
         | RuntimeError::NotFree { .. }
         | RuntimeError::NotQueued { .. }
         | RuntimeError::Damaged { .. }
@@ -346,6 +347,7 @@ fn refuse(printer: &Printer, error: &RuntimeError) -> u8 {
     let code = match error {
         RuntimeError::NothingToResume { .. }
         | RuntimeError::NoMessage { .. }
+        | RuntimeError::TooLarge { .. }
         | RuntimeError::AgentNotFound { .. } => exit::USAGE,
         RuntimeError::State(_)
         | RuntimeError::ThreadAlreadyRunning { .. }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::resolve::ResolvedAgent;
-use super::window::{Compacting, place};
+use super::window::{Compacting, answer_of, place};
 use super::{AgentRuntime, RuntimeError, Shared};
 use crate::context::{self, CompactionConfigKey, History, NoGain, Sizes, estimate};
 use crate::contract::content::ContentBlock;
@@ -20,6 +20,8 @@ use crate::store::{Portion, Store, StoreError, ThreadTail};
 const CHUNK: usize = 1 << 20;
 /// Messages behind those that are read, so that the results of their calls are among them.
 const BEHIND: usize = 64;
+/// A summariser that cannot read so many tokens of a conversation at once is of no use.
+const LEAST_ROOM: usize = 2000;
 
 /// Why no summary was made. Nothing changed.
 #[derive(Debug, thiserror::Error)]
@@ -68,16 +70,35 @@ pub(super) struct Compaction {
 
 impl Compaction {
     /// Has the summary written and keeps it.
-    pub(super) async fn run(self, hint: Option<String>) -> Result<SummaryRecord, CompactError> {
-        let config = self.agent.spec.config::<CompactionConfigKey>()?;
-        let (from, before) = self.existing.as_ref().map_or((0, 0), |summary| {
-            (place(summary), estimate::message_tokens(&context::summary_message(&summary.text)))
-        });
-        let previewed = self.shared.windows.get(&self.thread_id, &self.agent.model_id).marks.previewed;
-        let answer = self.policy.max_output_tokens.min(self.policy.max_context_tokens / 2);
+    pub(super) async fn run(&self, hint: Option<&str>) -> Result<SummaryRecord, CompactError> {
+        let memory = self.shared.windows.get(&self.thread_id, &self.agent.model_id);
+        let before = self.existing.as_ref().map_or(0, |summary| told(&summary.text));
+        let window = memory.calibration.before(self.policy.max_context_tokens - answer_of(&self.policy));
         // The prompts, the summary before, and the words between the messages.
-        let room = (self.policy.max_context_tokens - answer).saturating_sub(before + 2000) / 10 * 9;
-        let room = room.max(2000);
+        let mut room = (window.saturating_sub(before + 2000) / 10 * 9).max(LEAST_ROOM);
+        loop {
+            match self.portion(hint, room, memory.marks.previewed).await {
+                // The estimate was wrong, or the summariser has a smaller window: it reads less at once.
+                Err(CompactError::Model(InferenceExecutionError::ContextOverflow(_)))
+                    if room > LEAST_ROOM =>
+                {
+                    room = (room / 2).max(LEAST_ROOM);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// A summary of as many messages as the summariser reads at once.
+    async fn portion(
+        &self,
+        hint: Option<&str>,
+        room: usize,
+        previewed: usize,
+    ) -> Result<SummaryRecord, CompactError> {
+        let config = self.agent.spec.config::<CompactionConfigKey>()?;
+        let (from, before) =
+            self.existing.as_ref().map_or((0, 0), |summary| (place(summary), told(&summary.text)));
         let history = load(&self.shared.store, &self.thread_id, from, room).await?;
         if history.is_empty() {
             return Err(CompactError::Empty);
@@ -87,9 +108,9 @@ impl Compaction {
         let read = &history.tail()[plan.from - history.base()..plan.upto - history.base()];
         let upto = read.last().ok_or(NoGain::Nothing)?.id.clone();
         let existing = self.existing.as_ref().map(|summary| summary.text.as_str());
-        let asked = context::prompt(read, existing, hint.as_deref(), &config);
+        let asked = context::prompt(read, existing, hint, &config, room);
         let agent = match &config.summary_model {
-            None => self.agent,
+            None => self.agent.clone(),
             Some(model) => self.shared.resolve(&self.agent_id, Some(model))?,
         };
         let request = InferenceRequest {
@@ -114,17 +135,17 @@ impl Compaction {
         if text.is_empty() || result.stop_reason.is_some_and(StopReason::is_withheld) {
             return Err(CompactError::NoText);
         }
-        let after = estimate::message_tokens(&context::summary_message(&text));
+        let after = told(&text);
         context::accept(&plan, after, &config)?;
         let summary = SummaryRecord {
-            thread_id: self.thread_id,
+            thread_id: self.thread_id.clone(),
             upto,
             upto_seq: plan.upto as u64,
             at_seq: history.len() as u64,
             messages: (plan.upto - plan.from) as u64,
             before_tokens: plan.tokens as u64,
             after_tokens: after as u64,
-            hint: hint.filter(|hint| !hint.trim().is_empty()),
+            hint: hint.filter(|hint| !hint.trim().is_empty()).map(str::to_owned),
             model: agent.model_id,
             usage: result.usage,
             created_at: self.shared.clock.now_ms(),
@@ -136,6 +157,11 @@ impl Compaction {
             Err(CompactError::Superseded)
         }
     }
+}
+
+/// The tokens of a summary in a request.
+fn told(summary: &str) -> usize {
+    estimate::message_tokens(&context::summary_message(summary))
 }
 
 /// As much of a conversation as a summariser can read, from a place on, and somewhat more.
@@ -183,6 +209,9 @@ impl AgentRuntime {
     /// Has the older messages of a conversation summarised; requests from then on hold the summary in their place. The
     /// messages stay in the store. It needs no right to the thread and disturbs nothing that runs in it.
     ///
+    /// What the summariser cannot read at once it reads in portions, each with the summary of those before it. The
+    /// record that is returned counts all of them.
+    ///
     /// # Errors
     /// [`CompactError`]: nothing changed.
     pub async fn compact(
@@ -200,7 +229,7 @@ impl AgentRuntime {
         }
         let _done = Compacting { shared: Arc::clone(shared), thread: thread_id.clone() };
         let existing = shared.store.summary(thread_id, 0).await?.map(Arc::new);
-        let compaction = Compaction {
+        let mut compaction = Compaction {
             shared: Arc::clone(shared),
             thread_id: thread_id.clone(),
             agent_id: agent_id.to_owned(),
@@ -209,6 +238,25 @@ impl AgentRuntime {
             bill: Arc::default(),
             existing,
         };
-        compaction.run(hint).await
+        let mut all: Option<SummaryRecord> = None;
+        loop {
+            match compaction.run(hint.as_deref()).await {
+                Ok(summary) => {
+                    compaction.existing = Some(Arc::new(summary.clone()));
+                    all = Some(match all {
+                        None => summary,
+                        Some(earlier) => SummaryRecord {
+                            messages: earlier.messages + summary.messages,
+                            // The summary before is among what the next one stands for.
+                            before_tokens: earlier.before_tokens + summary.before_tokens
+                                - earlier.after_tokens.min(summary.before_tokens),
+                            ..summary
+                        },
+                    });
+                }
+                // Nothing is left, or what was made until now counts.
+                Err(error) => return all.ok_or(error),
+            }
+        }
     }
 }

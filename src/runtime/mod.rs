@@ -273,6 +273,7 @@ impl AgentRuntime {
         let model = request.overrides.model.clone();
         // What is asked for wrongly starts nothing.
         self.inner.shared.look_up(&agent_id, model.as_deref())?;
+        self.fits(&request)?;
         if request.messages.is_empty()
             && self.inner.shared.store.message_count(&request.thread_id).await? == 0
         {

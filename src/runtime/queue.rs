@@ -22,6 +22,9 @@ impl AgentRuntime {
         thread_id: &ThreadId,
         messages: Vec<Message>,
     ) -> Result<QueuedMessage, RuntimeError> {
+        let request = RunRequest::new(thread_id.clone(), messages);
+        self.fits(&request)?;
+        let messages = request.messages;
         self.ensure_thread(thread_id, &messages).await?;
         let shared = &self.inner.shared;
         let now = shared.clock.now_ms();

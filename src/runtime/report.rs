@@ -1,7 +1,7 @@
 //! What fills the window of a conversation.
 
 use super::held::Held;
-use super::window::{load, place, room};
+use super::window::{answer_of, load, place, room};
 use super::{AgentRuntime, RuntimeError};
 use crate::context::{self, History, Limits, Sizes, estimate};
 use crate::contract::ids::ThreadId;
@@ -92,7 +92,7 @@ impl AgentRuntime {
         }
         Ok(ContextReport {
             window: policy.map(|policy| policy.max_context_tokens),
-            answer: policy.map_or(0, |policy| policy.max_output_tokens.min(policy.max_context_tokens / 2)),
+            answer: policy.map_or(0, answer_of),
             threshold: policy.and_then(|policy| policy.autocompact_threshold),
             system: real(system),
             tools: tools.into_iter().map(|(id, tokens)| (id, real(tokens))).collect(),

@@ -9,6 +9,7 @@ use crate::contract::inference::{InferenceOverride, StopReason, TokenUsage};
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::message::Message;
 use crate::contract::record::{QueueId, QueuedMessage, SuspensionRecord, Taking};
+use crate::contract::summary::short_number;
 use crate::contract::suspension::{ACTION_PERMISSION, ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::{Tool, ToolDescriptor};
 use crate::state::StateError;
@@ -140,6 +141,21 @@ pub enum RuntimeError {
     NoMessage {
         /// The conversation.
         thread_id: ThreadId,
+    },
+    /// A message does not fit into the model's window. Nothing was stored.
+    #[error(
+        "the message is about {} tokens, and {model} takes {} at once: nothing was sent; shorten it, put it into a \
+         file and name its path, or choose a model with a larger window",
+        short_number(*tokens as u64),
+        short_number(*window as u64)
+    )]
+    TooLarge {
+        /// About how many tokens it has.
+        tokens: usize,
+        /// How many the window has room for beside the answer.
+        window: usize,
+        /// The model's registered id.
+        model: String,
     },
     /// A queued message cannot begin yet: the thread has an unfinished run.
     #[error("thread {thread_id} has an unfinished run; the message stays queued behind it")]

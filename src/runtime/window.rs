@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use super::compact::Compaction;
 use super::driver::{Done, Driver};
+use super::{AgentRuntime, RunRequest, RuntimeError};
 use crate::context::{self, Calibration, Fit, History, Limits, Marks, Sizes, estimate};
 use crate::contract::content::ContentBlock;
 use crate::contract::event::AgentEvent;
@@ -192,12 +193,15 @@ impl Packing {
     }
 }
 
+/// What is kept for the answer. A window that the answer could fill would leave nothing to answer to.
+pub(super) fn answer_of(policy: &ContextWindowPolicy) -> usize {
+    policy.max_output_tokens.min(policy.max_context_tokens / 2)
+}
+
 /// The room for messages in the terms of the estimate: the window without the answer and what else is sent.
 pub(super) fn room(policy: Option<&ContextWindowPolicy>, memory: &Memory, fixed: usize) -> usize {
     let room = policy.map_or(usize::MAX, |policy| {
-        // A window that the answer could fill would leave nothing to answer to.
-        let answer = policy.max_output_tokens.min(policy.max_context_tokens / 2);
-        memory.calibration.before(policy.max_context_tokens - answer)
+        memory.calibration.before(policy.max_context_tokens - answer_of(policy))
     });
     room.min(memory.ceiling.unwrap_or(usize::MAX)).saturating_sub(fixed)
 }
@@ -239,6 +243,30 @@ pub(super) fn way_to_the_rest(artifacts: Option<&Artifacts>, thread: &ThreadId, 
     kept.unwrap_or_else(|| {
         "The rest is not kept where tools can read it: make the call again, for less at once.".into()
     })
+}
+
+impl AgentRuntime {
+    /// Checks that what is said fits into the window of the model that will read it, by the estimate.
+    ///
+    /// # Errors
+    /// [`RuntimeError::TooLarge`], [`RuntimeError::AgentNotFound`].
+    pub fn fits(&self, request: &RunRequest) -> Result<(), RuntimeError> {
+        let agent_id = self.agent_of(request)?;
+        let shared = &self.inner.shared;
+        let catalog = shared.catalog();
+        let Some(spec) = catalog.agents.get(&agent_id) else { return Ok(()) };
+        let Some(policy) = &spec.context_policy else { return Ok(()) };
+        let model = request.overrides.model.as_ref().unwrap_or(&spec.model);
+        let seen = request.messages.iter().filter(|message| message.visibility != Visibility::Person);
+        let tokens = estimate::messages_tokens(seen);
+        let Memory { calibration, .. } = shared.windows.get(&request.thread_id, model);
+        let system = spec.system_prompt.len() / 4;
+        if tokens <= room(Some(policy), &Memory { calibration, ..Memory::default() }, system) {
+            return Ok(());
+        }
+        let window = policy.max_context_tokens - answer_of(policy) - calibration.apply(system);
+        Err(RuntimeError::TooLarge { tokens: calibration.apply(tokens), window, model: model.clone() })
+    }
 }
 
 impl Driver {

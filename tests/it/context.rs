@@ -277,3 +277,44 @@ fn the_rest_of_a_large_result_can_be_read_without_a_question() {
     let other = path.lock().expect("no panic").replace("result-", "other-");
     assert!(other.contains("/output/other-"), "{other}");
 }
+
+#[test]
+fn a_message_that_is_larger_than_the_window_is_refused_with_its_size() {
+    let llm = counts(10);
+    let home = home(&llm, 16_000, 0);
+    let why = "and mock/m1 takes ";
+    let big = "baa ".repeat(20_000);
+    home.aye(&["-p"]).stdin(big.clone()).run().exits(2).says("the message is about 20k tokens").says(why);
+    assert_eq!(home.ok(&["threads", "list", "--json"]).json(), json!([]), "nothing was stored");
+    let mut tty = Pty::start(&home, &[], 100, 30);
+    tty.ready();
+    tty.send("what is this? ");
+    tty.paste(&big);
+    tty.shows("[paste 1: 80000 characters]");
+    tty.send("\r");
+    tty.shows("the message is about 20k tokens");
+    tty.wait("the draft", |view| view.screen().contains("❯ what is this? [paste 1: 80000 characters]"));
+    assert!(llm.asked().is_empty(), "nothing was sent");
+    assert_eq!(home.ok(&["threads", "list", "--json"]).json(), json!([]));
+    tty.send("\x15");
+    tty.say("count");
+    tty.shows("sheep-1 ");
+    tty.quit();
+}
+
+#[test]
+fn what_no_summary_can_stand_for_is_named_with_the_ways_out() {
+    let llm = counts(10);
+    let home = home(&llm, 64_000, 0);
+    home.ok(&["-p", "count"]);
+    home.aye(&["-c", "-p"]).stdin("baa ".repeat(30_000)).run().exits(0);
+    // The same conversation with a smaller model: the message is the last request.
+    let config = std::fs::read_to_string(home.root().join("aye/config/config.toml")).expect("settings");
+    home.config(&config.replace("context_window = 64000", "context_window = 16000"));
+    let mut tty = Pty::start(&home, &["-c"], 100, 30);
+    tty.shows("sheep-2 ");
+    tty.say("/compact");
+    tty.shows("the newest messages alone are about 30k tokens");
+    tty.shows("/rewind or /fork");
+    tty.quit();
+}

@@ -455,3 +455,57 @@ async fn what_is_not_loaded_is_summarised_all_the_same() {
     assert_eq!(stored[summary.upto_seq as usize - 1].message.id, summary.upto);
     assert!((4..60).contains(&summary.upto_seq) && summary.messages == summary.upto_seq, "{summary:?}");
 }
+
+#[tokio::test]
+async fn a_message_that_is_larger_than_the_window_is_refused_before_anything_is_stored() {
+    let room = Room::new(small(4000), [text("Yes."), text("Again.")]);
+    let runtime = room.runtime();
+    let asks = |tokens: usize| RunRequest::new("t", vec![Message::user("w".repeat(tokens * 4))]);
+    let refused = runtime.run(asks(4000), Arc::new(VecEventSink::new())).await.unwrap_err();
+    let why = "the message is about 4k tokens, and m takes 3.5k at once: nothing was sent; shorten it, put it into a \
+               file and name its path, or choose a model with a larger window";
+    assert_eq!(refused.to_string(), why);
+    let refused = runtime.enqueue(&"t".into(), asks(4000).messages).await.unwrap_err();
+    assert_eq!(refused.to_string(), why);
+    assert!(room.house.store.thread(&"t".into()).await.unwrap().is_none(), "nothing was stored");
+    runtime.run(asks(3000), Arc::new(VecEventSink::new())).await.unwrap();
+    // What only the person sees is in no request.
+    let mut own = asks(4000);
+    own.messages[0].visibility = Visibility::Person;
+    runtime.fits(&own).unwrap();
+}
+
+#[tokio::test]
+async fn a_conversation_far_beyond_the_window_is_summarised_in_portions() {
+    let mut room = Room::new(small(200_000), (0..12).map(|n| long(n, 2000)));
+    let runtime = room.runtime();
+    for n in 0..12 {
+        say(&runtime, &format!("request {n}")).await;
+    }
+    // A message of its own that no request to a smaller model can hold.
+    room.script.answers.lock().unwrap().extend(["Read.", "And this.", "Go on."].map(|said| Ok(text(said))));
+    say(&runtime, &format!("FIRST {}", "w".repeat(80_000))).await;
+    say(&runtime, "and this").await;
+    room.policy = Some(small(10_000));
+    let runtime = room.runtime();
+    // The first try is more than the writer can read.
+    let overflow = InferenceExecutionError::ContextOverflow("too long".into());
+    room.writer.answers.lock().unwrap().push_back(Err(overflow));
+    for _ in 0..20 {
+        room.writes("They went on.");
+    }
+    let summary = runtime.compact(&"t".into(), "a", Some("the names".into())).await.unwrap();
+    assert_eq!((summary.upto_seq, summary.messages), (26, 26), "all but the two newest");
+    assert!(summary.before_tokens > 40_000 && summary.after_tokens < 200, "{summary:?}");
+    let asked: Vec<String> =
+        room.writer.requests.lock().unwrap().iter().map(|request| request.messages[0].text()).collect();
+    assert!(asked.len() > 4, "{}", asked.len());
+    assert!(asked[1].len() < asked[0].len());
+    for later in &asked[2..] {
+        assert!(later.contains("<summary-so-far>\nThey went on.") && later.len() < 40_000, "{}", later.len());
+    }
+    assert!(asked.iter().all(|asked| asked.ends_with("Take special care of this: the names")));
+    say(&runtime, "go on").await;
+    let request = room.last().messages;
+    assert!(is_summary(&request[0]) && request.len() == 4, "{:?}", words(&request));
+}
