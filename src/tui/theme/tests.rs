@@ -139,15 +139,92 @@ fn the_colour_blind_pair_is_told_apart_without_red_and_green() {
     }
 }
 
+fn luminance(rgb: [f64; 3]) -> f64 {
+    let part = |c: f64| {
+        let c = c / 255.0;
+        if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
+    };
+    0.2126 * part(rgb[0]) + 0.7152 * part(rgb[1]) + 0.0722 * part(rgb[2])
+}
+
+/// The contrast of two colours, as WCAG 2 defines it; `None`: one of them is the terminal's own.
+fn contrast(one: Option<Color>, other: Option<Color>) -> Option<f64> {
+    let of = |colour: Option<Color>| match colour {
+        Some(Color::Rgb(r, g, b)) => Some(luminance([r, g, b].map(f64::from))),
+        _ => None,
+    };
+    let (one, other) = (of(one)?, of(other)?);
+    Some((one.max(other) + 0.05) / (one.min(other) + 0.05))
+}
+
+/// The backgrounds of terminals that a theme is made for; empty when it leaves its colours to the terminal.
+fn grounds(theme: &str) -> &'static [u32] {
+    match theme {
+        "default" | "monochrome" | "plain" => &[],
+        "dark" | "colour-blind-dark" => &[0x00_0000, 0x0d_1117, 0x1e_1e1e],
+        "high-contrast-dark" => &[0x00_0000],
+        "light" | "colour-blind-light" | "high-contrast-light" => &[0xff_ffff],
+        "solarized-dark" => &[0x00_2b36],
+        "solarized-light" => &[0xfd_f6e3],
+        "gruvbox-dark" => &[0x28_2828],
+        "gruvbox-light" => &[0xfb_f1c7],
+        "catppuccin-dark" => &[0x1e_1e2e],
+        "catppuccin-light" => &[0xef_f1f5],
+        "nord" => &[0x2e_3440],
+        other => panic!("say what background {other} is made for"),
+    }
+}
+
+/// Text has a contrast of 4.5, and text that matters less one of 3: over the terminal's background, over the band of
+/// the composer, and, where it is code, over the lines of a diff. Lines of frames are no text.
+#[test]
+fn every_theme_can_be_read() {
+    use Role::{
+        Accent, CodeComment, CodePunctuation, Composer, ComposerBorder, DiffAdd, DiffDel, DiffHunk, Dim,
+        Error, LineNumber, LinkUrl, Placeholder, Quote, Rule, Status, Thinking, ToolOutput, User,
+    };
+    let is_secondary = |role: Role| {
+        matches!(
+            role,
+            Dim | Thinking
+                | ToolOutput
+                | LineNumber
+                | CodeComment
+                | CodePunctuation
+                | DiffHunk
+                | LinkUrl
+                | Quote
+                | Status
+                | Placeholder
+        )
+    };
+    let mut faint = Vec::new();
+    for name in Theme::builtin_names() {
+        let theme = Theme::builtin(name).expect("known");
+        for ground in grounds(name) {
+            for role in Role::ALL.iter().copied().filter(|role| !matches!(role, Rule | ComposerBorder)) {
+                let style = theme.style(role);
+                let mut over = vec![style.bg.unwrap_or(Color::from_u32(*ground))];
+                if matches!(role, Placeholder | Accent | Error) {
+                    over.extend([Composer, User].into_iter().filter_map(|band| theme.style(band).bg));
+                }
+                if role.name().starts_with("code") {
+                    over.extend([DiffAdd, DiffDel].into_iter().filter_map(|line| theme.style(line).bg));
+                }
+                let least = if is_secondary(role) { 3.0 } else { 4.5 };
+                for ground in over {
+                    if let Some(ratio) = contrast(style.fg, Some(ground)).filter(|ratio| *ratio < least) {
+                        faint.push(format!("{name}: {} has {ratio:.2} over {ground}", role.name()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(faint.is_empty(), "{}", faint.join("\n"));
+}
+
 #[test]
 fn high_contrast_is_high() {
-    fn luminance(rgb: [f64; 3]) -> f64 {
-        let part = |c: f64| {
-            let c = c / 255.0;
-            if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
-        };
-        0.2126 * part(rgb[0]) + 0.7152 * part(rgb[1]) + 0.0722 * part(rgb[2])
-    }
     for (name, back) in [("high-contrast-dark", 0.0), ("high-contrast-light", 1.0)] {
         let theme = Theme::builtin(name).expect("known");
         for role in Role::ALL.iter().filter(|role| theme.style(**role).bg.is_none()) {
