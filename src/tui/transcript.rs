@@ -387,9 +387,10 @@ impl Transcript {
         }
     }
 
-    /// Whether nobody said anything yet.
+    /// Whether nobody said anything yet. What the program says by itself, at the first start for one, is nothing said.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        let is_own = |entry: &Entry| matches!(entry.kind, EntryKind::Notice { .. } | EntryKind::Page { .. });
+        self.trimmed == 0 && self.before <= 1 && self.entries.iter().all(is_own)
     }
 
     fn push(&mut self, kind: EntryKind, is_done: bool) {

@@ -23,7 +23,7 @@ impl App {
             return;
         }
         if self.viewer.take().is_none() {
-            if self.transcript.is_empty() {
+            if self.transcript.entries().is_empty() {
                 self.say_hint("nothing was said yet");
                 return;
             }
