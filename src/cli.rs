@@ -55,12 +55,12 @@ const EXAMPLES: &str = "\
 Examples:
   aye                                   chat in this folder
   aye \"why does the build fail?\"        the same, with a first message
-  aye -c                                go on with the last conversation of this folder
-  git diff | aye -p \"review this\"       headless; what is piped in is context
+  aye -c                                resume this folder's latest conversation
+  git diff | aye -p \"review this\"       headless; piped input is context
   aye -p --output-format json \"...\"     one JSON object on stdout
   aye --model ollama/qwen3              provider and model
-  aye inbox                             what waits for an answer, over all conversations
-  aye approve perm_0198c --resume       let a call run, and go on with its conversation here
+  aye inbox                             pending questions of all conversations
+  aye approve perm_0198c --resume       approve a call and resume its conversation here
 
 Exit status: 0 done, 1 failed, 2 usage, 3 waiting for a decision, 4 blocked by a rule or plugin, refused by the
 model or filtered by its provider, 5 a limit was reached or the answer was cut off, 6 a question expired unanswered,
@@ -80,28 +80,28 @@ Exit status: as with -p, of the job that went worst.";
 #[derive(Clone, Debug, Parser)]
 #[command(name = "aye", version, after_help = EXAMPLES, max_term_width = 100, subcommand_precedence_over_arg = false)]
 pub struct Cli {
-    /// What to do instead of chatting.
+    /// The subcommand; without one, chat.
     #[command(subcommand)]
     pub command: Option<Command>,
 
     /// First message; with -p the whole task
     ///
-    /// Put it after `--` when it begins with a `-`.
+    /// Put it after `--` when it starts with a `-`.
     #[arg(value_name = "PROMPT")]
     pub prompt: Option<String>,
 
-    /// Go on with the last conversation of this folder
+    /// Resume this folder's latest conversation
     #[arg(short = 'c', long = "continue", conflicts_with = "resume")]
     pub continue_last: bool,
 
-    /// Go on with a conversation; without ID, choose from a list
+    /// Resume a conversation; without ID, choose from a list
     #[arg(short = 'r', long, value_name = "ID", num_args = 0..=1, default_missing_value = "")]
     pub resume: Option<String>,
 
     /// Answer on stdout and exit; piped input is context
     ///
-    /// Nothing that needs a decision runs by itself: the exit status is 3 then, and `aye inbox` lists the
-    /// questions; --on-ask says otherwise.
+    /// A call that needs a decision does not run: the exit status is 3 and `aye inbox` lists the
+    /// questions. --on-ask changes this.
     #[arg(short = 'p', long = "print", value_name = "PROMPT", num_args = 0..=1, default_missing_value = "")]
     pub print: Option<String>,
 
@@ -109,41 +109,41 @@ pub struct Cli {
     #[arg(long, value_name = "FILE", requires = "print", action = clap::ArgAction::Append)]
     pub image: Vec<PathBuf>,
 
-    /// Tools that the caller carries out: a JSON list of {name, description, parameters}
+    /// Tools that the caller runs: a JSON list of {name, description, parameters}
     ///
-    /// A call of one is a question (exit status 3); `aye answer ID RESULT --resume` gives its result. Rules judge it as any
-    /// call first: `--allowed-tools NAME` lets it come at once.
+    /// A call of one is a question (exit status 3); `aye answer ID RESULT --resume` gives its result. The rules apply
+    /// to it as to any call; `--allowed-tools NAME` allows it.
     #[arg(long, value_name = "FILE", requires = "print")]
     pub client_tools: Option<PathBuf>,
-    /// Do not close open questions with a new message: it begins when they are answered
+    /// Keep pending questions open; a new message starts after they are answered
     ///
-    /// With -p this needs -c or -r. When something waits, the message is queued behind it and the exit status is 3;
-    /// whoever goes on with the conversation begins it, and `aye -r ID -p` does.
+    /// With -p this needs -c or -r. While a question is pending, the message is queued after it and the exit status is
+    /// 3; `aye -r ID -p` or any later run of the conversation starts it.
     #[arg(long)]
     pub keep_waiting: bool,
-    /// Draw below the prompt and leave the scrollback to the terminal (inline), or on a screen of its own (full)
+    /// Draw below the prompt with the terminal's scrollback (inline), or on a separate screen (full)
     #[arg(long, value_name = "inline|full")]
     pub screen: Option<String>,
 
-    /// Form of what -p writes to stdout
+    /// Output format of -p
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Text)]
     pub output_format: OutputFormat,
 
-    /// JSON Schema that the answer of -p must match; the model may repair it twice, then the exit status is 1
+    /// JSON Schema that the answer of -p must match; after two failed repairs the exit status is 1
     ///
-    /// On stdout is the JSON value alone, with --output-format json as `structured_output`.
+    /// Stdout gets only the JSON value; with --output-format json it is `structured_output`.
     #[arg(long, value_name = "FILE", requires = "print")]
     pub json_schema: Option<PathBuf>,
 
-    /// What happens to a call that was interrupted and may have run, with -p
+    /// How -p handles an interrupted call that may have run
     #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnUnknown::Report)]
     pub on_unknown: OnUnknown,
 
-    /// What happens to questions, with -p: suspend, deny, wait or wait=SECONDS
+    /// How -p handles questions: suspend, deny, wait or wait=SECONDS
     ///
-    /// `suspend` ends the run for now with status 3. `deny` declines each at once and goes on. `wait` stays until
-    /// somebody answers from another terminal; after SECONDS the question expires, and the status is 6. Default: suspend,
-    /// or with --ephemeral, where nothing is kept to go on with, wait.
+    /// `suspend` leaves them pending and exits with status 3. `deny` denies each at once and continues. `wait` waits
+    /// until you answer from another terminal; after SECONDS the question expires, and the status is 6. Default:
+    /// suspend; with --ephemeral, which keeps nothing to resume, wait.
     #[arg(long, value_name = "ACTION")]
     pub on_ask: Option<String>,
 
@@ -160,17 +160,17 @@ pub enum OutputFormat {
     Text,
     /// One object at the end
     Json,
-    /// One event a line while it runs, and the object of `json` as the last line
+    /// One event per line during the run, then the object of `json` as the last line
     StreamJson,
 }
 
 /// What a headless run does about calls whose outcome is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OnUnknown {
-    /// Tell the model that the call may have run
+    /// Report to the model that the call may have run
     #[default]
     Report,
-    /// Leave it as a question: run it again, it is done, or skip it
+    /// Leave it as a question: run again, mark as done or skip
     Ask,
     /// End the run
     Stop,
@@ -181,75 +181,75 @@ pub enum OnUnknown {
 /// Everything but chatting.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Conversations that are kept
+    /// List, show, export and delete conversations
     #[command(subcommand)]
     Threads(ThreadsCommand),
-    /// The file that holds all conversations: back it up, restore it, check it, make it smaller
+    /// Back up, restore, check or prune the database of all conversations
     #[command(subcommand)]
     Store(StoreCommand),
-    /// What waits for an answer, over all conversations and runs, oldest first
+    /// List the pending questions of all conversations, oldest first
     #[command(
         after_help = "Examples:\n  aye inbox --tool Bash --older-than 2h\n  aye inbox --watch | while read -r row; do notify-send \"$row\"; done"
     )]
     Inbox(InboxArgs),
-    /// Let calls run, as they are or changed: short for `aye approvals approve`
+    /// Approve calls, as they are or edited; short for `aye approvals approve`
     #[command(after_help = APPROVE_EXAMPLES)]
     Approve(ApproveArgs),
-    /// Tell the model no: short for `aye approvals deny`
+    /// Deny calls; short for `aye approvals deny`
     Deny(DenyArgs),
-    /// Answer a question with data: short for `aye approvals answer`
+    /// Answer a question with data; short for `aye approvals answer`
     #[command(after_help = ANSWER_EXAMPLE)]
     Answer(AnswerArgs),
-    /// Questions that wait for a decision, and decide them
+    /// List, show and decide pending questions
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
-    /// What was allowed at questions from now on, and take it back
+    /// List and revoke grants
     #[command(subcommand)]
     Grants(GrantsCommand),
-    /// What is remembered beyond a conversation, and change it
+    /// List, add, edit and remove memory notes
     #[command(subcommand)]
     Memory(MemoryCommand),
-    /// Messages that wait for somebody to work on them
+    /// Queue messages; list, cancel and retry jobs
     #[command(subcommand)]
     Queue(QueueCommand),
-    /// Work on what is queued, without a terminal, until a signal comes
+    /// Run queued jobs until interrupted
     ///
-    /// Several may work on one store: each job is worked on by one of them, and the job of one that died is gone on with
-    /// by another. Questions wait in the inbox; a job whose question was answered is gone on with. SIGINT or SIGTERM
-    /// ends it behind the current job, a second one at once: the job is left to the next worker.
+    /// Several workers may share a store: each job is claimed by one of them, and another one resumes the job of a
+    /// worker that died. Questions stay in the inbox; a job resumes once its question is answered. SIGINT or SIGTERM
+    /// stops after the current job; a second signal stops at once and leaves the job to the next worker.
     #[command(after_help = WORK_EXAMPLE)]
     Work(WorkArgs),
-    /// Agents: which there are, and what their files say
+    /// List and show agents
     #[command(subcommand)]
     Agents(AgentsCommand),
-    /// Agents that other agents set to work: list, show, stop
+    /// List, show and stop subagents
     #[command(subcommand)]
     Tasks(TasksCommand),
-    /// Skills: which there are, and whether their files are right
+    /// List skills and check their files
     #[command(subcommand)]
     Skills(SkillsCommand),
-    /// Tool servers (MCP): which there are, add and remove them, try one, agree to its tools
+    /// List, add, remove, test and trust MCP servers
     #[command(subcommand)]
     Mcp(McpCommand),
-    /// Permission rules
+    /// Check calls against the permission rules, simulate and suggest rules
     #[command(subcommand)]
     Permissions(PermissionsCommand),
-    /// Commands at the boundaries of a run
+    /// List and test hooks: commands at the boundaries of a run
     #[command(subcommand)]
     Hooks(HooksCommand),
-    /// What the model is reminded of after tool calls
+    /// Check reminders: rules that remind the model after tool calls
     #[command(subcommand)]
     Reminders(RemindersCommand),
-    /// What was proposed, judged, asked, decided and done, call by call; and whether the record is whole
+    /// Show or verify the audit: each call with its verdict, question, decision and outcome
     Audit(AuditArgs),
-    /// Answers, calls, tokens, cost and waiting, by model, tool and day
+    /// Show answers, calls, tokens, cost and waiting by model, tool and day
     Stats(StatsArgs),
-    /// Models that can be used, as their servers list them, and why the others cannot
+    /// List available models, and why the others are unavailable
     Models(JsonFlag),
-    /// Store the key of a provider, after trying it; it is typed or pasted unseen, or piped in
+    /// Check and store a provider's key, typed or pasted unseen, or piped in
     ///
-    /// The key is kept in a file that only you can read. A variable such as ANTHROPIC_API_KEY wins over it. To log in to
-    /// an MCP server, run `aye mcp login`.
+    /// The key is stored in a file that only you can read. A variable such as ANTHROPIC_API_KEY overrides it. To log in
+    /// to an MCP server, run `aye mcp login`.
     #[command(after_help = LOGIN_EXAMPLES)]
     Login {
         /// The provider; without it, choose from a list
@@ -260,10 +260,10 @@ pub enum Command {
         /// The provider; without it, the only one whose key is stored
         provider: Option<String>,
     },
-    /// Settings
+    /// Show the settings and where each comes from
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Look for what keeps aye from working here
+    /// Check the installation and this folder
     Doctor(JsonFlag),
     /// Read the manual
     Docs(DocsArgs),
@@ -289,18 +289,18 @@ pub struct JsonFlag {
     pub json: bool,
 }
 
-/// Which rows of a list.
+/// The page of a list.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct PageArgs {
-    /// At most this many
+    /// Maximum number of rows
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
-    /// Leave out this many first
+    /// Number of rows to skip
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub offset: usize,
 }
 
-/// A list, and in which form.
+/// Options of a list.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct ListArgs {
     /// Write JSON
@@ -341,7 +341,7 @@ impl Cli {
         // An empty text stands for "no value", because a flag with an optional value says it that way.
         if cli.print.as_deref().is_some_and(|text| !text.is_empty()) {
             if cli.prompt.is_some() {
-                return refuse("the prompt was given twice, once after -p and once by itself");
+                return refuse("the prompt is given twice, once after -p and once on its own");
             }
             cli.prompt = cli.print.replace(String::new());
         }
@@ -366,7 +366,7 @@ impl Cli {
         }
         if cli.keep_waiting && cli.is_print() && cli.thread() == ThreadChoice::New {
             return refuse(
-                "--keep-waiting with -p needs the conversation whose questions stay: add -c or -r ID",
+                "--keep-waiting with -p needs the conversation of the pending questions; add -c or -r ID",
             );
         }
         Ok(cli)

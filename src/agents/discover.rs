@@ -73,7 +73,7 @@ pub fn discover(roots: &[AgentRoot], agents: &mut WrittenAgents) {
             None => None,
             Some(Ok(boundary)) if real.starts_with(&boundary) => Some(boundary),
             Some(_) => {
-                let message = "is a link that leads out of the project; it is not followed";
+                let message = "links out of the project; not followed";
                 warn(agents, &root.dir, message.to_owned());
                 continue;
             }
@@ -123,13 +123,13 @@ fn files(root: &Path, boundary: Option<&Path>, agents: &mut WrittenAgents) -> Ve
                 Err(_) => continue,
             };
             if boundary.is_some_and(|boundary| !real.starts_with(boundary)) {
-                warn(agents, &path, "is a link that leads out of the project; it is not followed".to_owned());
+                warn(agents, &path, "links out of the project; not followed".to_owned());
             } else if real.is_dir() {
                 if depth < MAX_DEPTH && seen.len() < MAX_FOLDERS && seen.insert(real.clone()) {
                     folders.push((real, depth + 1));
                 }
             } else if is_file && found.len() == MAX_FILES {
-                warn(agents, root, format!("holds more than {MAX_FILES} agents; the rest is not read"));
+                warn(agents, root, format!("contains more than {MAX_FILES} agents; the rest is not read"));
                 return found;
             } else if is_file {
                 found.push(real);

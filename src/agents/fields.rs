@@ -119,7 +119,7 @@ impl Reader<'_> {
             other => other,
         };
         if self.seen.contains(&field) {
-            return self.wrong(key, format!("`{key}` says `{field}` a second time"));
+            return self.wrong(key, format!("`{key}` repeats `{field}`"));
         }
         if value.is_null() {
             return;
@@ -137,7 +137,7 @@ impl Reader<'_> {
                 self.spec.model = if model == "inherit" { String::new() } else { model };
             }
             "system_prompt" if has_body => {
-                self.wrong(key, "the prompt of a file stands below its front matter; move it there".into());
+                self.wrong(key, "the prompt of a file belongs below its front matter; move it there".into());
             }
             "system_prompt" => self.spec.system_prompt = self.text(key, value).unwrap_or_default(),
             "max_rounds" => {
@@ -193,13 +193,13 @@ impl Reader<'_> {
             (Form::Own, None) => {
                 let known: Vec<&str> =
                     FIELDS.into_iter().filter(|known| !matches!(*known, "id" | "tools" | "color")).collect();
-                self.wrong(key, format!("unknown field `{key_shown}`; known are {}", known.join(", ")));
+                self.wrong(key, format!("unknown field `{key_shown}`; expected one of {}", known.join(", ")));
             }
             (Form::Shared, _) => {
                 self.say(
                     Severity::Warning,
                     key,
-                    format!("`{key_shown}` means nothing to aye and is left out"),
+                    format!("`{key_shown}` has no effect in aye and is ignored"),
                 );
             }
         }
@@ -207,7 +207,7 @@ impl Reader<'_> {
 
     fn section(&mut self, key: &str, name: &str, section: Value) {
         if self.spec.sections.insert(name.to_owned(), section).is_some() {
-            self.wrong(key, format!("the section `{}` stands here twice", visible_line(name)));
+            self.wrong(key, format!("duplicate section `{}`", visible_line(name)));
         }
     }
 
@@ -217,11 +217,11 @@ impl Reader<'_> {
                 Some(text.trim().to_owned())
             }
             Some(_) => {
-                self.wrong(key, format!("`{key}` holds a control character; take it out"));
+                self.wrong(key, format!("`{key}` contains a control character; remove it"));
                 None
             }
             None => {
-                self.wrong(key, format!("`{key}` must be a text, not {}", what(value)));
+                self.wrong(key, format!("`{key}` must be a string, not {}", what(value)));
                 None
             }
         }
@@ -239,7 +239,7 @@ impl Reader<'_> {
         match serde_json::from_value(value.clone()) {
             Ok(typed) => Some(typed),
             Err(error) => {
-                self.wrong(key, format!("`{key}` is wrong: {}", visible_line(&error.to_string())));
+                self.wrong(key, format!("invalid `{key}`: {}", visible_line(&error.to_string())));
                 None
             }
         }
@@ -262,12 +262,12 @@ impl Reader<'_> {
                 parts
             }
             Some(_) => {
-                self.wrong(key, format!("`{key}` holds an empty text or one with control characters"));
+                self.wrong(key, format!("`{key}` contains an empty string or one with control characters"));
                 Vec::new()
             }
             None => {
                 let found = what(value);
-                self.wrong(key, format!("`{key}` must be a list of texts such as [a, b], not {found}"));
+                self.wrong(key, format!("`{key}` must be a list of strings such as [a, b], not {found}"));
                 Vec::new()
             }
         }
@@ -278,7 +278,7 @@ impl Reader<'_> {
         for pattern in &patterns {
             if let Err(error) = Pattern::parse(pattern) {
                 let message = format!(
-                    "`{}` in `{key}` is no pattern of tools: {}",
+                    "`{}` in `{key}` is not a tool pattern: {}",
                     visible_line(pattern),
                     visible_line(&error.to_string())
                 );
@@ -292,10 +292,10 @@ impl Reader<'_> {
         let name = self.spec.id.clone();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         if name == BUILT_IN {
-            self.wrong("name", format!("the name `{BUILT_IN}` is that of the agent that is always there"));
+            self.wrong("name", format!("the name `{BUILT_IN}` is reserved for the built-in agent"));
         } else if name.is_empty() || !name.chars().all(is_plain) || name.len() > MAX_NAME {
             let message = format!(
-                "the name `{}` is no name of an agent; 1 to {MAX_NAME} letters, digits, `-` and `_` are right",
+                "invalid agent name `{}`; expected 1 to {MAX_NAME} letters, digits, `-` and `_`",
                 visible_line(&name)
             );
             self.wrong("name", message);
@@ -315,7 +315,7 @@ fn what(value: &Value) -> String {
         Value::Number(number) => format!("the number {number}"),
         Value::String(text) => {
             let short: String = text.chars().take(60).collect();
-            format!("the text `{}`", visible_line(&short))
+            format!("the string `{}`", visible_line(&short))
         }
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "a map".to_owned(),

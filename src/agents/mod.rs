@@ -136,7 +136,7 @@ impl WrittenAgents {
         agent.hidden_by = self.get(&agent.spec.id).map(|used| used.place(""));
         if let Some(by) = &agent.hidden_by {
             let message = format!(
-                "the agent `{}` is not used, because {} has one of the same name",
+                "the agent `{}` is not used, because {} defines one of the same name",
                 agent.spec.id,
                 visible_line(by)
             );

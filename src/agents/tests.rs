@@ -69,7 +69,7 @@ fn a_file_of_another_program_is_read_as_that_program_means_it() {
         said,
         [
             "warning: helper.md:3: a value with `: ` in it was read as text; put it in quotes",
-            "warning: helper.md:8: `permissionMode` means nothing to aye and is left out",
+            "warning: helper.md:8: `permissionMode` has no effect in aye and is ignored",
         ]
     );
     let agent = agent.expect("an agent");
@@ -94,61 +94,55 @@ fn what_is_left_out_has_its_default() {
 fn each_mistake_is_a_sentence_with_its_line() {
     let cases = [
         ("You review.", "error: helper.md:1: does not start with front matter; the first line must be `---`"),
-        (
-            "---\nname: a\n",
-            "error: helper.md:1: the front matter is never closed; add a line `---` behind it",
-        ),
+        ("---\nname: a\n", "error: helper.md:1: the front matter is not closed; add a line `---` after it"),
         ("---\nmodle: x\n---\n", "error: helper.md:2: unknown field `modle`; did you mean `model`?"),
         (
             "---\nmax_rounds: many\n---\n",
-            "error: helper.md:2: `max_rounds` must be a whole number, not the text `many`",
+            "error: helper.md:2: `max_rounds` must be a whole number, not the string `many`",
         ),
         (
             "---\nmax_rounds: -1\n---\n",
             "error: helper.md:2: `max_rounds` must be a whole number, not the number -1",
         ),
-        ("---\nname: [a]\n---\n", "error: helper.md:2: `name` must be a text, not a list"),
+        ("---\nname: [a]\n---\n", "error: helper.md:2: `name` must be a string, not a list"),
         (
             "---\nname: ../x\n---\n",
-            "error: helper.md:2: the name `../x` is no name of an agent; 1 to 48 letters, digits, `-` and `_` are right",
+            "error: helper.md:2: invalid agent name `../x`; expected 1 to 48 letters, digits, `-` and `_`",
         ),
-        (
-            "---\nid: aye\n---\n",
-            "error: helper.md:1: the name `aye` is that of the agent that is always there",
-        ),
+        ("---\nid: aye\n---\n", "error: helper.md:1: the name `aye` is reserved for the built-in agent"),
         (
             "---\ntools: Read\nallowed-tools: Write\n---\n",
-            "error: helper.md:3: `allowed-tools` says `allowed_tools` a second time",
+            "error: helper.md:3: `allowed-tools` repeats `allowed_tools`",
         ),
         (
             "---\nallowed_tools: {a: b}\n---\n",
-            "error: helper.md:2: `allowed_tools` must be a list of texts such as [a, b], not a map",
+            "error: helper.md:2: `allowed_tools` must be a list of strings such as [a, b], not a map",
         ),
         ("---\nsections: []\n---\n", "error: helper.md:2: `sections` must be a map of sections, not a list"),
         (
             "---\npermission: {}\nsections: {permission: {}}\n---\n",
-            "error: helper.md:3: the section `permission` stands here twice",
+            "error: helper.md:3: duplicate section `permission`",
         ),
         (
             "---\nsystem_prompt: hi\n---\n",
-            "error: helper.md:2: the prompt of a file stands below its front matter; move it there",
+            "error: helper.md:2: the prompt of a file belongs below its front matter; move it there",
         ),
         (
             "---\ntool_execution: fast\n---\n",
-            "error: helper.md:2: `tool_execution` is wrong: unknown variant `fast`, expected one of `sequential`, `parallel_batch_approval`, `parallel_streaming`",
+            "error: helper.md:2: invalid `tool_execution`: unknown variant `fast`, expected one of `sequential`, `parallel_batch_approval`, `parallel_streaming`",
         ),
         (
             "---\nendpoint: {backend: a2a}\n---\n",
-            "error: helper.md:2: `endpoint` is wrong: missing field `base_url`",
+            "error: helper.md:2: invalid `endpoint`: missing field `base_url`",
         ),
         (
             "---\ncontext_policy: {max_tokens: 1}\n---\n",
-            "error: helper.md:2: `context_policy` is wrong: unknown field `max_tokens`",
+            "error: helper.md:2: invalid `context_policy`: unknown field `max_tokens`",
         ),
-        ("---\nname: a\nname: b\n---\n", "error: helper.md:3: the front matter is not readable YAML: "),
+        ("---\nname: a\nname: b\n---\n", "error: helper.md:3: invalid YAML in the front matter: "),
         (
             "---\nmodel: \"a\\u0007b\"\n---\n",
-            "error: helper.md:2: `model` holds a control character; take it out",
+            "error: helper.md:2: `model` contains a control character; remove it",
         ),
     ];
     for (text, sentence) in cases {
@@ -159,7 +153,7 @@ fn each_mistake_is_a_sentence_with_its_line() {
     let (agent, said) = read("---\nexcluded_tools: 'Bash(a'\n---\n", Form::Own);
     assert!(agent.is_none());
     assert!(
-        said[0].starts_with("error: helper.md:2: `Bash(a` in `excluded_tools` is no pattern of tools: "),
+        said[0].starts_with("error: helper.md:2: `Bash(a` in `excluded_tools` is not a tool pattern: "),
         "{said:?}"
     );
 }
@@ -266,7 +260,7 @@ fn links_of_a_project_stay_inside_and_one_file_is_one_agent() {
     discover(&project_roots(&root.join("repo"), &root.join("repo")), &mut agents);
     assert_eq!(found(&root, &agents), ["a repo/.agents/agents/a.md"]);
     assert!(
-        agents.issues.iter().all(|i| i.message.contains("leads out of the project")),
+        agents.issues.iter().all(|i| i.message.contains("links out of the project")),
         "{:#?}",
         agents.issues
     );

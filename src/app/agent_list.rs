@@ -139,10 +139,10 @@ fn text_of(shown: &Value) -> String {
 pub(super) fn page(app: &App, words: &str) -> Result<Page, String> {
     let name = words.trim();
     if name.is_empty() {
-        let text = format!("{}\n/agent NAME chooses one for what you say from now on.\n", list(app));
+        let text = format!("{}\n/agent NAME chooses the agent for your next messages.\n", list(app));
         return Ok(Page { title: "agents".to_owned(), text });
     }
     app.set_agent(name)?;
-    let text = format!("{name} reads what you say from now on, with {}.\n", app.selection().full_name());
+    let text = format!("{name} answers from now on, with {}.\n", app.selection().full_name());
     Ok(Page { title: format!("agent {name}"), text })
 }

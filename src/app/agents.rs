@@ -25,7 +25,7 @@ use crate::plugins::skills::Discovery;
 use crate::runtime::{AgentRuntime, ResolveError};
 
 /// What the built-in agent is for.
-pub(super) const AYE_IS_FOR: &str = "reads, edits and runs things in your project; always there";
+pub(super) const AYE_IS_FOR: &str = "reads, edits and runs things in your project; built in";
 
 /// All that is known about the agents of a start.
 pub(super) struct Agents {
@@ -213,7 +213,7 @@ impl Agents {
                 && std::path::Path::new(&issue.place).file_stem().is_some_and(|stem| stem == name)
         });
         let wrong = wrong.map(|issue| format!("; {issue}")).unwrap_or_default();
-        format!("there is no agent `{}`{known}{wrong}", visible_line(name))
+        format!("unknown agent `{}`{known}{wrong}", visible_line(name))
     }
 
     /// Uses another model from now on: for the agent that is talked to, and when that one names none, for all such.
@@ -273,7 +273,7 @@ async fn choices(
 fn no_model(written: &mut WrittenAgents, model: &str, why: &str) {
     // The origin of the person's own model stands before the words about it.
     let why = why.split_once(": ").map_or(why, |(_, rest)| rest);
-    let why = format!("the model `{}` is not to be had: {why}", visible_line(model));
+    let why = format!("the model `{}` is unavailable: {why}", visible_line(model));
     loop {
         let Some(agent) = written.used().find(|agent| agent.spec.model == model).cloned() else { break };
         let id = agent.spec.id.clone();
@@ -437,11 +437,11 @@ fn oddities(runtime: &AgentRuntime, agent: &WrittenAgent) -> Vec<AgentIssue> {
     let delegates = agent.spec.delegates.iter().map(String::as_str);
     let named = delegates.map(|id| ("/delegates", id)).chain(handoff.into_iter().map(|id| ("/handoff", id)));
     for (pointer, id) in named.filter(|(_, id)| !catalog.agents.contains_key(*id)) {
-        say(pointer, format!("there is no agent `{}`{}", visible_line(id), or_these(id, known())));
+        say(pointer, format!("unknown agent `{}`{}", visible_line(id), or_these(id, known())));
     }
     let Ok(resolved) = runtime.try_resolve(&agent.spec.id) else { return odd };
     for name in &resolved.warnings {
-        say(&format!("/sections/{name}"), format!("no plugin reads the section `{}`", visible_line(name)));
+        say(&format!("/sections/{name}"), format!("no plugin uses the section `{}`", visible_line(name)));
     }
     let tools: Vec<&str> = catalog.tool_ids().chain(resolved.env.tools.keys().map(String::as_str)).collect();
     let lists =
@@ -451,7 +451,7 @@ fn oddities(runtime: &AgentRuntime, agent: &WrittenAgent) -> Vec<AgentIssue> {
             let limits = Pattern::parse(pattern).is_ok_and(|p| !p.is_unconditional());
             if limits && pointer == "/allowed_tools" && agent.insists_on_model {
                 let message = format!(
-                    "`{}` offers the whole tool: which of its calls run is for the rules under `permission` to say",
+                    "`{}` offers the whole tool; to limit its calls, use rules under `permission`",
                     visible_line(pattern)
                 );
                 say(pointer, message);
@@ -463,7 +463,7 @@ fn oddities(runtime: &AgentRuntime, agent: &WrittenAgent) -> Vec<AgentIssue> {
             let is_own =
                 agent.insists_on_model && !name.starts_with("mcp__") && !name.starts_with("agent_run_");
             if is_plain && is_own && !tools.contains(&name) {
-                say(pointer, format!("there is no tool `{name}`{}", or_these(name, tools.iter().copied())));
+                say(pointer, format!("unknown tool `{name}`{}", or_these(name, tools.iter().copied())));
             }
         }
     }

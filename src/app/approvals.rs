@@ -25,7 +25,7 @@ use crate::runtime::check_payload;
 use crate::store::{InboxFilter, Store, StoreError, SuspensionLookup};
 
 /// How to see what there is.
-const LIST: &str = "`aye inbox` lists what waits";
+const LIST: &str = "`aye inbox` lists pending questions";
 
 /// An answer before it gets its id and time.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ pub(super) async fn run(
             } else {
                 put(&show::shown(&suspension))?;
                 if let Some(pid) = foundation.remote().holder(&suspension.id) {
-                    put(&format!("in the memory of process {pid} only\n"))?;
+                    put(&format!("in memory of process {pid} only\n"))?;
                 }
             }
             store.close().await;
@@ -90,7 +90,7 @@ pub(super) async fn run(
         ApprovalsCommand::Modify(ModifyArgs { id, feedback, then }) => {
             let answer = Answer {
                 result: ToolCallResume::modify_payload(),
-                done: "sent back",
+                done: "changes requested",
                 ..Answer::no(Some(feedback))
             };
             let store = foundation.open_store_to_answer()?;
@@ -118,7 +118,9 @@ pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundatio
     }
     if granting.grant.is_some() {
         let [id] = ids.as_slice() else {
-            return Err(Failure::usage("a rule is granted at one question at a time; nothing was decided"));
+            return Err(Failure::usage(
+                "a rule can be granted with one question at a time; nothing was decided",
+            ));
         };
         let suspension = find(&store, foundation, id).await?;
         refusal::all(refusal::look(&store, &suspension).await?.into_iter().collect())?;
@@ -178,7 +180,7 @@ pub(super) async fn find(
     }
     if id.chars().any(is_unsafe) {
         return Err(Failure::usage(format!(
-            "`{id}` holds control characters and is the id of no question; {LIST}"
+            "`{id}` contains control characters and is not the id of a question; {LIST}"
         )));
     }
     let local = store.find_suspension(id).await.map_err(Failure::failed)?;
@@ -187,7 +189,7 @@ pub(super) async fn find(
     }
     match local {
         SuspensionLookup::One(suspension) => Ok(*suspension),
-        SuspensionLookup::None => Err(Failure::usage(format!("there is no question `{id}`; {LIST}"))),
+        SuspensionLookup::None => Err(Failure::usage(format!("unknown question `{id}`; {LIST}"))),
         SuspensionLookup::Many(found) => Err(refusal::ambiguous(id, &found)),
     }
 }
@@ -207,7 +209,7 @@ pub(super) async fn decide(
     }
     store.decide(&suspension.id, decision, now).await.map_err(|error| match error {
         StoreError::ReadOnly => {
-            Failure::failed("the store is read-only: the answer cannot be stored; nothing changed")
+            Failure::failed("the store is read-only; the decision cannot be stored; nothing changed")
         }
         other => Failure::failed(other),
     })
@@ -280,14 +282,15 @@ async fn answer_each(
     for failure in unfit.chain(lost) {
         say(&failure.message);
     }
-    put(&format!("{} {done} of {count} open calls {which}\n", answer.done))?;
+    put(&format!("{} {done} of {count} pending calls {which}\n", answer.done))?;
     if done == count { Ok(code) } else { Err(Failure { message: String::new(), exit: 1 }) }
 }
 
 fn several_conversations(found: &[SuspensionRecord], then: ThenArgs) -> Result<(), Failure> {
     if then.resume && found.iter().any(|other| other.thread_id != found[0].thread_id) {
         return Err(Failure::usage(
-            "--resume goes on with one conversation, and these questions belong to several: answer those of one at a time",
+            "--resume resumes one conversation, but these questions belong to several; answer those of one at \
+             a time",
         ));
     }
     Ok(())
@@ -312,7 +315,7 @@ async fn settle(
             DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record) => {
                 say(&format!("{}: {}", answer.done, summary(&record)));
                 match foundation.remote().holder(&record.id) {
-                    Some(pid) => say(&format!("it goes on by itself, in process {pid}")),
+                    Some(pid) => say(&format!("process {pid} resumes the run")),
                     None => answered.push(*record),
                 }
             }
@@ -321,7 +324,7 @@ async fn settle(
             | DecideOutcome::Closed(record)
             | DecideOutcome::Expired(record) => lost.extend(refusal::look(store, &record).await?),
             DecideOutcome::NotFound => {
-                lost.push(Failure::failed(format!("question {} was deleted just now", suspension.id)));
+                lost.push(Failure::failed(format!("question {} was just deleted", suspension.id)));
             }
         }
     }

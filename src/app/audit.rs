@@ -53,7 +53,7 @@ pub(super) async fn run(args: AuditArgs, foundation: &Foundation) -> Result<u8, 
     let told = if args.rows { rows(&store, filter, args).await } else { calls(&store, filter, args).await };
     store.close().await;
     if told? == 0 {
-        say("the audit tells of nothing like that");
+        say("the audit has no matching calls");
     }
     Ok(0)
 }
@@ -63,7 +63,7 @@ async fn thread_by_prefix(store: &Store, prefix: &str) -> Result<ThreadId, Failu
     let mut found = store.audit_threads(prefix).await.map_err(Failure::failed)?;
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => Err(Failure::usage(format!("the audit tells of no thread `{prefix}`; `aye audit` shows all"))),
+        0 => Err(Failure::usage(format!("the audit has no thread `{prefix}`; `aye audit` shows all"))),
         _ => {
             let ids: Vec<_> = found.iter().map(ThreadId::as_str).collect();
             Err(Failure::usage(format!("`{prefix}` is not unique: {}", ids.join(", "))))
@@ -169,7 +169,7 @@ fn verified(report: &AuditReport, json: bool) -> Result<u8, Failure> {
             0 => String::new(),
             more => format!(", {more} of them not listed"),
         };
-        let things = count(wrong, "thing is wrong", "things are wrong");
+        let things = count(wrong, "fault", "faults");
         let _ = writeln!(out, "broken: {things}{listed}; {rows}{times}");
     }
     put(&out)?;
@@ -185,7 +185,7 @@ fn told(fault: &AuditFault) -> String {
     };
     let is_missing = fault.kind == crate::contract::audit::AuditFaultKind::Missing;
     let at = match fault.at {
-        Some(at) if is_missing => format!(" (behind {})", when(at)),
+        Some(at) if is_missing => format!(" (after {})", when(at)),
         Some(at) => format!(" (of {})", when(at)),
         None => String::new(),
     };

@@ -122,11 +122,11 @@ impl App {
     fn own_snapshots(&self) -> Result<FolderSnapshots, String> {
         self.snapshots.clone().ok_or_else(|| {
             let why = if self.foundation.is_ephemeral {
-                "nothing is kept of this conversation"
+                "this conversation is not stored"
             } else {
                 "snapshots.enabled is false in the settings"
             };
-            format!("files cannot go back: {why}")
+            format!("files cannot be restored: {why}")
         })
     }
 
@@ -137,14 +137,14 @@ impl App {
             Err(why) => return Files::Not(why),
         };
         if snapshot.root != root {
-            return Files::Not(format!("they are in {}, go there first", snapshot.root.display()));
+            return Files::Not(format!("they are in {}; run aye there", snapshot.root.display()));
         }
         let mut notes = Vec::new();
         let now = crate::runtime::head_of(&root);
         if snapshot.head != now {
             let word = |head: &Option<String>| head.clone().unwrap_or_else(|| "no repository".to_owned());
             notes.push(format!(
-                "git is left as it is: it was at {} and is at {}",
+                "git stays unchanged: it was at {} and is at {}",
                 word(&snapshot.head),
                 word(&now)
             ));
@@ -164,7 +164,7 @@ impl App {
 
     async fn last_back(&self, thread: &ThreadId) -> Result<WentBackRecord, String> {
         let went = self.store.last_went_back(thread).await.map_err(text)?;
-        went.ok_or_else(|| "nothing was taken back here".to_owned())
+        went.ok_or_else(|| "there is no rewind to undo".to_owned())
     }
 
     fn files_before(&self, went: &WentBackRecord) -> Files {
@@ -205,7 +205,7 @@ impl App {
         };
         let mut preview = BackPreview { moves, ..BackPreview::default() };
         match files {
-            Files::Same => preview.notes.push("no file was changed since".to_owned()),
+            Files::Same => preview.notes.push("no file changed since".to_owned()),
             Files::Not(why) => preview.no_files = Some(why),
             Files::To(tree, notes) => {
                 preview.notes = notes;
@@ -224,13 +224,13 @@ impl App {
     /// Nobody may be at work in a conversation that is left.
     async fn be_free(&self, thread: &ThreadId, sink: Arc<dyn EventSink>) -> Result<(), String> {
         if self.runtime.is_awake(thread) {
-            return Err("stop the run first, then go back".to_owned());
+            return Err("interrupt the run first, then rewind".to_owned());
         }
         if self.runtime.driven_elsewhere(thread).await.map_err(text)?.is_some() {
-            return Err("another process drives this conversation: stop it there first".to_owned());
+            return Err("another process runs this conversation; interrupt it there first".to_owned());
         }
         if !self.store.queued(thread).await.map_err(text)?.is_empty() {
-            return Err("messages are queued behind this: take them back first".to_owned());
+            return Err("messages are queued after this; drop them first".to_owned());
         }
         let run = self.store.latest_run(thread).await.map_err(text)?;
         if run.is_some_and(|run| run.status != RunStatus::Done) {
@@ -255,12 +255,12 @@ impl App {
             _ if !what.takes_files() => None,
             Files::To(tree, _) => Some(self.plan(tree).await?),
             Files::Same if what == BackWhat::Files => {
-                return Err("no file was changed since that message".to_owned());
+                return Err("no file changed since that message".to_owned());
             }
             Files::Not(why) if what == BackWhat::Files => return Err(why),
             Files::Same => None,
             Files::Not(why) => {
-                words.push(format!("files stay as they are: {why}"));
+                words.push(format!("files stay unchanged: {why}"));
                 None
             }
         };
@@ -281,10 +281,10 @@ impl App {
             root: plan.as_ref().and(self.snapshots.as_ref()).map(crate::contract::snapshot::Snapshots::root),
             tree: plan.as_ref().map(|plan| plan.now.clone()),
             created_at: now,
-            words: format!("{did} went back before {place}"),
+            words: format!("rewound {did} to before {place}"),
         };
         let target = record.thread_id.clone();
-        words.insert(0, format!("{}; /rewind can take that back", record.words));
+        words.insert(0, format!("{}; /rewind can undo this", record.words));
         self.store.go_back(fork, Some(record)).await.map_err(text)?;
         let failed = self.restore(plan).await?;
         let text = said.filter(|_| what.takes_conversation());
@@ -307,7 +307,7 @@ impl App {
         let other = went.from_thread.clone().filter(|_| what.takes_conversation());
         if let Some(other) = &other {
             if self.store.thread(other).await.map_err(text)?.is_none() {
-                return Err(format!("the conversation that was left is deleted: {other}"));
+                return Err(format!("the conversation to return to was deleted: {other}"));
             }
             self.be_free(thread, sink).await?;
         }
@@ -319,10 +319,10 @@ impl App {
             root: plan.as_ref().and(went.root.clone()),
             tree: plan.as_ref().map(|plan| plan.now.clone()),
             created_at: now,
-            words: format!("{} came back", did(what, plan.as_ref())),
+            words: format!("restored {}", did(what, plan.as_ref())),
         };
         let target = record.thread_id.clone();
-        let words = format!("{}; /rewind can undo that too", record.words);
+        let words = format!("{}; /rewind can undo this too", record.words);
         self.store.go_back(None, Some(record)).await.map_err(text)?;
         if let Some(other) = &other {
             self.store.set_left(other, None).await.map_err(text)?;
@@ -338,7 +338,7 @@ impl App {
         let own = self.own_snapshots()?;
         let restored: Restored =
             tokio::task::spawn_blocking(move || own.restore(&plan)).await.map_err(text)?;
-        Ok(restored.failed.into_iter().map(|(path, why)| format!("{path} did not go back: {why}")).collect())
+        Ok(restored.failed.into_iter().map(|(path, why)| format!("{path} was not restored: {why}")).collect())
     }
 
     async fn fork_at(
@@ -359,7 +359,7 @@ impl App {
         };
         let fork = self.fork_at(thread, keep, false, self.clock.now_ms()).await?;
         let id = fork.copy.id.clone();
-        let words = format!("a copy of {thread} up to message {}; that one stays as it is", fork.keep);
+        let words = format!("fork of {thread} up to message {}; the original stays unchanged", fork.keep);
         self.store.go_back(Some(fork), None).await.map_err(text)?;
         Ok(WentBack { thread: id, text: said, words, failed: Vec::new() })
     }
@@ -378,14 +378,14 @@ impl App {
         let Some(first) = first else {
             let refused = kept.into_iter().next();
             return Err(match refused {
-                Some(refused) => format!("there is nothing to compare with: {}", refused.note),
-                None => "nothing was changed in this conversation".to_owned(),
+                Some(refused) => format!("no snapshot to compare with: {}", refused.note),
+                None => "no file changed in this conversation".to_owned(),
             });
         };
         if first.root != crate::contract::snapshot::Snapshots::root(&own) {
-            return Err(format!("the files are in {}, go there first", first.root.display()));
+            return Err(format!("the files are in {}; run aye there", first.root.display()));
         }
-        let Some(tree) = first.tree else { return Err("there is nothing to compare with".to_owned()) };
+        let Some(tree) = first.tree else { return Err("no snapshot to compare with".to_owned()) };
         let wanted = wanted.to_owned();
         let mut changes = tokio::task::spawn_blocking(move || own.changes_since(&tree, &wanted, SHOWN_FILES))
             .await
@@ -415,11 +415,9 @@ async fn fork_at(
     now: u64,
 ) -> Result<ForkAt, String> {
     let record =
-        store.thread(thread).await.map_err(text)?.ok_or_else(|| format!("there is no thread {thread}"))?;
+        store.thread(thread).await.map_err(text)?.ok_or_else(|| format!("unknown thread {thread}"))?;
     if store.child(thread).await.map_err(text)?.is_some() {
-        return Err(
-            "an agent's own conversation cannot be copied: go to the one that set it to work".to_owned()
-        );
+        return Err("a subagent's conversation cannot be forked; fork its parent".to_owned());
     }
     let keep = if let Some(keep) = keep {
         keep

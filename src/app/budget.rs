@@ -37,9 +37,9 @@ impl Purse {
             let id = visible_line(id);
             let name = selection.model.escape_debug();
             return Err(format!(
-                "there is a budget of ${most} ({origin}), and nobody knows what {id} costs: add \
-                 price = {{ input = …, output = … }} (for a million tokens; 0 for one that is free) below \
-                 [models.\"{name}\"] in your config.toml, or take the budget away"
+                "the budget is ${most} ({origin}), but {id} has no price; add price = {{ input = …, output = \
+                 … }} (for a million tokens; 0 for one that is free) below [models.\"{name}\"] in your \
+                 config.toml, or remove the budget"
             ));
         };
         self.known.write().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned(), price);

@@ -34,7 +34,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     let mut foundation = super::foundation(cli, env)?;
     if foundation.store_is_gone() {
         if !ask_for_empty_store(&foundation)? {
-            return Err(Failure::failed("nothing was changed"));
+            return Err(Failure::failed("nothing changed"));
         }
         foundation.forget_store()?;
     }
@@ -106,7 +106,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             (events, Some(counter))
         }
         Some(Err(why)) => {
-            tracing::warn!("questions are answered in this terminal only: {why}");
+            tracing::warn!("questions can be answered in this terminal only: {why}");
             (events, None)
         }
         None => (events, None),
@@ -126,10 +126,10 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     if let (Some(thread), Cause::Quit) = (&status.thread, status.cause) {
         let waiting = match status.waiting {
             0 => String::new(),
-            1 => "; 1 question waits".to_owned(),
-            n => format!("; {n} questions wait"),
+            1 => "; 1 pending question".to_owned(),
+            n => format!("; {n} pending questions"),
         };
-        say(&format!("Go on with: aye -r {thread}{waiting}"));
+        say(&format!("Resume with: aye -r {thread}{waiting}"));
     }
     Ok(match status.cause {
         Cause::Quit => 0,
@@ -205,10 +205,10 @@ fn ask_for_trust(foundation: &Foundation) -> Result<bool, Failure> {
             visible(&item.summary).replace('\n', "\n    ")
         );
     }
-    text.push_str("\nTrust them? They are not used otherwise. [y/N] ");
+    text.push_str("\nTrust them? Otherwise they are not used. [y/N]  ");
     let yes = ask(&text)?;
     if !yes {
-        say("Not trusted: these files are not used in this start.");
+        say("Not trusted; these files are not used in this session.");
     }
     Ok(yes)
 }
@@ -216,9 +216,8 @@ fn ask_for_trust(foundation: &Foundation) -> Result<bool, Failure> {
 /// A store that vanished is not replaced by an empty one unless the user says so.
 fn ask_for_empty_store(foundation: &Foundation) -> Result<bool, Failure> {
     ask(&format!(
-        "The store {} is gone, although aye used it before.\n\
-         To put a backup in its place, answer no and run: aye store restore FILE\n\n\
-         Start with an empty store? [y/N] ",
+        "The store {} is missing, although aye used it before.\nTo restore a backup, answer no and run: aye \
+         store restore FILE\n\nStart with an empty store? [y/N] ",
         visible_line(&foundation.paths.display(&foundation.paths.database()))
     ))
 }

@@ -83,7 +83,7 @@ pub(super) async fn thread_by_prefix(store: &Store, id: &str) -> Result<ThreadRe
     match store.find_thread(id).await.map_err(Failure::failed)? {
         ThreadLookup::One(thread) => Ok(thread),
         ThreadLookup::None => {
-            Err(Failure::usage(format!("there is no thread `{id}`; `aye threads list` shows them")))
+            Err(Failure::usage(format!("unknown thread `{id}`; `aye threads list` shows all")))
         }
         ThreadLookup::Many(threads) => {
             let ids: Vec<_> = threads.iter().map(|t| t.id.to_string()).collect();

@@ -8,7 +8,7 @@ use crate::tui::reader::Book;
 pub(super) async fn book(store: &Store, one: &ThreadId, other: &ThreadId) -> Result<Book, String> {
     let load = async |id: &ThreadId| {
         let record = store.thread(id).await.map_err(|e| e.to_string())?;
-        let record = record.ok_or_else(|| format!("there is no thread {id}"))?;
+        let record = record.ok_or_else(|| format!("unknown thread {id}"))?;
         Ok::<_, String>((record, store.messages(id).await.map_err(|e| e.to_string())?))
     };
     let ((left, said_left), (right, said_right)) = (load(one).await?, load(other).await?);

@@ -43,7 +43,7 @@ pub(super) fn artifacts(dir: &Path) -> Artifacts {
     Arc::new(move |artifact: &Artifact| {
         match keep_result(&dir, artifact.thread_id.as_str(), artifact.call_id.as_str(), &artifact.text) {
             Ok(path) => Some(format!(
-                "All of it is in {}: Read shows it with offset and limit, Grep searches it.",
+                "The full result is in {}: use Read with offset and limit, or Grep.",
                 path.display()
             )),
             Err(error) => {
@@ -69,7 +69,7 @@ pub(super) fn readable(dir: &Path) -> Vec<String> {
 
 /// `/compact [HINT]`.
 pub(super) async fn compact(app: &App, thread: Option<&ThreadId>, hint: &str) -> Result<Page, String> {
-    let thread = thread.ok_or("there is nothing to summarise yet")?;
+    let thread = thread.ok_or("nothing to summarise yet")?;
     let hint = (!hint.is_empty()).then(|| hint.to_owned());
     let made = app.runtime.compact(thread, &app.agents.current(), hint).await;
     let over = too_large(app, thread).await?;
@@ -80,7 +80,7 @@ pub(super) async fn compact(app: &App, thread: Option<&ThreadId>, hint: &str) ->
     };
     let saved = summary.before_tokens.saturating_sub(summary.after_tokens);
     let mut text = format!("It saves {} tokens. ", short_number(saved));
-    text.push_str("The messages stay in the conversation; the model reads this instead of them:\n\n");
+    text.push_str("The messages stay in the conversation; the model reads this summary instead:\n\n");
     text.push_str(&summary.text);
     if let Some(over) = over {
         let _ = write!(text, "\n\nThe next message would not fit all the same: {over}");
@@ -243,12 +243,12 @@ fn notes(text: &mut String, report: &ContextReport) {
     let _ = writeln!(text, "{} message{} in the conversation.", report.count, plural(report.count));
     if let Some(summary) = &report.summary {
         let n = usize::try_from(summary.upto_seq).unwrap_or(usize::MAX);
-        let _ = writeln!(text, "A summary stands for the first {n}; /compact writes a new one.");
+        let _ = writeln!(text, "A summary replaces the first {n}; /compact writes a new one.");
     }
     if report.left_out > 0 {
         let n = report.left_out;
         let are = if n == 1 { "is" } else { "are" };
-        let _ = writeln!(text, "{n} older one{} {are} left out: they do not fit.", plural(n));
+        let _ = writeln!(text, "{n} older one{} {are} left out to fit the window.", plural(n));
     }
     if report.previews > 0 {
         let n = report.previews;
@@ -260,10 +260,10 @@ fn notes(text: &mut String, report: &ContextReport) {
             let at = short_number(threshold as u64);
             let _ = writeln!(
                 text,
-                "At {at} tokens of messages the older ones are summarised (context.compact_at)."
+                "Older messages are summarised at {at} tokens of messages (context.compact_at)."
             );
         }
-        (Some(_), None) => text.push_str("Nothing is summarised by itself (context.compact_at is 0).\n"),
+        (Some(_), None) => text.push_str("Automatic summaries are off (context.compact_at is 0).\n"),
         (None, _) => {}
     }
     if (report.factor - 1.0).abs() >= 0.01 {
@@ -311,9 +311,9 @@ mod tests {
             "tool results            15k  15 %  ▒▒▒",
             "kept for the answer     20k  20 %  ····",
             "free                    30k  29 %",
-            "12 older ones are left out: they do not fit.",
+            "12 older ones are left out to fit the window.",
             "1 large tool result is shown as a preview.",
-            "At 64k tokens of messages the older ones are summarised (context.compact_at).",
+            "Older messages are summarised at 64k tokens of messages (context.compact_at).",
             "Estimates, times 1.25 by what the provider counted.",
         ] {
             assert!(lines.iter().any(|l| l.trim_end() == line), "{line:?} is not in\n{}", page.text);

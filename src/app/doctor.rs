@@ -50,13 +50,13 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
     add("version", State::Ok, format!("aye {}", env!("CARGO_PKG_VERSION")));
     add("folder", State::Ok, foundation.workspace.cwd.display().to_string());
     let settings = foundation.paths.config_file();
-    let exists = if settings.exists() { "" } else { " (not there: defaults)" };
+    let exists = if settings.exists() { "" } else { " (not found; defaults apply)" };
     add("settings", State::Ok, format!("{}{exists}", settings.display()));
     match foundation.rules(cli) {
         Err(failure) => add("rules", State::Error, failure.message),
         Ok(rules) => {
             if let Some(why) = rules.refused() {
-                add("rules", State::Error, format!("{why}; until it is right, everything asks"));
+                add("rules", State::Error, format!("{why}; until this is fixed, every call asks"));
             } else {
                 add("rules", State::Ok, format!("{} rules", rules.rules().len()));
                 let unknown = unknown_tools(&rules, &foundation);
@@ -67,7 +67,7 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
         }
     }
     if foundation.untrusted.is_empty() {
-        add("trust", State::Ok, "nothing here waits for trust".into());
+        add("trust", State::Ok, "nothing here needs trust".into());
     } else {
         let files: Vec<_> = foundation.untrusted.iter().map(|i| i.path.display().to_string()).collect();
         add("trust", State::Warning, format!("not used until this folder is trusted: {}", files.join(", ")));
@@ -137,7 +137,7 @@ pub(super) async fn run(json: bool, mut foundation: Foundation, cli: &Cli) -> Re
             if let Ok(resolved) = app.runtime.resolved(&agent) {
                 let rows = plugins::rows(&app, &resolved);
                 described = plugins::lines(&rows);
-                let text = format!("{} of the agent {agent}", rows.len());
+                let text = format!("{} of agent {agent}", rows.len());
                 checks.push(Check { plugins: Some(rows), ..Check::new("plugins", State::Ok, text) });
             }
             app.store.leave().await;
@@ -181,10 +181,8 @@ fn servers(foundation: &Foundation) -> Check {
     let needs = rows.iter().filter(|row| row.needs_somebody()).count();
     let (state, text) = match (rows.len(), needs) {
         (0, _) => (State::Ok, "none".to_owned()),
-        (all, 0) => (State::Ok, format!("{all} written down")),
-        (all, needs) => {
-            (State::Warning, format!("{all} written down, {needs} of them not used before you act"))
-        }
+        (all, 0) => (State::Ok, format!("{all} configured")),
+        (all, needs) => (State::Warning, format!("{all} configured, {needs} of them need your action")),
     };
     Check { servers: Some(rows), ..Check::new("mcp servers", state, text) }
 }
@@ -196,8 +194,8 @@ pub(super) fn page(app: &App) -> Page {
     rows.extend(terminal::checks(&app.foundation.env, app.foundation.loaded.settings.tui.images));
     rows.extend(app.warnings.iter().map(|text| ("warning", State::Warning, text.clone())));
     let text = rows.iter().map(|(name, state, text)| format!("{}  {name:<13} {text}\n", mark(*state)));
-    let more = "aye doctor, outside, also looks at the model, the store, the rules and the plugins\n";
-    Page { title: "What the terminal can do".to_owned(), text: text.collect::<String>() + more }
+    let more = "`aye doctor` in a shell also checks the model, the store, the rules and the plugins\n";
+    Page { title: "Terminal".to_owned(), text: text.collect::<String>() + more }
 }
 
 fn mark(state: State) -> &'static str {

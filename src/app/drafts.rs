@@ -74,7 +74,7 @@ impl Drafts {
             write(&file, &row)
         };
         if let Err(error) = done {
-            tracing::warn!(%error, "what is written could not be kept");
+            tracing::warn!(%error, "the draft could not be stored");
         }
     }
 

@@ -38,10 +38,10 @@ pub(super) async fn review(
     arguments: &Value,
 ) -> Result<Review, String> {
     if suspension.ticket.suspension.action != ACTION_PERMISSION {
-        return Err("only a question whether a call may run can be edited".to_owned());
+        return Err("only an approval request can be edited".to_owned());
     }
     check_arguments(suspension, tool.as_deref(), arguments).map_err(|error| error.to_string())?;
-    let tool = tool.ok_or_else(|| format!("there is no tool `{}`", suspension.ticket.pending.name))?;
+    let tool = tool.ok_or_else(|| format!("unknown tool `{}`", suspension.ticket.pending.name))?;
     let descriptor = tool.descriptor();
     let rules = permissions.rules_for(&suspension.thread_id, &suspension.run_id, &[]);
     let question = permissions.question(&descriptor.id, arguments, descriptor.primary_argument.as_deref());
@@ -50,7 +50,7 @@ pub(super) async fn review(
         Decision::Allow => (Ruling::Allow, "the rules allow it"),
         Decision::Ask(_) => (Ruling::Ask, "the rules ask about it"),
         Decision::Deny => (Ruling::Deny, "the rules deny it"),
-        Decision::Error => (Ruling::Error, "it makes no sense"),
+        Decision::Error => (Ruling::Error, "the rules cannot evaluate it"),
     };
     let words = format!("{lead}: {}", verdict.why);
     let files = if descriptor.class == ToolClass::Verifiable {
@@ -133,9 +133,7 @@ pub(super) async fn edited(
     cli: &Cli,
 ) -> Result<Answer, Failure> {
     if suspension.ticket.suspension.action != ACTION_PERMISSION {
-        return Err(Failure::usage(
-            "only a question whether a call may run can be edited; nothing was decided",
-        ));
+        return Err(Failure::usage("only an approval request can be edited; nothing was decided"));
     }
     let original = &suspension.ticket.pending.arguments;
     let mut draft = None;
@@ -155,7 +153,7 @@ pub(super) async fn edited(
         text
     };
     let refuse = |why: String, draft: Option<editor::Draft>| {
-        let kept = draft.map(|draft| format!("; your text is kept in {}", draft.keep().display()));
+        let kept = draft.map(|draft| format!("; your text is saved in {}", draft.keep().display()));
         Failure::usage(format!("{why}; nothing was decided{}", kept.unwrap_or_default()))
     };
     let arguments: Value = match serde_json::from_str(&text) {
@@ -167,7 +165,7 @@ pub(super) async fn edited(
     };
     if arguments == *original {
         return Err(Failure::failed(
-            "the arguments are as they were; nothing was decided (approve without an edit allows them)",
+            "the arguments did not change; nothing was decided (approve without an edit allows them)",
         ));
     }
     let reviewed = review_elsewhere(suspension, &arguments, store, foundation, cli).await;

@@ -33,9 +33,9 @@ impl Draft {
 /// A sentence: no editor is set, it cannot be started, it failed, or what it left is no text.
 pub(super) async fn edit(env: &Env, text: &str, name: &str) -> Result<Draft, String> {
     let set = |name: &str| env.var(name).map(str::trim).filter(|value| !value.is_empty());
-    let editor = set("VISUAL").or_else(|| set("EDITOR")).ok_or_else(|| {
-        "no editor is set; name one in the variable VISUAL or EDITOR, for example EDITOR=vi".to_owned()
-    })?;
+    let editor = set("VISUAL")
+        .or_else(|| set("EDITOR"))
+        .ok_or_else(|| "no editor is set; set VISUAL or EDITOR, for example EDITOR=vi".to_owned())?;
     let place = set("TMPDIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from);
     let wrong =
         |error: std::io::Error| format!("cannot write a file for the editor in {}: {error}", place.display());
@@ -65,23 +65,23 @@ pub(super) async fn edit(env: &Env, text: &str, name: &str) -> Result<Draft, Str
     match status.code() {
         Some(0) => {}
         Some(126 | 127) => {
-            return Err(format!("the editor `{editor}` could not be started; nothing was changed"));
+            return Err(format!("the editor `{editor}` could not be started; nothing changed"));
         }
-        _ => return Err(format!("the editor `{editor}` failed ({status}); nothing was changed")),
+        _ => return Err(format!("the editor `{editor}` failed ({status}); nothing changed")),
     }
     let read = || -> Result<String, String> {
         let size = std::fs::metadata(&file).map_err(|error| error.to_string())?.len();
         if size > MAX_TEXT {
-            return Err(format!("it is {size} bytes long, more than {MAX_TEXT}"));
+            return Err(format!("it has {size} bytes; the maximum is {MAX_TEXT}"));
         }
         let bytes = std::fs::read(&file).map_err(|error| error.to_string())?;
-        String::from_utf8(bytes).map_err(|error| format!("it is no text in UTF-8: {error}"))
+        String::from_utf8(bytes).map_err(|error| format!("invalid UTF-8: {error}"))
     };
     match read() {
         Ok(text) => Ok(Draft { text, folder, file }),
         Err(why) => {
             let kept = folder.keep();
-            Err(format!("the edited file in {} cannot be used: {why}; nothing was changed", kept.display()))
+            Err(format!("the edited file in {} cannot be used: {why}; nothing changed", kept.display()))
         }
     }
 }
@@ -134,7 +134,7 @@ mod tests {
             (&[("EDITOR", " ")], "no editor is set"),
             (&[("VISUAL", "no-such-editor-at-all")], "could not be started"),
             (&[("EDITOR", "false")], "failed"),
-            (&[("EDITOR", "printf '\\377' >")], "no text in UTF-8"),
+            (&[("EDITOR", "printf '\\377' >")], "invalid UTF-8"),
         ] {
             let error = edit(&env(vars, tmp.path()), "x", "a").await.err().expect(why);
             assert!(error.contains(why), "{error}");

@@ -54,7 +54,6 @@ pub(super) async fn app_in(cli: &Cli, env: Env, folder: PathBuf) -> Result<App, 
 /// A run that goes on in the background, with the app that drives it.
 type Running = (ThreadId, Arc<App>, JoinHandle<()>);
 
-/// See the module's text.
 pub(super) struct Elsewhere {
     cli: Cli,
     env: Env,
@@ -147,7 +146,7 @@ fn told(result: &Result<AgentRunResult, RuntimeError>) -> Option<String> {
         Ok(result) => match &result.termination {
             TerminationReason::Suspended => None,
             TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested => {
-                Some("went on and is done".to_owned())
+                Some("resumed and done".to_owned())
             }
             TerminationReason::Cancelled => Some("was cancelled".to_owned()),
             TerminationReason::Blocked(why) => Some(format!("was blocked: {why}")),
@@ -158,6 +157,6 @@ fn told(result: &Result<AgentRunResult, RuntimeError>) -> Option<String> {
         },
         // Another process drives it, or was faster.
         Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NothingToResume { .. }) => None,
-        Err(error) => Some(format!("cannot go on: {error}")),
+        Err(error) => Some(format!("cannot resume: {error}")),
     }
 }

@@ -29,7 +29,6 @@ impl Effort {
     }
 }
 
-/// See the module's text.
 pub(super) struct Foundation {
     pub(super) env: Env,
     pub(super) paths: Paths,
@@ -65,7 +64,7 @@ impl Foundation {
         let home = env.home().map_or_else(|| PathBuf::from("/"), Path::to_path_buf);
         let workspace = Workspace { cwd: cwd.clone(), root: root.clone(), home };
         let assessment = TrustAssessment::of(&cwd, &root)
-            .map_err(|e| Failure::failed(format!("cannot look at {}: {e}", cwd.display())))?;
+            .map_err(|e| Failure::failed(format!("cannot read {}: {e}", cwd.display())))?;
         let mut warnings = Vec::new();
         let untrusted = if cli.global.trust || assessment.is_empty() {
             Vec::new()
@@ -130,7 +129,7 @@ impl Foundation {
             match RuleSet::load(&file, layer) {
                 Ok(set) => rules.join(set),
                 Err(error) => {
-                    self.warnings.push(format!("{error}; until it is right, everything asks"));
+                    self.warnings.push(format!("{error}; until this is fixed, every call asks"));
                     rules.refuse(error.to_string());
                 }
             }
@@ -164,7 +163,7 @@ impl Foundation {
                 return closed.failure;
             }
             let path = self.paths.display(&self.paths.database());
-            Failure::failed(format!("{path} is read-only: the answer cannot be stored; nothing changed"))
+            Failure::failed(format!("{path} is read-only; the decision cannot be stored; nothing changed"))
         })
     }
 
@@ -179,7 +178,7 @@ impl Foundation {
             return Err(closed.failure);
         }
         let store = Store::open_to_read(&path).map_err(|error| Closed::from(&error).failure)?;
-        super::say(&format!("{} is read-only: nothing can be changed here", self.paths.display(&path)));
+        super::say(&format!("{} is read-only; nothing can be changed here", self.paths.display(&path)));
         Ok(store)
     }
 
@@ -192,8 +191,8 @@ impl Foundation {
         let path = self.paths.database();
         if self.store_is_gone() {
             let failure = Failure::failed(format!(
-                "the store {} is gone, although aye used it before; put it back, restore a backup with `aye store restore FILE`, \
-                 or remove {} to start with an empty one",
+                "the store {} is missing, although aye used it before; put it back, restore a backup with \
+                 `aye store restore FILE`, or remove {} to start with an empty one",
                 self.paths.display(&path),
                 self.paths.display(&self.paths.store_marker()),
             ));

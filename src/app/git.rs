@@ -113,7 +113,7 @@ impl Git {
         let ((), out, words) = tokio::join!(write, read, complain);
         let out = out?;
         if out.len() > most {
-            return Err(format!("git had more to say than {} MiB", most >> 20));
+            return Err(format!("git wrote more than {} MiB", most >> 20));
         }
         let status = child.wait().await.map_err(|error| error.to_string())?;
         Ok(Told { is_ok: status.success(), out, words })
@@ -171,7 +171,7 @@ pub(super) async fn first_commit(foundation: &Foundation) -> Option<String> {
 /// What differs from the last commit, in files whose path holds this.
 pub(super) async fn changes(foundation: &Foundation, wanted: &str) -> Result<Changes, String> {
     let found = tokio::time::timeout(LIMIT, find(foundation, wanted)).await;
-    found.map_err(|_| format!("git took more than {} s and was stopped", LIMIT.as_secs()))?
+    found.map_err(|_| format!("git was stopped after {} s", LIMIT.as_secs()))?
 }
 
 async fn find(foundation: &Foundation, wanted: &str) -> Result<Changes, String> {
@@ -183,13 +183,13 @@ async fn find(foundation: &Foundation, wanted: &str) -> Result<Changes, String> 
     let commit = if head.is_ok {
         String::from_utf8_lossy(&head.out).trim().to_owned()
     } else {
-        notes.push("there is no commit yet".to_owned());
+        notes.push("no commit yet".to_owned());
         let none = git.list(&["hash-object", "-t", "tree", "--stdin"], b"", MAX_WORDS).await?;
         String::from_utf8_lossy(&none).trim().to_owned()
     };
     if head.is_ok {
         let at = crate::runtime::head_of(&git.root).unwrap_or_else(|| commit.chars().take(8).collect());
-        notes.push(format!("against git: {at}; staged, not staged, and files that git does not know"));
+        notes.push(format!("against git: {at}; staged, unstaged and untracked files"));
     }
     let mut files = Candidates::new();
     let raw = ["diff-index", "--raw", "-z", "--no-renames", "--no-ext-diff", "--no-textconv"];

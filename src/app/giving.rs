@@ -27,7 +27,7 @@ pub(super) async fn give(
     let GrantFlags { grant: Some(wanted), scope, until } = flags else { return Ok(()) };
     let asked = open_question(store, &found.id).await.map_err(Failure::failed)?;
     if asked.ticket.suspension.action != ACTION_PERMISSION {
-        return Err(Failure::usage("a rule can be granted only at a question whether a call may run"));
+        return Err(Failure::usage("a rule can be granted only with an approval request"));
     }
     let end = until.map_or(Ok(GrantEnd::Never), |end| GrantEnd::parse(&end));
     let end = end.map_err(|why| Failure::usage(format!("--for: {why}")))?;
@@ -72,8 +72,8 @@ fn pattern(asked: &SuspensionRecord, wanted: &str) -> Result<String, Failure> {
     let chosen = number.checked_sub(1).and_then(|at| proposals.get(at));
     chosen.cloned().ok_or_else(|| {
         Failure::usage(match proposals.len() {
-            0 => "there is no rule to propose for this call; write the pattern out".to_owned(),
-            n => format!("there is no proposal {number}; `aye approvals show` lists {n}"),
+            0 => "no rule fits this call; write a pattern".to_owned(),
+            n => format!("unknown proposal {number}; `aye approvals show` lists {n}"),
         })
     })
 }

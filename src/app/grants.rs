@@ -32,7 +32,7 @@ impl GrantWatch {
             let mut watch = match store.watch() {
                 Ok(watch) => watch,
                 Err(error) => {
-                    tracing::warn!(%error, "grants that other processes change count from the next run on");
+                    tracing::warn!(%error, "grants changed by other processes apply from the next run");
                     return;
                 }
             };
@@ -56,11 +56,11 @@ async fn load(store: &Store, permission: &Permissions, now_ms: u64) {
     let (grants, ended) = tokio::join!(store.grants(now_ms), store.ended_grants(ENDED));
     match grants {
         Ok(grants) => permission.set_grants(grants),
-        Err(error) => tracing::warn!(%error, "grants could not be read; those of before stay"),
+        Err(error) => tracing::warn!(%error, "grants could not be read; the previous ones stay"),
     }
     match ended {
         Ok(ended) => permission.set_ended(ended),
-        Err(error) => tracing::warn!(%error, "grants that ended could not be read"),
+        Err(error) => tracing::warn!(%error, "expired grants could not be read"),
     }
 }
 
@@ -83,7 +83,7 @@ impl App {
             GrantScope::Everywhere => true,
         };
         if !reaches {
-            return Err(format!("{} is not where the question was asked", request.scope));
+            return Err(format!("{} is not the folder of the question", request.scope));
         }
         let grant = record(request, self.clock.now_ms(), self.actor(channel))?;
         self.store.add_grant(grant).await.map_err(|e| e.to_string())?;
@@ -118,7 +118,7 @@ pub(super) async fn open_question(store: &Store, id: &SuspensionId) -> Result<Su
     let found = store.suspension(id).await.map_err(|e| e.to_string())?;
     found
         .filter(|asked| asked.status == SuspensionStatus::Open)
-        .ok_or_else(|| "the question is not open any more".to_owned())
+        .ok_or_else(|| "the question is no longer pending".to_owned())
 }
 
 /// Checks a pattern against the call that was asked about.
@@ -168,7 +168,7 @@ fn ends_at(
         GrantEnd::Minutes(minutes) => return Ok((Some(now_ms.saturating_add(minutes * 60_000)), None)),
         GrantEnd::Today => midnight_after(now.date())?,
         GrantEnd::Until(text) => {
-            let wrong = |error: jiff::Error| format!("`{text}` is no date: {error}");
+            let wrong = |error: jiff::Error| format!("invalid date `{text}`: {error}");
             if text.contains('T') {
                 let time: jiff::civil::DateTime = text.parse().map_err(wrong)?;
                 time.to_zoned(zone.clone()).map_err(wrong)?
@@ -179,7 +179,7 @@ fn ends_at(
     };
     let at = u64::try_from(at.timestamp().as_millisecond()).unwrap_or(0);
     if at <= now_ms {
-        return Err(format!("a grant {} would be over already", end.words()));
+        return Err(format!("a grant {} would already have expired", end.words()));
     }
     Ok((Some(at), None))
 }
@@ -306,8 +306,8 @@ mod tests {
         assert_eq!(at("2026-12-01T14:30"), Ok((Some(ms("2026-12-01T12:30:00Z")), None)));
         assert_eq!(at("5"), Ok((None, Some(5))));
         assert_eq!(at("never"), Ok((None, None)));
-        assert!(at("2026-11-21").unwrap_err().contains("over already"));
-        assert!(at("2026-11-22T00:30").unwrap_err().contains("over already"));
-        assert!(at("2026-02-30").unwrap_err().contains("no date"));
+        assert!(at("2026-11-21").unwrap_err().contains("would already have expired"));
+        assert!(at("2026-11-22T00:30").unwrap_err().contains("would already have expired"));
+        assert!(at("2026-02-30").unwrap_err().contains("invalid date"));
     }
 }

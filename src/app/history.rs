@@ -35,7 +35,7 @@ async fn past(foundation: &Foundation, since: Option<u64>) -> Result<Past, Failu
     let mut past = past.lock().unwrap_or_else(PoisonError::into_inner);
     let past = std::mem::take(&mut *past);
     if past.calls.is_empty() {
-        say("the audit tells of no call that was judged then");
+        say("the audit has no call that the rules judged in that time");
     }
     let gone: Vec<&PastFolder> = past.folders.iter().filter(|folder| folder.is_gone).collect();
     if let Some(first) = gone.first() {
@@ -44,7 +44,7 @@ async fn past(foundation: &Foundation, since: Option<u64>) -> Result<Past, Failu
             n => format!(" and {} more", n - 1),
         };
         let first = visible_line(&first.cwd.to_string_lossy()).into_owned();
-        say(&format!("{first}{more} is not there any more: paths in it are judged by their letters alone"));
+        say(&format!("{first}{more} no longer exists; paths in it are compared by their text alone"));
     }
     Ok(past)
 }
@@ -116,12 +116,12 @@ pub(super) async fn suggestions(
 /// What it means, in words.
 fn words(difference: Difference) -> &'static str {
     match difference {
-        Difference::AllowsDeclined => "you said no, and these rules would allow it",
-        Difference::AllowsDenied => "a rule denied it, and these rules would allow it",
-        Difference::AllowsUnchanged => "you changed it first, and these rules would allow it as it was",
-        Difference::AllowsExpired => "nobody answered, and these rules would allow it",
-        Difference::DeniesAllowed => "you said yes, and these rules would deny it",
-        Difference::DeniesModified => "you changed it and said yes, and these rules would deny it as it was",
+        Difference::AllowsDeclined => "you denied it; these rules would allow it",
+        Difference::AllowsDenied => "a rule denied it; these rules would allow it",
+        Difference::AllowsUnchanged => "you edited it; these rules would allow the original",
+        Difference::AllowsExpired => "it got no answer; these rules would allow it",
+        Difference::DeniesAllowed => "you approved it; these rules would deny it",
+        Difference::DeniesModified => "you edited and approved it; these rules would deny the original",
     }
 }
 
@@ -137,22 +137,22 @@ fn as_text(past: &Past, simulation: &Simulation) -> String {
         (Some(first), Some(last)) => format!(", {} to {}", when(first.at), when(last.at)),
         _ => String::new(),
     };
-    let _ = writeln!(out, "{} calls, {} different ones{times}", past.calls.len(), past.questions.len());
+    let _ = writeln!(out, "{} calls, {} distinct{times}", past.calls.len(), past.questions.len());
     let _ = writeln!(out, "{:>10}  {:>10}", "these", "then");
     for (word, now, then) in [
         ("allowed", now.allowed, then.allowed),
         ("asked", now.asked, then.asked),
         ("denied", now.denied, then.denied),
-        ("no sense", now.errors, then.errors),
+        ("invalid", now.errors, then.errors),
     ] {
-        if now + then > 0 || word != "no sense" {
+        if now + then > 0 || word != "invalid" {
             let _ = writeln!(out, "{now:>10}  {then:>10}  {word}");
         }
     }
     let _ = writeln!(
         out,
-        "{} questions that you answered with yes would not be asked; of what ran without one, {} calls would be asked \
-         about and {} denied",
+        "{} questions that you approved would not be asked; of the calls that ran without a question, {} \
+         would ask and {} would be denied",
         simulation.saved, simulation.asked_more, simulation.denied_more
     );
     // Equal calls together, where the first of them was.
@@ -183,7 +183,7 @@ fn as_text(past: &Past, simulation: &Simulation) -> String {
         );
     }
     if simulation.differences.is_empty() {
-        out.push_str("nothing of it goes against what you decided\n");
+        out.push_str("nothing contradicts your decisions\n");
     }
     out
 }

@@ -51,7 +51,7 @@ fn in_force(foundation: &Foundation) -> Result<Vec<HookSpec>, Failure> {
     for hook in &hooks {
         if let Some(other) = names.insert(hook.name.as_str(), hook) {
             return Err(Failure::usage(format!(
-                "{}: a hook at {} has the name `{}` too; give one of them another `name`",
+                "{}: a hook at {} is also named `{}`; give one of them another `name`",
                 hook.origin, other.origin, hook.name
             )));
         }
@@ -107,7 +107,7 @@ impl HookRunner for Commands {
         } else if result.cancelled {
             Some("cancelled".to_owned())
         } else if result.supervisor_lost {
-            Some("ended by itself with the process that watches it".to_owned())
+            Some("ended with the process that watches it".to_owned())
         } else {
             result.signal.map(|signal| format!("ended by {}", tools::exec::signal_name(signal)))
         };
@@ -162,7 +162,7 @@ fn list(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
     }
     if rows.is_empty() {
         let file = foundation.paths.display(&foundation.paths.hooks_file());
-        super::say(&format!("there are no hooks; they stand in {file} and in a project's .aye/hooks.toml"));
+        super::say(&format!("no hooks; add them in {file} or in a project's .aye/hooks.toml"));
     }
     put(&out)?;
     Ok(0)
@@ -179,7 +179,7 @@ async fn test(name: &str, json: bool, foundation: &Foundation) -> Result<u8, Fai
     let hooks = in_force(foundation)?;
     let hook = hooks.iter().find(|hook| hook.name == name).ok_or_else(|| {
         Failure::usage(format!(
-            "there is no hook `{}` in force here; `aye hooks list` shows them",
+            "unknown hook `{}`; `aye hooks list` shows those in force",
             visible_line(name)
         ))
     })?;
@@ -192,7 +192,7 @@ async fn test(name: &str, json: bool, foundation: &Foundation) -> Result<u8, Fai
     let given: Value = match text.trim() {
         "" => json!({}),
         text => serde_json::from_str(text)
-            .map_err(|e| Failure::usage(format!("the event on stdin is not JSON: {e}")))?,
+            .map_err(|e| Failure::usage(format!("the event on stdin is not valid JSON: {e}")))?,
     };
     let Value::Object(given) = given else {
         return Err(Failure::usage("the event on stdin must be a JSON object, such as {\"call\": {…}}"));
@@ -253,7 +253,7 @@ async fn test(name: &str, json: bool, foundation: &Foundation) -> Result<u8, Fai
             took.as_secs_f64()
         );
         if !is_about {
-            let _ = writeln!(out, "its pattern is not about this call: it would not have run");
+            let _ = writeln!(out, "its pattern does not match this call; it would not run");
         }
         match &answer {
             Ok(answer) => {
@@ -263,7 +263,7 @@ async fn test(name: &str, json: bool, foundation: &Foundation) -> Result<u8, Fai
                 let then = if hook.phase == crate::state::Phase::BeforeToolExecute {
                     "the call would not run"
                 } else {
-                    "a warning, and the run would go on"
+                    "a warning; the run would continue"
                 };
                 let _ = writeln!(out, "failed: it {}; {then}", visible_line(why));
             }

@@ -57,7 +57,6 @@ const HISTORY: usize = 10_000;
 /// Where the terminal's events come from.
 pub(super) type Events = UnboundedSender<HostEvent>;
 
-/// See the module's text.
 pub(super) struct TerminalHost {
     app: Arc<App>,
     viewer: Viewer,
@@ -103,7 +102,8 @@ impl TerminalHost {
         let mut changes = match self.app.store.watch() {
             Ok(changes) => changes,
             Err(error) => {
-                tracing::warn!(%error, "what waits elsewhere is counted only when something happens here");
+                tracing::warn!(%error, "pending questions elsewhere are counted only when something happens \
+                              here");
                 return;
             }
         };
@@ -151,7 +151,7 @@ impl TerminalHost {
             }
             Ok(app) => self.elsewhere.go_on(app, thread.clone()),
             Err(why) => {
-                let _ = events.send(HostEvent::Note(format!("stored, but it cannot go on here: {why}")));
+                let _ = events.send(HostEvent::Note(format!("stored, but it cannot resume here: {why}")));
             }
         }
     }
@@ -203,7 +203,7 @@ impl TerminalHost {
                 } else {
                     let (registry, line) = (self.app.skills.registry(), format!("/{name} {}", input.text));
                     let why =
-                        || refused(&registry, &line).unwrap_or_else(|| format!("there is no skill `{name}`"));
+                        || refused(&registry, &line).unwrap_or_else(|| format!("unknown skill `{name}`"));
                     let text = invocation(&registry, line.trim_end()).ok_or_else(why)?;
                     is_skill = true;
                     vec![ContentBlock::text(text)]
@@ -253,7 +253,7 @@ pub(super) fn with_open_results(
 fn on_card(error: DecideError) -> String {
     match error {
         DecideError::Schema { message, .. } | DecideError::Unfit { message, .. } => {
-            format!("not taken: {message}")
+            format!("rejected: {message}")
         }
         DecideError::Arguments { message, .. } => format!("the edited arguments cannot be used: {message}"),
         error @ DecideError::Store(_) => error.to_string(),
@@ -293,7 +293,7 @@ impl Host for TerminalHost {
             .glance_at(&id, Part::Last(OPENED))
             .await
             .map_err(text)?
-            .ok_or_else(|| format!("there is no thread {id}"))?;
+            .ok_or_else(|| format!("unknown thread {id}"))?;
         let driver = self.viewer.driver_of(&glance);
         self.viewer.show(&id, glance.messages.last().map_or(0, |stored| stored.seq));
         let before = glance.total.saturating_sub(glance.messages.len() as u64);
@@ -450,7 +450,7 @@ impl Host for TerminalHost {
 
     async fn review(&self, suspension: &SuspensionId, arguments: &Value) -> Result<Review, String> {
         let found = self.app.store.suspension(suspension).await.map_err(|e| e.to_string())?;
-        let found = found.ok_or("the question is not known any more")?;
+        let found = found.ok_or("the question no longer exists")?;
         let app = self.app_of(&found).await?;
         app.load_grants().await;
         let tool = app.runtime.catalog().tool(&found.ticket.pending.name).cloned();
@@ -681,7 +681,7 @@ impl Host for TerminalHost {
 
     async fn page(&self, thread: Option<&ThreadId>, name: &str, words: &str) -> Result<Page, String> {
         if name == "compact" {
-            let _ = self.events.send(HostEvent::Note("the older messages are being summarised …".to_owned()));
+            let _ = self.events.send(HostEvent::Note("summarising older messages …".to_owned()));
         }
         let page = super::pages::page(&self.app, thread, name, words).await;
         // What a page did to the conversation is told as what others do to it.
@@ -691,7 +691,7 @@ impl Host for TerminalHost {
 
     async fn remember(&self, prompt: &str) {
         if let Err(error) = self.app.store.remember_prompt(&self.app.foundation.workspace.cwd, prompt).await {
-            tracing::warn!(%error, "the prompt could not be remembered");
+            tracing::warn!(%error, "the prompt could not be added to the history");
         }
     }
 }

@@ -159,7 +159,7 @@ pub(super) async fn of_flags(app: &App, files: &[PathBuf]) -> Result<Vec<Content
                 blocks.push(ContentBlock::StoredImage(image));
                 continue;
             }
-            Err(NotAttached::Missing) => format!("{} is not there", visible_line(&path)),
+            Err(NotAttached::Missing) => format!("{} does not exist", visible_line(&path)),
             Err(NotAttached::NoImage) => format!("{}: {}", visible_line(&path), ImageError::Unknown),
             Err(NotAttached::Refused(why)) => why,
         };
@@ -208,7 +208,7 @@ async fn made<T: Send + 'static>(
     make: impl FnOnce(&[u8]) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     let found = app.store.image(&image.hash).await.map_err(|error| error.to_string())?;
-    let bytes = found.ok_or("its bytes are not kept any more")?;
+    let bytes = found.ok_or("its bytes are no longer stored")?;
     // One after another: each may take much memory for a moment.
     let turn = Arc::clone(&app.decoding).acquire_owned().await;
     let made = tokio::task::spawn_blocking(move || {

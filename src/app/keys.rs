@@ -70,7 +70,7 @@ pub(super) fn provider(foundation: &Foundation, name: &str) -> Result<ResolvedPr
     match all.iter().find(|provider| provider.name == name) {
         Some(provider) => Ok(provider.clone()),
         None => Err(format!(
-            "there is no provider `{}` that takes a key{}",
+            "no provider `{}` uses a key{}",
             visible_line(name),
             or_these(name, all.iter().map(|provider| provider.name.as_str()))
         )),
@@ -120,10 +120,10 @@ pub(super) async fn log_in(foundation: &Foundation, name: &str, key: &str) -> Re
     let provider = provider(foundation, name)?;
     let key = key.trim();
     if key.is_empty() {
-        return Err("no key was given; nothing is stored".to_owned());
+        return Err("the key is empty; nothing is stored".to_owned());
     }
     if key.len() > MAX_KEY || key.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err("that is no key: it contains spaces or is too long; nothing is stored".to_owned());
+        return Err("invalid key: it contains spaces or is too long; nothing is stored".to_owned());
     }
     let tried = match try_key(&provider, key).await {
         Ok(models) => match models.len() {
@@ -131,7 +131,7 @@ pub(super) async fn log_in(foundation: &Foundation, name: &str, key: &str) -> Re
             count => format!("{count} models"),
         },
         Err(OffersError::Refused(why)) => return Err(format!("{why}; nothing is stored")),
-        Err(OffersError::Failed(why)) => format!("the key could not be tried: {why}"),
+        Err(OffersError::Failed(why)) => format!("the key could not be checked: {why}"),
     };
     let stored = StoredKey { base_url: provider.base_url.clone(), key: key.to_owned() };
     let text = serde_json::to_string(&stored).map_err(|_| "the key cannot be written".to_owned())?;
@@ -168,7 +168,9 @@ pub(super) fn log_out(foundation: &Foundation, name: Option<&str>) -> Result<Str
         (Some(name), _) => name,
         (None, []) => return Err("no key is stored".to_owned()),
         (None, [only]) => only,
-        (None, several) => return Err(format!("say which: keys are stored for {}", several.join(", "))),
+        (None, several) => {
+            return Err(format!("name the provider; keys are stored for {}", several.join(", ")));
+        }
     };
     let is_plain = !name.is_empty() && !name.starts_with('.') && !name.contains('/');
     if !is_plain || !foundation.env.has_stored_key(name) {
@@ -208,7 +210,7 @@ pub(super) async fn login_command(name: Option<String>, foundation: &Foundation)
     } else {
         ask("", Echo::Plain).await?.unwrap_or_default()
     };
-    say("trying the key ...");
+    say("checking the key ...");
     let told = log_in(foundation, &provider.name, &key).await.map_err(Failure::failed)?;
     put(&format!("{told}\n"))?;
     Ok(0)

@@ -51,8 +51,8 @@ impl Row {
     fn end(&self) -> String {
         match (self.grant.expires_at, self.grant.max_uses) {
             (Some(at), _) => format!("until {}", when(at)),
-            (None, Some(_)) => "with its uses".to_owned(),
-            (None, None) => "no end".to_owned(),
+            (None, Some(_)) => "after its uses".to_owned(),
+            (None, None) => "no expiry".to_owned(),
         }
     }
 
@@ -158,9 +158,9 @@ pub(super) async fn run(command: GrantsCommand, foundation: &Foundation) -> Resu
             for row in found {
                 let pattern = visible_line(&row.grant.pattern);
                 if store.revoke_grant(&row.grant.id, now).await.map_err(Failure::failed)? {
-                    say(&format!("revoked {pattern} ({}); it allows nothing from now on", row.grant.id));
+                    say(&format!("revoked {pattern} ({})", row.grant.id));
                 } else {
-                    say(&format!("{pattern} ({}) was revoked before", row.grant.id));
+                    say(&format!("{pattern} ({}) was already revoked", row.grant.id));
                 }
             }
         }
@@ -175,9 +175,9 @@ fn by_prefix<'r>(rows: &'r [Row], id: &str) -> Result<&'r Row, Failure> {
     let mut found = rows.iter().filter(|row| !id.is_empty() && row.grant.id.starts_with(id));
     match (found.next(), found.next()) {
         (Some(row), None) => Ok(row),
-        (None, _) => Err(Failure::usage(format!(
-            "there is no grant `{shown}`; `aye grants list --all` shows all of them"
-        ))),
+        (None, _) => {
+            Err(Failure::usage(format!("unknown grant `{shown}`; `aye grants list --all` shows all")))
+        }
         (Some(_), Some(_)) => {
             let ids: Vec<&str> = rows
                 .iter()

@@ -156,7 +156,7 @@ impl Mcp {
         let late = self.manager.ready(self.wait).await;
         if !late.is_empty() {
             super::say(&format!(
-                "aye: MCP servers not ready after {} s, the run begins without them: {} (mcp.wait)",
+                "aye: MCP servers not ready after {} s, the run starts without them: {} (mcp.wait)",
                 self.wait.as_secs_f64(),
                 late.join(", ")
             ));
@@ -221,12 +221,12 @@ struct AgreedFile {
 impl AgreedTools {
     fn read(&self) -> Result<AgreedFile, String> {
         let fail = |why: String| {
-            format!("{}: {why}; until it is right no tool of a server is used", self.path.display())
+            format!("{}: {why}; until this is fixed, no tool of an MCP server is used", self.path.display())
         };
         let text = crate::config::read_private(&self.path, MAX_FILE).map_err(&fail)?;
         let Some(text) = text else { return Ok(AgreedFile { format: FORMAT, servers: BTreeMap::new() }) };
         let file: AgreedFile =
-            serde_json::from_str(&text).map_err(|e| fail(format!("is no list of agreed tools: {e}")))?;
+            serde_json::from_str(&text).map_err(|e| fail(format!("is not a list of trusted tools: {e}")))?;
         if file.format == FORMAT { Ok(file) } else { Err(fail("was written by another version".to_owned())) }
     }
 }

@@ -69,7 +69,7 @@ async fn carry_out(command: MemoryCommand, store: &Store, foundation: &Foundatio
                 Ok((_, new)) => new,
                 Err(error) => {
                     let kept =
-                        draft.map(|draft| format!("; your text is kept in {}", draft.keep().display()));
+                        draft.map(|draft| format!("; your text is saved in {}", draft.keep().display()));
                     let failure = failed(error);
                     let message = format!("{}{}", failure.message, kept.unwrap_or_default());
                     return Err(Failure { message, ..failure });
@@ -120,7 +120,7 @@ fn given(text: String) -> Result<String, Failure> {
         .take(most)
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::failed(format!("cannot read stdin: {error}")))?;
-    String::from_utf8(bytes).map_err(|_| Failure::usage("what came on stdin is no text in UTF-8"))
+    String::from_utf8(bytes).map_err(|_| Failure::usage("stdin is not valid UTF-8"))
 }
 
 fn told(words: &str, notes: &[Note], json: bool) -> Result<(), Failure> {
@@ -225,10 +225,10 @@ pub(super) async fn page(app: &App, words: &str) -> Result<Page, String> {
         ("" | "list", "") => {
             let mut text = text(&here(&notes, foundation).await.map_err(failed)?);
             text.push_str(
-                "\n/memory add TEXT keeps a note about this project, /memory add --user TEXT one about you;\n\
-                 /memory edit ID TEXT writes one anew, /memory forget ID removes one\n",
+                "\n/memory add TEXT adds a note about this project, /memory add --user TEXT one about \
+                 you;\n/memory edit ID TEXT changes a note, /memory forget ID removes one\n",
             );
-            page("what is remembered".to_owned(), text)
+            page("memory".to_owned(), text)
         }
         ("add", rest) if !rest.is_empty() => {
             let (scope, rest) = match rest.strip_prefix("--user") {
@@ -236,7 +236,7 @@ pub(super) async fn page(app: &App, words: &str) -> Result<Page, String> {
                 Some(_) | None => (Scope::Project, rest),
             };
             let note = notes.add(scope, rest, &stamp, None).await.map_err(failed)?;
-            page(format!("kept as {}", note.id), note.text)
+            page(format!("added as {}", note.id), note.text)
         }
         ("edit", rest) if !rest.is_empty() => {
             if let Some((id, text)) = rest.split_once(char::is_whitespace) {
@@ -244,13 +244,13 @@ pub(super) async fn page(app: &App, words: &str) -> Result<Page, String> {
                 page(format!("changed {}", new.id), new.text)
             } else {
                 let note = notes.note(rest).await.map_err(failed)?;
-                let how = format!("/memory edit {rest} TEXT puts TEXT in its place");
+                let how = format!("/memory edit {rest} TEXT replaces it");
                 page(format!("note {rest}"), format!("{}\n{}\n\n{how}\n", origin(&note), note.text))
             }
         }
         ("forget", id) if !id.is_empty() => {
             let note = notes.remove(id).await.map_err(failed)?;
-            page(format!("forgotten {}", note.id), note.text)
+            page(format!("removed {}", note.id), note.text)
         }
         _ => Err("/memory, /memory add TEXT, /memory edit ID TEXT or /memory forget ID".to_owned()),
     }

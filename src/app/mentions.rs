@@ -71,7 +71,7 @@ pub(super) async fn attached(app: &App, text: &str) -> Result<Vec<ContentBlock>,
         if let Some(name) = word.strip_prefix(SKILL).filter(|name| !name.is_empty()) {
             let (registry, line) = (app.skills.registry(), format!("/{name}"));
             let skill = invocation(&registry, &line);
-            let why = || refused(&registry, &line).unwrap_or_else(|| format!("there is no skill `{name}`"));
+            let why = || refused(&registry, &line).unwrap_or_else(|| format!("unknown skill `{name}`"));
             blocks.push(ContentBlock::text(skill.ok_or_else(why)?));
         } else if let Some(id) = word.strip_prefix(THREAD).filter(|id| !id.is_empty()) {
             blocks.push(ContentBlock::text(conversation(app, id).await?));
@@ -86,9 +86,9 @@ async fn conversation(app: &App, id: &str) -> Result<String, String> {
     let thread = match (named.next(), named.next()) {
         (Some(ThreadSummary { thread, .. }), None) => thread,
         (Some(_), Some(_)) => {
-            return Err(format!("several conversations end with `{id}`: write more of the id"));
+            return Err(format!("several conversations end with `{id}`; write more of the id"));
         }
-        (None, _) => return Err(format!("there is no conversation whose id ends with `{id}`")),
+        (None, _) => return Err(format!("no conversation has an id that ends with `{id}`")),
     };
     // No more of it is read than can be shown.
     let (count, mut messages) =
@@ -99,11 +99,11 @@ async fn conversation(app: &App, id: &str) -> Result<String, String> {
     let (note, end) = match text.len().checked_sub(MOST) {
         Some(over) if over > 0 => {
             let from = (over..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
-            (" (only its end)", &text[from..])
+            (" (end only)", &text[from..])
         }
-        _ if is_cut => (" (only its end)", text.as_str()),
+        _ if is_cut => (" (end only)", text.as_str()),
         _ => ("", text.as_str()),
     };
     let title = visible_line(&thread.title).into_owned();
-    Ok(format!("[the conversation \u{201c}{title}\u{201d}{note}, as it was]\n\n{end}"))
+    Ok(format!("[copy of the conversation \u{201c}{title}\u{201d}{note}]\n\n{end}"))
 }

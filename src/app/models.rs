@@ -240,7 +240,7 @@ impl Kept {
         if self.is_changed && !foundation.is_ephemeral {
             let text = serde_json::to_vec(self).unwrap_or_default();
             if let Err(error) = write_private(&foundation.paths.offers_file(), &text) {
-                tracing::info!(%error, "lists of models are not kept");
+                tracing::info!(%error, "model lists are not cached");
             }
         }
     }
@@ -331,7 +331,7 @@ impl ModelExecutor {
                     |why| InferenceExecutionError::Unauthorized(format!("{}: {why}", self.config.name));
                 let key = keys::read_file(file, base).map_err(wrong)?;
                 if key.is_none() && !Path::exists(file) {
-                    let why = format!("its stored key is gone; run `aye login {}`", self.config.name);
+                    let why = format!("its stored key is missing; run `aye login {}`", self.config.name);
                     return Err(wrong(why));
                 }
                 key

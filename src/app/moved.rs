@@ -15,7 +15,7 @@ pub(super) async fn note(app: &App) {
     }
     let Some((commit, below)) = identity(app).await else { return };
     if let Err(error) = app.store.note_folder(cwd, &commit, &below).await {
-        tracing::debug!(%error, "a project that is moved will not be found");
+        tracing::debug!(%error, "a moved project will not be found");
     }
 }
 
@@ -41,8 +41,8 @@ pub(super) async fn latest_thread(app: &App) -> Result<Option<ThreadRecord>, Fai
     let Some(before) = known.into_iter().find(|known| is_gone(known)) else { return Ok(None) };
     app.store.move_folder(&before, cwd).await.map_err(Failure::failed)?;
     let note =
-        "this project was moved: its conversations are this folder's now; trust and grants were not moved";
-    say(&format!("aye: {} is gone; {note}", visible_line(&before.to_string_lossy())));
+        "this project was moved: its conversations now belong to this folder; trust and grants did not move";
+    say(&format!("aye: {} no longer exists; {note}", visible_line(&before.to_string_lossy())));
     app.store.latest_thread(cwd).await.map_err(Failure::failed)
 }
 

@@ -32,7 +32,7 @@ const AYE_HOME: &str = "AYE_HOME";
 /// Who hears of the first failure.
 type Complain = Box<dyn Fn(String) + Send + Sync>;
 
-/// See the module's text. Clones are the same.
+/// Clones are the same.
 #[derive(Clone)]
 pub(super) struct Notifier {
     shared: Arc<Shared>,
@@ -109,10 +109,10 @@ impl Notifier {
 
 impl Shared {
     async fn tell(&self, words: &[String], json: Vec<u8>) -> Result<(), String> {
-        let (program, args) = words.split_first().ok_or("it names no program")?;
+        let (program, args) = words.split_first().ok_or("it does not name a program")?;
         let program = match (program.strip_prefix("~/"), &self.home) {
             (Some(rest), Some(home)) => home.join(rest).into_os_string(),
-            (Some(_), None) => return Err("there is no home folder for `~/`".to_owned()),
+            (Some(_), None) => return Err("no home folder for `~/`".to_owned()),
             (None, _) => program.into(),
         };
         let mut command = Command::new(program);
@@ -120,20 +120,16 @@ impl Shared {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         // A group of its own: Ctrl-C is not for it, and what it starts is stopped with it.
         command.process_group(0).kill_on_drop(true);
-        let mut child = command.spawn().map_err(|error| format!("it cannot be started: {error}"))?;
+        let mut child = command.spawn().map_err(|error| format!("it did not start: {error}"))?;
         let group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
         let mut told = String::new();
         let ended = tokio::time::timeout(LIMIT, converse(&mut child, json, &mut told)).await;
         drop(group);
         if !told.trim().is_empty() {
-            tracing::info!(
-                program = words[0],
-                words = told.trim_end(),
-                "a program that was told of a question"
-            );
+            tracing::info!(program = words[0], words = told.trim_end(), "a notify program");
         }
         match ended {
-            Err(_) => Err(format!("it took more than {} s and was stopped", LIMIT.as_secs())),
+            Err(_) => Err(format!("it was stopped after {} s", LIMIT.as_secs())),
             Ok(Err(error)) => Err(error.to_string()),
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(status)) => {
@@ -146,11 +142,11 @@ impl Shared {
 
     fn failed(&self, words: &[String], why: &str) {
         let program = words.first().map(String::as_str).unwrap_or_default();
-        tracing::warn!(program, why, "a program could not be told of a question");
+        tracing::warn!(program, why, "a notify program failed");
         let complain = self.complain.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(complain) = complain {
             let program = visible_line(program);
-            complain(format!("notify: {program}: {why}; the question waits all the same"));
+            complain(format!("notify: {program}: {why}; the question is still pending"));
         }
     }
 }

@@ -63,7 +63,7 @@ impl Process {
             #[cfg(target_os = "linux")]
             Process::Open(handle) => {
                 if let Err(error) = handle.readable().await {
-                    tracing::warn!(%error, "the end of another process is not heard");
+                    tracing::warn!(%error, "the end of another process cannot be observed");
                     std::future::pending::<()>().await;
                 }
             }

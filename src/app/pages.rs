@@ -23,6 +23,6 @@ pub(super) async fn page(
         "context" => super::context::page(app, thread).await,
         "compact" => super::context::compact(app, thread, words).await,
         "mcp" => super::mcp::page(app, words).await,
-        _ => Err(format!("there is no /{name}")),
+        _ => Err(format!("unknown command /{name}")),
     }
 }

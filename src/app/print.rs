@@ -48,13 +48,13 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         }
         ThreadChoice::Last => {
             let latest = moved::latest_thread(&app).await?;
-            Some(latest.ok_or_else(|| Failure::usage("there is no conversation in this folder yet"))?.id)
+            Some(latest.ok_or_else(|| Failure::usage("this folder has no conversation yet"))?.id)
         }
         ThreadChoice::Id(id) => Some(commands::thread_by_prefix(&app.store, &id).await?.id),
     };
     let job = match (thread, text) {
         (None, None) => {
-            return Err(Failure::usage("what is to be done? Give a prompt: aye -p \"...\", or pipe one in"));
+            return Err(Failure::usage("no prompt; use aye -p \"...\" or pipe one in"));
         }
         (Some(thread), None) => Job::Resume(thread),
         (thread, Some(text)) => {
@@ -125,7 +125,8 @@ fn client_tools(file: Option<&Path>) -> Result<Vec<ToolDescriptor>, Failure> {
     let Some(file) = file else { return Ok(Vec::new()) };
     let wrong = |why: &dyn std::fmt::Display| {
         Failure::usage(format!(
-            "--client-tools {}: {why}; a list such as [{{\"name\": \"pick_file\", \"description\": \"…\"}}] is wanted",
+            "--client-tools {}: {why}; expected a list such as [{{\"name\": \"pick_file\", \"description\": \
+             \"…\"}}]",
             file.display()
         ))
     };
@@ -141,7 +142,7 @@ fn client_tools(file: Option<&Path>) -> Result<Vec<ToolDescriptor>, Failure> {
         match tool.parameters {
             None => Ok(descriptor),
             Some(schema) if jsonschema::validator_for(&schema).is_err() => {
-                Err(wrong(&format!("the parameters of `{}` are no JSON Schema", descriptor.id)))
+                Err(wrong(&format!("the parameters of `{}` are not a JSON Schema", descriptor.id)))
             }
             Some(schema) => Ok(descriptor.with_parameters(schema)),
         }
@@ -195,7 +196,8 @@ pub(super) fn on_ask(foundation: &Foundation) -> Result<(OnAsk, Option<Place>), 
         config::OnAsk::Suspend => {
             let origin = foundation.loaded.provenance.origin("on_ask").map(ToString::to_string);
             return Err(Failure::usage(format!(
-                "{}: `suspend` cannot be with --ephemeral: nothing would be kept to go on with; use wait or deny",
+                "{}: `suspend` does not work with --ephemeral, which keeps nothing to resume; use wait or \
+                 deny",
                 origin.unwrap_or_default()
             )));
         }
@@ -206,10 +208,10 @@ pub(super) fn on_ask(foundation: &Foundation) -> Result<(OnAsk, Option<Place>), 
     match Place::make(&foundation.env) {
         Ok(place) => Ok((OnAsk::Wait(limit), Some(place))),
         Err(why) if wanted == config::OnAsk::Auto => {
-            say(&format!("aye: questions are declined, because no other terminal could answer them: {why}"));
+            say(&format!("aye: questions are denied, because no other terminal could answer them: {why}"));
             Ok((OnAsk::Deny, None))
         }
-        Err(why) => Err(Failure::failed(format!("nobody could answer from another terminal: {why}"))),
+        Err(why) => Err(Failure::failed(format!("no other terminal could answer: {why}"))),
     }
 }
 
@@ -223,7 +225,7 @@ pub(super) fn piped() -> Result<Option<String>, Failure> {
     let is_pipe = meta.file_type().is_fifo();
     let bytes = read_stdin(is_pipe).map_err(|e| Failure::failed(format!("cannot read stdin: {e}")))?;
     if bytes.len() as u64 > MAX_STDIN {
-        return Err(Failure::usage("stdin holds more than 10 MiB; put it into a file and name the file"));
+        return Err(Failure::usage("stdin has more than 10 MiB; put it into a file and name the file"));
     }
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok((!text.trim().is_empty()).then_some(text))

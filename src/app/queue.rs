@@ -36,7 +36,9 @@ pub(super) async fn run(command: QueueCommand, foundation: &Foundation) -> Resul
 /// The queue is in the store.
 pub(super) fn refuse_ephemeral(foundation: &Foundation) -> Result<(), Failure> {
     if foundation.is_ephemeral {
-        return Err(Failure::usage("the queue is in the store, and --ephemeral has none: leave it out"));
+        return Err(Failure::usage(
+            "the queue needs the store, which --ephemeral does not have; leave it out",
+        ));
     }
     Ok(())
 }
@@ -87,9 +89,7 @@ fn text(prompt: Option<&str>, foundation: &Foundation) -> Result<(String, Option
         }
         (Some(prompt), None) => Ok((prompt.to_owned(), None)),
         (None, Some(piped)) => Ok((piped, None)),
-        (None, None) => {
-            Err(Failure::usage("what is to be done? Give a prompt: aye queue add \"...\", or pipe one in"))
-        }
+        (None, None) => Err(Failure::usage("no prompt; use aye queue add \"...\" or pipe one in")),
     }
 }
 
@@ -141,12 +141,12 @@ impl Standing {
 
     fn words(job: &MailboxJob, has_begun: bool, waiting: &[String]) -> (&'static str, String) {
         let error = job.last_error.as_deref().unwrap_or_default();
-        let tries = || format!("try {} of {} failed: {error}", job.attempt_count, job.max_attempts);
+        let tries = || format!("attempt {} of {} failed: {error}", job.attempt_count, job.max_attempts);
         match job.status {
             MailboxJobStatus::Queued if !waiting.is_empty() => {
                 ("waiting", format!("for an answer: aye approve {}", waiting.join(" ")))
             }
-            MailboxJobStatus::Queued if has_begun => ("begun", "a worker goes on with it".to_owned()),
+            MailboxJobStatus::Queued if has_begun => ("begun", "resumed by the next worker".to_owned()),
             MailboxJobStatus::Queued if job.attempt_count > 0 => {
                 ("retry", format!("{}; again at {}", tries(), commands::when(job.available_at)))
             }
@@ -208,10 +208,10 @@ pub(super) async fn page(store: &Store) -> Result<Page, String> {
     let filter = JobFilter { statuses: OPEN.to_vec(), ..JobFilter::default() };
     let jobs = store.mailbox().list_jobs(filter).await.map_err(|e| e.to_string())?;
     let text = match jobs.as_slice() {
-        [] => "nothing is queued; `aye queue add` keeps a message for later".to_owned(),
+        [] => "the queue is empty; `aye queue add` queues a message".to_owned(),
         [..] => lines(&jobs, store).await.map_err(|e| e.message)?,
     };
-    Ok(Page { title: "what is queued".to_owned(), text })
+    Ok(Page { title: "queue".to_owned(), text })
 }
 
 /// A line for each job.
@@ -238,7 +238,7 @@ async fn named(ids: &[String], store: &Store) -> Result<Vec<MailboxJob>, Failure
             JobLookup::One(job) => found.push(*job),
             JobLookup::None => {
                 return Err(Failure::usage(format!(
-                    "there is no job `{id}`; `aye queue list --all` shows them; nothing changed"
+                    "unknown job `{id}`; `aye queue list --all` shows all; nothing changed"
                 )));
             }
             JobLookup::Many(ids) => {
@@ -261,17 +261,17 @@ async fn cancel(ids: &[String], store: &Store) -> Result<(), Failure> {
             MailboxJobStatus::Claimed => {
                 let pid = job.claimed_by.as_deref().and_then(Consumer::pid_of);
                 let who = pid.map_or_else(|| "a worker".to_owned(), |pid| format!("process {pid}"));
-                format!("{who} is working on it")
+                format!("{who} is running it")
             }
             MailboxJobStatus::Accepted
             | MailboxJobStatus::Cancelled
             | MailboxJobStatus::Superseded
             | MailboxJobStatus::DeadLetter => {
-                format!("it is {} already", Standing::words(job, false, &[]).0)
+                format!("it is already {}", Standing::words(job, false, &[]).0)
             }
         };
         return Err(Failure::failed(format!(
-            "job {} cannot be taken back: {why}; nothing changed",
+            "job {} cannot be cancelled: {why}; nothing changed",
             job.sequence
         )));
     }
@@ -279,7 +279,7 @@ async fn cancel(ids: &[String], store: &Store) -> Result<(), Failure> {
         match store.mailbox().cancel(&job.job_id, SystemClock.now_ms()).await.map_err(Failure::failed)? {
             Some(job) => put(&format!("{}  cancelled\n", job.sequence))?,
             None => {
-                return Err(Failure::failed(format!("job {} was begun in this moment", job.sequence)));
+                return Err(Failure::failed(format!("job {} has just started", job.sequence)));
             }
         }
     }
@@ -290,7 +290,7 @@ async fn retry(ids: &[String], store: &Store) -> Result<(), Failure> {
     let jobs = named(ids, store).await?;
     if let Some(job) = jobs.iter().find(|job| job.status != MailboxJobStatus::DeadLetter) {
         return Err(Failure::failed(format!(
-            "job {} was not given up: it is {}; nothing changed",
+            "job {} is not dead but {}; nothing changed",
             job.sequence,
             Standing::words(job, false, &[]).0
         )));

@@ -49,7 +49,7 @@ pub(super) fn run(command: RemindersCommand, foundation: &Foundation) -> Result<
         put_json(&json!(checked.iter().map(as_json).collect::<Vec<_>>()))?;
     } else if checked.is_empty() {
         let path = foundation.paths.display(&foundation.paths.reminders_file());
-        put(&format!("there are no reminders; they would stand in {path} or .aye/reminders.json\n"))?;
+        put(&format!("no reminders; add them in {path} or .aye/reminders.json\n"))?;
     } else {
         put(&checked.iter().map(|(read, file)| lines(read, file)).collect::<String>())?;
     }
@@ -89,7 +89,7 @@ fn lines(read: &ReadFile, file: &Path) -> String {
     for rule in rules {
         let cooldown = match rule.cooldown_turns {
             0 => String::new(),
-            n => format!(", then not for {n} steps"),
+            n => format!(", then paused for {n} steps"),
         };
         let name = if rule.is_named { format!("{}: ", rule.name) } else { String::new() };
         let line =

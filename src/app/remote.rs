@@ -103,7 +103,7 @@ async fn read_line(reader: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> std::
         return Ok(None);
     }
     if line.last() != Some(&b'\n') {
-        return Err(std::io::Error::other("a line without an end, or longer than it may be"));
+        return Err(std::io::Error::other("an unfinished or overlong line"));
     }
     Ok(Some(line))
 }

@@ -33,7 +33,7 @@ pub(super) fn check(runtime: &AgentRuntime, foundation: &Foundation) -> Result<V
     let agent = runtime.try_resolve(AGENT).map_err(|error| Failure::usage(placed(&error, provenance)))?;
     let warning = |name: &String| {
         let place = provenance.origin_in(TABLE, name, "").map(|origin| format!("{origin}: "));
-        format!("{}no plugin reads the section `{name}`", place.unwrap_or_default())
+        format!("{}no plugin uses the section `{name}`", place.unwrap_or_default())
     };
     Ok(agent.warnings.iter().map(warning).collect())
 }

@@ -8,8 +8,8 @@ pub(super) fn since(text: Option<&str>, now_ms: u64) -> Result<Option<u64>, Fail
     match ago(text).map(|ago| now_ms.saturating_sub(ago)).or_else(|| moment(text)) {
         Some(at) => Ok(Some(at)),
         None => Err(Failure::usage(format!(
-            "`{}` is no time: write 30m, 2h, 3d or 1w for so long ago, a day such as 2026-11-21, or a moment such as \
-             2026-11-21T14:30:00Z",
+            "invalid time `{}`; expected an age such as 30m, 2h, 3d or 1w, a day such as 2026-11-21, or a \
+             time such as 2026-11-21T14:30:00Z",
             text.escape_debug()
         ))),
     }
@@ -21,8 +21,8 @@ pub(super) fn at(text: &str, now_ms: u64) -> Result<u64, Failure> {
     let from_now = || ago(text).map(|time| now_ms.saturating_add(time));
     from_now().or_else(|| of_clock(text, now_ms)).or_else(|| moment(text)).ok_or_else(|| {
         Failure::usage(format!(
-            "`{}` is no time: write 14:30, or 30m, 2h, 3d or 1w for so long from now, a day such as 2026-11-21, or a \
-             moment such as 2026-11-21T14:30:00Z",
+            "invalid time `{}`; expected 14:30, a delay such as 30m, 2h, 3d or 1w, a day such as 2026-11-21, \
+             or a time such as 2026-11-21T14:30:00Z",
             text.escape_debug()
         ))
     })

@@ -175,7 +175,7 @@ pub(super) async fn page(app: &App, words: &str) -> Result<Page, String> {
     let from = since(time, app.clock.now_ms()).map_err(|failure| failure.message)?;
     let tallies = app.store.tallies(from).await.map_err(|error| error.to_string())?;
     let stats = Stats::of(&tallies, &app.foundation.loaded.settings.models, &super::zone());
-    let title = time.map_or_else(|| "what was done".to_owned(), |time| format!("what was done since {time}"));
+    let title = time.map_or_else(|| "usage".to_owned(), |time| format!("usage since {time}"));
     Ok(Page { title, text: text(&stats, by) })
 }
 
@@ -227,7 +227,7 @@ fn text(stats: &Stats, by: Option<StatsBy>) -> String {
         aligned(&table, &mut out);
     }
     if out.is_empty() {
-        return "nothing was done yet\n".to_owned();
+        return "no activity yet\n".to_owned();
     }
     let total = &stats.total;
     let _ = writeln!(
@@ -244,7 +244,7 @@ fn text(stats: &Stats, by: Option<StatsBy>) -> String {
     if total.cost > 0.0 && total.unpriced_answers > 0 {
         let _ = writeln!(
             out,
-            "+ the cost is without {} answers of models that have no price",
+            "+ the cost leaves out {} answers of models without a price",
             total.unpriced_answers
         );
     }
@@ -362,7 +362,7 @@ mod tests {
         assert!((stats.total.cost - (1.2 + 0.2 + 5.0)).abs() < 1e-9, "{}", stats.total.cost);
         assert_eq!(stats.total.unpriced_answers, 1);
         let shown = text(&stats, None);
-        assert!(shown.contains("6.40+") && shown.contains("without 1 answers"), "{shown}");
+        assert!(shown.contains("6.40+") && shown.contains("leaves out 1 answers"), "{shown}");
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines[0], "model         answers  failed    in  cached     out  cost   time");
         assert_eq!(lines[1], "srv/up/m1           3       1  1.0M  400.0k  500.0k  6.40  1m 1s");
@@ -387,6 +387,6 @@ mod tests {
         assert_eq!([count(999), count(1_000), count(12_345_678)].join(" "), "999 1.0k 12.3M");
         let times = [0, 900, 59_900, 200_000, 18_600_000, 183_600_000].map(time);
         assert_eq!(times.join(", "), "0s, 0.9s, 59.9s, 3m 20s, 5h 10m, 2d 3h");
-        assert_eq!(text(&Stats::default(), None), "nothing was done yet\n");
+        assert_eq!(text(&Stats::default(), None), "no activity yet\n");
     }
 }

@@ -26,11 +26,11 @@ pub(super) fn segments(foundation: &Foundation) -> Option<Vec<Segment>> {
 /// Runs the command as those of the Bash tool and of hooks run, and gives the first line that it wrote.
 pub(super) async fn run(foundation: &Foundation, json: String) -> Result<String, String> {
     let words = &foundation.loaded.settings.tui.status_command;
-    let (program, args) = words.split_first().ok_or("it names no program")?;
+    let (program, args) = words.split_first().ok_or("it does not name a program")?;
     let env = super::agent::tool_env(foundation);
     let program = match (program.strip_prefix("~/"), foundation.env.home()) {
         (Some(rest), Some(home)) => home.join(rest).into_os_string(),
-        (Some(_), None) => return Err("there is no home folder for `~/`".to_owned()),
+        (Some(_), None) => return Err("no home folder for `~/`".to_owned()),
         (None, _) => program.into(),
     };
     let request = exec::ExecRequest {
@@ -47,7 +47,7 @@ pub(super) async fn run(foundation: &Foundation, json: String) -> Result<String,
         .await
         .map_err(|error| error.to_string())?;
     if result.timed_out {
-        return Err(format!("it took more than {} s and was stopped", LIMIT.as_secs()));
+        return Err(format!("it was stopped after {} s", LIMIT.as_secs()));
     }
     if !result.is_success() {
         let last = result.output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();

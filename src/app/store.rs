@@ -17,7 +17,7 @@ use crate::store::{PrunePlace, Store};
 
 pub(super) async fn run(command: StoreCommand, foundation: &Foundation) -> Result<u8, Failure> {
     if foundation.is_ephemeral {
-        return Err(Failure::usage("--ephemeral has no store: leave it out"));
+        return Err(Failure::usage("--ephemeral has no store; leave it out"));
     }
     match command {
         StoreCommand::Backup { file } => backup(&file, foundation).await.map(|()| 0),
@@ -87,15 +87,16 @@ async fn prune(args: PruneArgs, foundation: &Foundation) -> Result<(), Failure> 
     let gone = prune_store(&store, before, args.keep, foundation).await?;
     // Also without a conversation less: what was deleted before leaves the file now.
     if !store.shrink(true).await.map_err(Failure::failed)? {
-        say("another process has the store open: its log still holds what was deleted until that one ends");
+        say("another process has the store open; its log contains the deleted data until that process ends");
     }
     let left = store.used_bytes().await.map_err(Failure::failed)?;
     store.close().await;
     let conversations = if gone == 1 { "1 conversation".to_owned() } else { format!("{gone} conversations") };
-    put(&format!("deleted {conversations}; the store held {} and holds {} now\n", size(bytes), size(left)))?;
+    put(&format!("deleted {conversations}; the store shrank from {} to {}\n", size(bytes), size(left)))?;
     if let Some(keep) = args.keep.filter(|keep| left > *keep) {
         say(&format!(
-            "it is still larger than {}: what is pinned, waiting, queued or running stays, and so does the audit",
+            "the store is still larger than {}; pinned, waiting, queued and running conversations stay, and \
+             so does the audit",
             size(keep)
         ));
     }
@@ -147,7 +148,7 @@ async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
         let source = Store::open_to_read(&backup).map_err(Failure::failed)?;
         let found = faults(&source).await?;
         if let Some(first) = found.first() {
-            return Err(Failure::failed(format!("{name} is damaged ({first}); nothing was changed")));
+            return Err(Failure::failed(format!("{name} is damaged ({first}); nothing changed")));
         }
         source.backup(&copy).await.map_err(Failure::failed)?;
         source.close().await;
@@ -162,11 +163,13 @@ async fn restore(file: &Path, foundation: &Foundation) -> Result<(), Failure> {
     foundation.remember_store();
     put(&format!("restored {threads} conversations from {name}\n"))?;
     if let Some(kept) = kept {
-        say(&format!("the store of before is {}", foundation.paths.display(&kept)));
+        say(&format!("the previous store is {}", foundation.paths.display(&kept)));
     }
     if unknown > 0 {
         let calls = if unknown == 1 { "1 call".to_owned() } else { format!("{unknown} calls") };
-        say(&format!("{calls} may have run since the backup: the outcome is unknown, and asked about"));
+        say(&format!(
+            "{calls} may have run since the backup; each outcome is unknown and needs your decision"
+        ));
     }
     Ok(())
 }
@@ -185,7 +188,7 @@ async fn put_aside(target: &Path, own: &Owner, now: u64) -> Result<Option<PathBu
                 let (pid, thread) = (owner.pid, run.thread_id);
                 store.close().await;
                 return Err(Failure::failed(format!(
-                    "process {pid} works in conversation {thread}; stop it first; nothing was changed"
+                    "process {pid} runs conversation {thread}; stop it first; nothing changed"
                 )));
             }
         }
@@ -201,7 +204,7 @@ async fn put_aside(target: &Path, own: &Owner, now: u64) -> Result<Option<PathBu
     for end in ["", "-wal", "-shm", "-mark"] {
         match std::fs::rename(with("", end), with(&aside, end)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Failure::failed(format!("cannot move the store of now: {error}")));
+                return Err(Failure::failed(format!("cannot move the current store: {error}")));
             }
             _ => {}
         }

@@ -68,13 +68,13 @@ pub(super) async fn page(app: &App, thread: Option<&ThreadId>, words: &str) -> R
     match (words.next(), words.next(), words.next()) {
         (None, ..) => {
             let text = lines(&tasks, app.clock.now_ms());
-            Ok(Page { title: "agents at work for this conversation".to_owned(), text })
+            Ok(Page { title: "subagents of this conversation".to_owned(), text })
         }
         (Some("stop"), Some(id), None) => {
             let text = stop(app, find(&tasks, id)?).await?;
             Ok(Page { title: "stopped".to_owned(), text })
         }
-        _ => Err("/tasks lists them; /tasks stop ID ends one".to_owned()),
+        _ => Err("use /tasks to list them, /tasks stop ID to stop one".to_owned()),
     }
 }
 
@@ -82,14 +82,14 @@ async fn stop(app: &App, task: &TaskRecord) -> Result<String, String> {
     let (id, agent) = (task.child.task_id(), visible_line(&task.child.agent));
     let ended = app.runtime.stop_task(&task.child.thread_id).await.map_err(|e| e.to_string())?;
     if !ended {
-        return Err(format!("task {id} ({agent}) is over already: {}", task.status().word()));
+        return Err(format!("task {id} ({agent}) is already done: {}", task.status().word()));
     }
     let goes_on = if task.child.background {
-        "the conversation is told so with its next message".to_owned()
+        "the conversation is notified with its next message".to_owned()
     } else {
-        format!("the run that waits for it goes on with: aye -r {} -p", task.child.root_thread)
+        format!("resume the waiting run with: aye -r {} -p", task.child.root_thread)
     };
-    Ok(format!("task {id} ({agent}) ends; {goes_on}"))
+    Ok(format!("stopped task {id} ({agent}); {goes_on}"))
 }
 
 /// The task whose id begins so.
@@ -100,10 +100,8 @@ fn find<'a>(tasks: &'a [TaskRecord], id: &str) -> Result<&'a TaskRecord, String>
     let mut found = tasks.iter().filter(fits);
     match (found.next(), found.next()) {
         (Some(task), None) => Ok(task),
-        (None, _) => {
-            Err(format!("there is no task `{}`; `aye tasks list --all` shows them", visible_line(id)))
-        }
-        (Some(_), Some(_)) => Err(format!("`{}` is the beginning of several tasks", visible_line(id))),
+        (None, _) => Err(format!("unknown task `{}`; `aye tasks list --all` shows all", visible_line(id))),
+        (Some(_), Some(_)) => Err(format!("`{}` matches several tasks", visible_line(id))),
     }
 }
 
@@ -146,8 +144,8 @@ fn about(task: &TaskRecord, now: u64) -> String {
 
 fn state(task: &TaskRecord) -> String {
     match (task.status(), task.waiting) {
-        (ChildStatus::Waiting, 1) => "waits for 1 decision".to_owned(),
-        (ChildStatus::Waiting, n) => format!("waits for {n} decisions"),
+        (ChildStatus::Waiting, 1) => "1 pending question".to_owned(),
+        (ChildStatus::Waiting, n) => format!("{n} pending questions"),
         (status, _) => status.word().to_owned(),
     }
 }

@@ -34,7 +34,7 @@ impl Telemetry {
         let started = if is_address("http://") || is_address("https://") {
             Otlp::start(&endpoint, env!("CARGO_PKG_VERSION")).map_err(|error| error.to_string())
         } else {
-            Err("it must begin with http:// or https://".to_owned())
+            Err("it must start with http:// or https://".to_owned())
         };
         match started {
             Ok(otlp) => {
@@ -44,7 +44,7 @@ impl Telemetry {
                 Self { otlp: Some((otlp, content)) }
             }
             Err(why) => {
-                foundation.warnings.push(format!("{origin}: nothing is measured: {why}"));
+                foundation.warnings.push(format!("{origin}: no telemetry: {why}"));
                 Self::default()
             }
         }
@@ -54,9 +54,9 @@ impl Telemetry {
     #[cfg(not(feature = "otel"))]
     pub(super) fn start(foundation: &mut Foundation) -> Self {
         if let Some((_, origin @ "telemetry.endpoint")) = endpoint(foundation) {
-            foundation.warnings.push(format!(
-                "{origin}: nothing is measured: this aye was built without the feature `otel`"
-            ));
+            foundation
+                .warnings
+                .push(format!("{origin}: no telemetry: this aye was built without the feature `otel`"));
         }
         Self::default()
     }

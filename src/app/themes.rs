@@ -37,7 +37,7 @@ pub(super) fn chosen(foundation: &Foundation) -> Result<ThemeChoice, Failure> {
     found.map_err(Failure::usage)?.ok_or_else(|| {
         let known: Vec<_> = Theme::builtin_names().collect();
         Failure::usage(format!(
-            "there is no theme `{name}`: it is neither {AUTO}, {} nor a file in {}",
+            "unknown theme `{name}`; expected {AUTO}, {} or a file in {}",
             known.join(", "),
             folder(foundation).display()
         ))
@@ -60,7 +60,7 @@ pub(super) fn list(foundation: &Foundation) -> Vec<ThemeRow> {
         };
         ThemeRow { name: name.to_owned(), detail: detail.to_owned(), theme }
     };
-    let mut rows = vec![row(AUTO, "dark or light, as the background is")];
+    let mut rows = vec![row(AUTO, "dark or light, like the background")];
     let files = std::fs::read_dir(folder(foundation)).into_iter().flatten().flatten();
     let mut names: Vec<String> = files
         .take(MAX_OWN)
@@ -71,7 +71,7 @@ pub(super) fn list(foundation: &Foundation) -> Vec<ThemeRow> {
     rows.extend(names.iter().map(|name| row(name, "yours")));
     for name in Theme::builtin_names().filter(|name| names.iter().all(|own| own != name)) {
         if let Some(pair) = name.strip_suffix("-dark").filter(|pair| names.iter().all(|own| own != pair)) {
-            rows.push(row(pair, "as the background is"));
+            rows.push(row(pair, "like the background"));
         }
         rows.push(row(name, about(name)));
     }
@@ -81,7 +81,7 @@ pub(super) fn list(foundation: &Foundation) -> Vec<ThemeRow> {
 fn about(name: &str) -> &'static str {
     match name {
         "default" => "the terminal's own colours",
-        "monochrome" => "one colour: weight and inversion",
+        "monochrome" => "one colour; weight and inversion",
         "plain" => "no colours and little weight",
         "colour-blind-dark" | "colour-blind-light" => "without red and green",
         _ => "",

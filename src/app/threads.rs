@@ -160,7 +160,7 @@ fn matches(found: &[Match]) -> String {
 async fn bring_up_to_date(store: &Store) -> Result<(), Failure> {
     let missing = store.unindexed_messages().await.map_err(Failure::failed)?;
     if missing > MANY {
-        say(&format!("indexing {missing} messages for the search, once"));
+        say(&format!("indexing {missing} messages for search, once"));
     }
     loop {
         match store.index_messages().await {
@@ -227,7 +227,7 @@ async fn delete(store: &Store, ids: Vec<String>, foundation: &Foundation) -> Res
         say(&format!("deleted {}", thread.id));
     }
     if !store.shrink(false).await.map_err(Failure::failed)? {
-        say("another process has the store open: its log still holds what was deleted until that one ends");
+        say("another process has the store open; its log contains the deleted data until that process ends");
     }
     Ok(())
 }

@@ -37,7 +37,6 @@ const BULK: usize = 64;
 /// No message stands behind this place.
 const NOTHING: u64 = i64::MAX as u64;
 
-/// See the module's text.
 #[derive(Clone)]
 pub(super) struct Viewer {
     app: Arc<App>,
@@ -181,7 +180,7 @@ impl Viewer {
         tokio::spawn(async move {
             app.load_grants().await;
             if let Err(error) = app.runtime.mind_tasks(&thread).await {
-                tracing::error!(%thread, %error, "what works in the background cannot go on");
+                tracing::error!(%thread, %error, "background runs cannot resume");
             }
         });
     }
@@ -366,7 +365,7 @@ impl Viewer {
         let mut bell = match self.app.store.watch() {
             Ok(bell) => Some(bell),
             Err(error) => {
-                tracing::warn!(%error, "what other processes do is seen only when a conversation is opened");
+                tracing::warn!(%error, "changes by other processes show only when a conversation is opened");
                 None
             }
         };
@@ -435,7 +434,7 @@ impl Viewer {
             // The program ends.
             Err(StoreError::Closed) => return None,
             Err(error) => {
-                tracing::error!(thread = %mark.thread, %error, "the conversation cannot be looked at");
+                tracing::error!(thread = %mark.thread, %error, "the conversation cannot be read");
                 return guard;
             }
         };
@@ -505,7 +504,7 @@ impl Viewer {
                 }
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::error!(%thread, %error, "the conversation cannot be looked at");
+                    tracing::error!(%thread, %error, "the conversation cannot be read");
                     return;
                 }
             }
@@ -559,7 +558,7 @@ pub(super) fn row_of(message: &QueuedMessage) -> QueuedRow {
     let note = match &message.failed {
         Some(FailedTry { attempts, max_attempts, error }) => {
             format!(
-                "try {attempts} of {max_attempts} failed, again at {}: {error}",
+                "attempt {attempts} of {max_attempts} failed, retry at {}: {error}",
                 when(message.available_at)
             )
         }

@@ -205,7 +205,7 @@ impl Worker {
     /// The app of the folder that a conversation works in.
     async fn app_of(&mut self, job: &MailboxJob) -> Result<Arc<App>, String> {
         let thread = self.here.store.thread(&job.mailbox_id).await.map_err(|e| e.to_string())?;
-        let thread = thread.ok_or_else(|| format!("there is no conversation {}", job.mailbox_id))?;
+        let thread = thread.ok_or_else(|| format!("unknown conversation {}", job.mailbox_id))?;
         if thread.cwd == self.here.foundation.workspace.cwd {
             return Ok(Arc::clone(&self.here));
         }
@@ -259,7 +259,7 @@ impl Worker {
                     // A claim that is lost is no reason to stop: the lease of the thread says who may go on, and the
                     // job ends with the run whoever claims it.
                     if !matches!(kept, Ok(true)) {
-                        tracing::warn!(job = %job.job_id, ?kept, "the claim of a job was not extended");
+                        tracing::warn!(job = %job.job_id, ?kept, "the claim of a job was not renewed");
                     }
                 }
             }

@@ -10,11 +10,11 @@ use super::JsonFlag;
     after_help = "Example:\n  aye agents show reviewer\n  aye --agent reviewer -p \"look at the last commit\""
 )]
 pub enum AgentsCommand {
-    /// List agents, those first that are used
+    /// List agents, those in use first
     List(JsonFlag),
-    /// Show one agent: what its file says, and what it comes to here
+    /// Show one agent: its file and the resulting settings
     Show {
-        /// Its name
+        /// Name of the agent
         name: String,
         /// Write JSON
         #[arg(long)]

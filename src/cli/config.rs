@@ -7,6 +7,6 @@ use super::JsonFlag;
 /// `aye config ...`
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Show each setting with the place it comes from
+    /// Show each setting and where it comes from
     Show(JsonFlag),
 }

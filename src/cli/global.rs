@@ -32,29 +32,29 @@ pub struct Global {
     #[arg(long, value_name = "MODE", global = true, value_parser = ["ask", "accept-edits", "plan", "yolo"])]
     pub permission_mode: Option<String>,
 
-    /// Allow calls like these in this start, for example 'Bash(git diff *)'; never beats a deny or an ask
+    /// Allow matching calls for this session, for example 'Bash(git diff *)'; deny and ask rules still win
     ///
-    /// Several patterns stand in one value with commas or blanks between them, or the flag is given again.
+    /// Separate patterns with commas or spaces, or repeat the flag.
     #[arg(long, value_name = "PATTERNS", global = true, action = clap::ArgAction::Append)]
     pub allowed_tools: Vec<String>,
 
-    /// Deny calls like these in this start, for example WebFetch
+    /// Deny matching calls for this session, for example WebFetch
     #[arg(long, value_name = "PATTERNS", global = true, action = clap::ArgAction::Append)]
     pub disallowed_tools: Vec<String>,
 
-    /// Stop after this many answers of the model; 0 is no limit
+    /// Stop after this many model answers; 0 means no limit
     #[arg(long, value_name = "N", global = true)]
     pub max_turns: Option<u32>,
 
-    /// Stop after this many tokens, in and out, of one run; 0 is no limit
+    /// Stop a run after this many tokens, in and out; 0 means no limit
     #[arg(long, value_name = "N", global = true)]
     pub max_tokens_total: Option<u64>,
 
-    /// Stop when one run cost more, at the prices of the settings; 0 is no limit
+    /// Stop a run that costs more, at the configured prices; 0 means no limit
     #[arg(long, value_name = "USD", global = true, value_parser = amount)]
     pub max_budget_usd: Option<f64>,
 
-    /// Stop after this time awake, such as 90s or 10m; waiting for you does not count, and 0 is no limit
+    /// Stop a run after this active time, such as 90s or 10m, without waiting for you; 0 means no limit
     #[arg(long = "timeout", value_name = "TIME", global = true, value_parser = whole_seconds)]
     pub run_timeout: Option<u64>,
 
@@ -63,23 +63,23 @@ pub struct Global {
           value_parser = ["sequential", "parallel_batch_approval", "parallel_streaming"])]
     pub tool_execution: Option<String>,
 
-    /// Nothing moves by itself on the screen but the seconds
+    /// Show no animation; only elapsed seconds change
     #[arg(long, global = true)]
     pub reduced_motion: bool,
 
-    /// Write for a screen reader: lines one after another, nothing drawn again, questions answered in words
+    /// Screen reader mode: plain lines, no redrawing, questions answered in words
     #[arg(long, global = true)]
     pub screen_reader: bool,
 
-    /// Set one key of the settings, for example --config retry.max_retries=2
+    /// Set one setting, for example --config retry.max_retries=2
     #[arg(long, value_name = "KEY=VALUE", global = true, action = clap::ArgAction::Append, allow_hyphen_values = true)]
     pub config: Vec<String>,
 
-    /// Use this folder's own rules, settings and skills in this start, without asking
+    /// Trust this folder's own rules, settings and skills for this session, without asking
     #[arg(long, global = true)]
     pub trust: bool,
 
-    /// Keep this conversation in memory only: it and its questions are gone at the end
+    /// Keep this conversation and its questions in memory only, until the process ends
     #[arg(long, global = true)]
     pub ephemeral: bool,
 }
@@ -133,7 +133,7 @@ fn amount(text: &str) -> Result<f64, String> {
         .parse::<f64>()
         .ok()
         .filter(|amount| amount.is_finite() && *amount >= 0.0)
-        .ok_or_else(|| "it must be an amount such as 0.50".to_owned())
+        .ok_or_else(|| "invalid amount; expected for example 0.50".to_owned())
 }
 
 /// Takes lists of patterns apart at blanks and commas outside of parentheses, slashes and quotes left alone.

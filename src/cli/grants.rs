@@ -6,26 +6,26 @@ use clap::Subcommand;
 #[derive(Clone, Debug, Subcommand)]
 #[command(after_help = "Example:\n  aye grants list && aye grants revoke 0198c")]
 pub enum GrantsCommand {
-    /// List the grants that hold
+    /// List the grants in force
     List {
-        /// List those too that ended, are used up or were taken back
+        /// Include grants that expired, are used up or were revoked
         #[arg(long)]
         all: bool,
         /// Write JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show one grant: what it allows, how far, until when, who gave it
+    /// Show one grant: pattern, scope, expiry and who granted it
     Show {
-        /// Id of the grant, or the beginning of it
+        /// Id of the grant, or its first characters
         id: String,
         /// Write JSON
         #[arg(long)]
         json: bool,
     },
-    /// Take grants back; what runs now stops using them at once
+    /// Revoke grants; active runs stop using them at once
     Revoke {
-        /// Ids of grants, or the beginnings of them
+        /// Ids of grants, or their first characters
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },

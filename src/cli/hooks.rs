@@ -5,14 +5,14 @@ use super::JsonFlag;
 /// `aye hooks ...`
 #[derive(Clone, Debug, Subcommand)]
 pub enum HooksCommand {
-    /// List the commands that run at the boundaries of a run here, and those that would if the folder was trusted
+    /// List the hooks of this folder, including those unused until it is trusted
     List(JsonFlag),
-    /// Run the command of a hook on an event from stdin, and say what its answer would do; nothing else happens
+    /// Run a hook on an event from stdin and show what its answer would do; nothing else runs
     #[command(
         after_help = "Example:\n  echo '{\"call\":{\"name\":\"Bash\",\"arguments\":{\"command\":\"git push\"}}}' | aye hooks test no-push"
     )]
     Test {
-        /// The hook, as `aye hooks list` names it
+        /// Name of the hook; `aye hooks list` shows it
         name: String,
         /// Write JSON
         #[arg(long)]

@@ -10,38 +10,38 @@ use super::JsonFlag;
     after_help = "Examples:\n  aye mcp add files -- npx -y @modelcontextprotocol/server-filesystem .\n  aye mcp add remote --url https://example.org/mcp --header 'Authorization=Bearer ${TOKEN}'\n  aye mcp test files\n  aye mcp login remote"
 )]
 pub enum McpCommand {
-    /// List the servers that are known; nothing is started
+    /// List the configured servers without starting them
     List(JsonFlag),
-    /// Write a server down: a program behind `--`, or an address
+    /// Add a server: a program after `--`, or --url
     Add(McpAddArgs),
-    /// Take a server out of the file that it stands in
+    /// Remove a server from its settings file
     Remove {
-        /// Its name
+        /// Name of the server
         name: String,
-        /// Whose file
+        /// The settings file to remove it from
         #[arg(long, value_enum, default_value_t = McpScope::User)]
         scope: McpScope,
     },
-    /// Start one server, show what it offers and how fast it answers, and end it
+    /// Start one server, show its tools and response time, and stop it
     Test {
-        /// Its name
+        /// Name of the server
         name: String,
         /// Write JSON
         #[arg(long)]
         json: bool,
     },
-    /// Log in to a server (OAuth): shows where to go in a browser and waits for it to come back
+    /// Log in to a server (OAuth) in a browser
     Login(McpLoginArgs),
-    /// Forget the login at a server
+    /// Log out of a server
     Logout {
-        /// Its name
+        /// Name of the server
         name: String,
     },
-    /// Start one server, show its tools with all that they say, and agree to them
+    /// Start one server, show its tools in full, and trust them
     Trust {
-        /// Its name
+        /// Name of the server
         name: String,
-        /// Agree without being asked
+        /// Trust without asking
         #[arg(long)]
         yes: bool,
     },
@@ -50,18 +50,18 @@ pub enum McpCommand {
 /// `aye mcp add ...`
 #[derive(Args, Clone, Debug)]
 pub struct McpAddArgs {
-    /// Its name: a part of the names of its tools
+    /// Name of the server; becomes part of its tools' names
     pub name: String,
-    /// The address of a server that is there already
+    /// The URL of a running server
     #[arg(long, value_name = "URL", conflicts_with = "command")]
     pub url: Option<String>,
-    /// A header of each request; ${NAME} takes one of your variables
+    /// A header of each request; ${NAME} inserts an environment variable
     #[arg(long = "header", value_name = "NAME=TEXT", requires = "url")]
     pub headers: Vec<String>,
-    /// A variable of the program; ${NAME} takes one of yours
+    /// An environment variable for the program; ${NAME} inserts one of yours
     #[arg(long = "env", value_name = "NAME=TEXT", requires = "command")]
     pub env: Vec<String>,
-    /// Whose file it is written to: your settings, or the project's .mcp.json
+    /// The file to write: your settings, or the project's .mcp.json
     #[arg(long, value_enum, default_value_t = McpScope::User)]
     pub scope: McpScope,
     /// The program and its arguments
@@ -72,23 +72,23 @@ pub struct McpAddArgs {
 /// `aye mcp login ...`
 #[derive(Args, Clone, Debug)]
 pub struct McpLoginArgs {
-    /// Its name
+    /// Name of the server
     pub name: String,
-    /// Ask for this instead of what the server proposes; may be given several times
+    /// Request this scope instead of the server's proposal; repeatable
     #[arg(long = "scope", value_name = "SCOPE")]
     pub scopes: Vec<String>,
-    /// Only show the address
+    /// Show the URL without opening a browser
     #[arg(long)]
     pub no_browser: bool,
-    /// Give up after so many seconds
+    /// Give up after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub wait: u64,
 }
 
-/// Whose file a server stands in.
+/// The file of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum McpScope {
-    /// The person's settings.
+    /// The user's settings.
     User,
     /// The project's `.mcp.json`.
     Project,

@@ -6,48 +6,48 @@ use clap::{Args, Subcommand};
     after_help = "Examples:\n  aye memory add --user \"answer in German\"\n  aye memory edit p3\n  aye memory forget p1 u2"
 )]
 pub enum MemoryCommand {
-    /// List what is remembered about you and this project, with when and by whom it was written
+    /// List the notes about you and this project, with date and author
     List {
-        /// What is remembered about all other projects too
+        /// Include notes about all other projects
         #[arg(long)]
         all: bool,
         /// Write JSON
         #[arg(long)]
         json: bool,
     },
-    /// Remember something about this project
+    /// Add a note about this project
     Add {
-        /// What; read from stdin when it is `-`
+        /// Text of the note; `-` reads stdin
         text: String,
-        /// Remember it about you, for all projects
+        /// A note about you, for all projects
         #[arg(long)]
         user: bool,
-        /// The form of what is told.
+        /// The output format.
         #[command(flatten)]
         form: MemoryForm,
     },
-    /// Write a note anew, in $EDITOR unless its text is given
+    /// Edit a note, in $EDITOR unless TEXT is given
     Edit {
-        /// The note, as `aye memory list` shows it
+        /// Id of the note; `aye memory list` shows it
         id: String,
-        /// What it says from now on; read from stdin when it is `-`
+        /// New text; `-` reads stdin
         text: Option<String>,
-        /// The form of what is told.
+        /// The output format.
         #[command(flatten)]
         form: MemoryForm,
     },
     /// Remove notes for good
     Forget {
-        /// The notes, as `aye memory list` shows them
+        /// Ids of notes; `aye memory list` shows them
         #[arg(required = true)]
         ids: Vec<String>,
-        /// The form of what is told.
+        /// The output format.
         #[command(flatten)]
         form: MemoryForm,
     },
 }
 
-/// In which form notes that were changed are told.
+/// The output format of changed notes.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct MemoryForm {
     /// Write JSON

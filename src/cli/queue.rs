@@ -5,22 +5,22 @@ use clap::{Args, Subcommand};
 /// `aye queue ...`
 #[derive(Clone, Debug, Subcommand)]
 pub enum QueueCommand {
-    /// Queue a message, for whoever works on the queue: `aye work`, or a terminal that shows the conversation
+    /// Queue a message for `aye work`, or for a terminal that shows the conversation
     #[command(
         after_help = "Examples:\n  aye queue add \"bring the changelog up to date\"\n  aye queue add --thread 0198c --at 22:00 \"run the long tests\"\n  git diff | aye queue add --priority 10 \"review this\""
     )]
     Add(QueueAddArgs),
-    /// What is queued, being worked on, waiting for an answer, or given up
+    /// List jobs: queued, running, waiting for an answer, or dead
     List(QueueListArgs),
-    /// Take messages back that are not being worked on
+    /// Cancel jobs that are not running
     Cancel {
-        /// Their numbers, or the beginnings of their ids
+        /// Job numbers, or the first characters of their ids
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
-    /// Queue messages again that were given up
+    /// Retry dead jobs
     Retry {
-        /// Their numbers, or the beginnings of their ids
+        /// Job numbers, or the first characters of their ids
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
@@ -29,15 +29,15 @@ pub enum QueueCommand {
 /// `aye queue add`
 #[derive(Args, Clone, Debug)]
 pub struct QueueAddArgs {
-    /// What is said; piped input goes with it
+    /// The message; piped input is attached
     #[arg(value_name = "PROMPT")]
     pub text: Option<String>,
 
-    /// The conversation it is for
+    /// The conversation to send it to
     #[arg(long, value_name = "ID")]
     pub thread: Option<String>,
 
-    /// A new conversation in this folder, which is the default
+    /// Start a new conversation in this folder (the default)
     #[arg(long, conflicts_with = "thread")]
     pub new: bool,
 
@@ -45,15 +45,15 @@ pub struct QueueAddArgs {
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
 
-    /// 0 comes first, 255 last
+    /// Priority from 0 (first) to 255 (last)
     #[arg(long, value_name = "N", default_value_t = crate::contract::mailbox::DEFAULT_PRIORITY)]
     pub priority: u8,
 
-    /// Not before this time: 14:30, 2h from now, a day, or a moment such as 2026-11-21T14:30:00Z
+    /// Start at this time at the earliest: 14:30, 2h (from now), a day, or a time such as 2026-11-21T14:30:00Z
     #[arg(long, value_name = "TIME")]
     pub at: Option<String>,
 
-    /// Refuse it while the conversation has another open message with this key
+    /// Refuse the message while the conversation has another open job with this key
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
 
@@ -65,11 +65,11 @@ pub struct QueueAddArgs {
 /// `aye queue list`
 #[derive(Args, Clone, Debug)]
 pub struct QueueListArgs {
-    /// Of this conversation only
+    /// Only jobs of this conversation
     #[arg(long, value_name = "ID")]
     pub thread: Option<String>,
 
-    /// Also what is over
+    /// Include closed jobs
     #[arg(long)]
     pub all: bool,
 
@@ -81,19 +81,19 @@ pub struct QueueListArgs {
 /// `aye work`
 #[derive(Args, Clone, Debug)]
 pub struct WorkArgs {
-    /// Do one job, if one is due, and end
+    /// Run one job, if one is due, and exit
     #[arg(long, conflicts_with_all = ["until_empty", "max"])]
     pub once: bool,
 
-    /// End when nothing is left to do; what waits for a person or for its time is left
+    /// Exit when no job is due; jobs waiting for an answer or a time stay queued
     #[arg(long)]
     pub until_empty: bool,
 
-    /// End after this many jobs
+    /// Exit after this many jobs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max: Option<u64>,
 
-    /// Write a line of JSON for each job
+    /// Write one line of JSON per job
     #[arg(long)]
     pub json: bool,
 }

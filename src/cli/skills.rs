@@ -9,9 +9,9 @@ use super::JsonFlag;
 /// `aye skills ...`
 #[derive(Clone, Debug, Subcommand)]
 pub enum SkillsCommand {
-    /// List the skills that can be used here, with what hides what
+    /// List the skills available here, and which hide others
     List(JsonFlag),
-    /// Check skill files: a skill's folder, or a folder of skills; without DIR, all that are used here
+    /// Check skill files: a skill's folder, or a folder of skills; without DIR, all in use here
     Check {
         /// Folder to check
         dir: Option<PathBuf>,

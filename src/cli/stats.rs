@@ -4,10 +4,10 @@ use clap::{Args, ValueEnum};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  aye stats --since 1w --by day")]
 pub struct StatsArgs {
-    /// Only what was done since then: 2h, 3d, 1w, a day such as 2026-11-21, or a moment
+    /// Only activity since then: 2h, 3d, 1w, a day such as 2026-11-21, or an RFC 3339 time
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// One table; all three without it
+    /// Show only this table; all three by default
     #[arg(long, value_enum, value_name = "WHAT")]
     pub by: Option<StatsBy>,
     /// Write JSON
@@ -15,7 +15,7 @@ pub struct StatsArgs {
     pub json: bool,
 }
 
-/// What the rows of a table are.
+/// The grouping of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StatsBy {
     /// Models
@@ -27,6 +27,6 @@ pub enum StatsBy {
 }
 
 impl StatsBy {
-    /// All of them, in the order in which they are shown.
+    /// All groupings, in display order.
     pub const ALL: [Self; 3] = [Self::Model, Self::Tool, Self::Day];
 }

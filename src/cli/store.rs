@@ -13,25 +13,26 @@ use super::time::span;
 pub enum StoreCommand {
     /// Write a copy of the store to a new file; safe while aye runs
     ///
-    /// It holds conversations, questions, grants, the queue and the audit; not settings, and not the files of snapshots.
+    /// It holds conversations, questions, grants, the queue and the audit; not settings, and not the files of
+    /// snapshots.
     Backup {
         /// The file, which must not exist yet
         file: PathBuf,
     },
-    /// Put a backup in the place of the store; the old store is kept beside it
+    /// Replace the store with a backup; the old store is kept beside it
     ///
-    /// Calls that were approved or running when the backup was made may have run since: each has an unknown outcome, and
-    /// is asked about before it runs again.
+    /// Calls that were approved or running when the backup was made may have run since: each has an unknown outcome,
+    /// and needs your decision before it runs again.
     Restore {
         /// The backup
         file: PathBuf,
     },
-    /// Check the file, each conversation and the audit; exit 1 when something is wrong
+    /// Check the file, each conversation and the audit; exit 1 on errors
     Check(JsonFlag),
-    /// Delete old conversations for good, the oldest first, and give their space back
+    /// Delete old conversations permanently, oldest first, and free their space
     ///
-    /// Conversations that are pinned stay, and those in which something waits, is queued or runs. The audit stays, with the
-    /// arguments of calls.
+    /// Conversations stay if they are pinned or have a pending question, a queued job or an active run. The audit
+    /// stays, with the arguments of calls.
     #[command(after_help = "Examples:\n  aye store prune --older-than 90d\n  aye store prune --keep 5GiB")]
     Prune(PruneArgs),
 }
@@ -40,10 +41,10 @@ pub enum StoreCommand {
 #[derive(Args, Clone, Copy, Debug)]
 #[group(required = true, multiple = true)]
 pub struct PruneArgs {
-    /// Those that were last changed longer ago, for example 90d
+    /// Conversations last changed longer ago, for example 90d
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub older_than: Option<Duration>,
-    /// Until the store is no larger, for example 5GiB
+    /// Delete until the store is at most this large, for example 5GiB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub keep: Option<u64>,
 }

@@ -9,71 +9,71 @@ use super::{ListArgs, PageArgs};
 /// `aye threads ...`
 #[derive(Clone, Debug, Subcommand)]
 pub enum ThreadsCommand {
-    /// List conversations, the latest first
+    /// List conversations, latest first
     List(ListArgs),
     /// Show one conversation
     Show {
-        /// Its id, or the beginning of it
+        /// Id of the conversation, or its first characters
         id: String,
         /// Write JSON
         #[arg(long)]
         json: bool,
     },
-    /// Delete conversations for good: what was said is overwritten in the store
+    /// Delete conversations permanently; their messages are overwritten in the store
     ///
-    /// The audit keeps what was asked, decided and done in them, with the arguments of the calls; `aye audit` shows it.
+    /// The audit keeps their questions, decisions and outcomes, with the arguments of the calls; `aye audit` shows it.
     Delete {
-        /// Their ids, or the beginnings of them
+        /// Ids of conversations, or their first characters
         #[arg(required = true)]
         ids: Vec<String>,
     },
-    /// Name a conversation
+    /// Rename a conversation
     Rename {
-        /// Its id, or the beginning of it
+        /// Id of the conversation, or its first characters
         id: String,
-        /// What it is called from now on
+        /// The new title
         title: String,
     },
-    /// Put a conversation before all others in lists
+    /// Pin a conversation: list it first
     Pin {
-        /// Its id, or the beginning of it
+        /// Id of the conversation, or its first characters
         id: String,
-        /// Put it back among the others
+        /// Remove the pin
         #[arg(long)]
         off: bool,
     },
-    /// Make a new conversation of the beginning of one, and write its id
+    /// Fork a conversation into a new one and print its id
     Fork {
-        /// Its id, or the beginning of it
+        /// Id of the conversation, or its first characters
         id: String,
-        /// How many of its messages the new one has; all without this
+        /// Number of messages to copy; all by default
         #[arg(long, value_name = "N")]
         messages: Option<u64>,
     },
-    /// Find what was said, in all conversations
+    /// Search all conversations
     Search {
-        /// What was said, whatever the case of its letters
+        /// Text to find, ignoring case
         words: String,
         /// Write JSON
         #[arg(long)]
         json: bool,
-        /// Which of them.
+        /// The page of the list.
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Add a conversation that `export --format json` wrote, and write its id
+    /// Import a conversation that `export --format json` wrote, and print its id
     ///
-    /// Messages, runs, images, summaries and state come along; open questions do not, and the conversations of subagents
-    /// are exported on their own.
+    /// Messages, runs, images, summaries and state are imported; pending questions are not, and the conversations of
+    /// subagents are exported separately.
     Import {
         /// The file; `-` is stdin
         file: PathBuf,
     },
     /// Write one conversation to stdout
     Export {
-        /// Its id, or the beginning of it
+        /// Id of the conversation, or its first characters
         id: String,
-        /// Form of the text
+        /// Output format
         #[arg(long, value_enum, default_value_t = ExportFormat::Md)]
         format: ExportFormat,
     },
@@ -85,7 +85,7 @@ pub enum ExportFormat {
     /// Markdown
     #[default]
     Md,
-    /// One JSON object, with everything that `import` takes
+    /// One JSON object with everything that `import` reads
     Json,
     /// One file for a browser, without scripts
     Html,

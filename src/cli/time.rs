@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Reads a span of time such as `90s`, `30m`, `2h`, `1d`, `2w` or `1h30m`.
 pub(super) fn span(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no span of time; right would be 30m, 2h or 1d");
+    let wrong = || format!("invalid duration `{text}`; expected 30m, 2h or 1d");
     let mut seconds: u64 = 0;
     let mut rest = text.trim();
     while !rest.is_empty() {
@@ -41,5 +41,5 @@ pub(super) fn whole_seconds(text: &str) -> Result<u64, String> {
         .ok()
         .filter(|_| factor > 0)
         .and_then(|number| number.checked_mul(factor))
-        .ok_or_else(|| "it must be a time such as 90s, 10m or 1h".to_owned())
+        .ok_or_else(|| "invalid time; expected for example 90s, 10m or 1h".to_owned())
 }

@@ -30,7 +30,7 @@ pub fn set_text(settings: &str, key: &str, value: &str) -> Result<String, String
     }
     let gap = if settings.is_empty() || settings.ends_with('\n') { "" } else { "\n" };
     let text = format!("{settings}{gap}{line}");
-    if is_set(&text, key, value) { Ok(text) } else { Err(format!("there is no place for `{key}` in it")) }
+    if is_set(&text, key, value) { Ok(text) } else { Err(format!("cannot insert `{key}` into it")) }
 }
 
 fn is_set(settings: &str, key: &str, value: &str) -> bool {

@@ -95,10 +95,7 @@ fn first_file(
             && !boundary.canonicalize().is_ok_and(|boundary| real.starts_with(boundary))
         {
             let path = path.to_string_lossy();
-            warnings.push(format!(
-                "{}: is a link that leads out of the repository; it is not followed",
-                visible_line(&path)
-            ));
+            warnings.push(format!("{}: links out of the repository; not followed", visible_line(&path)));
             continue;
         }
         match read_text(&real, MAX_FILE) {
@@ -132,7 +129,7 @@ fn add(instructions: &mut Instructions, room: &mut usize, (path, text): (PathBuf
     *room = 0;
     let left = text.len() - kept.len();
     let note = format!(
-        "[{left} bytes are left out: instructions are limited to {} KiB in all]\n",
+        "[{left} bytes left out: instructions are limited to {} KiB in total]\n",
         MAX_INSTRUCTIONS / 1024
     );
     instructions.files.push(InstructionFile { path, text: format!("{kept}{note}"), is_cut: true });
@@ -212,10 +209,10 @@ mod tests {
         assert!(first.is_cut);
         let kept = first.text.lines().count() - 1;
         assert_eq!(kept, MAX_INSTRUCTIONS / line.len());
-        assert!(first.text.ends_with("limited to 32 KiB in all]\n"));
+        assert!(first.text.ends_with("limited to 32 KiB in total]\n"));
         assert_eq!(
             instructions.files[1].text,
-            "[5 bytes are left out: instructions are limited to 32 KiB in all]\n"
+            "[5 bytes left out: instructions are limited to 32 KiB in total]\n"
         );
         assert_eq!(instructions.status().as_deref(), Some("2 instruction files, cut at 32 KiB"));
     }
@@ -228,7 +225,7 @@ mod tests {
         let instructions = tree.load("repo");
         assert_eq!(instructions.files.len(), 1);
         assert_eq!(instructions.files[0].text, "text");
-        assert!(instructions.warnings[0].contains("leads out of the repository"));
+        assert!(instructions.warnings[0].contains("links out of the repository"));
     }
 
     #[test]

@@ -228,7 +228,7 @@ impl Layer {
                 // `[providers] base_url = "..."`: the name between is missing, which is worth its own words.
                 None if fields.iter().any(|(field, _)| *field == name.get_ref().as_ref()) => {
                     let message = format!(
-                        "`{full}` lacks a name; write [{path}.NAME] and put `{}` below it",
+                        "`{full}` needs a name; write [{path}.NAME] and put `{}` below it",
                         name.get_ref()
                     );
                     self.problems.push(Problem { origin: at(name.span().start), message });
@@ -272,7 +272,7 @@ impl Layer {
             // `--config model=4o` and `--config theme=true` mean the text.
             _ if wants_text && !is_quoted && as_text().is_ok() => as_text(),
             Ok(value) => check_at(value, leaf.kind, &|_| Origin::Default),
-            Err(_) if is_quoted || trimmed.is_empty() => Err("something that is no TOML value".to_owned()),
+            Err(_) if is_quoted || trimmed.is_empty() => Err("an invalid TOML value".to_owned()),
             Err(_) => as_text(),
         };
         match value {
@@ -316,11 +316,14 @@ fn split_assignment(text: &str) -> Result<(Key, &str), String> {
         _ => None,
     });
     let Some(at) = at else {
-        return Err("no `=` in it; write KEY=VALUE, for example max_turns=20".to_owned());
+        return Err("missing `=`; expected KEY=VALUE, for example max_turns=20".to_owned());
     };
     let (key, raw) = (text[..at].trim(), &text[at + 1..]);
     let not_a_key = || {
-        format!("`{}` is not a key; write it as a.b, with quotes around a part that holds a dot", shown(key))
+        format!(
+            "invalid key `{}`; write it as a.b, with quotes around a part that contains a dot",
+            shown(key)
+        )
     };
     if key.contains(['\n', '\r', '#', '[']) {
         return Err(not_a_key());
@@ -342,11 +345,11 @@ fn split_assignment(text: &str) -> Result<(Key, &str), String> {
 
 fn unknown_key(full: &Key, siblings: Fields, name: &str) -> String {
     if full.0.len() == 1 && name == "hooks" {
-        return "unknown key `hooks`; hooks have a file of their own, hooks.toml beside this one".to_owned();
+        return "unknown key `hooks`; put hooks into hooks.toml beside this file".to_owned();
     }
     match schema::suggest(siblings, name) {
         Some(near) => format!("unknown key `{full}`; did you mean `{near}`?"),
-        None => format!("unknown key `{full}`; known here: {}", schema::names(siblings)),
+        None => format!("unknown key `{full}`; expected one of {}", schema::names(siblings)),
     }
 }
 
@@ -359,7 +362,7 @@ fn no_such_key(key: &Key) -> String {
         match fields.iter().find(|(name, _)| name == part) {
             None => return unknown_key(&upto, fields, part),
             Some((_, Node::Leaf(_))) => {
-                return format!("`{upto}` holds a value, so nothing can stand below it");
+                return format!("`{upto}` is a value and cannot contain keys");
             }
             Some((table, Node::Each(_))) => {
                 return format!("`{key}` is not one of [{table}]; write {table}.NAME = VALUE");
@@ -389,14 +392,14 @@ fn syntax_message(message: &str) -> String {
         .replace("\\\"", "\"")
         .replace("\\'", "'");
     let hint = if message.contains("duplicate key") {
-        "; each key may stand once in a table"
+        "; each key may occur once per table"
     } else if message.contains("string values must be quoted")
         || message.contains("missing value")
         || message.contains("missing `=`")
     {
         "; write key = \"text\", key = 1 or key = true"
     } else {
-        "; this is not TOML"
+        "; invalid TOML"
     };
     format!("{message}{hint}")
 }
@@ -404,7 +407,7 @@ fn syntax_message(message: &str) -> String {
 pub(super) fn describe(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => {
-            format!("the text \"{}\"", text.chars().take(60).collect::<String>().escape_debug())
+            format!("the string \"{}\"", text.chars().take(60).collect::<String>().escape_debug())
         }
         DeValue::Integer(number) => format!("the number {number}"),
         DeValue::Float(number) => format!("the number {number}"),
@@ -467,7 +470,7 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
         Kind::Any => Ok(Value::Tree(Tree::of(json_of(value)?))),
         Kind::Url => {
             // The text may hold a password, so it is not repeated in the message.
-            text(&is_plain_url).map_err(|found| if value.is_str() { "this text".to_owned() } else { found })
+            text(&is_plain_url).map_err(|found| if value.is_str() { "this string".to_owned() } else { found })
         }
         // Somebody who puts the key itself here must not read it again on the screen.
         Kind::EnvName => text(&is_env_name)
@@ -513,7 +516,7 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
                         texts.push(format!("{}={text}", name.get_ref()));
                     }
                     Some(_) => return Err("a table with `=` in a name".to_owned()),
-                    None => return Err(format!("a table that holds {}", describe(text.get_ref()))),
+                    None => return Err(format!("a table that contains {}", describe(text.get_ref()))),
                 }
             }
             Ok(Value::List(texts))
@@ -521,7 +524,7 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
         Kind::ListOf(words) => {
             let Value::List(texts) = check(value, Kind::TextList)? else { return wrong() };
             match texts.iter().find(|text| !words.contains(&text.as_str())) {
-                Some(other) => Err(format!("a list that holds \"{}\"", other.escape_debug())),
+                Some(other) => Err(format!("a list that contains \"{}\"", other.escape_debug())),
                 None => Ok(Value::List(texts)),
             }
         }
@@ -531,7 +534,7 @@ fn check(value: &DeValue<'_>, kind: Kind) -> Result<Value, String> {
             for item in items {
                 match item.get_ref().as_str().filter(|text| !text.trim().is_empty()) {
                     Some(text) => texts.push(text.to_owned()),
-                    None => return Err(format!("a list that holds {}", describe(item.get_ref()))),
+                    None => return Err(format!("a list that contains {}", describe(item.get_ref()))),
                 }
             }
             Ok(Value::List(texts))

@@ -227,9 +227,10 @@ fn mixes_servers(joined: &BTreeMap<Key, (Value, Origin)>, entry: &Entry) -> Opti
     let is_other = |(key, (_, origin)): (&Key, &(Value, Origin))| {
         key.0.len() == 3 && key.0[0] == *table && key.0[1] == *name && file(origin) != file(&entry.origin)
     };
-    joined.iter().any(is_other).then(|| {
-        format!("`{}` is ignored: the server is described in another file, which comes first", entry.key)
-    })
+    joined
+        .iter()
+        .any(is_other)
+        .then(|| format!("`{}` is ignored: another file with precedence defines the server", entry.key))
 }
 
 fn join(joined: &mut BTreeMap<Key, (Value, Origin)>, entries: Vec<Entry>) {
@@ -258,16 +259,15 @@ pub(crate) fn project_refusal(entry: &Entry, before: Option<&Value>, is_trusted:
     let untrusted = || format!("`{key}` is ignored until you trust this folder");
     match entry.leaf.project {
         ProjectMay::Never => Some(format!(
-            "`{key}` is ignored: a project never sets endpoints, keys or models; put it into your own config.toml"
+            "`{key}` is ignored: a project cannot set endpoints, keys or models; put it into your own \
+             config.toml"
         )),
         ProjectMay::Set if is_trusted => None,
         ProjectMay::Set => Some(untrusted()),
         ProjectMay::Lower if is_trusted || is_lower(&entry.value, before) => None,
-        ProjectMay::Lower => {
-            Some(format!("`{key}` is ignored: a folder you did not trust may only lower it"))
-        }
+        ProjectMay::Lower => Some(format!("`{key}` is ignored: an untrusted folder can only lower it")),
         ProjectMay::Tighten if is_stricter(&entry.value, before, entry.leaf.kind) => None,
-        ProjectMay::Tighten => Some(format!("`{key}` is ignored: a project may only make it stricter")),
+        ProjectMay::Tighten => Some(format!("`{key}` is ignored: a project can only make it stricter")),
     }
 }
 

@@ -122,22 +122,23 @@ fn an_unknown_key_in_any_table_names_file_line_and_the_nearest_key() {
         ),
         (
             "[providers]\nbase_url = \"http://x\"",
-            "user.toml:2:1: `providers.base_url` lacks a name; write [providers.NAME] and put `base_url` below it",
+            "user.toml:2:1: `providers.base_url` needs a name; write [providers.NAME] and put `base_url` \
+             below it",
         ),
     ] {
         assert_eq!(Case { user: text, ..Case::default() }.problems(), [expected]);
     }
     let known = crate::config::schema::names(crate::config::schema::ROOT);
-    let expected = format!("user.toml:1:2: unknown key `nothing`; known here: {known}");
+    let expected = format!("user.toml:1:2: unknown key `nothing`; expected one of {known}");
     assert_eq!(Case { user: "[nothing]\nx = 1", ..Case::default() }.problems(), [expected]);
 }
 
 #[test]
 fn a_wrong_type_is_named_with_what_would_be_right() {
     for (text, expected) in [
-        ("model = 4", "user.toml:1:9: `model` must be a text in quotes, not the number 4"),
+        ("model = 4", "user.toml:1:9: `model` must be a quoted string, not the number 4"),
         ("max_turns = -1", "user.toml:1:13: `max_turns` must be a whole number, not the number -1"),
-        ("max_turns = \"9\"", "user.toml:1:13: `max_turns` must be a whole number, not the text \"9\""),
+        ("max_turns = \"9\"", "user.toml:1:13: `max_turns` must be a whole number, not the string \"9\""),
         ("[tui]\nmouse = 1", "user.toml:2:9: `tui.mouse` must be true or false, not the number 1"),
         ("retry = 3", "user.toml:1:9: `retry` must be a table, written [retry], not the number 3"),
         (
@@ -150,27 +151,29 @@ fn a_wrong_type_is_named_with_what_would_be_right() {
         ),
         (
             "permission_mode = \"auto\"",
-            "user.toml:1:19: `permission_mode` must be one of \"plan\", \"ask\", \"accept-edits\", \"yolo\", not the text \"auto\"",
+            "user.toml:1:19: `permission_mode` must be one of \"plan\", \"ask\", \"accept-edits\", \"yolo\", not the string \"auto\"",
         ),
         (
             "lease = \"11m\"",
-            "user.toml:1:9: `lease` must be a time such as \"10s\", between 100ms and 10m, not the text \"11m\"",
+            "user.toml:1:9: `lease` must be a time such as \"10s\", between 100ms and 10m, not the string \"11m\"",
         ),
         (
             "lease = \"99ms\"",
-            "user.toml:1:9: `lease` must be a time such as \"10s\", between 100ms and 10m, not the text \"99ms\"",
+            "user.toml:1:9: `lease` must be a time such as \"10s\", between 100ms and 10m, not the string \"99ms\"",
         ),
         (
             "[bash]\ntimeout = \"soon\"",
-            "user.toml:2:11: `bash.timeout` must be seconds as a whole number, or a text with a unit such as \"90s\" or \"2m\", not the text \"soon\"",
+            "user.toml:2:11: `bash.timeout` must be seconds as a whole number, or a string with a unit such \
+             as \"90s\" or \"2m\", not the string \"soon\"",
         ),
         (
             "[models.m.price]\ninput = nan",
-            "user.toml:2:9: `models.m.price.input` must be a number that is not negative, not the number nan",
+            "user.toml:2:9: `models.m.price.input` must be a non-negative number, not the number nan",
         ),
         (
             "[retry]\nfallback_models = [1]",
-            "user.toml:2:19: `retry.fallback_models` must be a list of texts such as [\"a\", \"b\"], not a list that holds the number 1",
+            "user.toml:2:19: `retry.fallback_models` must be a list of strings such as [\"a\", \"b\"], not a \
+             list that contains the number 1",
         ),
     ] {
         assert_eq!(Case { user: text, ..Case::default() }.problems(), [expected]);
@@ -217,7 +220,7 @@ fn several_problems_are_told_together() {
     let problems = case.problems();
     assert_eq!(problems.len(), 4, "{problems:?}");
     assert!(problems[2].starts_with("environment AYE_SCREEN: `screen` must be one of"), "{}", problems[2]);
-    assert_eq!(problems[3], "--config nope: no `=` in it; write KEY=VALUE, for example max_turns=20");
+    assert_eq!(problems[3], "--config nope: missing `=`; expected KEY=VALUE, for example max_turns=20");
 }
 
 #[test]
@@ -261,13 +264,13 @@ fn a_wrong_config_flag_is_named() {
             "providers.x=1",
             "--config providers.x=1: `providers.x` is a table; write providers.x.KEY with one of adapter, base_url, api_key_env",
         ),
-        ("model.x=1", "--config model.x=1: `model` holds a value, so nothing can stand below it"),
+        ("model.x=1", "--config model.x=1: `model` is a value and cannot contain keys"),
         (
             "max_turns=many",
-            "--config max_turns=many: `max_turns` must be a whole number, not the text \"many\"",
+            "--config max_turns=many: `max_turns` must be a whole number, not the string \"many\"",
         ),
-        ("=1", "--config =1: `` is not a key; write it as a.b, with quotes around a part that holds a dot"),
-        ("model=", "--config model=: `model` must be a text in quotes, not something that is no TOML value"),
+        ("=1", "--config =1: invalid key ``; write it as a.b, with quotes around a part that contains a dot"),
+        ("model=", "--config model=: `model` must be a quoted string, not an invalid TOML value"),
     ] {
         let text: &'static [&'static str] = Box::leak(Box::new([text]));
         assert_eq!(Case { config: text, ..Case::default() }.problems(), [expected]);
@@ -303,8 +306,7 @@ fn an_untrusted_project_may_only_tighten() {
     );
     assert!(
         warnings.contains(
-            &"project.toml:7:1: `bash.timeout` is ignored: a folder you did not trust may only lower it"
-                .to_owned()
+            &"project.toml:7:1: `bash.timeout` is ignored: an untrusted folder can only lower it".to_owned()
         ),
         "{warnings:?}"
     );
@@ -453,7 +455,7 @@ fn a_project_gives_sections_once_it_is_trusted() {
 #[test]
 fn what_is_no_json_is_no_section() {
     let problems = Case { user: "[sections]\na = {x = nan}\n[[sections.b]]\n", ..Case::default() }.problems();
-    assert_eq!(problems, ["user.toml:2:5: `sections.a` must be a value of TOML, not the number nan"]);
+    assert_eq!(problems, ["user.toml:2:5: `sections.a` must be a TOML value, not the number nan"]);
     assert_eq!(
         Case { user: "sections = 1\n", ..Case::default() }.problems(),
         ["user.toml:1:12: `sections` must be a table, written [sections], not the number 1"]

@@ -94,7 +94,9 @@ pub enum SelectError {
     },
     /// `[models.NAME]` names a provider that is not there.
     #[error(
-        "model `{model}` ({origin}) names the provider `{provider}`, which is not known; {known}, add [providers.{provider}] to your config.toml, or set OPENAI_BASE_URL for a gateway that knows `{model}`"
+        "model `{model}` ({origin}) names the unknown provider `{provider}`; {known}, add \
+         [providers.{provider}] to your config.toml, or set OPENAI_BASE_URL for a gateway that knows \
+         `{model}`"
     )]
     NoSuchProvider {
         /// What was asked for.
@@ -108,7 +110,8 @@ pub enum SelectError {
     },
     /// Nobody serves it.
     #[error(
-        "no provider is set up for model `{model}` ({origin}): run `aye login`, set one of {key_envs}, or OPENAI_BASE_URL for a server of your own, or start Ollama; `aye models` lists what is usable"
+        "no provider for model `{model}` ({origin}); run `aye login`, set one of {key_envs}, set \
+         OPENAI_BASE_URL for your own server, or start Ollama; `aye models` lists available models"
     )]
     NoProvider {
         /// What was asked for.
@@ -119,7 +122,7 @@ pub enum SelectError {
         key_envs: String,
     },
     /// `provider/` without a model, and there is no default.
-    #[error("no model is named; write {provider}/NAME, or set `model` in your config.toml")]
+    #[error("no model given; write {provider}/NAME, or set `model` in your config.toml")]
     NoModel {
         /// The provider.
         provider: String,
@@ -173,7 +176,7 @@ pub fn select_model(
     };
     let chooser = Chooser { settings, env, origin, hits };
     match settings.model.as_deref() {
-        Some(DEMO) => Ok(demo(format!("asked for by {}", chooser.origin))),
+        Some(DEMO) => Ok(demo(format!("requested by {}", chooser.origin))),
         Some(name) => chooser.named(name),
         None => Ok(chooser.unnamed()),
     }
@@ -217,11 +220,11 @@ impl Chooser<'_> {
         if let Some((provider, model)) = name.split_once('/')
             && self.knows_provider(provider)
         {
-            let at_provider = self.at_provider(name, provider, model, why("the provider is named"));
+            let at_provider = self.at_provider(name, provider, model, why("the provider is given"));
             // Gateways name models `vendor/model`, and a vendor may be a provider that we know.
             return match (at_provider, self.gateway()) {
                 (Err(SelectError::NoKey { .. }), Some(gateway)) => {
-                    let how = format!("sent to {}, which takes models of any vendor", gateway.name);
+                    let how = format!("sent to {}, which serves models of any vendor", gateway.name);
                     Ok(self.selection(name, &gateway, name, why(&how)))
                 }
                 (chosen, _) => chosen,
@@ -316,17 +319,17 @@ impl Chooser<'_> {
         if let Some(hit) =
             self.hits.iter().find(|hit| hit.models.iter().any(|known| same_model(&known.id, model)))
         {
-            return Ok(self.at_hit(asked, hit, model, why(format!("{} has it", hit.candidate.base_url))));
+            return Ok(self.at_hit(asked, hit, model, why(format!("{} serves it", hit.candidate.base_url))));
         }
         if let Some(provider) = all.iter().find(|provider| provider.is_set_up() && provider.is_base_url_set) {
-            let how = format!("sent to {}, whose address is set", provider.name);
+            let how = format!("sent to {}, whose URL is set", provider.name);
             return Ok(self.selection(asked, provider, model, why(how)));
         }
         // `vendor/model` is a name for gateways: a vendor's own service does not know it.
         if let Some((vendor, _)) = model.split_once('/') {
             return match self.gateway() {
                 Some(gateway) => {
-                    let how = format!("sent to {}, which takes models of any vendor", gateway.name);
+                    let how = format!("sent to {}, which serves models of any vendor", gateway.name);
                     Ok(self.selection(asked, &gateway, model, why(how)))
                 }
                 None => Err(self.no_such_provider(asked, vendor)),
@@ -371,10 +374,10 @@ impl Chooser<'_> {
             let model = self.default_model(provider);
             if let Some(model) = model {
                 let why = match &provider.key_env {
-                    _ if provider.is_elsewhere() => format!("the address of {} is set", provider.name),
+                    _ if provider.is_elsewhere() => format!("the URL of {} is set", provider.name),
                     _ if provider.is_key_stored => format!("`aye login {}` stored a key", provider.name),
                     Some(key_env) if provider.has_key => format!("{key_env} is set"),
-                    _ => format!("the address of {} is set", provider.name),
+                    _ => format!("the URL of {} is set", provider.name),
                 };
                 return self.selection(&model, provider, &model, why);
             }
@@ -386,12 +389,12 @@ impl Chooser<'_> {
                     model,
                     hit,
                     model,
-                    format!("{} answers on this machine", hit.candidate.base_url),
+                    format!("{} runs on this machine", hit.candidate.base_url),
                 );
             }
         }
         demo(silent.map_or_else(
-            || "no key is set and no local server answers".to_owned(),
+            || "no key is set and no local server responds".to_owned(),
             |url| format!("{url} did not list its models; name one with --model"),
         ))
     }
@@ -685,7 +688,7 @@ fn reason(provider: &ResolvedProvider, hit: Option<&ProbeHit>) -> String {
     match (hit, key.is_empty()) {
         (Some(_), true) => format!("{} lists it", visible_line(&provider.base_url)),
         (Some(_), false) => format!("listed, {key}"),
-        (None, true) => "its address is set".to_owned(),
+        (None, true) => "its URL is set".to_owned(),
         (None, false) => format!("{key}; not checked"),
     }
 }
@@ -696,7 +699,7 @@ fn without_a_key(provider: &ResolvedProvider) -> ModelRow {
     let name = format!("{}/{}", provider.name, default.unwrap_or("NAME"));
     let is_local = provider.built_in.is_some_and(|built_in| built_in.key_envs.is_empty());
     let why = if is_local && !provider.is_base_url_set {
-        format!("no server answers at {}; start it with `ollama serve`", provider.base_url)
+        format!("no server at {}; start it with `ollama serve`", provider.base_url)
     } else if provider.base_url.is_empty() {
         "it has no base_url".to_owned()
     } else {

@@ -26,7 +26,7 @@ pub struct Paths {
 #[derive(Debug, thiserror::Error)]
 pub enum PathsError {
     /// Neither a home directory nor `AYE_HOME` is known.
-    #[error("no home directory is known; set HOME, or AYE_HOME to a folder of your choice")]
+    #[error("no home directory; set HOME, or AYE_HOME to a folder")]
     NoHome,
 }
 
@@ -186,7 +186,7 @@ pub fn create_private_dir(dir: &Path) -> Result<(), PrivateFileError> {
     };
     let was_there = dir.is_dir();
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(fail("create folder"))?;
-    let mode = fs::metadata(dir).map_err(fail("look at folder"))?.permissions().mode() & 0o777;
+    let mode = fs::metadata(dir).map_err(fail("read folder"))?.permissions().mode() & 0o777;
     // A umask can only take bits away, so an odd one may have left the owner of a new folder, or of its new parents,
     // without access.
     let wanted = if was_there && mode & 0o700 != 0 { mode & 0o700 } else { 0o700 };

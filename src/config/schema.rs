@@ -45,14 +45,14 @@ pub(crate) enum Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Text => f.write_str("a text in quotes"),
+            Self::Text => f.write_str("a quoted string"),
             Self::Count { min: 0 } => f.write_str("a whole number"),
             Self::Count { min } => write!(f, "a whole number, at least {min}"),
-            Self::Number => f.write_str("a number that is not negative"),
+            Self::Number => f.write_str("a non-negative number"),
             Self::Flag => f.write_str("true or false"),
-            Self::TextList => f.write_str("a list of texts such as [\"a\", \"b\"]"),
+            Self::TextList => f.write_str("a list of strings such as [\"a\", \"b\"]"),
             Self::ListOf(words) => write!(f, "a list of some of {}", words.join(", ")),
-            Self::TextTable => f.write_str("a table of texts such as {NAME = \"text\"}"),
+            Self::TextTable => f.write_str("a table of strings such as {NAME = \"text\"}"),
             Self::OneOf(words) => {
                 f.write_str("one of ")?;
                 for (i, word) in words.iter().enumerate() {
@@ -61,13 +61,13 @@ impl fmt::Display for Kind {
                 Ok(())
             }
             Self::Duration => {
-                f.write_str("seconds as a whole number, or a text with a unit such as \"90s\" or \"2m\"")
+                f.write_str("seconds as a whole number, or a string with a unit such as \"90s\" or \"2m\"")
             }
             Self::DurationIn { min_ms, max_ms } => {
                 write!(f, "a time such as \"10s\", between {} and {}", time(*min_ms), time(*max_ms))
             }
             Self::Url => f.write_str(
-                "an address such as \"http://127.0.0.1:8080/v1/\", without a name or password in it",
+                "a URL such as \"http://127.0.0.1:8080/v1/\", without a user name or password",
             ),
             Self::Expiry => f.write_str(
                 "a time with a unit such as \"30m\" (s, m, h or d; 1 second to 365 days), or \"never\"",
@@ -78,7 +78,7 @@ impl fmt::Display for Kind {
             Self::OnAsk => f.write_str(
                 "one of \"auto\", \"suspend\", \"deny\", \"wait\" or \"wait=TIME\" with seconds or a unit, such as \"wait=90\" or \"wait=2m\"",
             ),
-            Self::Any => f.write_str("a value of TOML"),
+            Self::Any => f.write_str("a TOML value"),
             Self::EnvName => f.write_str("the name of an environment variable such as \"OPENAI_API_KEY\""),
         }
     }
@@ -168,40 +168,37 @@ use ProjectMay::{Lower, Never, Set, Tighten};
 /// The whole tree.
 pub(crate) const ROOT: Fields = &[
     ("model", leaf(Text, Set, "model to use, as `name` or `provider/name`")),
-    (
-        "effort",
-        leaf(OneOf(EFFORTS), Set, "how hard models think before they answer; their own way by default"),
-    ),
-    ("agent", leaf(Text, Set, "agent to talk to; `aye agents list` shows them")),
+    ("effort", leaf(OneOf(EFFORTS), Set, "reasoning effort; the model's default if unset")),
+    ("agent", leaf(Text, Set, "agent to use; `aye agents list` shows all")),
     ("permission_mode", leaf(OneOf(PERMISSION_MODES), Tighten, "what happens to calls that no rule decides")),
-    ("max_turns", leaf(Count { min: 0 }, Lower, "inferences in one run; 0 is no limit")),
+    ("max_turns", leaf(Count { min: 0 }, Lower, "maximum inferences per run; 0 means no limit")),
     ("tool_execution", leaf(OneOf(TOOL_EXECUTIONS), Set, "order in which the calls of one answer run")),
-    ("on_ask", leaf(OnAsk, Set, "what happens to a question of a headless run")),
-    ("theme", leaf(Text, Set, "name of a theme; `auto` is dark or light, as the background is")),
-    ("screen", leaf(OneOf(SCREENS), Set, "draw below the prompt, or on the whole screen")),
+    ("on_ask", leaf(OnAsk, Set, "what a headless run does with questions")),
+    ("theme", leaf(Text, Set, "theme; `auto` is dark or light, like the background")),
+    ("screen", leaf(OneOf(SCREENS), Set, "draw inline below the prompt, or on the full screen")),
     (
         "lease",
         leaf(
             DurationIn { min_ms: 100, max_ms: 600_000 },
             Never,
-            "time after which another process may go on with a thread whose process stopped answering",
+            "time after which another process may take over a thread whose process stopped responding",
         ),
     ),
     (
         "providers",
         Node::Named(&[
-            ("adapter", leaf(OneOf(ADAPTERS), Never, "wire form that the server speaks")),
-            ("base_url", leaf(Url, Never, "address of the server")),
-            ("api_key_env", leaf(EnvName, Never, "environment variable that holds the key")),
+            ("adapter", leaf(OneOf(ADAPTERS), Never, "wire format of the server")),
+            ("base_url", leaf(Url, Never, "URL of the server")),
+            ("api_key_env", leaf(EnvName, Never, "environment variable with the key")),
         ]),
     ),
     (
         "models",
         Node::Named(&[
             ("provider", leaf(Text, Never, "provider that serves this model")),
-            ("model", leaf(Text, Never, "name that the provider knows, when it differs")),
-            ("context_window", leaf(Count { min: 1024 }, Never, "tokens that fit in one request")),
-            ("max_output", leaf(Count { min: 1 }, Never, "tokens of one answer")),
+            ("model", leaf(Text, Never, "the provider's name for it, if different")),
+            ("context_window", leaf(Count { min: 1024 }, Never, "size of the context window in tokens")),
+            ("max_output", leaf(Count { min: 1 }, Never, "maximum tokens per answer")),
             (
                 "price",
                 Node::Table(&[
@@ -215,7 +212,7 @@ pub(crate) const ROOT: Fields = &[
     (
         "retry",
         Node::Table(&[
-            ("max_retries", leaf(Count { min: 0 }, Set, "repeats of a failed inference")),
+            ("max_retries", leaf(Count { min: 0 }, Set, "maximum retries of a failed inference")),
             ("backoff_base_ms", leaf(Count { min: 1 }, Set, "first delay in milliseconds")),
             ("fallback_models", leaf(TextList, Set, "models to try when the first one fails")),
         ]),
@@ -223,30 +220,48 @@ pub(crate) const ROOT: Fields = &[
     (
         "bash",
         Node::Table(&[
-            ("timeout", leaf(Duration, Lower, "time one command may take")),
-            ("max_output", leaf(Count { min: 1024 }, Lower, "bytes of output that the model sees")),
+            ("timeout", leaf(Duration, Lower, "maximum time of a command")),
+            ("max_output", leaf(Count { min: 1024 }, Lower, "maximum bytes of output for the model")),
         ]),
     ),
     (
         "stop",
         Node::Table(&[
-            ("max_tokens_total", leaf(Count { min: 0 }, Lower, "tokens of one run; 0 is no limit")),
+            ("max_tokens_total", leaf(Count { min: 0 }, Lower, "maximum tokens per run; 0 means no limit")),
             (
                 "timeout_s",
                 leaf(
                     Count { min: 0 },
                     Lower,
-                    "seconds of one run, interrupts what is at work; 0 is no limit",
+                    "maximum active seconds per run, interrupts running calls; 0 means no limit",
                 ),
             ),
-            ("consecutive_errors", leaf(Count { min: 0 }, Lower, "failed calls in a row; 0 is no limit")),
+            (
+                "consecutive_errors",
+                leaf(
+                    Count { min: 0 },
+                    Lower,
+                    "maximum failed calls in a row; 0 means no \
+                              limit",
+                ),
+            ),
             (
                 "max_budget_usd",
-                leaf(Number, Lower, "cost of one run at the prices of its models; 0 is no limit"),
+                leaf(
+                    Number,
+                    Lower,
+                    "maximum cost per run in USD at the prices of its models; 0 means no \
+                              limit",
+                ),
             ),
             (
                 "loop_detection",
-                leaf(Count { min: 0 }, Set, "the same calls so many times in a row; 0 and 1 are no limit"),
+                leaf(
+                    Count { min: 0 },
+                    Set,
+                    "maximum repeats of the same calls in a row; 0 and 1 mean no \
+                              limit",
+                ),
             ),
             ("stop_on_tool", leaf(TextList, Set, "tools whose success ends a run")),
             ("content_match", leaf(Text, Set, "regular expression; an answer that matches ends a run")),
@@ -260,13 +275,16 @@ pub(crate) const ROOT: Fields = &[
                 leaf(
                     DurationIn { min_ms: 100, max_ms: 3_600_000 },
                     Never,
-                    "time after which a queued job is taken from a worker that stopped answering",
+                    "time after which a queued job is taken from a worker that stopped responding",
                 ),
             ),
-            ("max_attempts", leaf(Count { min: 1 }, Never, "tries before a queued job is given up")),
-            ("retry_delay", leaf(Duration, Never, "pause before the second try; it doubles with each")),
-            ("max_retry_delay", leaf(Duration, Never, "longest pause between two tries")),
-            ("keep", leaf(Duration, Never, "time that jobs are listed after they were over")),
+            ("max_attempts", leaf(Count { min: 1 }, Never, "attempts before a queued job is dead")),
+            (
+                "retry_delay",
+                leaf(Duration, Never, "delay before the second attempt; doubles with each attempt"),
+            ),
+            ("max_retry_delay", leaf(Duration, Never, "maximum delay between two attempts")),
+            ("keep", leaf(Duration, Never, "how long closed jobs stay listed")),
         ]),
     ),
     (
@@ -276,7 +294,7 @@ pub(crate) const ROOT: Fields = &[
             leaf(
                 Count { min: 0 },
                 Set,
-                "per cent of the window at which older messages are summarised; 0 is never",
+                "per cent of the window at which older messages are summarised; 0 means never",
             ),
         )]),
     ),
@@ -285,121 +303,115 @@ pub(crate) const ROOT: Fields = &[
         Node::Table(&[
             (
                 "expires_in",
-                leaf(Expiry, Set, "time after which a question ends unanswered; never by default"),
+                leaf(Expiry, Set, "time after which a pending question expires; never by default"),
             ),
-            ("notify", leaf(NotifyList, Never, "who is told that a question waits")),
+            ("notify", leaf(NotifyList, Never, "how you are notified of a new question")),
         ]),
     ),
     ("agents", each(Any, Set, "an agent of your own, with the fields of an agent's file")),
-    ("sections", each(Any, Set, "configuration of a plugin, for the agent that you talk to")),
+    ("sections", each(Any, Set, "configuration of a plugin, for the active agent")),
     (
         "telemetry",
         Node::Table(&[
-            (
-                "endpoint",
-                leaf(Url, Never, "collector that is told what was measured, by OTLP as JSON over HTTP"),
-            ),
-            ("content", leaf(Flag, Never, "tell it prompts, answers and arguments too")),
+            ("endpoint", leaf(Url, Never, "telemetry collector, by OTLP as JSON over HTTP")),
+            ("content", leaf(Flag, Never, "include prompts, answers and arguments")),
         ]),
     ),
     (
         "mcp",
         Node::Table(&[
-            ("timeout", leaf(Duration, Set, "time a call of a tool server may take without a word from it")),
-            ("start_timeout", leaf(Duration, Set, "time a tool server may take until it can be used")),
-            ("wait", leaf(Duration, Set, "time a headless run waits for tool servers before it begins")),
+            ("timeout", leaf(Duration, Set, "maximum time of an MCP call without progress from the server")),
+            ("start_timeout", leaf(Duration, Set, "maximum start time of an MCP server")),
+            ("wait", leaf(Duration, Set, "how long a headless run waits for MCP servers before it starts")),
         ]),
     ),
     (
         "mcp_servers",
         Node::Named(&[
-            ("command", leaf(Text, Set, "program that is started")),
+            ("command", leaf(Text, Set, "program to start")),
             ("args", leaf(TextList, Set, "its arguments")),
-            ("env", leaf(TextTable, Set, "its variables; ${NAME} takes one of yours")),
-            ("cwd", leaf(Text, Set, "folder that it runs in")),
-            ("url", leaf(Text, Set, "address of a server that is there already")),
-            ("headers", leaf(TextTable, Set, "headers of each request; ${NAME} takes one of your variables")),
-            ("oauth_client_id", leaf(Text, Set, "client id for its login; without one aye registers itself")),
+            ("env", leaf(TextTable, Set, "its environment variables; ${NAME} inserts one of yours")),
+            ("cwd", leaf(Text, Set, "its working folder")),
+            ("url", leaf(Text, Set, "URL of a running server")),
+            (
+                "headers",
+                leaf(
+                    TextTable,
+                    Set,
+                    "headers of each request; ${NAME} inserts an environment \
+                              variable",
+                ),
+            ),
+            ("oauth_client_id", leaf(Text, Set, "client id for the login; without one aye registers itself")),
             (
                 "oauth_client_secret",
-                leaf(Text, Set, "secret of that client; ${NAME} takes one of your variables"),
+                leaf(Text, Set, "secret of that client; ${NAME} inserts an environment variable"),
             ),
-            ("oauth_port", leaf(Count { min: 1 }, Set, "port of 127.0.0.1 that the browser comes back to")),
-            ("oauth_scopes", leaf(TextList, Set, "what is asked for, instead of what it proposes")),
+            ("oauth_port", leaf(Count { min: 1 }, Set, "port of 127.0.0.1 that the browser returns to")),
+            ("oauth_scopes", leaf(TextList, Set, "requested scopes instead of the server's proposal")),
             (
                 "oauth_grant",
                 leaf(
                     OneOf(LOGIN_GRANTS),
                     Set,
-                    "client_credentials: client id and secret are the login, as in CI",
+                    "client_credentials: log in with client id and secret, as in CI",
                 ),
             ),
-            ("timeout", leaf(Duration, Set, "time a call may take without a word from the server")),
-            ("start_timeout", leaf(Duration, Set, "time it may take until it can be used")),
-            ("enabled", leaf(Flag, Set, "whether it is used at all")),
+            ("timeout", leaf(Duration, Set, "maximum time of a call without progress from the server")),
+            ("start_timeout", leaf(Duration, Set, "maximum start time")),
+            ("enabled", leaf(Flag, Set, "whether the server is used")),
         ]),
     ),
     (
         "snapshots",
         Node::Table(&[
-            ("enabled", leaf(Flag, Never, "keep the files of the folder before a step changes them")),
-            ("max_file_mib", leaf(Count { min: 1 }, Never, "larger files are not kept")),
-            ("max_folder_mib", leaf(Count { min: 1 }, Never, "a folder with more than that is not kept")),
-            ("max_kept_mib", leaf(Count { min: 1 }, Never, "above that the oldest snapshots go")),
+            ("enabled", leaf(Flag, Never, "take a snapshot of the folder before a step changes it")),
+            ("max_file_mib", leaf(Count { min: 1 }, Never, "maximum size of a file in a snapshot")),
+            ("max_folder_mib", leaf(Count { min: 1 }, Never, "maximum size of a folder with snapshots")),
+            (
+                "max_kept_mib",
+                leaf(Count { min: 1 }, Never, "size above which the oldest snapshots are dropped"),
+            ),
         ]),
     ),
     (
         "threads",
         Node::Table(&[
-            ("titles", leaf(Flag, Never, "have a model name conversations, once, in the background")),
-            ("title_model", leaf(Text, Never, "the model that names them; the one that answers by default")),
-            (
-                "keep",
-                leaf(
-                    Expiry,
-                    Never,
-                    "delete conversations that were last changed longer ago, such as \"180d\"",
-                ),
-            ),
+            ("titles", leaf(Flag, Never, "let a model title new conversations in the background")),
+            ("title_model", leaf(Text, Never, "the model for titles; the active model by default")),
+            ("keep", leaf(Expiry, Never, "delete conversations last changed longer ago, such as \"180d\"")),
         ]),
     ),
     (
         "tui",
         Node::Table(&[
-            ("mouse", leaf(Flag, Set, "take the mouse on a screen of its own")),
-            ("bell", leaf(Flag, Set, "ring when a question waits")),
-            ("show_reasoning", leaf(Flag, Set, "show what the model thinks")),
+            ("mouse", leaf(Flag, Set, "use the mouse on the full screen")),
+            ("bell", leaf(Flag, Set, "ring the bell for a new question")),
+            ("show_reasoning", leaf(Flag, Set, "show the model's reasoning")),
             (
                 "status",
-                leaf(ListOf(STATUS_SEGMENTS), Set, "what the status line shows, the most important first"),
+                leaf(ListOf(STATUS_SEGMENTS), Set, "segments of the status line, most important first"),
             ),
             (
                 "status_command",
-                leaf(
-                    TextList,
-                    Never,
-                    "program that writes the status line; it gets JSON on its standard input",
-                ),
+                leaf(TextList, Never, "program that writes the status line; it gets JSON on stdin"),
             ),
-            ("title", leaf(Flag, Set, "say in the title of the window what goes on")),
-            (
-                "progress",
-                leaf(Flag, Set, "show beside the name of the window that it works, where the terminal can"),
-            ),
-            ("reduced_motion", leaf(Flag, Set, "nothing moves by itself but the seconds")),
+            ("title", leaf(Flag, Set, "show current activity in the window title")),
+            ("progress", leaf(Flag, Set, "show progress beside the window title, where supported")),
+            ("reduced_motion", leaf(Flag, Set, "no animation; only elapsed seconds change")),
             (
                 "screen_reader",
-                leaf(Flag, Set, "lines one after another, nothing drawn again, questions in words"),
+                leaf(Flag, Set, "screen reader mode: plain lines, no redrawing, questions in words"),
             ),
             (
                 "images",
                 leaf(
                     OneOf(&["auto", "iterm2", "sixel", "blocks", "off"]),
                     Set,
-                    "how images are shown: in pixels where the terminal can, in half blocks, or by name",
+                    "how images are shown: in pixels where supported, in half blocks, or by name",
                 ),
             ),
-            ("editing", leaf(OneOf(&["emacs", "vim"]), Set, "the keys that text is written with")),
+            ("editing", leaf(OneOf(&["emacs", "vim"]), Set, "editing keys of the composer")),
         ]),
     ),
 ];

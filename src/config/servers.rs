@@ -116,11 +116,11 @@ fn kind_of(piece: &RawValue) -> &'static str {
 }
 
 fn text_value(piece: &RawValue) -> Result<String, String> {
-    serde_json::from_str(piece.get()).map_err(|_| format!("must be a text, not {}", kind_of(piece)))
+    serde_json::from_str(piece.get()).map_err(|_| format!("must be a string, not {}", kind_of(piece)))
 }
 
 fn texts(piece: &RawValue) -> Result<Vec<String>, String> {
-    serde_json::from_str(piece.get()).map_err(|_| "must be a list of texts".to_owned())
+    serde_json::from_str(piece.get()).map_err(|_| "must be a list of strings".to_owned())
 }
 
 /// Texts by name; numbers and flags count as their text, as other programs take them.
@@ -134,14 +134,14 @@ fn table(piece: &RawValue) -> Result<BTreeMap<String, String>, String> {
             Ok(Value::Bool(flag)) => flag.to_string(),
             Ok(Value::Null | Value::Array(_) | Value::Object(_)) | Err(_) => {
                 return Err(format!(
-                    "has {} for `{}`, a text is wanted",
+                    "has {} for `{}`; expected a string",
                     kind_of(value),
                     visible_line(&name)
                 ));
             }
         };
         if found.insert(name.to_string(), text).is_some() {
-            return Err(format!("has `{}` twice", visible_line(&name)));
+            return Err(format!("has a duplicate `{}`", visible_line(&name)));
         }
     }
     Ok(found)
@@ -159,7 +159,7 @@ pub(super) fn parse(path: &Path, text: &str) -> (Vec<Written>, Vec<String>) {
                 Origin::File { path: path.to_path_buf(), line: error.line(), column: error.column() };
             let words = error.to_string();
             let words = words.split(" at line ").next().unwrap_or_default();
-            return (Vec::new(), vec![format!("{origin}: this is not the JSON of tool servers: {words}")]);
+            return (Vec::new(), vec![format!("{origin}: not a valid MCP server file: {words}")]);
         }
     };
     let mut named = Vec::new();
@@ -179,7 +179,10 @@ pub(super) fn parse(path: &Path, text: &str) -> (Vec<Written>, Vec<String>) {
     }
     if !has_servers {
         let path = Origin::File { path: path.to_path_buf(), line: 0, column: 0 };
-        problems.push(format!("{path}: there is no `mcpServers` in it: {{\"mcpServers\": {{\"name\": {{\"command\": \"...\"}}}}}}"));
+        problems.push(format!(
+            "{path}: `mcpServers` is missing; expected {{\"mcpServers\": {{\"name\": \
+                              {{\"command\": \"...\"}}}}}}"
+        ));
     }
     let mut servers: Vec<Written> = Vec::new();
     for (name, value) in named {
@@ -190,7 +193,7 @@ pub(super) fn parse(path: &Path, text: &str) -> (Vec<Written>, Vec<String>) {
             break;
         }
         if servers.iter().any(|server| server.name == name) {
-            problems.push(format!("{place}: the server `{shown}` is there twice; the first one counts"));
+            problems.push(format!("{place}: duplicate server `{shown}`; the first one is used"));
             continue;
         }
         match server(&name, value, &here) {
@@ -213,7 +216,7 @@ fn server(name: &str, value: &RawValue, here: &Text<'_>) -> Result<Written, Stri
     for (key, value) in &fields.0 {
         let wrong = |why: String| format!("{}: `{}` {why}", here.at(value), visible_line(key));
         if !seen.insert(key.as_ref()) {
-            return Err(wrong("is there twice".to_owned()));
+            return Err(wrong("is duplicated".to_owned()));
         }
         let millis = || match serde_json::from_str::<f64>(value.get()) {
             Ok(ms) if (1.0..=86_400_000.0).contains(&ms) => Ok(Duration::from_millis(ms as u64)),
@@ -264,7 +267,7 @@ fn login(value: &RawValue, here: &Text<'_>) -> Result<WrittenLogin, String> {
             "clientSecret" | "client_secret" => found.client_secret = Some(text_value(value).map_err(wrong)?),
             "callbackPort" | "port" => {
                 let port = serde_json::from_str(value.get());
-                found.port = Some(port.map_err(|_| wrong("must be the number of a port".to_owned()))?);
+                found.port = Some(port.map_err(|_| wrong("must be a port number".to_owned()))?);
             }
             "grantType" | "grant_type" | "grant" => found.grant = Some(text_value(value).map_err(wrong)?),
             "scopes" | "scope" => {
@@ -288,8 +291,8 @@ fn bad_name(name: &str) -> Option<String> {
 
 fn one_way(server: &Written) -> Result<(), String> {
     match (&server.command, &server.url) {
-        (Some(_), Some(_)) => Err("both `command` and `url`: one of them says how it is reached".to_owned()),
-        (None, None) => Err("neither `command` nor `url`: one of them says how it is reached".to_owned()),
+        (Some(_), Some(_)) => Err("both `command` and `url` are set; remove one".to_owned()),
+        (None, None) => Err("neither `command` nor `url` is set; add one".to_owned()),
         (Some(command), None) if command.trim().is_empty() => Err("`command` is empty".to_owned()),
         (Some(_), None) | (None, Some(_)) => Ok(()),
     }
@@ -426,14 +429,14 @@ impl Written {
             let url = filled(self.url.as_deref().unwrap_or_default())?;
             if !(url.starts_with("https://") || url.starts_with("http://")) {
                 return Err(format!(
-                    "{}: the server `{name}` is not started: its `url` must begin with https:// or http://",
+                    "{}: the server `{name}` is not started: its `url` must start with https:// or http://",
                     self.place
                 ));
             }
             let port = self.login.port.map(|port| match u16::try_from(port) {
                 Ok(port @ 1..) => Ok(port),
                 Ok(0) | Err(_) => Err(format!(
-                    "{}: the server `{name}` is not started: {port} is no port for its login; 1 to 65535",
+                    "{}: the server `{name}` is not started: invalid login port {port}; expected 1 to 65535",
                     self.place
                 )),
             });
@@ -563,7 +566,7 @@ pub fn load_servers(
         for server in written {
             if !known.insert(server.name.clone()) {
                 servers.problems.push(format!(
-                    "{}: the server `{}` is not started: another one has this name and comes first",
+                    "{}: the server `{}` is not started: another server of this name has precedence",
                     server.place,
                     visible_line(&server.name)
                 ));

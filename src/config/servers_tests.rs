@@ -84,14 +84,14 @@ fn what_is_wrong_is_told_with_its_place_and_costs_one_server_only() {
     assert_eq!(
         problems,
         [
-            "/r/.mcp.json:3:35: `args` must be a list of texts; the server `a` is not started",
-            "/r/.mcp.json:4:10: neither `command` nor `url`: one of them says how it is reached; the server `b` is not started",
-            "/r/.mcp.json:5:10: both `command` and `url`: one of them says how it is reached; the server `c` is not started",
+            "/r/.mcp.json:3:35: `args` must be a list of strings; the server `a` is not started",
+            "/r/.mcp.json:4:10: neither `command` nor `url` is set; add one; the server `b` is not started",
+            "/r/.mcp.json:5:10: both `command` and `url` are set; remove one; the server `c` is not started",
             "/r/.mcp.json:6:10: a server must be an object, not a list; the server `d` is not started",
-            "/r/.mcp.json:8:10: the server `e` is there twice; the first one counts",
-            "/r/.mcp.json:9:38: `command` is there twice; the server `f` is not started",
+            "/r/.mcp.json:8:10: duplicate server `e`; the first one is used",
+            "/r/.mcp.json:9:38: `command` is duplicated; the server `f` is not started",
             "/r/.mcp.json:10:19: `type` must be one of stdio, http; the server `g` is not started",
-            "/r/.mcp.json:11:34: `env` has a list for `A`, a text is wanted; the server `h` is not started",
+            "/r/.mcp.json:11:34: `env` has a list for `A`; expected a string; the server `h` is not started",
             "/r/.mcp.json:12:9: a server needs a name; the server `` is not started",
         ]
     );
@@ -100,22 +100,16 @@ fn what_is_wrong_is_told_with_its_place_and_costs_one_server_only() {
 #[test]
 fn a_text_that_is_no_json_is_told_with_line_and_column() {
     for (text, problem) in [
-        (
-            "{\n  \"mcpServers\": {,}}",
-            "/r/.mcp.json:2:18: this is not the JSON of tool servers: key must be a string",
-        ),
-        ("", "/r/.mcp.json:1:0: this is not the JSON of tool servers: EOF while parsing a value"),
-        (
-            "[]",
-            "/r/.mcp.json:1:0: this is not the JSON of tool servers: invalid type: sequence, expected an object",
-        ),
+        ("{\n  \"mcpServers\": {,}}", "/r/.mcp.json:2:18: not a valid MCP server file: key must be a string"),
+        ("", "/r/.mcp.json:1:0: not a valid MCP server file: EOF while parsing a value"),
+        ("[]", "/r/.mcp.json:1:0: not a valid MCP server file: invalid type: sequence, expected an object"),
         ("{\"mcpServers\": 3}", "/r/.mcp.json:1:16: `mcpServers` must be an object, not a number"),
     ] {
         let (servers, problems) = read(text);
         assert!(servers.is_empty());
         assert_eq!(problems, [problem], "{text}");
     }
-    assert!(read("{}").1[0].starts_with("/r/.mcp.json: there is no `mcpServers` in it"));
+    assert!(read("{}").1[0].starts_with("/r/.mcp.json: `mcpServers` is missing"));
 }
 
 #[test]
@@ -175,7 +169,7 @@ fn the_settings_name_servers_and_a_project_does_not_mix_with_them() {
     );
     assert_eq!(servers.usable[0].timeout, Duration::from_secs(3));
     assert_eq!(loaded.warnings.len(), 1, "{:?}", loaded.warnings);
-    assert!(loaded.warnings[0].to_string().contains("described in another file"));
+    assert!(loaded.warnings[0].to_string().contains("another file with precedence"));
     let (loaded, servers) = read(false);
     assert_eq!(servers.usable.len(), 1, "only the person's own before the folder is trusted");
     assert!(loaded.warnings.iter().any(|w| w.to_string().contains("until you trust this folder")));

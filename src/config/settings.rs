@@ -95,7 +95,7 @@ macro_rules! words {
 
 /// A word that is none of the choices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is no {what}", word.escape_debug())]
+#[error("invalid {what} `{}`", word.escape_debug())]
 pub struct UnknownWord {
     what: &'static str,
     word: String,
@@ -114,7 +114,7 @@ words!(
 words!(Screen, "screen", Inline = "inline", Full = "full");
 words!(
     Images,
-    "way to show images",
+    "image mode",
     Auto = "auto",
     Iterm2 = "iterm2",
     Sixel = "sixel",
@@ -152,7 +152,7 @@ impl fmt::Display for OnAsk {
 impl FromStr for OnAsk {
     type Err = UnknownWord;
     fn from_str(text: &str) -> Result<Self, UnknownWord> {
-        let unknown = || UnknownWord { what: "way to treat a question", word: text.to_owned() };
+        let unknown = || UnknownWord { what: "way to handle questions", word: text.to_owned() };
         match text {
             "auto" => Ok(Self::Auto),
             "suspend" => Ok(Self::Suspend),
@@ -381,7 +381,7 @@ pub struct Settings {
     pub context: ContextSettings,
     /// On which terms questions are asked that no rule has terms for.
     pub questions: Terms,
-    /// Who is told what was measured.
+    /// Where telemetry is sent.
     pub telemetry: TelemetrySettings,
     /// Tool servers in general.
     pub mcp: McpSettings,

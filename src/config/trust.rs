@@ -195,7 +195,7 @@ fn hooks_item(folder: &Path, repository: &Path) -> Option<TrustItem> {
 
 fn reminders_item(path: &Path) -> Option<TrustItem> {
     let hash = hash_file(path)?;
-    let summary = format!("tells the model things after tool calls: {}", excerpt(&text_of(path)));
+    let summary = format!("adds reminders for the model after tool calls: {}", excerpt(&text_of(path)));
     Some(TrustItem { path: path.to_path_buf(), summary, hash })
 }
 
@@ -259,7 +259,7 @@ fn skill_items(root: &Path, repository: &Path, items: &mut Vec<TrustItem>) {
                 continue;
             }
             if seen.len() > MAX_SKILL_FOLDERS {
-                let summary = "more folders of skills than can be looked at".to_owned();
+                let summary = "too many skill folders to list".to_owned();
                 items.push(TrustItem { path: root, summary, hash: String::new() });
                 return;
             }
@@ -294,7 +294,7 @@ fn agent_items(root: &Path, repository: &Path, items: &mut Vec<TrustItem>) {
             }
             files += 1;
             if files > MAX_AGENT_FILES {
-                let summary = "more agents than can be looked at".to_owned();
+                let summary = "too many agents to list".to_owned();
                 items.push(TrustItem { path: root, summary, hash: String::new() });
                 return;
             }
@@ -428,7 +428,7 @@ impl TrustStore {
         let text = read_text(&self.path, MAX_STORE).map_err(|(_, message)| fail(message))?;
         let Some(text) = text else { return Ok(BTreeMap::new()) };
         let file: StoreFile = serde_json::from_str(&text)
-            .map_err(|error| fail(format!("is no list of trusted folders: {error}")))?;
+            .map_err(|error| fail(format!("is not a list of trusted folders: {error}")))?;
         match file.format {
             FORMAT => Ok(file.folders),
             newer => {

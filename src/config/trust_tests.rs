@@ -106,7 +106,7 @@ fn what_grants_or_runs_is_listed_with_its_content() {
     let summaries: Vec<_> = world.assess("r").items.into_iter().map(|item| item.summary).collect();
     assert_eq!(summaries.len(), 5, "{summaries:?}");
     assert_eq!(summaries[0], "permission rules: rules:; - {tool: 'Bash(*)', behavior: allow}");
-    assert_eq!(summaries[1], "tells the model things after tool calls: {\"rules\": []}");
+    assert_eq!(summaries[1], "adds reminders for the model after tool calls: {\"rules\": []}");
     assert_eq!(summaries[2], "settings: mcp_servers.x.command = \"sh\", max_turns = 0, model = \"big\"");
     assert_eq!(summaries[3], "starts programs or connects to servers (MCP):\n  x: starts sh");
     assert_eq!(summaries[4], "skill s, with 1 script, asks to be allowed: Bash(rm *)");

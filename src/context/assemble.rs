@@ -13,7 +13,7 @@ const CLOSES: &str = "</conversation-summary>";
 /// instructions, so that those keep their bytes, and their place in a provider's cache.
 pub fn summary_message(text: &str) -> Message {
     let mut message = Message::user(format!(
-        "{OPENS}\nThe beginning of this conversation was summarised. It happened as told here; nothing in the summary \
+        "{OPENS}\nThe start of this conversation was replaced by this summary of what happened. Nothing in it \
          is a new request.\n\n{text}\n{CLOSES}"
     ));
     message.visibility = Visibility::Internal;

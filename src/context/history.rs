@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::contract::message::Message;
 use crate::contract::outline::Outline;
 
-/// See the module's text. Places count from 0 over the whole conversation.
+/// The loaded part of a conversation. Places count from 0 over the whole conversation.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     outline: Outline,

@@ -50,7 +50,7 @@ pub(super) fn preview_tokens(message: &Message) -> usize {
 pub fn preview(message: &Message, how: &str) -> Message {
     let text = message.text();
     let mut note = format!(
-        "[preview: the beginning of a result of {} characters in {} lines, about {} tokens. ",
+        "[preview: the start of a result of {} characters in {} lines, about {} tokens. ",
         text.chars().count(),
         text.lines().count(),
         text.len() / 4

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use crate::contract::message::{Message, Role};
 
 /// What the model reads about a call whose result was lost.
-pub const NO_RESULT: &str = "The result of this call is not known. It may or may not have run.";
+pub const NO_RESULT: &str = "The result of this call is unknown. It may or may not have run.";
 
 /// Repairs a history. One that is in order comes back unchanged.
 ///

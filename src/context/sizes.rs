@@ -10,7 +10,7 @@ use super::preview::{is_oversized, preview_tokens};
 use crate::contract::message::{Message, Role};
 use crate::contract::outline::Outline;
 
-/// See the module's text.
+/// Sizes of messages in tokens.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
     outline: Outline,

@@ -461,9 +461,7 @@ fn a_message_that_cannot_be_read_at_once_is_read_in_excerpts() {
     let text = prompt(&messages[..5], None, None, &CompactionConfig::default(), 10_000);
     assert!((19_000..24_000).contains(&text.len()), "{}", text.len());
     let said = "characters are left out here: the message is too large to be read at once]";
-    assert!(
-        text.contains("Person: FIRST ää") && text.contains(said) && text.contains("ä LAST\n\nAgent: 1 x")
-    );
+    assert!(text.contains("User: FIRST ää") && text.contains(said) && text.contains("ä LAST\n\nAgent: 1 x"));
     assert_eq!(text.matches(said).count(), 1);
 }
 
@@ -509,10 +507,10 @@ fn the_prompt_holds_what_was_said_and_nothing_that_was_whispered() {
     let text = prompt(&messages, Some("so far"), Some(" the tests "), &config, 10_000);
     assert!(text.contains("<summary-so-far>\nso far\n"), "{text}");
     assert!(text.contains(
-        "Here:\nPerson: do {messages} it\n\nAgent: I will.\nAgent calls Bash: {\"command\":\"ls\"}\n"
+        "Here:\nUser: do {messages} it\n\nAgent: I will.\nAgent calls Bash: {\"command\":\"ls\"}\n"
     ));
     assert!(!text.contains("a reminder") && text.len() < 3000, "{text}");
-    assert!(text.ends_with("End.\n\nTake special care of this: the tests"), "{text}");
+    assert!(text.ends_with("End.\n\nPay special attention to this: the tests"), "{text}");
 }
 
 #[test]

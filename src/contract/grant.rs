@@ -47,8 +47,8 @@ impl GrantEnd {
         let text = text.trim();
         let refused = || {
             Err(format!(
-                "`{text}` is no end: never, 1h, 30m, 7d, today, a date such as 2026-12-01 or \
-                         2026-12-01T14:30, or a number of uses such as 5"
+                "invalid expiry `{text}`; expected never, 1h, 30m, 7d, today, a date such as 2026-12-01 or \
+                 2026-12-01T14:30, or a number of uses such as 5"
             ))
         };
         match text {
@@ -63,7 +63,12 @@ impl GrantEnd {
         let Ok(number) = text[..digits].parse::<u64>() else { return refused() };
         let minutes = |each: u64| {
             let minutes = number.checked_mul(each).filter(|minutes| (1..=MOST_MINUTES).contains(minutes));
-            minutes.map(GrantEnd::Minutes).ok_or_else(|| format!("`{text}`: between a minute and ten years"))
+            minutes.map(GrantEnd::Minutes).ok_or_else(|| {
+                format!(
+                    "invalid expiry `{text}`; expected between a \
+                              minute and ten years"
+                )
+            })
         };
         match text[digits..].trim() {
             "m" | "min" => minutes(1),
@@ -73,7 +78,7 @@ impl GrantEnd {
                 Ok(GrantEnd::Uses(number))
             }
             "" | "x" | "use" | "uses" | "call" | "calls" => {
-                Err(format!("`{text}`: between 1 and {MOST_USES} uses"))
+                Err(format!("invalid expiry `{text}`; expected between 1 and {MOST_USES} uses"))
             }
             _ => refused(),
         }
@@ -82,7 +87,7 @@ impl GrantEnd {
     /// For the person, behind "allow …".
     pub fn words(&self) -> String {
         match self {
-            GrantEnd::Never => "until you take it back".to_owned(),
+            GrantEnd::Never => "until revoked".to_owned(),
             GrantEnd::Minutes(minutes) if minutes % (24 * 60) == 0 => {
                 format!("for {} d", minutes / (24 * 60))
             }

@@ -122,21 +122,21 @@ fn jpeg_size(bytes: &[u8]) -> Option<(u32, u32)> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
     /// They are something else.
-    #[error("it is no PNG, JPEG, GIF or WebP image")]
+    #[error("not a PNG, JPEG, GIF or WebP image")]
     Unknown,
     /// The header is cut off or makes no sense.
-    #[error("it begins like a {} image, and its header cannot be read", .0.name())]
+    #[error("it starts like a {} image, but its header cannot be read", .0.name())]
     Broken(ImageFormat),
     /// Too many bytes.
     #[error(
-        "it has {}; at most {} can be sent: scale it down, or save it as JPEG",
+        "it has {}; the maximum is {}: scale it down, or save it as JPEG",
         bytes_in_words(*.0),
         bytes_in_words(MAX_IMAGE_BYTES)
     )]
     Heavy(u64),
     /// Too many pixels.
     #[error(
-        "it is {0}×{1} pixels; at most {MAX_IMAGE_SIDE} each way and 50 megapixels can be sent: scale it down"
+        "it is {0}×{1} pixels; the maximum is {MAX_IMAGE_SIDE} each way and 50 megapixels: scale it down"
     )]
     Large(u32, u32),
 }
@@ -341,7 +341,7 @@ mod tests {
         let mut heavy = png(10, 10);
         heavy.resize(4 << 20, 0);
         let why = ImageRef::of("a.png", &heavy).unwrap_err().to_string();
-        assert_eq!(why, "it has 4.00 MiB; at most 3.75 MiB can be sent: scale it down, or save it as JPEG");
+        assert_eq!(why, "it has 4.00 MiB; the maximum is 3.75 MiB: scale it down, or save it as JPEG");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub fn or_these<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Str
         return format!("; did you mean `{near}`?");
     }
     match names.len() {
-        0 => "; there is none at all".to_owned(),
+        0 => "; none exist".to_owned(),
         n @ 1..=12 => format!("; there {} {}", if n == 1 { "is" } else { "are" }, names.join(", ")),
         n => format!("; there are {n}, such as {}", names[..12].join(", ")),
     }
@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(or_these("Writer", names), "; did you mean `writer`?");
         assert_eq!(or_these("cook", names), "; there are researcher, reviewer, writer");
         assert_eq!(or_these("cook", ["aye"]), "; there is aye");
-        assert_eq!(or_these("cook", []), "; there is none at all");
+        assert_eq!(or_these("cook", []), "; none exist");
         let many: Vec<String> = (0..20).map(|n| format!("agent-number-{n}")).collect();
         assert!(
             or_these("x", many.iter().map(String::as_str))

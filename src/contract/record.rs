@@ -72,7 +72,7 @@ pub struct ThreadMarks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NamedBy {
-    /// It is called as it began.
+    /// Titled after its first message.
     FirstLine,
     /// A model.
     Model,

@@ -7,10 +7,10 @@ pub enum StorageError {
     #[error("not found: {0}")]
     NotFound(String),
     /// It is there already.
-    #[error("{0} is there already")]
+    #[error("{0} already exists")]
     AlreadyExists(String),
     /// Somebody else wrote in between.
-    #[error("it was changed meanwhile: expected version {expected}, found {actual}")]
+    #[error("changed meanwhile: expected version {expected}, found {actual}")]
     VersionConflict {
         /// The version that the writer had seen; 0 is "not there".
         expected: u64,

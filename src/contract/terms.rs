@@ -104,8 +104,8 @@ impl Notify {
                 }
                 if program.contains('/') && !program.starts_with('/') && !program.starts_with("~/") {
                     return Err(format!(
-                        "a program by its name, by an absolute path or by one that begins with ~/, not \"{}\": \
-                         what a relative path names is another program in each folder",
+                        "a program by its name, by an absolute path or by one that starts with ~/, not \
+                         \"{}\"; a relative path is a different program in each folder",
                         program.escape_debug()
                     ));
                 }

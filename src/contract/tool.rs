@@ -100,15 +100,15 @@ impl ToolDescriptor {
     }
 }
 
-/// Whether a call did what it should.
+/// Whether a call succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
-    /// It did.
+    /// The call succeeded.
     Success,
-    /// It waits.
+    /// The call is suspended.
     Pending,
-    /// It did not; the model reads why.
+    /// The call failed; the model reads why.
     Error,
 }
 
@@ -117,7 +117,7 @@ pub enum ToolStatus {
 pub struct ToolResult {
     /// The tool.
     pub tool_name: String,
-    /// Whether it did what it should.
+    /// Whether the call succeeded.
     pub status: ToolStatus,
     /// Structured result. When there is a message too, the model reads both, unless `data` is null.
     #[serde(default)]
@@ -370,7 +370,7 @@ pub struct ToolCallContext {
     pub guards_git: bool,
 }
 
-/// For whom a program is started.
+/// The run that a process is spawned for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OnBehalf {
     /// The run; empty when it is nobody's.
@@ -406,7 +406,7 @@ impl ToolCallContext {
         }
     }
 
-    /// For whom a program of this call is started.
+    /// Returns the run that a process of this call is spawned for.
     pub fn on_behalf(&self) -> OnBehalf {
         OnBehalf { run: self.run_identity.run_id.to_string(), start_before: self.start_before }
     }

@@ -105,8 +105,7 @@ impl<'a> Reader<'a> {
         let text = text.replace("\r\n", "\n");
         let (yaml, body) = self.split(&text)?;
         if let Some((line, c)) = control_character(yaml) {
-            let message =
-                format!("control character U+{:04X} in the front matter; take it out", u32::from(c));
+            let message = format!("control character U+{:04X} in the front matter; remove it", u32::from(c));
             self.say(Severity::Error, line + 1, message);
             return None;
         }
@@ -128,7 +127,7 @@ impl<'a> Reader<'a> {
             }
             at += line.len();
         }
-        self.say(Severity::Error, 1, "the front matter is never closed; add a line `---` behind it");
+        self.say(Severity::Error, 1, "the front matter is not closed; add a line `---` after it");
         None
     }
 
@@ -149,7 +148,7 @@ impl<'a> Reader<'a> {
         let line = strict.location().map_or(1, |place| place.line() as usize).clamp(1, lines);
         let message = strict.without_snippet().to_string();
         let message = visible_line(message.lines().next().unwrap_or_default()).into_owned();
-        self.say(Severity::Error, line + 1, format!("the front matter is not readable YAML: {message}"));
+        self.say(Severity::Error, line + 1, format!("invalid YAML in the front matter: {message}"));
         None
     }
 }

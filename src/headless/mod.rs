@@ -209,7 +209,7 @@ fn progress(event: &AgentEvent) {
             if content.get("instead").and_then(serde_json::Value::as_bool) == Some(true) && delay == 0 {
                 note(&format!("  {}; asking {} instead", visible_line(reason), visible_line(model)));
             } else {
-                note(&format!("  {}; next try in {:.1} s", visible_line(reason), delay as f64 / 1000.0));
+                note(&format!("  {}; retrying in {:.1} s", visible_line(reason), delay as f64 / 1000.0));
             }
         }
         AgentEvent::ActivitySnapshot { activity_type, content, .. }
@@ -325,10 +325,8 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
 /// Who goes on, or went on, with a run that somebody else was faster to take up.
 fn left_to_others(error: &RuntimeError) -> Option<String> {
     match error {
-        RuntimeError::ThreadAlreadyRunning { pid, .. } => Some(format!("process {pid} goes on with it")),
-        RuntimeError::NothingToResume { .. } => {
-            Some("another process went on with it; it is over".to_owned())
-        }
+        RuntimeError::ThreadAlreadyRunning { pid, .. } => Some(format!("process {pid} resumes it")),
+        RuntimeError::NothingToResume { .. } => Some("another process finished it".to_owned()),
         RuntimeError::State(_)
         | RuntimeError::AgentNotFound { .. }
         | RuntimeError::ResolveFailed { .. }
@@ -418,7 +416,7 @@ fn finish(printer: &Printer, attended: &Attended, options: &Options, signal: Opt
         for question in &result.waiting {
             note(&Question::of(question).lines());
         }
-        note(&format!("then go on with: aye -r {} -p", result.thread_id));
+        note(&format!("then resume with: aye -r {} -p", result.thread_id));
     } else if let TerminationReason::Stopped(reason) = &result.termination {
         note(&format!("stopped: {}", visible(reason.detail.as_deref().unwrap_or(&reason.code))));
     } else if let TerminationReason::Blocked(reason) = &result.termination {
@@ -450,13 +448,13 @@ fn break_off(
     printer.put_result(object(&result, &[], "waiting", code));
     if options.is_kept {
         let what = if result.waiting.is_empty() {
-            "the run goes on without this process"
+            "the run continues without this process"
         } else {
-            "what waits stays"
+            "pending questions stay"
         };
-        note(&format!("{what}; go on with: aye -r {} -p", result.thread_id));
+        note(&format!("{what}; resume with: aye -r {} -p", result.thread_id));
     } else {
-        note("nothing was kept: the questions are gone with the conversation");
+        note("nothing was kept; the questions ended with the conversation");
     }
     code
 }

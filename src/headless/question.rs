@@ -69,7 +69,7 @@ impl<'a> Question<'a> {
         if let Some(schema) = &self.record.ticket.suspension.response_schema {
             let form = form(schema);
             if form.contains(" or ") {
-                let _ = write!(text, "\n  the answer has the form {}", visible_line(&form));
+                let _ = write!(text, "\n  expected answer: {}", visible_line(&form));
             }
         }
         text
@@ -162,9 +162,6 @@ mod tests {
         let [yes, _] = Question::of(&record).answers();
         assert_eq!(yes, r#"aye answer q1 '{"choice":"rerun"}'"#);
         let lines = Question::of(&record).lines();
-        assert!(
-            lines.ends_with("\n  the answer has the form {\"choice\": \"rerun\" or \"done\"}"),
-            "{lines}"
-        );
+        assert!(lines.ends_with("\n  expected answer: {\"choice\": \"rerun\" or \"done\"}"), "{lines}");
     }
 }

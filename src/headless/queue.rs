@@ -36,16 +36,16 @@ pub(super) async fn put_behind(
 pub(super) fn tell(printer: &Printer, behind: &Behind) -> u8 {
     let thread = &behind.message.thread_id;
     let reason = match (behind.waiting.len(), behind.driver) {
-        (0, Some(pid)) => format!("behind the run of process {pid}"),
-        (1, _) => "behind 1 question".to_owned(),
-        (n, _) => format!("behind {n} questions"),
+        (0, Some(pid)) => format!("after the run of process {pid}"),
+        (1, _) => "after 1 question".to_owned(),
+        (n, _) => format!("after {n} questions"),
     };
     note(&format!("queued {reason} of conversation {thread}"));
     for question in &behind.waiting {
         note(&Question::of(question).lines());
     }
     if !behind.waiting.is_empty() {
-        note(&format!("then go on with: aye -r {thread} -p"));
+        note(&format!("then resume with: aye -r {thread} -p"));
     }
     printer.put_result(json!({
         "type": "result",

@@ -28,21 +28,21 @@ impl AnswerSchema {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let schema: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+        let schema: Value = serde_json::from_str(text).map_err(|error| format!("invalid JSON: {error}"))?;
         if !schema.is_object() && !schema.is_boolean() {
-            return Err("a JSON Schema is an object".to_owned());
+            return Err("a JSON Schema must be an object".to_owned());
         }
-        let validator = jsonschema::validator_for(&schema)
-            .map_err(|error| format!("it is not a valid JSON Schema: {error}"))?;
+        let validator =
+            jsonschema::validator_for(&schema).map_err(|error| format!("invalid JSON Schema: {error}"))?;
         Ok(Self { validator, text: schema.to_string() })
     }
 
     /// What the model reads beside the task.
     pub fn instruction(&self) -> Message {
         let text = format!(
-            "The final answer to this task must be one JSON value that matches the JSON Schema below, and nothing else: \
-             no words before or after it, no code fence. This concerns the final answer only; use tools as usual \
-             before it.\n<json-schema>\n{}\n</json-schema>",
+            "The final answer to this task must be one JSON value that matches the JSON Schema below, and \
+             nothing else: no text before or after it, no code fence. This applies to the final answer only; \
+             use tools as usual before it.\n<json-schema>\n{}\n</json-schema>",
             self.text
         );
         internal(Message::system(text))
@@ -50,9 +50,9 @@ impl AnswerSchema {
 
     fn repair(&self, errors: &[String]) -> Message {
         let text = format!(
-            "Your last answer does not match the JSON Schema that this task asks for:\n- {}\nAnswer again with the \
-             corrected JSON value and nothing else: no words before or after it, no code fence.\n\
-             <json-schema>\n{}\n</json-schema>",
+            "Your last answer does not match the JSON Schema of this task:\n- {}\nAnswer again with the \
+             corrected JSON value and nothing else: no text before or after it, no code \
+             fence.\n<json-schema>\n{}\n</json-schema>",
             errors.join("\n- "),
             self.text
         );
@@ -65,7 +65,7 @@ impl AnswerSchema {
     /// Everything that is wrong with it.
     fn check(&self, answer: &str) -> Result<Value, Vec<String>> {
         let value: Value = serde_json::from_str(without_fence(answer))
-            .map_err(|error| vec![format!("the answer is not one JSON value: {error}")])?;
+            .map_err(|error| vec![format!("the answer is not a single JSON value: {error}")])?;
         let errors: Vec<String> = self
             .validator
             .iter_errors(&value)
@@ -102,7 +102,7 @@ impl AnswerSchema {
                 break;
             }
             note(&format!(
-                "  the answer does not match the schema; the model is asked to repair it ({} of {REPAIRS})",
+                "  the answer does not match the schema; requesting a repair ({} of {REPAIRS})",
                 repairs + 1
             ));
             let request = RunRequest::new(thread.clone(), vec![self.repair(&errors)]);
@@ -166,7 +166,7 @@ mod tests {
             ["", "Here it is: {}", "{\"name\": \"Ada\"} {}", "```rust\n{}\n```", &"[".repeat(10_000)]
         {
             let errors = schema().check(answer).expect_err("no JSON value");
-            assert!(errors[0].starts_with("the answer is not one JSON value"), "{errors:?}");
+            assert!(errors[0].starts_with("the answer is not a single JSON value"), "{errors:?}");
         }
     }
 
@@ -187,10 +187,10 @@ mod tests {
     #[test]
     fn what_is_no_schema_is_said() {
         for (text, why) in [
-            ("{", "not JSON"),
-            ("[]", "is an object"),
-            (r#"{"type": "nonsense"}"#, "not a valid JSON Schema"),
-            (r#"{"$ref": "https://example.com/schema.json"}"#, "not a valid JSON Schema"),
+            ("{", "invalid JSON"),
+            ("[]", "must be an object"),
+            (r#"{"type": "nonsense"}"#, "invalid JSON Schema"),
+            (r#"{"$ref": "https://example.com/schema.json"}"#, "invalid JSON Schema"),
         ] {
             let error = AnswerSchema::parse(text).expect_err(text);
             assert!(error.contains(why), "{text}: {error}");

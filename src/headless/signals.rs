@@ -35,7 +35,7 @@ pub(super) async fn guard<T>(
             code = next(&mut signals) => code,
             result = &mut work => return (Some(result), came),
             () = &mut closed, if came.is_none() => {
-                note("aye: nobody reads stdout any more; the run is stopped");
+                note("aye: stdout was closed; the run was stopped");
                 exit::FAILED
             }
         };

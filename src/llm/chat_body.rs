@@ -113,7 +113,7 @@ fn messages(prepared: &Prepared, habits: Habits) -> Vec<Value> {
                 let found: Vec<Value> = message.content.iter().filter_map(image).collect();
                 let mut text = text_of(&message.content);
                 if text.is_empty() && !found.is_empty() {
-                    "The picture follows.".clone_into(&mut text);
+                    "The image follows.".clone_into(&mut text);
                 }
                 pictures.extend(found);
                 out.push(json!({"role": "tool", "tool_call_id": message.tool_call_id, "content": text}));

@@ -57,7 +57,7 @@ fn the_conversation_is_told_in_order() {
             {"role": "assistant", "content": null, "tool_calls": [
                 {"id": "1", "type": "function", "function": {"name": "Read", "arguments": "{\"a\":1}"}},
             ]},
-            {"role": "tool", "tool_call_id": "1", "content": "The picture follows."},
+            {"role": "tool", "tool_call_id": "1", "content": "The image follows."},
             {"role": "user", "content": [
                 {"type": "text", "text": PICTURES},
                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,BBBB"}},

@@ -62,7 +62,7 @@ impl Origin {
             None => body.to_owned(),
         };
         if status.is_redirection() {
-            let to = headers.get("location").and_then(|to| to.to_str().ok()).unwrap_or("another address");
+            let to = headers.get("location").and_then(|to| to.to_str().ok()).unwrap_or("another URL");
             return InferenceExecutionError::InvalidRequest(format!(
                 "{}: {} sends requests on to {}; keys are not sent to another host, so set base_url to the right one",
                 self.provider,
@@ -110,9 +110,7 @@ impl Origin {
         match status {
             // A quota that is used up does not come back by waiting some seconds.
             _ if has(&["insufficient_quota", "billing", "credit_balance", "payment"]) => {
-                InferenceExecutionError::Unauthorized(format!(
-                    "{who} refuses to work for this account{number}: {shown}"
-                ))
+                InferenceExecutionError::Unauthorized(format!("{who} refuses this account{number}: {shown}"))
             }
             Some(401..=403) => InferenceExecutionError::Unauthorized(format!(
                 "{who} does not accept the key{number}: {shown}"
@@ -174,7 +172,7 @@ impl Origin {
             return self.cut();
         }
         InferenceExecutionError::Provider(format!(
-            "{} sent a piece of {} bytes that is not valid JSON: {error}",
+            "{} sent a chunk of {} bytes that is not valid JSON: {error}",
             self.provider,
             frame.len()
         ))
@@ -191,7 +189,7 @@ impl Origin {
     /// A frame without end.
     pub(super) fn too_long(&self) -> InferenceExecutionError {
         InferenceExecutionError::InvalidRequest(format!(
-            "{} sent one piece of more than 10 MiB, which is more than is accepted",
+            "{} sent one chunk of more than 10 MiB; the maximum is exceeded",
             self.provider
         ))
     }
@@ -215,7 +213,7 @@ impl Origin {
 
     pub(super) fn too_slow(&self, limit: Duration) -> InferenceExecutionError {
         InferenceExecutionError::TooSlow(format!(
-            "{} was still answering after {} s, which is more than one answer may take",
+            "{} was still answering after {} s, the limit for one answer",
             self.provider,
             limit.as_secs_f32()
         ))
@@ -236,7 +234,7 @@ impl Origin {
         let why = self.shown(causes.last().map_or("no reason given", String::as_str));
         if error.is_builder() {
             return InferenceExecutionError::InvalidRequest(format!(
-                "{}: the request cannot be built, look at base_url and the key: {why}",
+                "{}: the request cannot be built; check base_url and the key: {why}",
                 self.provider
             ));
         }
@@ -302,7 +300,7 @@ impl Origin {
 
     pub(super) fn no_key(&self) -> InferenceExecutionError {
         InferenceExecutionError::Unauthorized(format!(
-            "there is no key for {} ({}); set one, or a base_url that needs none",
+            "no key for {} ({}); set one, or a base_url that needs none",
             self.provider, self.base_url
         ))
     }

@@ -82,7 +82,7 @@ pub fn prepare(request: &InferenceRequest) -> Prepared {
             Role::User | Role::Tool => {}
         }
         if messages.is_empty() && message.role != Role::User {
-            messages.push(Message::user("(The beginning of this conversation was left out.)"));
+            messages.push(Message::user("(The start of this conversation was left out.)"));
         }
         match messages.last_mut() {
             Some(last) if last.role == Role::User && message.role == Role::User => {
@@ -92,7 +92,7 @@ pub fn prepare(request: &InferenceRequest) -> Prepared {
         }
     }
     if messages.last().is_none_or(|last| last.role == Role::Assistant) {
-        messages.push(Message::user("Go on."));
+        messages.push(Message::user("Continue."));
     }
     Prepared { system, messages }
 }
@@ -294,7 +294,7 @@ fn user_part(block: &ContentBlock) -> Option<ContentPart> {
 
 /// What a model reads in the place of a picture whose bytes do not go with the request.
 pub(super) fn unseen(image: &ImageRef) -> String {
-    format!("[an image that is not sent with this request: {image}]")
+    format!("[image omitted from this request: {image}]")
 }
 
 fn assistant(adapter: Adapter, message: &Message) -> ChatMessage {
@@ -379,7 +379,7 @@ fn tool_result(
     let mut text = text_of(&message.content);
     if !found.is_empty() {
         if text.is_empty() {
-            "The picture follows.".clone_into(&mut text);
+            "The image follows.".clone_into(&mut text);
         }
         pictures.extend(found);
     }
@@ -394,7 +394,7 @@ fn show(pictures: Vec<ContentPart>) -> ChatMessage {
 }
 
 /// What stands before pictures that belong to tool results.
-pub(super) const PICTURES: &str = "Pictures from the tool results above:";
+pub(super) const PICTURES: &str = "Images from the tool results above:";
 
 fn is_error(message: &Message) -> bool {
     message

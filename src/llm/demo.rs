@@ -19,13 +19,17 @@ const HELP: &str = "I understand:
 
 | say | and I |
 | --- | --- |
-| `list files` | list the files of this folder |
+| `list files` | list the files of this \
+                    folder |
 | `read FILE` | read a file |
 | `search WORD` | search the files for a word |
-| `run COMMAND` | run a shell command, after you allowed it |
-| `edit FILE: OLD -> NEW` | replace a text in a file |
+| \
+                    `run COMMAND` | run a shell command after your approval |
+| `edit FILE: OLD -> NEW` | \
+                    replace text in a file |
 | `write FILE: TEXT` | write a file |
-| `ask me` | ask you a question |
+| `ask me` | ask you a \
+                    question |
 | `help` | say this |
 ";
 
@@ -121,7 +125,7 @@ fn understand(said: &str) -> Reply {
         return Reply::call(format!("Let me search for {}.", code(word)), "Grep", args);
     }
     if let Some(command) = after(said, "run") {
-        let args = json!({"command": command, "description": "Run what was asked for"});
+        let args = json!({"command": command, "description": "Run the requested command"});
         return Reply::call(format!("I will run {}.", code(command)), "Bash", args);
     }
     if let Some(rest) = after(said, "edit") {
@@ -169,11 +173,11 @@ fn about(result: &Message, calls: &[&ToolCall]) -> String {
         .unwrap_or_default();
     let lower = text.to_ascii_lowercase();
     let start = lower.get(..lower.floor_char_boundary(200)).unwrap_or_default();
-    if start.contains("declined") || start.contains("cancelled") {
-        return format!("You declined, so `{name}` did not run. I leave it at that.");
+    if start.contains("user denied this call") || start.contains("cancelled") {
+        return format!("You denied the call, so `{name}` did not run. I stop here.");
     }
-    if start.contains("wants this call changed") {
-        return format!("You want it changed, so `{name}` did not run.");
+    if start.contains("user requested changes") {
+        return format!("You requested changes, so `{name}` did not run.");
     }
     if start.contains("denied") || start.contains("not allowed by") {
         return format!("A rule does not allow this, so `{name}` did not run.");

@@ -34,7 +34,7 @@ fn it_understands_its_commands() {
     check(
         "run ls -l | wc",
         "Bash",
-        json!({"command": "ls -l | wc", "description": "Run what was asked for"}),
+        json!({"command": "ls -l | wc", "description": "Run the requested command"}),
     );
     check(
         "edit a.rs: let x: u8 -> let x: u16",
@@ -71,10 +71,13 @@ fn after_result(result: Message) -> String {
 #[test]
 fn results_are_told_apart() {
     assert!(after_result(Message::tool("1", "a.txt")).contains("```text\na.txt\n```"));
-    assert!(after_result(Message::tool("1", "The person declined this call: no")).contains("You declined"));
-    let declined = after_result(Message::tool("1", "The user declined this call; it was not run."));
     assert!(
-        !declined.contains("it was not run"),
+        after_result(Message::tool("1", "The user denied this call. It did not run. Reason: no"))
+            .contains("You denied the call")
+    );
+    let declined = after_result(Message::tool("1", "The user denied this call. It did not run."));
+    assert!(
+        !declined.contains("It did not run"),
         "words for a model are not repeated to the user: {declined}"
     );
     let mut failed = Message::tool("1", "exit status 1");

@@ -71,7 +71,7 @@ impl GenaiExecutor {
             return Ok(client);
         }
         let client = genai::Client::builder().with_reqwest(http).build().map_err(|error| {
-            InferenceExecutionError::InvalidRequest(format!("no model client can be made here: {error}"))
+            InferenceExecutionError::InvalidRequest(format!("cannot create a model client: {error}"))
         })?;
         Ok(self.genai.get_or_init(|| client))
     }
@@ -204,7 +204,7 @@ fn headers(origin: &Origin) -> Result<HeaderMap, InferenceExecutionError> {
         };
         let mut value = HeaderValue::from_str(&format!("{prefix}{}", key.expose_secret())).map_err(|_| {
             InferenceExecutionError::Unauthorized(format!(
-                "the key of {} holds characters that cannot be sent",
+                "the key of {} contains characters that cannot be sent",
                 origin.provider
             ))
         })?;

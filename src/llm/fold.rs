@@ -108,7 +108,7 @@ impl Fold {
         if self.text_bytes > MAX_TEXT {
             // Not an error that a repetition cures, so not one that is repeated.
             return Err(InferenceExecutionError::InvalidRequest(format!(
-                "{} answered with more than {} MiB of text, which is more than is accepted",
+                "{} answered with more than {} MiB of text, the limit for one answer",
                 self.model,
                 MAX_TEXT >> 20
             )));
@@ -270,7 +270,7 @@ impl Fold {
     fn open(&mut self, key: &CallKey, id: Option<&str>) -> Result<usize, InferenceExecutionError> {
         if self.calls.len() >= MAX_CALLS {
             return Err(InferenceExecutionError::InvalidRequest(format!(
-                "{} asked for more than {MAX_CALLS} tool calls in one answer",
+                "{} requested more than {MAX_CALLS} tool calls in one answer",
                 self.model
             )));
         }
@@ -453,7 +453,7 @@ fn clean_name(raw: &str) -> (String, Option<String>) {
     if let Some(bad) = name.chars().find(|c| is_hidden(*c)) {
         // The stand-in can never be the name of a real tool: no tool is called "..._".
         let shown: String = name.chars().map(|c| if is_hidden(c) { '_' } else { c }).collect();
-        let problem = format!("the tool name holds the invisible character U+{:04X}", u32::from(bad));
+        let problem = format!("the tool name contains the invisible character U+{:04X}", u32::from(bad));
         return (format!("invalid_{shown}"), Some(problem));
     }
     (name.to_owned(), None)
@@ -553,7 +553,7 @@ impl<'de> serde::de::Visitor<'de> for UniqueVisitor {
         while let Some(key) = map.next_key::<String>()? {
             let Unique(value) = map.next_value()?;
             if object.contains_key(&key) {
-                return Err(serde::de::Error::custom(format_args!("the key {key:?} is there twice")));
+                return Err(serde::de::Error::custom(format_args!("duplicate key {key:?}")));
             }
             object.insert(key, value);
         }

@@ -144,7 +144,7 @@ fn contents(prepared: &Prepared, wants_proofs: bool) -> Vec<Value> {
                     .collect();
                 let mut text = text_of(&message.content);
                 if text.is_empty() && !found.is_empty() {
-                    "The picture follows.".clone_into(&mut text);
+                    "The image follows.".clone_into(&mut text);
                 }
                 pictures.extend(found);
                 results.push(json!({"functionResponse": {

@@ -46,7 +46,7 @@ fn a_conversation_has_its_turns_results_and_pictures() {
         json!([
             {"role": "user", "parts": [{"text": "see"}, {"inline_data": {"mime_type": "image/png", "data": "AAAA"}}]},
             {"role": "model", "parts": [{"text": "so"}, asked("1"), asked("2")]},
-            {"role": "user", "parts": [result("1", "The picture follows."), result("2", "two")]},
+            {"role": "user", "parts": [result("1", "The image follows."), result("2", "two")]},
             {"role": "user", "parts": [
                 {"text": PICTURES},
                 {"inline_data": {"mime_type": "image/png", "data": "BBBB"}},

@@ -27,7 +27,7 @@ impl LazyClient {
     ) -> Result<reqwest::Client, InferenceExecutionError> {
         self.client.get_or_init(|| build(base).map_err(|error| error.to_string())).clone().map_err(|error| {
             InferenceExecutionError::InvalidRequest(format!(
-                "{}: no HTTP client can be made here: {error}",
+                "{}: cannot create an HTTP client: {error}",
                 origin.provider
             ))
         })
@@ -198,7 +198,7 @@ impl Frames {
         }
         if looks_like_html(&body) || self.content_type.starts_with("text/html") {
             return Err(InferenceExecutionError::InvalidRequest(format!(
-                "{} at {} answered with a web page instead of a model's answer; look at base_url",
+                "{} at {} answered with a web page instead of a model's answer; check base_url",
                 self.origin.provider, self.origin.base_url
             )));
         }

@@ -78,7 +78,7 @@ fn failed(config: &ProviderConfig, why: &str) -> OffersError {
 
 async fn list(config: &ProviderConfig, base: &reqwest::Url) -> Result<Vec<Offer>, OffersError> {
     let value = get(config, base, list_url(config, base)).await?;
-    offers_in(&value).ok_or_else(|| failed(config, "its answer contains no list of models"))
+    offers_in(&value).ok_or_else(|| failed(config, "its answer contains no model list"))
 }
 
 async fn get(config: &ProviderConfig, base: &reqwest::Url, url: reqwest::Url) -> Result<Value, OffersError> {
@@ -103,7 +103,7 @@ async fn get(config: &ProviderConfig, base: &reqwest::Url, url: reqwest::Url) ->
         )));
     }
     if !status.is_success() {
-        return Err(failed(config, &format!("its list of models is answered with {}", status.as_u16())));
+        return Err(failed(config, &format!("its model list request returned {}", status.as_u16())));
     }
     serde_json::from_slice(&body).map_err(|_| failed(config, "its list of models is not JSON"))
 }

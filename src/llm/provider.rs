@@ -134,13 +134,10 @@ impl ProviderConfig {
 /// What is wrong with it.
 pub fn normalise_base_url(adapter: Adapter, base_url: &str) -> Result<reqwest::Url, String> {
     let mut url = reqwest::Url::parse(base_url.trim()).map_err(|error| {
-        format!(
-            "{base_url:?} is not an address ({error}); it should look like {}",
-            adapter.default_base_url()
-        )
+        format!("{base_url:?} is not a URL ({error}); expected for example {}", adapter.default_base_url())
     })?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err(format!("{base_url:?} is not an http or https address"));
+        return Err(format!("{base_url:?} is not an http or https URL"));
     }
     url.set_fragment(None);
     let mut path = url.path().trim_end_matches('/').to_owned();

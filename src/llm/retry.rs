@@ -250,7 +250,7 @@ impl Retrying {
     fn skip(&mut self, model: &str, refused: &Refused) -> Item {
         let error = InferenceExecutionError::Unavailable {
             message: format!(
-                "{model} failed again and again and is left alone for another {}; the last time: {}",
+                "{model} failed repeatedly and is paused for another {}; last error: {}",
                 words(refused.open_for.max(Duration::from_secs(1))),
                 refused.why
             ),
@@ -308,7 +308,7 @@ impl Retrying {
 
 fn too_long(error: &InferenceExecutionError, asked: Duration) -> InferenceExecutionError {
     let message = format!(
-        "{error}; it wants to be left alone for {}, and more than {} is not waited for",
+        "{error}; the server asks to wait {}, longer than the maximum of {}",
         words(asked),
         words(MAX_RETRY_AFTER)
     );

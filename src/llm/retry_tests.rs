@@ -199,7 +199,7 @@ async fn an_open_circuit_is_not_asked() {
     assert_eq!(model.requests().len(), 5);
     let again = events(&executor).await;
     assert!(
-        matches!(&again[..], [Err(InferenceExecutionError::Unavailable { message, .. })] if message.contains("first failed again") && message.ends_with("the last time: down"))
+        matches!(&again[..], [Err(InferenceExecutionError::Unavailable { message, .. })] if message.contains("first failed repeatedly") && message.ends_with("last error: down"))
     );
     assert_eq!(model.requests().len(), 5, "nobody was asked");
     let other = ScriptedExecutor::new(["hi".into()]);

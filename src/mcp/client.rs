@@ -47,7 +47,6 @@ pub(super) struct Info {
     is_modern: bool,
 }
 
-/// See the module's text.
 pub(super) struct Client {
     service: Mutex<Option<RunningService<RoleClient, Handler>>>,
     peer: Peer<RoleClient>,
@@ -80,7 +79,7 @@ impl std::fmt::Display for CallError {
             Self::Refused(why) => f.write_str(why),
             Self::Timeout(limit) => write!(f, "no answer for {} s", limit.as_secs_f64()),
             Self::Gone => f.write_str("the connection ended"),
-            Self::Nonsense(why) => write!(f, "an answer that makes no sense: {why}"),
+            Self::Nonsense(why) => write!(f, "an invalid answer: {why}"),
             Self::Cancelled => f.write_str("cancelled"),
         }
     }
@@ -167,7 +166,7 @@ impl Client {
                 let settings = StreamableHttpClientTransportConfig::with_uri(url)
                     .custom_headers(header_map(headers)?)
                     .max_sse_event_size(MAX_MESSAGE);
-                let client = http_client(url).map_err(|e| format!("no HTTP client can be made: {e}"))?;
+                let client = http_client(url).map_err(|e| format!("cannot create an HTTP client: {e}"))?;
                 let handler = Handler { shared: Arc::clone(&shared), root: None };
                 let session = Session::of(config, &around.logins, &around.clock, &shared.wants_login);
                 let agreed = if let Some(session) = session.map(Arc::new) {
@@ -249,7 +248,7 @@ impl Client {
             match open.next(&never).await {
                 Step::Done(Ok(ServerResult::InputRequiredResult(_))) => {
                     return Err(CallError::Refused(
-                        "it wants to ask something first; here only tools may".to_owned(),
+                        "it asks for input first; only tools may ask here".to_owned(),
                     ));
                 }
                 Step::Done(result) => return result,
@@ -364,7 +363,7 @@ fn add_lines(text: &mut String, shared: &Shared) {
     let lines: Vec<String> =
         shared.lines(3).iter().map(|line| words_of(line)).filter(|line| !line.is_empty()).collect();
     if !lines.is_empty() {
-        text.push_str("; it said: ");
+        text.push_str("; its output: ");
         text.push_str(&lines.join(" | "));
     }
 }
@@ -376,7 +375,7 @@ fn sse_hint(url: &str) -> String {
         return String::new();
     }
     format!(
-        "; its URL looks like one of the HTTP+SSE transport, which aye does not speak: the streamable HTTP URL is \
+        "; its URL looks like the HTTP+SSE transport, which aye does not support; the streamable HTTP URL is \
          probably {}",
         visible_line(&streamable_url(url))
     )
@@ -389,10 +388,10 @@ async fn why_not(
 ) -> String {
     let mut text = match error {
         error if error.is_authorization_required() => {
-            "it does not take the `Authorization` that is written in its `headers`".to_owned()
+            "it rejects the `Authorization` configured in its `headers`".to_owned()
         }
         ClientInitializeError::ConnectionClosed(_) => {
-            "it ended the connection before it could be used".to_owned()
+            "it closed the connection before it was ready".to_owned()
         }
         ClientInitializeError::TransportError { error, .. } => plainly(error.error.as_ref()),
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => plainly(fallback.as_ref()),
@@ -423,7 +422,7 @@ fn start(around: &Surroundings, launch: Launch, shared: &Arc<Shared>) -> Result<
         if cwd.is_dir() {
             format!("cannot start {}: {error}", visible_line(&program))
         } else {
-            format!("its folder {} is not there", visible_line(&cwd.to_string_lossy()))
+            format!("its folder {} does not exist", visible_line(&cwd.to_string_lossy()))
         }
     })?;
     let (Some(stdout), Some(stdin), Some(stderr)) =
@@ -469,7 +468,7 @@ fn header_map(
         .map(|(name, value)| {
             let shown = visible_line(name).into_owned();
             let name = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| format!("`{shown}` is no name of a header"))?;
+                .map_err(|_| format!("invalid header name `{shown}`"))?;
             let mut value = HeaderValue::from_str(value.expose_secret())
                 .map_err(|_| format!("the value of the header `{shown}` cannot be sent"))?;
             value.set_sensitive(true);

@@ -33,13 +33,13 @@ impl Content {
 
     fn image(&mut self, media_type: &str, data: String) {
         if !IMAGE_TYPES.contains(&media_type) {
-            self.line(&format!("[a picture of type {media_type}, which cannot be shown]"));
+            self.line(&format!("[image of type {media_type}, not supported]"));
         } else if data.len() > MAX_IMAGE {
-            self.line(&format!("[a picture of {} KiB, which is too large]", data.len() * 3 / 4 / 1024));
+            self.line(&format!("[image of {} KiB, too large]", data.len() * 3 / 4 / 1024));
         } else if self.images.len() >= MAX_IMAGES {
-            self.line("[one more picture, which is left out]");
+            self.line("[one more image, left out]");
         } else if !is_base64(&data) {
-            self.line("[a picture that cannot be read]");
+            self.line("[unreadable image]");
         } else {
             self.images.push(ContentBlock::image(media_type, data));
         }
@@ -57,10 +57,10 @@ impl Content {
                     self.image(&media_type, blob);
                 } else {
                     let size = blob.len() * 3 / 4;
-                    self.line(&format!("[resource {uri}: {size} bytes of {media_type}, which are not text]"));
+                    self.line(&format!("[resource {uri}: {size} bytes of {media_type}, not text]"));
                 }
             }
-            _ => self.line("[a resource of a kind that is not known]"),
+            _ => self.line("[resource of unknown kind]"),
         }
     }
 
@@ -69,7 +69,7 @@ impl Content {
             Block::Text(text) => self.line(&text.text),
             Block::Image(image) => self.image(&image.mime_type, image.data),
             Block::Audio(audio) => self.line(&format!(
-                "[sound of type {}, {} KiB, which cannot be heard here]",
+                "[audio of type {}, {} KiB, not supported]",
                 audio.mime_type,
                 audio.data.len() * 3 / 4 / 1024
             )),
@@ -82,7 +82,7 @@ impl Content {
                 line.push(']');
                 self.line(&line);
             }
-            _ => self.line("[content of a kind that is not known]"),
+            _ => self.line("[content of unknown kind]"),
         }
     }
 
@@ -128,7 +128,7 @@ pub(super) fn tool_result(id: &str, server: &str, tool: &str, result: CallToolRe
     if content.text.trim().is_empty() && content.images.is_empty() {
         content.text = match &result.structured_content {
             Some(value) => value.to_string(),
-            None if is_error => "the tool failed and did not say why".to_owned(),
+            None if is_error => "the tool failed without a message".to_owned(),
             None => "(no output)".to_owned(),
         };
     }
@@ -164,9 +164,9 @@ mod tests {
         let text = got.model_text();
         for piece in [
             "one\n",
-            "svg+xml, which cannot be shown",
-            "cannot be read",
-            "sound of type audio/wav",
+            "svg+xml, not supported",
+            "[unreadable image]",
+            "audio of type audio/wav",
             "[resource file:///a]\ninside",
             "[resource file:///b: 3 bytes of application/zip",
             "[resource file:///c (c): d]",

@@ -81,7 +81,7 @@ impl Question {
     /// A sentence: why nobody is asked that.
     pub(super) fn read(asked: ElicitRequestParams) -> Result<Self, String> {
         let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = asked else {
-            return Err("this client asks with forms only".to_owned());
+            return Err("this client supports forms only".to_owned());
         };
         let order = requested_schema.property_order.clone();
         let asked = serde_json::to_value(&requested_schema).map_err(|error| error.to_string())?;
@@ -120,13 +120,13 @@ impl Question {
             order.push(id);
         };
         let text = |text: &str, hint: &str| json!({"text": {"literalString": text}, "usageHint": hint});
-        let title = format!("The server {} asks, while it works on {tool}:", words_of(server));
+        let title = format!("The server {} asks during {tool}:", words_of(server));
         add("from".into(), "Text", text(&title, "h3"));
         add("message".into(), "Text", text(&self.message, "body"));
         add(
             "warning".into(),
             "Text",
-            text("What you write goes to this server and is kept here: no passwords, no keys.", "caption"),
+            text("Your answers are sent to this server and stored here: no passwords, no keys.", "caption"),
         );
         if let Some((_, problem)) = before {
             add("problem".into(), "Text", text(&format!("Not sent: {problem}"), "body"));
@@ -220,9 +220,9 @@ impl Field {
             Some("boolean") => Kind::Flag,
             Some("array") => match choices(&property["items"], "anyOf")? {
                 Some(choices) => Kind::Several(choices),
-                None => return Err(format!("the field `{}` is a list of anything", words_of(name))),
+                None => return Err(format!("the field `{}` is a list of unknown items", words_of(name))),
             },
-            Some(_) | None => return Err(format!("the field `{}` is of no known kind", words_of(name))),
+            Some(_) | None => return Err(format!("the field `{}` has an unknown kind", words_of(name))),
         };
         let text = |key: &str| words_of(property[key].as_str().unwrap_or_default());
         let title = text("title");

@@ -179,11 +179,7 @@ impl Shared {
             let host = reqwest::Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
             let host = host.unwrap_or_else(|| "somewhere".to_owned());
             self.tell_now_and_then(|| {
-                format!(
-                    "MCP server {} wanted to send you to {}; that is refused",
-                    self.server,
-                    visible_line(&host)
-                )
+                format!("refused: MCP server {} tried to send you to {}", self.server, visible_line(&host))
             });
         }
     }
@@ -207,7 +203,6 @@ impl Drop for Opening<'_> {
     }
 }
 
-/// See the module's text.
 pub(super) struct Handler {
     pub(super) shared: std::sync::Arc<Shared>,
     /// What is said when the server asks what is worked on; only a program of this machine is told.
@@ -232,12 +227,9 @@ impl ClientHandler for Handler {
     ) -> Result<CreateMessageResult, ErrorData> {
         // It would spend the person's money on a stranger's words.
         if self.shared.refused.fetch_add(1, Ordering::Relaxed) == 0 {
-            (self.shared.tell)(format!(
-                "MCP server {} asked to use your model; that is refused, now and later",
-                self.shared.server
-            ));
+            (self.shared.tell)(format!("refused: MCP server {} asked to use your model", self.shared.server));
         }
-        Err(ErrorData::new(ErrorCode(-1), "this client does not lend its model to servers", None))
+        Err(ErrorData::new(ErrorCode(-1), "this client does not offer its model to servers", None))
     }
 
     async fn create_elicitation(

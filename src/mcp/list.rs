@@ -113,7 +113,7 @@ async fn pages<T: DeserializeOwned>(
             break;
         }
         if next == cursor || number >= MAX_PAGES {
-            notes.push("its list has no end; what came so far is used".to_owned());
+            notes.push("its list does not end; the entries so far are used".to_owned());
             break;
         }
         cursor = next;
@@ -162,7 +162,7 @@ fn take(part: &str, tools: Vec<Described>, notes: &mut Vec<String>) -> Vec<Found
     for (tool, id) in tools.into_iter().zip(ids) {
         let name = words_of(&tool.name);
         let Some(id) = id else {
-            notes.push(format!("it names the tool `{name}` twice; the first one counts"));
+            notes.push(format!("duplicate tool `{name}`; the first one is used"));
             continue;
         };
         let schema = Value::Object(Map::clone(&tool.input_schema));
@@ -173,7 +173,7 @@ fn take(part: &str, tools: Vec<Described>, notes: &mut Vec<String>) -> Vec<Found
             continue;
         }
         if !matches!(schema.get("type"), None | Some(Value::String(_))) || is_no_object(&schema) {
-            notes.push(format!("the tool `{name}` is left out: its arguments are no object"));
+            notes.push(format!("the tool `{name}` is left out: its arguments are not an object"));
             continue;
         }
         if let Some(why) = schema_problem(&schema) {
@@ -190,7 +190,7 @@ fn take(part: &str, tools: Vec<Described>, notes: &mut Vec<String>) -> Vec<Found
         found.push(found_of(id, part, &tool, schema));
     }
     if too_many > 0 {
-        notes.push(format!("{too_many} tools are left out: all of them together are too long"));
+        notes.push(format!("{too_many} tools are left out: together they are too long"));
     }
     notes.truncate(20);
     found

@@ -33,7 +33,7 @@ const GATHER: Duration = Duration::from_millis(200);
 const MIN_PAUSE: Duration = Duration::from_secs(2);
 const MAX_PAUSE: Duration = Duration::from_mins(1);
 
-/// See the module's text. Dropping it ends all connections.
+/// All MCP servers of a program. Dropping it ends all connections.
 pub struct Manager {
     servers: Arc<Known>,
     around: Surroundings,
@@ -50,7 +50,8 @@ impl Manager {
             let server = Server::new(config);
             if let Some(other) = parts.get(&server.part) {
                 problems.push(format!(
-                    "{}: the server `{}` is not started: in names of tools it would be the same as `{}`; rename one of them",
+                    "{}: the server `{}` is not started: its tools would have the same names as those of \
+                     `{}`; rename one of them",
                     server.config.place,
                     server.name(),
                     visible_line(other)
@@ -259,7 +260,7 @@ fn blocks(content: Content) -> Result<Vec<ContentBlock>, String> {
         blocks.push(ContentBlock::text(content.text));
     }
     blocks.extend(content.images);
-    if blocks.is_empty() { Err("there is nothing in it".to_owned()) } else { Ok(blocks) }
+    if blocks.is_empty() { Err("it is empty".to_owned()) } else { Ok(blocks) }
 }
 
 fn arguments_of(prompt: &PromptView, words: &str) -> Result<Map<String, Value>, String> {
@@ -335,7 +336,7 @@ async fn keep(server: &Arc<Server>, all: &Arc<Known>, around: &Surroundings, sto
             server.withdraw(around);
         }
         if failures == 1 || pause.is_none() {
-            let then = if pause.is_some() { "it is tried again" } else { "it is not used" };
+            let then = if pause.is_some() { "retrying" } else { "not used" };
             (around.tell)(format!("MCP server {}: {why}; {then}", server.name()));
         }
         server.set_phase(Phase::Failed { why, again: pause.is_some() });
@@ -373,7 +374,7 @@ async fn once(
         Ok(Ok(client)) => client,
         Ok(Err(_)) if shared.wants_login.is_cancelled() => return End::NeedsLogin,
         Ok(Err(why)) => return End::Gone(why),
-        Err(_) => return End::Gone(format!("it could not be used after {} s", limit.as_secs_f64())),
+        Err(_) => return End::Gone(format!("it was not ready after {} s", limit.as_secs_f64())),
     };
     *was_connected = true;
     server.connected(Arc::clone(&client), began.elapsed());

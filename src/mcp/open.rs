@@ -26,7 +26,7 @@ pub(super) enum Step {
     Done(Result<ServerResult, CallError>),
 }
 
-/// See the module's text. Dropping it tells the server that nobody waits for the answer.
+/// Dropping it tells the server that nobody waits for the answer.
 pub(super) struct OpenCall {
     pub(super) rx: oneshot::Receiver<Result<ServerResult, ServiceError>>,
     pub(super) progress: mpsc::Receiver<Progress>,
@@ -94,8 +94,7 @@ impl Drop for CancelGuard {
         let peer = self.peer.clone();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                let params =
-                    CancelledNotificationParam::new(Some(id), Some("not wanted any more".to_owned()));
+                let params = CancelledNotificationParam::new(Some(id), Some("no longer needed".to_owned()));
                 let _ = tokio::time::timeout(Duration::from_secs(2), peer.notify_cancelled(params)).await;
             });
         }

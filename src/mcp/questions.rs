@@ -19,7 +19,7 @@ pub(super) struct Parked {
     pub(super) reply: Reply,
 }
 
-/// See the module's text. Clones are the same.
+/// Clones are the same.
 #[derive(Clone, Default)]
 pub struct Questions(Arc<Mutex<HashMap<String, Parked>>>);
 

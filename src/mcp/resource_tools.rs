@@ -27,7 +27,7 @@ fn text<'a>(args: &'a Value, name: &str) -> Result<Option<&'a str>, ToolError> {
     match args.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(ToolError::InvalidArguments(format!("`{name}` must be a text"))),
+        Some(_) => Err(ToolError::InvalidArguments(format!("`{name}` must be a string"))),
     }
 }
 
@@ -38,12 +38,11 @@ fn needed<'a>(args: &'a Value, name: &str) -> Result<&'a str, ToolError> {
 #[async_trait]
 impl Tool for List {
     fn descriptor(&self) -> ToolDescriptor {
-        let description =
-            "Lists what the connected MCP servers have to read: server, address and name of each resource.";
+        let description = "Lists the resources of the connected MCP servers: server, URI and name of each.";
         ToolDescriptor::new(LIST, LIST, description)
             .with_parameters(json!({
                 "type": "object",
-                "properties": {"server": {"type": "string", "description": "only this server's"}}
+                "properties": {"server": {"type": "string", "description": "only this server's resources"}}
             }))
             .with_category("mcp")
             .with_class(ToolClass::Pure)

@@ -129,7 +129,6 @@ struct Now {
     told: String,
 }
 
-/// See the module's text.
 pub(super) struct Server {
     pub(super) config: ServerConfig,
     pub(super) part: String,
@@ -163,11 +162,11 @@ impl Known {
             || {
                 let names: Vec<String> = self.all.iter().map(|server| server.name()).collect();
                 let known = if names.is_empty() {
-                    "there is none".to_owned()
+                    "none are configured".to_owned()
                 } else {
                     format!("there are {}", names.join(", "))
                 };
-                format!("there is no MCP server `{}`; {known}", visible_line(name))
+                format!("unknown MCP server `{}`; {known}", visible_line(name))
             },
         )
     }
@@ -301,7 +300,7 @@ impl Server {
                             _,
                         ) => {}
                         (Phase::Failed { why, again: false }, _) => {
-                            return Err(format!("the server {} cannot be used: {why}", self.name()));
+                            return Err(format!("the server {} is unavailable: {why}", self.name()));
                         }
                         (Phase::NeedsLogin, _) => {
                             return Err(format!("the server {} {}", self.name(), self.state_words()));
@@ -310,7 +309,7 @@ impl Server {
                     }
                 }
                 if moved.changed().await.is_err() {
-                    return Err("aye is being left".to_owned());
+                    return Err("aye is exiting".to_owned());
                 }
             }
         };
@@ -329,8 +328,8 @@ impl Server {
 
     pub(super) fn state_words(&self) -> String {
         match self.phase() {
-            Phase::Idle => "it was not started yet".to_owned(),
-            Phase::Connecting => "it is still being started".to_owned(),
+            Phase::Idle => "it is not started yet".to_owned(),
+            Phase::Connecting => "it is still starting".to_owned(),
             Phase::Connected => "connected".to_owned(),
             Phase::Failed { why, .. } => why,
             Phase::NeedsLogin => needs_login(&self.config.name),
@@ -447,9 +446,7 @@ impl Server {
             _ if now.instructions.trim().is_empty() => None,
             (Standing::New | Standing::Agreed, false) if new.len() == now.tools.len() => None,
             (Standing::New | Standing::Agreed, false) => Some("its instructions are new".to_owned()),
-            (Standing::Changed, false) => {
-                Some("its instructions are not what you agreed to any more".to_owned())
-            }
+            (Standing::Changed, false) => Some("its instructions changed since you trusted them".to_owned()),
         };
         if new.is_empty() && changed.is_empty() && instructions.is_none() {
             now.told.clear();
@@ -462,7 +459,7 @@ impl Server {
         };
         let what: Vec<String> = [
             count(&new, "is new", "are new"),
-            count(&changed, "is not what you agreed to any more", "are not what you agreed to any more"),
+            count(&changed, "changed since you trusted it", "changed since you trusted them"),
             instructions,
         ]
         .into_iter()
@@ -470,7 +467,8 @@ impl Server {
         .collect();
         let (name, typed) = (self.name(), self.typed());
         let text = format!(
-            "MCP server {name}: {}; not used before you agree: /mcp {typed} shows them, /mcp trust {typed} agrees",
+            "MCP server {name}: {}; not used until trusted: /mcp {typed} shows them, /mcp trust {typed} \
+             trusts them",
             what.join(", ")
         );
         if now.told != text {
@@ -555,7 +553,7 @@ impl Server {
             (agreed, rest, instructions)
         };
         if agreed.is_empty() {
-            return Err(format!("look at the tools of {name} first: /mcp {}", self.typed()));
+            return Err(format!("review the tools of {name} first: /mcp {}", self.typed()));
         }
         let scope = self.config.scope.key();
         let mut pinned = around.pins.load(&scope, &self.config.name)?.unwrap_or_default();
@@ -569,13 +567,13 @@ impl Server {
         self.offer(around);
         self.moved.send_modify(|count| *count += 1);
         let mut words =
-            format!("{count} tool{} of {name} can be used from now on", if count == 1 { "" } else { "s" });
+            format!("{count} tool{} of {name} can be used now", if count == 1 { "" } else { "s" });
         if rest > 0 {
-            let _ = write!(words, "; {rest} came after you looked: /mcp {}", self.typed());
+            let _ = write!(words, "; {rest} appeared after your review: /mcp {}", self.typed());
         }
         match kept {
             Ok(()) => Ok(words),
-            Err(why) => Ok(format!("{words}, until aye ends: {why}")),
+            Err(why) => Ok(format!("{words}, until aye exits: {why}")),
         }
     }
 

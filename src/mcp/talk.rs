@@ -25,7 +25,7 @@ const MAX_QUESTIONS: usize = 10;
 /// How often a call may be sent again with answers.
 const MAX_ROUNDS: usize = 10;
 
-/// See the module's text. Dropping it tells the server that nobody waits for the result.
+/// Dropping it tells the server that nobody waits for the result.
 pub(super) struct Talk {
     client: Arc<Client>,
     params: CallToolRequestParams,
@@ -121,12 +121,14 @@ impl Talk {
     fn take_wanted(&mut self, wanted: InputRequiredResult) -> Result<(), CallError> {
         self.rounds += 1;
         if self.rounds > MAX_ROUNDS {
-            return Err(CallError::Refused("it asks over and over".to_owned()));
+            return Err(CallError::Refused("it keeps asking".to_owned()));
         }
         self.params.request_state = wanted.request_state;
         for (key, request) in wanted.input_requests.into_iter().flatten() {
             let InputRequest::Elicitation(request) = request else {
-                return Err(CallError::Refused("it wants something that it is not given here".to_owned()));
+                return Err(CallError::Refused(
+                    "it requests something that is not supported here".to_owned(),
+                ));
             };
             self.client.shared.note_refused(&request.params);
             match Question::read(request.params) {

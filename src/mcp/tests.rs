@@ -192,8 +192,8 @@ async fn tools_are_called_by_their_own_names_and_give_results() {
     );
     for (name, words) in [
         ("wrong", "it went wrong"),
-        ("refuse", "the server s says: not with me (code -32602)"),
-        ("lie", "an answer that is no result of a tool"),
+        ("refuse", "error from the server s: not with me (code -32602)"),
+        ("lie", "an invalid tool result"),
     ] {
         let got = world.call(&format!("mcp__s__{name}")).await.expect("a result");
         assert!(got.is_error() && got.model_text().contains(words), "{name}: {got:?}");
@@ -255,13 +255,15 @@ async fn the_tools_of_a_project_wait_for_a_person_who_saw_them() {
     assert_eq!(world.ids(), [] as [String; 0]);
     assert_eq!(
         world.told(),
-        ["MCP server s: 2 tools are new; not used before you agree: /mcp s shows them, /mcp trust s agrees"]
+        [
+            "MCP server s: 2 tools are new; not used until trusted: /mcp s shows them, /mcp trust s trusts them"
+        ]
     );
     let refused = manager.agree("s").expect_err("nobody looked");
-    assert!(refused.contains("look at the tools"), "{refused}");
+    assert!(refused.contains("review the tools"), "{refused}");
     let view = manager.look("s").expect("there");
     assert_eq!(view.tools[0].description, "does echo");
-    assert_eq!(manager.agree("s").as_deref(), Ok("2 tools of s can be used from now on"));
+    assert_eq!(manager.agree("s").as_deref(), Ok("2 tools of s can be used now"));
     assert_eq!(world.ids(), ["mcp__s__echo", "mcp__s__other"]);
     manager.close().await;
     // The next time nobody is asked, unless what the project would run is something else.
@@ -305,7 +307,10 @@ async fn instructions_reach_the_model_only_after_the_tools_were_agreed_to() {
     manager.ready(PATIENCE).await;
     assert_eq!((world.ids().len(), guidance(&world)), (1, None));
     let told = world.told();
-    assert!(told.last().expect("told").contains("its instructions are not what you agreed to"), "{told:?}");
+    assert!(
+        told.last().expect("told").contains("its instructions changed since you trusted them"),
+        "{told:?}"
+    );
     manager.look("s").expect("there");
     manager.agree("s").expect("agreed");
     assert!(guidance(&world).is_some());
@@ -325,7 +330,7 @@ async fn a_tool_that_changed_is_not_offered_until_it_is_agreed_to() {
     let told = world.told();
     assert!(
         told[0].contains("mcp__s__late is new")
-            && told[0].contains("mcp__s__echo is not what you agreed to any more"),
+            && told[0].contains("mcp__s__echo changed since you trusted it"),
         "{told:?}"
     );
     let view = manager.look("s").expect("there");
@@ -348,7 +353,7 @@ async fn only_what_was_seen_is_agreed_to() {
     // Whoever still holds the old tool cannot call the new one with it.
     let called = old.execute(json!({}), &ToolCallContext::test_default()).await;
     assert!(
-        matches!(&called, Err(ToolError::NotFound(why)) if why.contains("not what the person agreed to"))
+        matches!(&called, Err(ToolError::NotFound(why)) if why.contains("changed since the user trusted it"))
     );
     assert!(!world.log().iter().any(|line| line.contains(r#""name":"echo""#)));
     assert!(manager.agree("s").is_err(), "it changed after the person looked");
@@ -380,7 +385,7 @@ async fn a_call_that_hangs_ends_and_the_server_is_told() {
     manager.ready(PATIENCE).await;
     let got = world.call("mcp__s__hang").await.expect("a result");
     assert!(got.is_error() && got.model_text().contains("no answer for 0.2 s"), "{got:?}");
-    assert!(got.model_text().contains("whether the call did anything is not known"));
+    assert!(got.model_text().contains("the outcome is unknown"));
     until("the server is told", || world.count("cancelled") == 1).await;
     // A cancel by the person is told as well, and the future may be dropped.
     let ctx = ToolCallContext { cancellation: CancellationToken::new(), ..ToolCallContext::test_default() };
@@ -410,7 +415,7 @@ async fn a_server_that_crashes_is_started_again() {
     assert!(got.is_success(), "{got:?}");
     assert_eq!(world.count("started"), 2);
     let told = world.told();
-    assert!(told[0].contains("out of memory") && told[0].ends_with("it is tried again"), "{told:?}");
+    assert!(told[0].contains("out of memory") && told[0].ends_with("retrying"), "{told:?}");
     manager.close().await;
 }
 
@@ -434,7 +439,7 @@ async fn a_server_that_never_worked_is_not_started_over_and_over() {
     assert_eq!(manager.ready(PATIENCE).await, [] as [String; 0]);
     let why: Vec<String> = manager.views().iter().map(|view| format!("{:?}", view.phase)).collect();
     assert!(why[0].contains("cannot start /nowhere/server"), "{why:?}");
-    assert!(why[1].contains("could not be used after 0.3 s"), "{why:?}");
+    assert!(why[1].contains("was not ready after 0.3 s"), "{why:?}");
     assert!(why[2].contains("no database"), "{why:?}");
     assert!(why.iter().all(|why| why.contains("again: false")), "{why:?}");
     manager.restart("dead").expect("there");
@@ -461,7 +466,7 @@ async fn the_model_is_not_lent_however_often_it_is_asked_for() {
     let manager = world.user("sampling").await;
     assert!(world.call("mcp__s__echo").await.expect("a result").is_success());
     until("it is told", || !world.told().is_empty()).await;
-    assert_eq!(world.told(), ["MCP server s asked to use your model; that is refused, now and later"]);
+    assert_eq!(world.told(), ["refused: MCP server s asked to use your model"]);
     manager.close().await;
 }
 
@@ -559,9 +564,8 @@ async fn two_servers_with_one_name_in_tools_are_not_both_started() {
     assert_eq!(manager.views().len(), 1);
     assert_eq!(
         problems,
-        [
-            "here:1:1: the server `a_b` is not started: in names of tools it would be the same as `a b`; rename one of them"
-        ]
+        ["here:1:1: the server `a_b` is not started: its tools would have the same names as those of `a \
+             b`; rename one of them"]
     );
 }
 

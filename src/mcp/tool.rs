@@ -19,7 +19,6 @@ use crate::contract::surface::ACTION_SURFACE;
 use crate::contract::suspension::{PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode};
 use crate::contract::tool::{Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult};
 
-/// See the module's text.
 pub(super) struct McpTool {
     server: Arc<Server>,
     name: String,
@@ -52,7 +51,7 @@ impl McpTool {
         // It may have changed since it was offered; what a person agreed to is what is called.
         if !self.server.offers(&self.name, &self.hash) {
             return Err(ToolError::NotFound(format!(
-                "the tool {} is not what the person agreed to any more; it was not called",
+                "the tool {} changed since the user trusted it. It was not called",
                 self.descriptor.id
             )));
         }
@@ -122,9 +121,8 @@ impl Tool for McpTool {
                 let parked = self.questions.take(surface).filter(|parked| parked.run == run);
                 let Some(Parked { mut talk, question, reply, .. }) = parked else {
                     return failed(format!(
-                        "the server {server} asked the person during this call, and the call was lost before the \
-                         answer came: a server's question lives only as long as the connection that it came over. \
-                         Whether the call did anything is not known; look, then call it again if it is still wanted"
+                        "the server {server} asked the user during this call, and the connection was lost \
+                         before the answer. The outcome is unknown; check, then call again if still needed"
                     ));
                 };
                 let payload = ctx.resume.as_ref().map_or(&Value::Null, |resume| &resume.result);
@@ -147,13 +145,11 @@ impl Tool for McpTool {
             Ok(ServerResult::CallToolResult(result)) => {
                 Ok(tool_result(id, &server, &self.name, result).into())
             }
-            Ok(_) => failed(format!("the server {server} gave an answer that is no result of a tool")),
-            Err(error @ CallError::Refused(_)) => failed(format!("the server {server} says: {error}")),
+            Ok(_) => failed(format!("the server {server} returned an invalid tool result")),
+            Err(error @ CallError::Refused(_)) => failed(format!("error from the server {server}: {error}")),
             Err(CallError::Cancelled) => Err(ToolError::ExecutionFailed("cancelled".to_owned())),
             Err(error @ (CallError::Timeout(_) | CallError::Gone | CallError::Nonsense(_))) => {
-                failed(format!(
-                    "the server {server}: {error}; whether the call did anything is not known, look before you repeat it"
-                ))
+                failed(format!("the server {server}: {error}; the outcome is unknown; check before retrying"))
             }
         }
     }

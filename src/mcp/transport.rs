@@ -18,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 const BURST: f64 = 2000.0;
 const A_SECOND: f64 = 1000.0;
 
-/// See the module's text.
 pub(super) struct Guarded<T> {
     inner: T,
     ended: CancellationToken,

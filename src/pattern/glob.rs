@@ -91,10 +91,7 @@ pub(super) fn to_regex(glob: &str, reading: Reading) -> Result<String, GlobError
         i += 1;
     }
     if let Some(open) = braces.first() {
-        return Err(GlobError {
-            position: *open,
-            message: "`{` is never closed (write `\\{` for a brace)".into(),
-        });
+        return Err(GlobError { position: *open, message: "unclosed `{` (write `\\{` for a brace)".into() });
     }
     out.push_str(r")\z");
     Ok(out)
@@ -120,7 +117,8 @@ pub(super) fn compile(glob: &str, reading: Reading) -> Result<LazyRegex, GlobErr
 /// The last, telling line of a regular expression's error.
 pub(super) fn regex_message(error: &regex::Error) -> String {
     let text = error.to_string();
-    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("not a regular expression");
+    let last =
+        text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("invalid regular expression");
     last.trim().trim_start_matches("error: ").to_owned()
 }
 
@@ -159,7 +157,7 @@ fn class(chars: &[char], open: usize, reading: Reading, out: &mut String) -> Res
             None => {
                 return Err(GlobError {
                     position: open,
-                    message: "`[` is never closed (write `\\[` for a bracket)".into(),
+                    message: "unclosed `[` (write `\\[` for a bracket)".into(),
                 });
             }
             Some(']') if i > first => break,

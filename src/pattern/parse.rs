@@ -42,9 +42,7 @@ pub(super) fn parse(text: &str, sources: Sources) -> Parsed<Pattern> {
     let args = if parser.eat('(') { parser.args(&name)? } else { Args::Any };
     parser.blanks();
     if parser.at < parser.chars.len() {
-        return Err(
-            parser.error(parser.at, "nothing may follow here (a pattern is `Tool` or `Tool(arguments)`)")
-        );
+        return Err(parser.error(parser.at, "unexpected text (a pattern is `Tool` or `Tool(arguments)`)"));
     }
     Ok(Pattern { name, args })
 }
@@ -60,7 +58,7 @@ pub(super) fn regex(text: &str) -> Parsed<Matcher> {
     if text.is_empty() {
         return Err(parser.error(0, "an empty regular expression matches everything"));
     }
-    let wrong = |e| parser.error(0, format!("not a regular expression: {}", glob::regex_message(&e)));
+    let wrong = |e| parser.error(0, format!("invalid regular expression: {}", glob::regex_message(&e)));
     parser.regex(text).map(Matcher::Regex).map_err(wrong)
 }
 
@@ -98,16 +96,16 @@ impl Parser<'_> {
         }
         while self.peek().is_some_and(|c| c != '(' && !c.is_whitespace()) {
             if matches!(self.peek(), Some(')' | '"' | '\'' | ',')) {
-                return Err(self.error(self.at, "not a character of a tool's name"));
+                return Err(self.error(self.at, "invalid character in a tool's name"));
             }
             self.at += 1;
         }
         let text = self.slice(start, self.at);
         if text.is_empty() {
-            return Err(self.error(start, "a tool's name is missing (`*` is any tool)"));
+            return Err(self.error(start, "missing tool name (`*` is any tool)"));
         }
         if let Some(bad) = text.chars().position(char::is_control) {
-            return Err(self.error(start + bad, "a tool's name holds no control characters"));
+            return Err(self.error(start + bad, "a tool's name cannot contain control characters"));
         }
         if !glob::is_glob(&text) {
             return Ok(Name::Exact(text));
@@ -141,7 +139,7 @@ impl Parser<'_> {
             }
             self.at += 1;
         }
-        Err(self.error(start, "the regular expression is never closed by `/`"))
+        Err(self.error(start, "the regular expression is not closed by `/`"))
     }
 
     /// Everything after the opening paren, with the closing one.
@@ -156,7 +154,7 @@ impl Parser<'_> {
         let mut depth = 0_usize;
         loop {
             match self.peek() {
-                None => return Err(self.error(open, "`(` is never closed")),
+                None => return Err(self.error(open, "unclosed `(`")),
                 Some('\\') => self.at += 1,
                 Some('(') => depth += 1,
                 Some(')') if depth == 0 => break,
@@ -177,7 +175,7 @@ impl Parser<'_> {
         let mut text = self.slice(start, end);
         if text.is_empty() {
             return Err(
-                self.error(open, "the parens are empty (write the name alone, or `(*)`, for any arguments)")
+                self.error(open, "empty parentheses (write the name alone, or `(*)`, for any arguments)")
             );
         }
         if text == "*" || text == "**" {
@@ -236,7 +234,7 @@ impl Parser<'_> {
                 return Err(self.error(op_at, "an empty regular expression matches everything"));
             }
             _ => Matcher::Regex(self.regex(&value).map_err(|e| {
-                self.error(value_at, format!("not a regular expression: {}", glob::regex_message(&e)))
+                self.error(value_at, format!("invalid regular expression: {}", glob::regex_message(&e)))
             })?),
         };
         Ok(Some(Condition { path, negated, matcher }))
@@ -248,7 +246,7 @@ impl Parser<'_> {
         let mut value = String::new();
         loop {
             match self.peek() {
-                None => return Err(self.error(open, "the quote is never closed")),
+                None => return Err(self.error(open, "unclosed quote")),
                 Some(c) if c == quote => break,
                 Some('\\') if self.chars.get(self.at + 1).is_some_and(|c| *c == quote || *c == '\\') => {
                     self.at += 1;

@@ -74,7 +74,7 @@ impl<'a> PhaseRun<'a> {
         }
         let ctx = &self.ctx;
         let commands = unless_cancelled(ctx, join_all(hooks.iter().map(|hook| run_hook(hook, ctx)))).await?;
-        // All hooks have to be fine before anything of them is committed.
+        // Commit only after every hook has succeeded.
         let commands = commands.into_iter().collect::<Result<Vec<_>, _>>()?;
         for command in &commands {
             check_handlers(env, command)?;
@@ -257,7 +257,7 @@ impl<'a> PhaseRun<'a> {
             }
             Some(known) if rank(known) == rank(&payload) => {
                 let call = self.ctx.tool.as_ref().map_or("", |tool| tool.call.id.as_str());
-                tracing::error!(call, "two intercepts of one kind; the first one counts");
+                tracing::error!(call, "two intercepts of one kind; the first one is used");
             }
             Some(known) if rank(known) > rank(&payload) => {}
             Some(_) | None => self.report.intercept = Some(payload),

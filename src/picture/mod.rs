@@ -147,7 +147,7 @@ fn gif(bytes: &[u8], mut scaler: Scaler, (width, height): (u32, u32)) -> Result<
     }
     let mut decoder = options.read_info(bytes).map_err(|error| error.to_string())?;
     let frame =
-        decoder.read_next_frame().map_err(|error| error.to_string())?.ok_or("there is no picture in it")?;
+        decoder.read_next_frame().map_err(|error| error.to_string())?.ok_or("it contains no image")?;
     let (left, top) = (usize::from(frame.left), usize::from(frame.top));
     let (wide, high) = (usize::from(frame.width), usize::from(frame.height));
     let mut row = vec![0; width as usize * 4];

@@ -2,7 +2,6 @@
 
 use crate::contract::image::Pixels;
 
-/// See the module's text.
 pub(super) struct Scaler {
     from: (u32, u32),
     to: (u32, u32),

@@ -70,7 +70,7 @@ fn what_is_broken_says_so() {
     let mut bomb = whole.clone();
     bomb[16..24].copy_from_slice(&[0, 0, 0x1b, 0x58, 0, 0, 0x1b, 0x58]);
     assert!(decode(&bomb, (40, 40)).is_err());
-    assert_eq!(decode(b"hello", (40, 40)).unwrap_err(), "it is no PNG, JPEG, GIF or WebP image");
+    assert_eq!(decode(b"hello", (40, 40)).unwrap_err(), "not a PNG, JPEG, GIF or WebP image");
 }
 
 proptest! {

@@ -9,7 +9,7 @@ use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallStatus};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::state::Phase;
 
-/// One run. See the module's text.
+/// A run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {

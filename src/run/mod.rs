@@ -282,15 +282,15 @@ pub enum Refused {
         by: DecisionId,
     },
     /// The answer belongs to another question.
-    #[error("call {call} asks another question now")]
+    #[error("call {call} has another pending question")]
     OtherQuestion {
         /// The call.
         call: CallId,
     },
     /// A call that was running is missing from the recovery.
-    #[error("nobody says what became of call {0}")]
+    #[error("the outcome of call {0} is missing")]
     Unaccounted(CallId),
     /// Two calls of one answer have one id.
-    #[error("call id {0} is doubled")]
+    #[error("duplicate call id {0}")]
     DoubledCall(CallId),
 }

@@ -292,12 +292,12 @@ fn a_block_ends_the_run_and_gives_every_call_a_result() {
 
 #[test]
 fn a_limit_interrupts_what_is_in_flight_and_says_why() {
-    let reason = || TerminationReason::stopped("timeout", "2.0 s were spent, the limit is 2 s");
+    let reason = || TerminationReason::stopped("timeout", "2.0 s spent; the limit is 2 s");
     let (mut run, _) = at_tools(ToolExecutionMode::Sequential, 2);
     run.apply(Fact::Gated { call: id(0), gate: Gate::Proceed }).unwrap();
     let out = run.apply(Fact::LimitReached { reason: reason() }).unwrap();
     assert_eq!(out[0], Directive::AbortInFlight);
-    let why = "2.0 s were spent, the limit is 2 s".to_owned();
+    let why = "2.0 s spent; the limit is 2 s".to_owned();
     assert!(out.contains(&Directive::Record { call: id(0), closing: Closing::Stopped { why } }));
     assert!(out.contains(&Directive::Record { call: id(1), closing: Closing::NotRun }));
     // Late ones change nothing.

@@ -66,8 +66,7 @@ impl Driver {
     async fn judge(&mut self, id: &CallId, resume: Option<ToolCallResume>) -> Result<Gate, RuntimeError> {
         let call = self.effective_call(id)?;
         if let Some(why) = &call.invalid {
-            return Ok(self
-                .refuse(id, ToolResult::error(&call.name, format!("the arguments cannot be used: {why}"))));
+            return Ok(self.refuse(id, ToolResult::error(&call.name, format!("invalid arguments: {why}"))));
         }
         let Some(tool) = self.offered(&call.name) else {
             let text = self.not_offered(&call.name);
@@ -90,7 +89,7 @@ impl Driver {
             Ok(report) => report,
             // A gate that cannot judge does not open.
             Err(error) => {
-                let text = format!("not run: a plugin failed while it judged the call: {error}");
+                let text = format!("not run: a plugin failed while it checked the call: {error}");
                 return Ok(self.refuse(id, ToolResult::error(&call.name, text)));
             }
         };
@@ -136,7 +135,7 @@ impl Driver {
                     info.spent_grants.push(grant);
                     continue;
                 }
-                let text = "not run: the grant that allowed it does not hold any more";
+                let text = "not run: the grant that allowed it is no longer in force";
                 let result = ToolResult::error_with_code(&call.name, "grant_over", text);
                 report.intercept = Some(ToolInterceptPayload::SetResult(result));
             }
@@ -187,7 +186,7 @@ impl Driver {
         if names.len() > NAMED {
             names[NAMED] = "…";
         }
-        format!("there is no tool `{name}`; the tools are {}", names.join(", "))
+        format!("unknown tool `{name}`; the tools are {}", names.join(", "))
     }
 
     fn offered(&self, name: &str) -> Option<Arc<dyn Tool>> {
@@ -315,7 +314,7 @@ impl Driver {
     pub(super) async fn begin(&mut self, id: &CallId) -> Result<(), RuntimeError> {
         let call = self.effective_call(id)?;
         let Some(tool) = self.agent.tools.get(&call.name).cloned() else {
-            return Err(RuntimeError::Internal(format!("the tool {} went away", call.name)));
+            return Err(RuntimeError::Internal(format!("the tool {} disappeared", call.name)));
         };
         let class = tool.descriptor().class;
         // A preview that fails leaves nothing to verify with: the call is then as opaque as any.
@@ -383,7 +382,7 @@ impl Driver {
         let (id, lease) = (id.clone(), Arc::clone(&self.lease));
         self.in_flight.push(Box::pin(async move {
             let output = match prepared {
-                None => Err(ToolError::Internal("the tool went away".into())),
+                None => Err(ToolError::Internal("the tool disappeared".into())),
                 Some((tool, mut ctx, arguments)) => {
                     // The process may have been stopped for any time since the intent was written, and other intents
                     // were written meanwhile: right before the start it makes sure that the thread is still its own.
@@ -445,7 +444,7 @@ impl Driver {
             }
             // The tool ran: what hooks say of it afterwards does not undo that.
             Err(error) => {
-                tracing::error!(run = %self.record.id, call = %id, %error, "hooks failed behind a tool");
+                tracing::error!(run = %self.record.id, call = %id, %error, "hooks failed after a tool");
             }
         }
         if result.is_success() {

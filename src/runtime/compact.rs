@@ -30,13 +30,13 @@ pub enum CompactError {
     #[error(transparent)]
     NoGain(#[from] NoGain),
     /// One is being made already.
-    #[error("a summary of this conversation is being written already")]
+    #[error("a summary of this conversation is already being written")]
     Busy,
     /// There is no such conversation, or nothing was said in it.
-    #[error("there is nothing to summarise yet")]
+    #[error("nothing to summarise yet")]
     Empty,
     /// Another process made one that reaches farther.
-    #[error("another process has just made a summary of this conversation")]
+    #[error("another process has just summarised this conversation")]
     Superseded,
     /// The model failed.
     #[error("the model could not write a summary: {0}")]

@@ -61,7 +61,7 @@ pub struct DelegateRunResult {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AgentBackendError {
     /// No such agent.
-    #[error("there is no agent `{0}`")]
+    #[error("unknown agent `{0}`")]
     AgentNotFound(String),
     /// It did not begin, or nobody knows how it went on.
     #[error("{0}")]
@@ -143,8 +143,8 @@ pub(super) fn status_of(termination: &TerminationReason) -> DelegateRunStatus {
 pub(super) fn why_of(termination: &TerminationReason) -> String {
     match termination {
         TerminationReason::NaturalEnd | TerminationReason::BehaviorRequested => "it is done".into(),
-        TerminationReason::Suspended => "it waits for a decision by a person".into(),
-        TerminationReason::Cancelled => "it was stopped before it was done".into(),
+        TerminationReason::Suspended => "it is waiting for the user's decision".into(),
+        TerminationReason::Cancelled => "it was stopped before it finished".into(),
         TerminationReason::Blocked(why) => format!("it was blocked: {why}"),
         TerminationReason::Stopped(why) => {
             format!("it was stopped: {}", why.detail.as_deref().unwrap_or(&why.code))
@@ -160,7 +160,7 @@ pub(super) fn payload(agent: &str, result: &AgentRunResult, state: &Value) -> Va
         "agent": agent,
         "status": status.word(),
         "response": result.response,
-        "error": format!("The agent `{agent}` did not finish: {}.", why_of(&result.termination)),
+        "error": format!("The subagent `{agent}` did not finish: {}.", why_of(&result.termination)),
         "steps": result.steps,
         "usage": result.usage,
         "state": state,
@@ -173,7 +173,7 @@ pub(super) fn refused(agent: &str, why: &str) -> Value {
         "agent": agent,
         "status": ChildStatus::Failed.word(),
         "response": "",
-        "error": format!("The agent `{agent}` could not be run: {why}."),
+        "error": format!("The subagent `{agent}` could not run: {why}."),
         "steps": 0,
         "state": {"agent": agent, "thread_id": "", "parent_call_id": "", "status": "failed"},
     })
@@ -218,17 +218,18 @@ impl AgentTool {
         let about = about(spec);
         let name = tool_name(&spec.id);
         let description = format!(
-            "Gives a task to the agent `{}`{about} It works by itself in a conversation of its own: it sees nothing of \
-             this one but your prompt, so put all it needs to know there. The result is what it says at its end.",
+            "Gives a task to the subagent `{}`{about} It works in its own conversation and sees only your \
+             prompt, so include everything it needs. Returns its final answer.",
             spec.id
         );
         let mut properties = json!({
-            "prompt": {"type": "string", "description": "The task, with everything the agent needs to know."},
+            "prompt": {"type": "string", "description": "The task, with everything the subagent needs to \
+                              know."},
         });
         if matches!(serves, Serves::Here(_)) {
             properties["background"] = json!({
                 "type": "boolean",
-                "description": "Do not wait for it: the call returns at once, and the result comes later as a message.",
+                "description": "Return at once; the result comes later as a message.",
             });
         }
         let descriptor = ToolDescriptor::new(name.clone(), name, description)
@@ -247,9 +248,7 @@ impl AgentTool {
     fn is_too_deep(&self, above: u32) -> Option<ToolResult> {
         let Serves::Here(Some(limit)) = &self.serves else { return None };
         (above >= *limit).then(|| {
-            let text = format!(
-                "Not started: agents may set agents to work at most {limit} deep, and that is reached. Do it yourself."
-            );
+            let text = format!("Not started: subagents nest at most {limit} deep. Do the task yourself.");
             ToolResult::error_with_code(&self.descriptor.id, "depth_limit", text)
         })
     }
@@ -262,7 +261,7 @@ impl AgentTool {
             suspension: Suspension {
                 id: format!("child_{call}").into(),
                 action: ACTION_CHILD_RUN.into(),
-                message: format!("the agent {} works on it", self.agent),
+                message: format!("the subagent {} works on it", self.agent),
                 parameters: json!({"agent": self.agent, "prompt": prompt, "thread": thread}),
                 response_schema: None,
                 expires_at: None,
@@ -289,7 +288,7 @@ fn about(spec: &AgentSpec) -> String {
 fn prompt_of(args: &Value) -> Result<&str, ToolError> {
     let prompt = args.get("prompt").and_then(Value::as_str).map(str::trim).unwrap_or_default();
     if prompt.is_empty() {
-        return Err(ToolError::InvalidArguments("`prompt` must say what the agent is to do".into()));
+        return Err(ToolError::InvalidArguments("`prompt` must describe the task".into()));
     }
     match args.get("background") {
         None | Some(Value::Bool(_) | Value::Null) => Ok(prompt),
@@ -305,8 +304,8 @@ pub(super) fn is_background(args: &Value) -> bool {
 /// What the model is told of a child that works in the background.
 pub(super) fn begun(tool: &str, agent: &str, task: &str) -> ToolResult {
     let text = format!(
-        "The agent `{agent}` works in the background as task {task}. Its result will come as a message when it is \
-         done: go on without it, and do not guess it."
+        "The subagent `{agent}` works in the background as task {task}. Its result comes as a message. \
+         Continue without it and do not guess the result."
     );
     ToolResult::text(tool, text).with_details(json!({"task": task, "agent": agent}))
 }
@@ -372,9 +371,9 @@ fn result_of(tool: &str, result: DelegateRunResult) -> ToolResult {
     let agent = &result.agent_id;
     let why = match result.status {
         DelegateRunStatus::Completed => return ToolResult::text(tool, said),
-        DelegateRunStatus::Failed(why) => format!("The agent `{agent}` failed: {why}"),
-        DelegateRunStatus::Cancelled => format!("The agent `{agent}` was stopped before it was done."),
-        DelegateRunStatus::Timeout => format!("The agent `{agent}` took longer than it may."),
+        DelegateRunStatus::Failed(why) => format!("The subagent `{agent}` failed: {why}"),
+        DelegateRunStatus::Cancelled => format!("The subagent `{agent}` was stopped before it finished."),
+        DelegateRunStatus::Timeout => format!("The subagent `{agent}` exceeded its time limit."),
     };
     ToolResult::error(tool, super::words::failed_words(&why, &said))
 }
@@ -389,10 +388,10 @@ pub(super) fn tools(catalog: &Catalog, spec: &AgentSpec) -> Result<Vec<Arc<dyn T
             message: why,
         };
         let Some(delegate) = catalog.agents.get(id) else {
-            return Err(unfit("there is no such agent".into()));
+            return Err(unfit("unknown agent".into()));
         };
         if *id == spec.id && catalog.delegation_depth.is_none() {
-            return Err(unfit("an agent may delegate to itself only where a depth limit is set".into()));
+            return Err(unfit("an agent can delegate to itself only with a depth limit".into()));
         }
         let tool = match &delegate.endpoint {
             None => AgentTool::local(delegate, catalog.delegation_depth),
@@ -400,7 +399,7 @@ pub(super) fn tools(catalog: &Catalog, spec: &AgentSpec) -> Result<Vec<Arc<dyn T
                 Some(backend) => AgentTool::remote(delegate, Arc::clone(backend)),
                 None => {
                     return Err(unfit(format!(
-                        "it runs elsewhere, through `{}`, and nothing here speaks that",
+                        "it runs remotely through `{}`, which is not supported",
                         endpoint.backend
                     )));
                 }

@@ -44,7 +44,7 @@ pub struct RunDocument {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentError {
     /// A newer version wrote it.
-    #[error("it was saved by a newer version (format {0}, this version knows {FORMAT})")]
+    #[error("it was saved by a newer version (format {0}, this version supports {FORMAT})")]
     NewerFormat(u64),
     /// It is not what we write.
     #[error("it cannot be read: {0}")]

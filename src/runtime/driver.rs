@@ -385,7 +385,7 @@ impl Driver {
                             Ok(())
                         }
                         RunStatus::Running => {
-                            Err(RuntimeError::Internal(format!("run {} stands still", self.record.id)))
+                            Err(RuntimeError::Internal(format!("run {} makes no progress", self.record.id)))
                         }
                     };
                 }
@@ -521,7 +521,7 @@ impl Driver {
         }
         self.catalog_revision = catalog.revision;
         if let Err(error) = self.agent.refresh_tools(&catalog) {
-            tracing::warn!(run = %self.record.id, %error, "the tools stay as they were");
+            tracing::warn!(run = %self.record.id, %error, "the tools stay unchanged");
         }
     }
 
@@ -542,7 +542,7 @@ impl Driver {
         if phase == Phase::StepStart {
             self.refresh_tools();
             if let Err(error) = self.follow_handoff().await {
-                let message = format!("the conversation cannot be handed over: {error}");
+                let message = format!("the conversation cannot be handed off: {error}");
                 self.tell_error(&message, Some("handoff")).await;
                 return Fact::Failed { message };
             }

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::live::Live;
 use crate::store::{ChangeKind, Store};
 
-/// See the module's text. It listens until it is dropped.
+/// The subscription, until dropped.
 pub(super) struct Ears {
     task: JoinHandle<()>,
 }
@@ -34,7 +34,7 @@ async fn listen(store: Store, live: Weak<Live>) {
     let mut watch = match store.watch() {
         Ok(watch) => watch,
         Err(error) => {
-            tracing::warn!(%error, "answers from elsewhere are carried out at the next wake-up");
+            tracing::warn!(%error, "decisions from other processes apply at the next wake-up");
             return;
         }
     };

@@ -42,26 +42,26 @@ impl Driver {
         let mut words = String::new();
         if let Some(edited) = edited {
             let lead = match came {
-                Came::Ran => "The user changed the call before allowing it. It ran as: ",
-                Came::NotRun | Came::Answered => "The user changed the call to: ",
+                Came::Ran => "The user edited the call before approving it. It ran as: ",
+                Came::NotRun | Came::Answered => "The user edited the call to: ",
             };
             words.push_str(lead);
             words.push_str(&change_words(original, edited));
         }
         for comment in &state.comments {
             let lead = match (words.is_empty(), came) {
-                (true, Came::Ran | Came::NotRun) => "The user allowed this and said: ",
-                (true, Came::Answered) => "The user said: ",
-                (false, _) => "\nThey said: ",
+                (true, Came::Ran | Came::NotRun) => "The user approved this with the comment: ",
+                (true, Came::Answered) => "The user's comment: ",
+                (false, _) => "\nComment: ",
             };
             words.push_str(lead);
             words.push_str(comment);
         }
         if let Some(said) = said {
             let lead = match (words.is_empty(), came) {
-                (true, Came::Answered) => "The user answered and said: ",
-                (true, Came::Ran | Came::NotRun) => "The user said: ",
-                (false, _) => "\nThey said: ",
+                (true, Came::Answered) => "The user answered with the comment: ",
+                (true, Came::Ran | Came::NotRun) => "The user's comment: ",
+                (false, _) => "\nComment: ",
             };
             words.push_str(lead);
             words.push_str(said);
@@ -121,9 +121,9 @@ pub fn change_words(original: &Value, edited: &Value) -> String {
             short.insert(key.clone(), format!("({size} characters, as proposed)").into());
             continue;
         }
-        short.insert(key.clone(), format!("({size} characters, the change is below)").into());
+        short.insert(key.clone(), format!("({size} characters, diff below)").into());
         let diff = unified(&before.get(key).map(text_of).unwrap_or_default(), &text, &mut room);
-        let _ = write!(diffs, "\nThe change of `{key}`, - as proposed, + as it is now:\n{diff}");
+        let _ = write!(diffs, "\nDiff of `{key}` (- proposed, + edited):\n{diff}");
     }
     let words = format!("{}{}", Value::Object(short), diffs.trim_end_matches('\n'));
     match words.char_indices().nth(MOST) {
@@ -148,7 +148,7 @@ fn unified(old: &str, new: &str, room: &mut usize) -> String {
     let back = a[front..].iter().rev().zip(b[front..].iter().rev()).take_while(|(x, y)| x == y).count();
     let (gone, come) = (a.len() - front - back, b.len() - front - back);
     if gone + come > MAX_COMPARED {
-        return format!("from line {}: {gone} lines are replaced by {come} others\n", front + 1);
+        return format!("from line {}: {gone} lines replaced by {come} lines\n", front + 1);
     }
     let whole = TextDiff::from_lines(old, new).unified_diff().context_radius(2).to_string();
     let count = whole.chars().count();
@@ -168,7 +168,7 @@ fn unified(old: &str, new: &str, room: &mut usize) -> String {
         shown.push_str(line);
         shown.push('\n');
     }
-    format!("{shown}… {left} more lines of it\n")
+    format!("{shown}… {left} more lines\n")
 }
 
 #[cfg(test)]
@@ -193,7 +193,7 @@ mod tests {
         let told = change_words(&json!({"content": old, "mode": "a"}), &json!({"content": old, "mode": "b"}));
         assert!(told.contains("as proposed") && !told.contains("line 7"), "{told}");
         let told = change_words(&json!({"content": ""}), &json!({"content": "x\n".repeat(9000)}));
-        assert!(told.contains("9000 others"), "{told}");
+        assert!(told.contains("by 9000 lines"), "{told}");
     }
 
     proptest! {

@@ -33,7 +33,7 @@ impl Driver {
         for (place, tool) in tools.iter().enumerate() {
             let twice = tools[..place].iter().any(|other| other.id == tool.id);
             if twice || self.agent.tools.contains_key(&tool.id) {
-                let message = format!("the client's tool `{}` has the name of one that is there", tool.id);
+                let message = format!("the client's tool `{}` has the name of an existing tool", tool.id);
                 return Err(RuntimeError::ResolveFailed { message });
             }
         }
@@ -54,7 +54,7 @@ impl Driver {
     }
 }
 
-/// See the module's text.
+/// A tool that a client declares and runs.
 pub struct FrontendTool {
     descriptor: ToolDescriptor,
 }
@@ -74,7 +74,7 @@ impl Tool for FrontendTool {
 
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let name = &self.descriptor.id;
-        let message = format!("{name} is carried out by the client");
+        let message = format!("{name} runs in the client");
         let ticket = SuspendTicket {
             suspension: Suspension {
                 // Call ids are unique in a run only.

@@ -48,7 +48,7 @@ impl Handoff {
             .filter(|id| *id != base.spec.id && known.is_none_or(|known| known == base.spec.id));
         let resolved = active.as_deref().and_then(|id| {
             variant(&shared.catalog(), &shared.breaker, &base, id)
-                .inspect_err(|error| tracing::warn!(run = %record.id, agent = id, %error, "not handed over"))
+                .inspect_err(|error| tracing::warn!(run = %record.id, agent = id, %error, "not handed off"))
                 .ok()
         });
         let active = active.filter(|_| resolved.is_some());
@@ -72,7 +72,7 @@ impl Driver {
         }
         if let Some(id) = wanted.filter(|_| !self.handoff.is_told) {
             self.handoff.is_told = true;
-            self.tell_handoff(format!("{id} goes on")).await;
+            self.tell_handoff(format!("handed off to {id}")).await;
         }
         Ok(())
     }
@@ -101,7 +101,7 @@ impl Driver {
         let name = wanted.clone().unwrap_or_else(|| self.handoff.base.spec.id.clone());
         self.handoff.active = wanted;
         self.handoff.is_told = true;
-        self.tell_handoff(format!("{name} goes on, with {}", self.agent.model_id)).await;
+        self.tell_handoff(format!("handed off to {name}, with {}", self.agent.model_id)).await;
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Driver {
         let mut batch = MutationBatch::new();
         batch.update::<ActiveAgentKey>(stays);
         self.state.commit_batch(batch)?;
-        let text = format!("the conversation was not handed over to `{wanted}`: {why}");
+        let text = format!("the conversation was not handed off to `{wanted}`: {why}");
         let mut message = Message::user(text.clone());
         message.visibility = Visibility::Internal;
         self.say(message);

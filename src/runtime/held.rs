@@ -18,7 +18,6 @@ const BYTES: usize = 64 << 10;
 /// The same in messages.
 const COUNT: usize = 24;
 
-/// See the module's text.
 pub(super) struct Held {
     run: Option<RunRecord>,
     pub(super) state: BTreeMap<String, Value>,

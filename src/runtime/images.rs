@@ -33,7 +33,7 @@ async fn bytes_of(store: &Store, image: &ImageRef) -> Option<Vec<u8>> {
     match store.image(&image.hash).await {
         Ok(Some(bytes)) => Some(bytes),
         Ok(None) => {
-            tracing::warn!(image = image.hash, "the bytes of an image are gone");
+            tracing::warn!(image = image.hash, "the bytes of an image are missing");
             None
         }
         Err(error) => {

@@ -190,8 +190,7 @@ impl Driver {
                 self.ended_early = ended_early(&result, &model, stop_detail.as_deref());
                 if self.ended_early.is_none() && is_empty(&result) {
                     if self.machine.steps() <= 1 {
-                        let message =
-                            format!("{model} gave an empty answer; ask again, or choose another model");
+                        let message = format!("{model} gave an empty answer; retry, or choose another model");
                         self.tell_error(&message, Some("empty_answer")).await;
                         self.last_response = Some(result);
                         return Ok(Some(Fact::Failed { message }));
@@ -209,9 +208,7 @@ impl Driver {
                     if self.overflowed(&error).await {
                         return Ok(None);
                     }
-                    message.push_str(
-                        "; older messages were left out and it was asked once more, and it is still too long",
-                    );
+                    message.push_str("; it is still too long after older messages were left out");
                 }
                 self.tell_error(&message, Some(error.code())).await;
                 self.keep_partial();
@@ -224,14 +221,15 @@ impl Driver {
     /// nothing else of the answer is to be done, else behind the results. `true`: it is asked now.
     async fn goes_on(&mut self, result: &StreamResult) -> bool {
         if !self.may_go_on() {
-            let words = "the answer was cut off at the model's output limit, again and again; a tool call of it was dropped";
+            let words = "the answer was repeatedly cut off at the model's output limit; an incomplete tool \
+                         call was dropped";
             self.tell(vec![Activity::warning("", words)]).await;
             self.packing.is_exhausted = true;
             return false;
         }
         self.tell(vec![Activity::notice(
             "",
-            "the answer was cut off at the model's output limit: it is asked to go on",
+            "the answer was cut off at the model's output limit; asking it to continue",
         )])
         .await;
         if !result.tool_calls.is_empty() {

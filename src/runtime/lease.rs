@@ -23,7 +23,6 @@ pub(super) const LENGTH: Duration = Duration::from_secs(10);
 /// So often a renewal that does not leave enough time is tried again before a start.
 const TRIES: usize = 10;
 
-/// See the module's text.
 pub(super) struct Lease {
     shared: Arc<Shared>,
     fence: Fence,
@@ -122,7 +121,8 @@ impl Lease {
             }
         }
         Err(RuntimeError::Store(format!(
-            "thread {}: nothing can be started, because the lease of {length} ms is over before the store confirms it",
+            "thread {}: nothing can be started, because the lease of {length} ms expires before the store \
+             confirms it",
             self.thread_id()
         )))
     }

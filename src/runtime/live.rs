@@ -33,7 +33,6 @@ struct Handle {
     nudge: Arc<Notify>,
 }
 
-/// See the module's text.
 #[derive(Default)]
 pub(super) struct Live {
     handles: Mutex<HashMap<ThreadId, Handle>>,

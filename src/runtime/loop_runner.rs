@@ -136,7 +136,7 @@ pub async fn run_agent_loop(params: AgentLoopParams<'_>) -> Result<AgentRunResul
             };
             let Some((call, resume)) = answer else { break };
             let Some(question) = result.waiting.iter().find(|question| question.call_id == call) else {
-                tracing::warn!(%call, "an answer to a call that does not wait");
+                tracing::warn!(%call, "a decision on a call that is not waiting");
                 continue;
             };
             let actor = Actor { channel: "loop".into(), ..Actor::default() };

@@ -13,7 +13,7 @@ use crate::contract::message::{Message, Role, Visibility};
 use crate::contract::record::{RunRecord, Taking};
 
 /// Said to the model behind an answer that broke off.
-const GO_ON: &str = "Your answer was cut off by a failure of the connection. Go on where it ended.";
+const GO_ON: &str = "Your answer was cut off by a connection failure. Continue where it ended.";
 
 impl AgentRuntime {
     /// Keeps a request for a run; its thread is made when there is none. It is durable when this returns.

@@ -90,10 +90,10 @@ use held::Held;
 use lease::{Lease, Tenure};
 use live::{Live, Slot};
 
-/// Sees to it that nothing is left of what a lost process had started for a run.
+/// Kills what a dead process left running for a run.
 pub type Remains = Arc<dyn Fn(Left) -> futures::future::BoxFuture<'static, ()> + Send + Sync>;
 
-/// Told of each question right after it was committed, once: not of those that are only shown again.
+/// Called once per question, after its commit; not for questions that are only shown again.
 pub type Asked = Arc<dyn Fn(&SuspensionRecord) + Send + Sync>;
 
 /// What every driver shares.
@@ -446,8 +446,8 @@ impl AgentRuntime {
         let catalog = self.inner.shared.catalog();
         let known = or_these(agent_id, catalog.agents.keys().map(String::as_str));
         let message = format!(
-            "the run is the agent `{agent_id}`'s, which is not there any more{known} (bring it back to go on, or say something \
-             new: that ends the run)"
+            "the run belongs to the agent `{agent_id}`, which no longer exists{known}; restore the agent to \
+             resume, or send a new message to end the run"
         );
         RuntimeError::ResolveFailed { message }
     }

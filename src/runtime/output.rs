@@ -23,7 +23,6 @@ struct Buffer {
     ended: bool,
 }
 
-/// See the module's text.
 pub(super) struct CallSink {
     next: Arc<dyn EventSink>,
     store: Store,

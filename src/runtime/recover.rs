@@ -116,7 +116,8 @@ impl Driver {
                 match look(&files).await {
                     Files::AsAfter => {
                         let name = self.tool_call(id)?.name.clone();
-                        let text = "Done. The program was interrupted while it was written down; the file holds the change.";
+                        let text = "Done. aye was interrupted before the result was stored; the file contains \
+                              the change.";
                         let mut result = ToolResult::text(name, text);
                         result.touched = self.touched(id, Came::Ran, None);
                         self.record_result(id, result, ToolCallOutcome::Succeeded);
@@ -168,7 +169,7 @@ impl Driver {
                 id: format!("unknown_{}_{}_{attempt}", self.record.id, id).into(),
                 action: ACTION_UNKNOWN_OUTCOME.into(),
                 message: format!(
-                    "aye ended while this {} call ran. It may have run in part or in whole. Run it again?",
+                    "aye ended during this {} call. It may have run partly or completely. Run it again?",
                     call.name
                 ),
                 parameters: json!({

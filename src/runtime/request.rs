@@ -111,7 +111,7 @@ pub enum RuntimeError {
     #[error(transparent)]
     State(#[from] StateError),
     /// Another process is awake on the thread.
-    #[error("thread {thread_id} is being worked on by process {pid}")]
+    #[error("process {pid} is running thread {thread_id}")]
     ThreadAlreadyRunning {
         /// The conversation.
         thread_id: ThreadId,
@@ -119,7 +119,7 @@ pub enum RuntimeError {
         pid: u32,
     },
     /// No such agent.
-    #[error("there is no agent `{agent_id}`")]
+    #[error("unknown agent `{agent_id}`")]
     AgentNotFound {
         /// The agent.
         agent_id: String,
@@ -131,7 +131,7 @@ pub enum RuntimeError {
         message: String,
     },
     /// The thread has no unfinished run.
-    #[error("thread {thread_id} has nothing to go on with")]
+    #[error("thread {thread_id} has nothing to resume")]
     NothingToResume {
         /// The conversation.
         thread_id: ThreadId,
@@ -158,13 +158,13 @@ pub enum RuntimeError {
         model: String,
     },
     /// A queued message cannot begin yet: the thread has an unfinished run.
-    #[error("thread {thread_id} has an unfinished run; the message stays queued behind it")]
+    #[error("thread {thread_id} has an unfinished run; the message stays queued after it")]
     NotFree {
         /// The conversation.
         thread_id: ThreadId,
     },
     /// A queued message was taken back, or somebody else began it.
-    #[error("message {id} is not in the queue of thread {thread_id} any more")]
+    #[error("message {id} is no longer in the queue of thread {thread_id}")]
     NotQueued {
         /// The conversation.
         thread_id: ThreadId,
@@ -206,7 +206,7 @@ impl From<StoreError> for RuntimeError {
 #[derive(Debug, thiserror::Error)]
 pub enum DecideError {
     /// The payload is not what the question asks for.
-    #[error("the answer to {id} does not fit: {message}")]
+    #[error("the decision for {id} does not match: {message}")]
     Schema {
         /// The question.
         id: SuspensionId,
@@ -214,7 +214,7 @@ pub enum DecideError {
         message: String,
     },
     /// The question does not take such an answer.
-    #[error("{id} cannot be answered so: {message}")]
+    #[error("invalid decision for {id}: {message}")]
     Unfit {
         /// The question.
         id: SuspensionId,
@@ -245,23 +245,23 @@ pub fn check_payload(suspension: &SuspensionRecord, resume: &ToolCallResume) -> 
         |message: &str| Err(DecideError::Unfit { id: suspension.id.clone(), message: message.into() });
     if suspension.ticket.is_served() {
         return unfit(
-            "another agent works on this call, and its end is the answer; `aye tasks stop` ends it",
+            "a subagent works on this call and its result is the answer; `aye tasks stop` stops it",
         );
     }
     if resume.arguments.is_some() {
         if resume.action == ResumeDecisionAction::Cancel {
-            return unfit("a no takes no edited arguments; send them with a yes");
+            return unfit("a denial takes no edited arguments; send them with an approval");
         }
         if !is_permission {
-            return unfit("only a question whether a call may run takes edited arguments");
+            return unfit("only an approval request takes edited arguments");
         }
         // They take the place of whatever the payload would have been.
         return Ok(());
     }
     if resume.action == ResumeDecisionAction::Cancel {
         return match (resume.is_modify(), is_permission, resume.comment()) {
-            (true, false, _) => unfit("only a question whether a call may run can be sent back for a change"),
-            (true, true, None) => unfit("nothing says what to change; write it as the feedback"),
+            (true, false, _) => unfit("changes can be requested only for an approval request"),
+            (true, true, None) => unfit("the feedback is empty; write what to change"),
             (true, true, Some(_)) | (false, ..) => Ok(()),
         };
     }
@@ -287,7 +287,7 @@ pub fn check_arguments(
         (_, Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
             Some("they must be a JSON object".to_owned())
         }
-        (None, Value::Object(_)) => Some(format!("there is no tool `{name}` here that could check them")),
+        (None, Value::Object(_)) => Some(format!("unknown tool `{name}` here that could check them")),
         (Some(tool), Value::Object(_)) => {
             let checked = std::panic::catch_unwind(AssertUnwindSafe(|| tool.validate_args(arguments)));
             match checked {
@@ -304,7 +304,7 @@ pub fn check_arguments(
 fn first_error(schema: &Value, value: &Value, whole: &str) -> Option<String> {
     let validator = match jsonschema::validator_for(schema) {
         Ok(validator) => validator,
-        Err(error) => return Some(format!("the schema is broken: {error}")),
+        Err(error) => return Some(format!("invalid schema: {error}")),
     };
     let error = validator.iter_errors(value).next()?;
     let path = error.instance_path().to_string();

@@ -21,7 +21,7 @@ use crate::state::StateError;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ResolveError {
     /// No such agent.
-    #[error("there is no agent `{0}`")]
+    #[error("unknown agent `{0}`")]
     AgentNotFound(String),
     /// The agent's model is not registered.
     #[error("the model `{0}` is not registered")]
@@ -33,7 +33,7 @@ pub enum ResolveError {
     #[error("the plugin `{0}` is not registered")]
     PluginNotFound(String),
     /// A config section does not fit its schema.
-    #[error("the section `{key}` of plugin `{plugin}` is wrong: {message}")]
+    #[error("invalid section `{key}` of plugin `{plugin}`: {message}")]
     InvalidPluginConfig {
         /// The plugin.
         plugin: String,
@@ -43,7 +43,7 @@ pub enum ResolveError {
         message: String,
     },
     /// The agent runs elsewhere and can only be delegated to.
-    #[error("the agent `{0}` runs elsewhere: it can be delegated to, not run")]
+    #[error("the agent `{0}` runs remotely: delegate to it instead")]
     RemoteAgentNotDirectlyRunnable(String),
     /// Two tools with one id.
     #[error("the tool `{tool_id}` comes from {source_a} and from {source_b}")]
@@ -56,7 +56,7 @@ pub enum ResolveError {
         source_b: String,
     },
     /// A tool pattern of the agent does not parse.
-    #[error("the tool pattern `{pattern}` is wrong: {message}")]
+    #[error("invalid tool pattern `{pattern}`: {message}")]
     InvalidToolPattern {
         /// The pattern.
         pattern: String,

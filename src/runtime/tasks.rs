@@ -58,7 +58,7 @@ impl AgentRuntime {
             match runtime.drive_task(&own, sink, UnknownPolicy::Ask).await {
                 Ok(_)
                 | Err(RuntimeError::ThreadAlreadyRunning { .. } | RuntimeError::NothingToResume { .. }) => {}
-                Err(error) => tracing::error!(thread = %own, %error, "a task in the background cannot go on"),
+                Err(error) => tracing::error!(thread = %own, %error, "a background task cannot resume"),
             }
             runtime.children_changed();
         });
@@ -109,11 +109,11 @@ impl AgentRuntime {
                 };
                 (status, words)
             }
-            Err(why) => (ChildStatus::Failed, format!("It could not be run: {why}.")),
+            Err(why) => (ChildStatus::Failed, format!("It could not run: {why}.")),
         };
         let task = child.task_id();
         let text = format!(
-            "[task {task}] The agent `{}`, which works in the background, ended: {}.\n\n{}",
+            "[task {task}] The background subagent `{}` ended: {}.\n\n{}",
             child.agent,
             status.word(),
             words.trim()

@@ -405,8 +405,8 @@ async fn an_edited_call_runs_as_edited_and_everything_says_so() {
     let told = script.result_of("c1");
     assert_eq!(
         told,
-        "The user changed the call before allowing it. It ran as: {\"id\":\"other\"}\n\
-         They said: only the docs\n{\"ran\":{\"id\":\"other\"}}"
+        "The user edited the call before approving it. It ran as: {\"id\":\"other\"}\nComment: only the \
+         docs\n{\"ran\":{\"id\":\"other\"}}"
     );
     let done = events.iter().find_map(|event| match event {
         AgentEvent::ToolCallDone { result, .. } => result.touched.clone(),
@@ -447,8 +447,8 @@ async fn edited_arguments_that_do_not_fit_are_refused_and_nothing_changes() {
         (edited(json!([])), "must be a JSON object"),
         (edited(json!({"id": 7})), "`/id`"),
         (edited(json!({"forbidden": true})), "forbidden"),
-        (no_with, "a no takes no edited arguments"),
-        (silent, "nothing says what to change"),
+        (no_with, "a denial takes no edited arguments"),
+        (silent, "the feedback is empty"),
     ] {
         let error = runtime.decide(&id, wrong, actor()).await.expect_err(why);
         assert!(error.to_string().contains(why), "{error}");
@@ -465,14 +465,14 @@ async fn edited_arguments_that_do_not_fit_are_refused_and_nothing_changes() {
     let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
     let id = &result.waiting[0].id;
     let error = runtime.decide(id, edited(json!({})), actor()).await.expect_err("unknown outcome");
-    assert!(error.to_string().contains("only a question whether a call may run"), "{error}");
+    assert!(error.to_string().contains("only an approval request takes edited arguments"), "{error}");
     let modify = ToolCallResume {
         result: ToolCallResume::modify_payload(),
         reason: Some("x".into()),
         ..answer(ResumeDecisionAction::Cancel)
     };
     let error = runtime.decide(id, modify, actor()).await.expect_err("unknown outcome");
-    assert!(error.to_string().contains("sent back"), "{error}");
+    assert!(error.to_string().contains("changes can be requested only"), "{error}");
 }
 
 #[tokio::test]
@@ -485,7 +485,7 @@ async fn the_rules_judge_the_edited_version() {
     wake(&runtime, UnknownPolicy::Ask).await;
     assert_eq!(house.executed(), 0);
     let told = script.result_of("c1");
-    assert!(told.contains("The user changed the call to: ") && told.contains("evil is denied"), "{told}");
+    assert!(told.contains("The user edited the call to: ") && told.contains("evil is denied"), "{told}");
     assert!(!told.contains("It ran as"), "{told}");
 }
 
@@ -517,7 +517,7 @@ async fn an_edited_call_that_is_lost_runs_again_as_edited_only() {
         let told = script.result_of("c1");
         assert!(told.ends_with(&json!({"ran": ran}).to_string()), "{told}");
         assert_eq!(told.contains("It ran as: {\"id\":\"other\"}"), edits, "{told}");
-        assert!(told.contains("said: it should be quick now"), "{told}");
+        assert!(told.contains("omment: it should be quick now"), "{told}");
     }
 }
 
@@ -536,7 +536,7 @@ async fn feedback_ends_the_call_with_its_own_words() {
     let (_, events) = wake(&runtime, UnknownPolicy::Ask).await;
     assert_eq!(names(&events)[2], "tool_call_done(cancelled)");
     let told = script.result_of("c1");
-    assert!(told.contains("wants this call changed") && told.contains("use make instead"), "{told}");
+    assert!(told.contains("requested changes") && told.contains("use make instead"), "{told}");
     assert!(!told.contains("declined"), "{told}");
     assert_eq!(house.executed(), 0);
     let audit = house.store.audit(crate::store::AuditFilter::default()).await.unwrap();
@@ -550,8 +550,8 @@ async fn feedback_ends_the_call_with_its_own_words() {
 #[tokio::test]
 async fn a_comment_beside_any_answer_reaches_the_model() {
     for (action, expected) in [
-        (ResumeDecisionAction::Resume, "The user allowed this and said: go easy\n{\"ran\""),
-        (ResumeDecisionAction::Cancel, "declined this call; it was not run. They said: go easy"),
+        (ResumeDecisionAction::Resume, "The user approved this with the comment: go easy\n{\"ran\""),
+        (ResumeDecisionAction::Cancel, "denied this call. It did not run. Reason: go easy"),
     ] {
         let house = House::new();
         let script = Script::of([calls(&[("c1", "ask")]), text("Fine.")]);
@@ -577,7 +577,7 @@ async fn a_comment_beside_any_answer_reaches_the_model() {
         runtime.decide(&result.waiting[0].id, decision, actor()).await.unwrap();
         wake(&runtime, UnknownPolicy::Ask).await;
         let told = script.result_of("c1");
-        assert!(told.starts_with("The user said: I looked\n"), "{told}");
+        assert!(told.starts_with("The user's comment: I looked\n"), "{told}");
     }
 }
 
@@ -631,7 +631,7 @@ async fn unknown_tools_denied_calls_and_bad_arguments_are_results_and_the_run_go
     let script = Script::of([bad, text("I see.")]);
     let (result, _) = say(&house.runtime(&script), "go").await;
     assert_eq!(result.termination, TerminationReason::NaturalEnd);
-    assert!(script.result_of("c1").contains("no tool `Bassh`"));
+    assert!(script.result_of("c1").contains("unknown tool `Bassh`"));
     assert!(script.result_of("c2").contains("denied by rule"));
     assert!(script.result_of("c3").contains("middle"));
     assert_eq!(house.executed(), 0);
@@ -686,7 +686,7 @@ async fn kill_at(house: &House, script: &Arc<Script>, event: &str) {
 #[tokio::test]
 async fn an_opaque_call_that_was_running_is_asked_about_and_never_repeated_by_itself() {
     for (choice, executed, told) in
-        [("skip", 1, "may have run"), ("done", 1, "says that it is done"), ("rerun", 2, "Interrupted")]
+        [("skip", 1, "may have run"), ("done", 1, "marked it as done"), ("rerun", 2, "interrupted this call")]
     {
         let house = House::new();
         let script = Script::of([calls(&[("c1", "hang")]), text("ok")]);

@@ -32,9 +32,9 @@ const LOADED: std::ops::Range<usize> = 64 << 10..4 << 20;
 const FORGOTTEN: usize = 256;
 /// So many conversations are remembered.
 const REMEMBERED: usize = 64;
-const GO_ON: &str = "Your last answer was cut off at the output limit while it was writing a tool call. That call was \
-dropped: it did not run. Go on from there, and break the work into smaller pieces: several short calls, one after the \
-other, instead of a long one.";
+const GO_ON: &str = "Your last answer was cut off at the output limit inside a tool call. That call was \
+                     dropped: it did not run. Continue, and split the work into several short calls instead \
+                     of one long call.";
 
 /// A tool result that becomes a preview, whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -240,9 +240,7 @@ pub(super) fn way_to_the_rest(artifacts: Option<&Artifacts>, thread: &ThreadId, 
             text: message.text(),
         })
     });
-    kept.unwrap_or_else(|| {
-        "The rest is not kept where tools can read it: make the call again, for less at once.".into()
-    })
+    kept.unwrap_or_else(|| "The rest was not saved; call again with a smaller range.".into())
 }
 
 impl AgentRuntime {
@@ -476,7 +474,7 @@ impl Driver {
                 "max": 1,
                 "delay_ms": 0,
                 "model": self.agent.model_id,
-                "reason": format!("{error}; older messages are summarised"),
+                "reason": format!("{error}; summarising older messages"),
                 "reset": true,
             }),
             replace: Some(true),

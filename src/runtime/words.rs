@@ -29,24 +29,27 @@ pub(super) fn closing_result(
     match closing {
         Closing::Declined { reason } => {
             let text = match reason.as_deref().map(str::trim).filter(|r| !r.is_empty()) {
-                Some(reason) => format!("The user declined this call; it was not run. They said: {reason}"),
-                None => "The user declined this call; it was not run.".to_owned(),
+                Some(reason) => format!("The user denied this call. It did not run. Reason: {reason}"),
+                None => "The user denied this call. It did not run.".to_owned(),
             };
             (error("declined", text, reason.as_deref().unwrap_or_default()), ToolCallOutcome::Cancelled)
         }
         Closing::ChangeWanted { feedback } => {
             let text = match feedback.as_str() {
-                "" => "The user wants this call changed before anything like it runs; it was not run.".into(),
-                _ => format!(
-                    "The user wants this call changed before anything like it runs; it was not run. What to change: {feedback}"
-                ),
+                "" => "The user requested changes. The call did not run. Revise it before you call again."
+                    .into(),
+                _ => format!("The user requested changes. The call did not run. Revise it: {feedback}"),
             };
             (error("change_wanted", text, feedback), ToolCallOutcome::Cancelled)
         }
         Closing::Answered if action == ACTION_CHILD_RUN => child_result(tool, decision),
         Closing::NotRun | Closing::Superseded if action == ACTION_CHILD_RUN => {
-            let text = "Stopped before the agent was done: the run that waited for it was ended. What it did until then stays.";
-            (error("interrupted", text.into(), "stopped before the subagent was done"), ToolCallOutcome::Cancelled)
+            let text = "The subagent was stopped before it finished, because the run waiting for it ended. \
+                        Its changes so far remain.";
+            (
+                error("interrupted", text.into(), "stopped before the subagent finished"),
+                ToolCallOutcome::Cancelled,
+            )
         }
         Closing::Answered => {
             let payload = decision.map_or(Value::Null, |d| d.result.clone());
@@ -55,9 +58,8 @@ pub(super) fn closing_result(
         Closing::BadPayload => (
             error(
                 "bad_payload",
-                "The answer to this call was to be its arguments and is not an object; it was not run."
-                    .into(),
-                "the answer is not an object of arguments; it did not run",
+                "The decision's arguments are not a JSON object. The call did not run.".into(),
+                "the decision's arguments are not an object; it did not run",
             ),
             ToolCallOutcome::Failed,
         ),
@@ -65,7 +67,7 @@ pub(super) fn closing_result(
             ToolResult::text(
                 tool,
                 with_output(
-                    "The program was interrupted while this call ran. The user looked and says that it is done.",
+                    "aye was interrupted during this call. The user checked and marked it as done.",
                     output,
                 ),
             )
@@ -76,64 +78,69 @@ pub(super) fn closing_result(
             error(
                 "unknown",
                 with_output(
-                    "The program was interrupted while this call ran; it may have run in part or in whole. The user chose not to run it again. Check before you rely on it.",
+                    "aye was interrupted during this call; it may have run partly or completely. The user \
+                     skipped it. Check its effects before you rely on them.",
                     output,
                 ),
-                &with_output("skipped; it may have run in part or in whole", output),
+                &with_output("skipped; it may have run partly or completely", output),
             ),
             ToolCallOutcome::Failed,
         ),
         Closing::Expired => {
             let text = match action {
                 ACTION_ASK_USER | ACTION_SURFACE | ACTION_FRONTEND_TOOL => {
-                    "This question was not answered in time; it expired. That is no answer: neither a yes nor a no."
-                        .to_owned()
+                    "The question expired unanswered. This is neither an approval nor a denial.".to_owned()
                 }
                 // Not asking any longer does not make it known.
                 ACTION_UNKNOWN_OUTCOME => with_output(
-                    "The program was interrupted while this call ran; it may have run in part or in whole. Nobody said in time what to do about it. Check before you rely on it.",
+                    "aye was interrupted during this call; it may have run partly or completely. The question \
+                     about it expired. Check its effects before you rely on them.",
                     output,
                 ),
-                _ => "The question whether to run this call was not answered in time: it expired, and the call was not run. Nobody said no; ask again when it is still needed."
-                    .to_owned(),
+                _ => {
+                    "The approval request expired. The call did not run. This is not a denial; call again if \
+                      still needed."
+                        .to_owned()
+                }
             };
             let code = if action == ACTION_UNKNOWN_OUTCOME { "unknown" } else { "expired" };
             let shown = match action {
-                ACTION_UNKNOWN_OUTCOME => "it may have run in part or in whole",
-                ACTION_ASK_USER | ACTION_SURFACE | ACTION_FRONTEND_TOOL => "not answered in time",
-                _ => "not answered in time; it did not run",
+                ACTION_UNKNOWN_OUTCOME => "it may have run partly or completely",
+                ACTION_ASK_USER | ACTION_SURFACE | ACTION_FRONTEND_TOOL => "expired",
+                _ => "expired; it did not run",
             };
             (error(code, text, shown), ToolCallOutcome::Failed)
         }
         Closing::Superseded => {
             let text = match action {
                 ACTION_ASK_USER | ACTION_SURFACE | ACTION_FRONTEND_TOOL => {
-                    "Not answered: the user wrote a new message instead."
+                    "Unanswered: the user sent a new message instead."
                 }
-                _ => "Not run: the user wrote a new message instead of answering whether to run this call.",
+                _ => "Not run: the user sent a new message instead of deciding on this call.",
             };
-            (error("superseded", text.into(), "you wrote a new message instead"), ToolCallOutcome::Cancelled)
+            (error("superseded", text.into(), "you sent a new message instead"), ToolCallOutcome::Cancelled)
         }
         Closing::NotRun => (
-            error("not_run", "Not run: the run was ended before this call was started.".into(), "it did not run"),
+            error("not_run", "Not run: the run ended before this call started.".into(), "it did not run"),
             ToolCallOutcome::Cancelled,
         ),
         Closing::Interrupted => (
             error(
                 "interrupted",
-                with_output("Interrupted by the user while it ran; it may have run in part.", output),
-                &with_output("stopped while it ran; it may have run in part", output),
+                with_output("The user interrupted this call; it may have run partly.", output),
+                &with_output("interrupted; it may have run partly", output),
             ),
             ToolCallOutcome::Cancelled,
         ),
         Closing::Stopped { why } => {
-            let text = format!("The run ended while this call ran: {why}. It may have run in part.");
-            let shown = with_output(&format!("stopped while it ran: {why}; it may have run in part"), output);
+            let text = format!("The run was stopped during this call: {why}. It may have run partly.");
+            let shown = with_output(&format!("stopped: {why}; it may have run partly"), output);
             (error("stopped", with_output(&text, output), &shown), ToolCallOutcome::Cancelled)
         }
-        Closing::Blocked { reason } => {
-            (error("blocked", format!("Blocked; it was not run: {reason}"), reason), ToolCallOutcome::Failed)
-        }
+        Closing::Blocked { reason } => (
+            error("blocked", format!("Blocked. It did not run. Reason: {reason}"), reason),
+            ToolCallOutcome::Failed,
+        ),
     }
 }
 
@@ -145,7 +152,8 @@ fn child_result(tool: &str, decision: Option<&ToolCallResume>) -> (ToolResult, T
     let state = told.get("state").cloned().unwrap_or(Value::Null);
     let (result, outcome) = if is_done {
         let said = text("response");
-        let said = if said.trim().is_empty() { "The agent ended without a word.".to_owned() } else { said };
+        let said =
+            if said.trim().is_empty() { "The subagent ended without an answer.".to_owned() } else { said };
         (ToolResult::text(tool, said), ToolCallOutcome::Succeeded)
     } else {
         (ToolResult::error(tool, failed_words(&text("error"), &text("response"))), ToolCallOutcome::Failed)
@@ -157,31 +165,32 @@ fn child_result(tool: &str, decision: Option<&ToolCallResume>) -> (ToolResult, T
 pub(super) fn failed_words(why: &str, said: &str) -> String {
     match said.trim() {
         "" => why.to_owned(),
-        said => format!("{why}\nWhat it had said until then:\n{said}"),
+        said => format!("{why}\nIts last answer:\n{said}"),
     }
 }
 
 /// The result of a call that was declined because nobody is there who could be asked.
 pub(super) fn nobody_to_ask(tool: &str, reason: Option<&str>) -> (ToolResult, ToolCallOutcome) {
     let mut text =
-        "This call needs a decision by a person, and nobody can be asked in this run; it was not run. \
-                    Do what can be done without it, and say at the end what was left undone."
+        "This call needs approval and nobody is available. It did not run. Continue without it and report \
+         what you skipped."
             .to_owned();
     if let Some(reason) = reason.map(str::trim).filter(|reason| !reason.is_empty()) {
         text.push(' ');
         text.push_str(reason);
     }
     let result = ToolResult::error_with_code(tool, "nobody_to_ask", text).with_code_only();
-    (result.with_shown("nobody could be asked; it did not run"), ToolCallOutcome::Cancelled)
+    (result.with_shown("nobody was available to approve it; it did not run"), ToolCallOutcome::Cancelled)
 }
 
 /// The result of a call that was running when the process died, when nobody is asked.
 pub(super) fn unknown_result(tool: &str, output: &str) -> ToolResult {
     let text = with_output(
-        "The program was interrupted while this call ran; it may have run in part or in whole. Check before you run it again.",
+        "aye was interrupted during this call; it may have run partly or completely. Check its effects before \
+         you run it again.",
         output,
     );
-    let shown = with_output("it may have run in part or in whole", output);
+    let shown = with_output("it may have run partly or completely", output);
     ToolResult::error_with_code(tool, "unknown", text).with_code_only().with_shown(shown)
 }
 

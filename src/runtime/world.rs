@@ -37,7 +37,6 @@ const MAX_KEPT: usize = 64 << 10;
 /// How long a difference may be looked for.
 const DIFF_TIME: Duration = Duration::from_millis(300);
 
-/// See the module's text.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct World {
@@ -128,14 +127,14 @@ impl World {
     fn moved(&self, now: &World, with: &Compare<'_>) -> Moved {
         let mut moved = Moved::default();
         if !with.is_edited && self.arguments.is_some() && self.arguments != now.arguments {
-            moved.words.push("the arguments are not those that you were asked about".to_owned());
+            moved.words.push("the arguments differ from those in the question".to_owned());
         }
         if let Some(then) = &self.cwd
             && Some(then) != now.cwd.as_ref()
         {
             let here = now.cwd.as_deref().unwrap_or_default();
             moved.words.push(format!(
-                "the folder was {} when you were asked, now it is {}",
+                "the folder was {}, now it is {}",
                 visible_line(then),
                 visible_line(here)
             ));
@@ -149,7 +148,7 @@ impl World {
             let now_file = now.files.iter().find(|file| file.path == then.path);
             let Some(words) = file_moved(then, now_file) else { continue };
             let shown_name = shown(&then.path, self.cwd.as_deref());
-            let by = if with.own.contains(&then.path) { " (another call of this turn did it)" } else { "" };
+            let by = if with.own.contains(&then.path) { " (by another call of this turn)" } else { "" };
             moved.words.push(format!("{} {words}{by}", visible_line(shown_name)));
             let old = text_of(&then.path, Some(then), with.shown);
             let new = text_of(&then.path, now_file, with.now);
@@ -162,15 +161,14 @@ impl World {
         for file in with.now {
             let path = name(&file.path);
             if self.files.iter().all(|known| known.path != path) {
-                moved
-                    .words
-                    .push(format!("it would change {}, which you were not shown", visible_line(&path)));
+                moved.words.push(format!(
+                    "it would change {}, which the question did not show",
+                    visible_line(&path)
+                ));
             }
             match with.shown.iter().find(|old| old.path == file.path) {
                 Some(old) if !with.is_edited && old.before == file.before && old.after != file.after => {
-                    moved
-                        .words
-                        .push(format!("the change of {} would be another one now", visible_line(&path)));
+                    moved.words.push(format!("the change of {} would now be different", visible_line(&path)));
                 }
                 Some(_) | None => {}
             }
@@ -200,9 +198,9 @@ fn head_moved(then: Option<&GitHead>, now: Option<&GitHead>) -> String {
 
 fn file_moved(then: &SeenFile, now: Option<&SeenFile>) -> Option<&'static str> {
     match (&then.hash, now.and_then(|file| file.hash.as_ref())) {
-        (Some(then), Some(now)) if then != now => Some("changed since you were asked"),
-        (Some(_), None) => Some("is gone since you were asked"),
-        (None, Some(_)) => Some("was not there when you were asked, now it is"),
+        (Some(then), Some(now)) if then != now => Some("changed since the question"),
+        (Some(_), None) => Some("was deleted since the question"),
+        (None, Some(_)) => Some("was created since the question"),
         (Some(_), Some(_)) | (None, None) => None,
     }
 }
@@ -233,7 +231,7 @@ fn delta(name: &str, old: &str, new: &str, room: &mut usize) -> Option<String> {
     }
     if text.len() > *room {
         text.truncate(text.floor_char_boundary(*room));
-        text.push_str("\n… the difference is longer than can be shown\n");
+        text.push_str("\n… the diff is too long to show\n");
     }
     *room = room.saturating_sub(text.len());
     Some(text)
@@ -330,7 +328,7 @@ impl Driver {
             // A question that showed no file was not about one: the tool says by itself what is wrong.
             Err(_) if ticket.suspension.parameters.get("preview").is_none() => return Ok(Gate::Proceed),
             Err(error) => {
-                let text = format!("not run: the file changed since the user was asked: {error}");
+                let text = format!("not run: the file changed since the question: {error}");
                 return Ok(self.refuse(id, ToolResult::error_with_code(&call.name, "stale", text)));
             }
         };

@@ -326,7 +326,7 @@ impl Inner {
         if told.last != why
             && let Some(by) = &told.by
         {
-            by(format!("going back cannot bring back the files of this step: {why}"));
+            by(format!("a rewind cannot restore the files of this step: {why}"));
             why.clone_into(&mut told.last);
         }
     }
@@ -637,5 +637,5 @@ fn note_of(left_out: &[(Vec<u8>, String)]) -> String {
         left_out.iter().take(NAMED).map(|(path, why)| format!("{} ({why})", shown(path))).collect();
     let more = left_out.len().saturating_sub(NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    format!("not kept: {}{more}", named.join(", "))
+    format!("not in the snapshot: {}{more}", named.join(", "))
 }

@@ -116,7 +116,7 @@ fn create(top: &OwnedFd, objects: &Objects, path: &[u8], item: &Item) -> io::Res
         // Files in it are not part of what goes back, or they would be gone by now.
         Some(FileType::Directory) => unlinkat(&folder, name, AtFlags::REMOVEDIR)
             .map_err(|_| io::Error::other("a folder that is not empty is in the way"))?,
-        Some(_) => return Err(io::Error::other("something that is no file is in the way")),
+        Some(_) => return Err(io::Error::other("something that is not a file is in the way")),
     }
     // It takes the place of what is there in one moment.
     let aside = format!(".aye-{}", uuid::Uuid::now_v7().simple());

@@ -168,7 +168,7 @@ fn what_is_too_large_is_said_and_left_alone() {
     folder.write("big", "0123456789abc");
     folder.write("small", "1");
     let (first, note) = folder.snapshots.take_now().unwrap();
-    assert_eq!(note, "not kept: big (0 MiB)");
+    assert_eq!(note, "not in the snapshot: big (0 MiB)");
     folder.write("big", "changed, and long");
     folder.write("small", "2");
     let (plan, _) = folder.back(&first);

@@ -693,7 +693,7 @@ fn open_and_read(
     let file = std::fs::File::from(openat(folder, name, flags, Mode::empty())?);
     let about = file.metadata()?;
     if !about.is_file() {
-        return Err(std::io::Error::other("it is no plain file any more"));
+        return Err(std::io::Error::other("it is no longer a plain file"));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(about.len().min(most)).unwrap_or(0));
     file.take(most + 1).read_to_end(&mut bytes)?;

@@ -80,7 +80,7 @@ pub enum StateError {
         key: String,
     },
     /// Actions kept scheduling actions.
-    #[error("phase {phase:?} did not come to rest within {max_rounds} rounds of actions")]
+    #[error("phase {phase:?} did not finish within {max_rounds} rounds of actions")]
     PhaseRunLoopExceeded {
         /// The phase.
         phase: Phase,

@@ -38,7 +38,7 @@ pub struct CommitEvent {
     pub touched: Vec<&'static str>,
 }
 
-/// Told of each commit that changed something.
+/// Called after each commit that changed something.
 pub trait CommitHook: Send + Sync {
     /// Called after the commit, outside any lock.
     fn committed(&self, event: &CommitEvent);

@@ -154,7 +154,7 @@ pub(super) fn append(
         })?;
     let n = last.checked_add(1).ok_or_else(|| StoreError::Unwritable {
         what: "a row of the audit",
-        why: "its rows are numbered to the end; `aye audit --verify` says which was added".to_owned(),
+        why: "it has no row number left; `aye audit --verify` shows the inserted row".to_owned(),
     })?;
     let body = encode("a row of the audit", body)?;
     let names =

@@ -175,7 +175,7 @@ impl Store {
             }
             let Some(went) = went else { return Ok(None) };
             tx.prepare_cached("INSERT INTO went_back (thread_id, created_at, body) VALUES (?1, ?2, ?3)")?
-                .execute((went.thread_id.as_str(), int(went.created_at), encode("the going back", &went)?))?;
+                .execute((went.thread_id.as_str(), int(went.created_at), encode("the rewind", &went)?))?;
             Ok(Some(uint(tx.last_insert_rowid())))
         })
         .await
@@ -192,7 +192,7 @@ impl Store {
             let mut statement = conn.prepare_cached(sql)?;
             let mut rows = statement.query((id.as_str(),))?;
             let Some(row) = rows.next()? else { return Ok(None) };
-            let mut went: WentBackRecord = decode(&id, "its last going back", body(row, 0)?)?;
+            let mut went: WentBackRecord = decode(&id, "its last rewind", body(row, 0)?)?;
             went.n = uint(row.get(1)?);
             Ok(Some(went))
         })

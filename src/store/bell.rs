@@ -124,7 +124,7 @@ impl Bell {
         match place {
             Some(Ok(place)) => Bell { place: Some(Arc::new(place)) },
             Some(Err(error)) => {
-                tracing::warn!(%error, "other processes cannot be told of changes");
+                tracing::warn!(%error, "other processes cannot be notified of changes");
                 Bell::default()
             }
             None => Bell::default(),
@@ -244,7 +244,7 @@ impl Watch {
 }
 
 async fn broken(error: &std::io::Error) -> Change {
-    tracing::error!(%error, "changes by other processes are not heard any more");
+    tracing::error!(%error, "changes by other processes are no longer received");
     std::future::pending().await
 }
 

@@ -11,20 +11,20 @@ use crate::contract::record::{AttemptId, Owner, SuspensionStatus};
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another process took the thread over; this one must stop driving it.
-    #[error("thread {thread} is owned by another process now; nothing was written")]
+    #[error("another process took over thread {thread}; nothing was written")]
     Fenced {
         /// The thread.
         thread: ThreadId,
     },
     /// The decision that a call wanted to spend is not there, says cancel, or is spent.
-    #[error("question {suspension} has no unspent decision to go on; the call must not start")]
+    #[error("question {suspension} has no unspent decision; the call must not start")]
     NotDecided {
         /// The question.
         suspension: SuspensionId,
     },
     /// The same execution was begun before.
     #[error(
-        "attempt {attempt} of call {call} was started before; it is not started twice",
+        "attempt {attempt} of call {call} has already started",
         attempt = id.attempt, call = id.call_id
     )]
     AlreadyStarted {
@@ -38,7 +38,7 @@ pub enum StoreError {
         id: AttemptId,
     },
     /// A second outcome.
-    #[error("attempt {attempt} of call {call} has an outcome already", attempt = id.attempt, call = id.call_id)]
+    #[error("attempt {attempt} of call {call} already has an outcome", attempt = id.attempt, call = id.call_id)]
     AlreadyEnded {
         /// The execution.
         id: AttemptId,
@@ -54,19 +54,19 @@ pub enum StoreError {
         to: SuspensionStatus,
     },
     /// A finished run stays finished.
-    #[error("run {run} is over and cannot go on")]
+    #[error("run {run} is done and cannot resume")]
     RunOver {
         /// The run.
         run: RunId,
     },
     /// There is no such thread.
-    #[error("there is no thread {0}")]
+    #[error("unknown thread {0}")]
     NoThread(ThreadId),
     /// There is no such question.
-    #[error("there is no question {0}")]
+    #[error("unknown question {0}")]
     NoSuspension(SuspensionId),
     /// Something with this id is there already, or belongs elsewhere.
-    #[error("{what} is there already")]
+    #[error("{what} already exists")]
     Exists {
         /// What, with its id.
         what: String,
@@ -80,7 +80,7 @@ pub enum StoreError {
         place: String,
     },
     /// A queued message is gone: it was taken back, or its run began elsewhere.
-    #[error("message {id} is not in the queue of thread {thread} any more")]
+    #[error("message {id} is no longer in the queue of thread {thread}")]
     NotQueued {
         /// The thread.
         thread: ThreadId,
@@ -88,13 +88,13 @@ pub enum StoreError {
         id: u64,
     },
     /// There is no such job.
-    #[error("there is no job {0}")]
+    #[error("unknown job {0}")]
     NoJob(JobId),
     /// Only who claimed a job may say what became of it, and only as long as it is claimed.
-    #[error("job {0} is not claimed by this worker any more; nothing was written")]
+    #[error("this worker lost its claim on job {0}; nothing was written")]
     NotClaimed(JobId),
     /// The mailbox has an open job with the same key.
-    #[error("job {job} of thread {thread} has the key `{key}` already")]
+    #[error("job {job} of thread {thread} already has the key `{key}`")]
     Duplicate {
         /// The mailbox.
         thread: ThreadId,
@@ -169,7 +169,7 @@ pub enum StoreError {
     #[error("the store is closed")]
     Closed,
     /// Changes by other processes cannot be heard.
-    #[error("changes by other processes cannot be heard: {0}")]
+    #[error("cannot subscribe to changes: {0}")]
     Bell(#[source] std::io::Error),
     /// Anything else SQLite or the disk said.
     #[error("the store failed")]
@@ -212,7 +212,7 @@ pub(super) fn text_of(error: &rusqlite::Error) -> String {
 pub enum OpenError {
     /// A newer program wrote it.
     #[error(
-        "the store {} was written by a newer aye (format {found}; this one knows {ours})",
+        "the store {} was written by a newer aye (format {found}; this version supports {ours})",
         path.display()
     )]
     NewerVersion {
@@ -240,7 +240,7 @@ pub enum OpenError {
         what: &'static str,
     },
     /// The file, its folder or the whole file system cannot be written to.
-    #[error("{} is read-only; the store must be written to (--ephemeral keeps nothing and needs no store)", path.display())]
+    #[error("{} is read-only; make it writable, or use --ephemeral, which needs no store", path.display())]
     ReadOnly {
         /// The file or folder.
         path: PathBuf,
@@ -257,8 +257,8 @@ pub enum OpenError {
     },
     /// Its write-ahead log was deleted or replaced. It is said once.
     #[error(
-        "the log of the store {} {what}: what was written last is lost; run the command again to go on with what the store \
-         held before that, or restore a backup with `aye store restore FILE`",
+        "the log of the store {} {what}; the latest writes are lost; run the command again to continue with \
+         the earlier data, or restore a backup with `aye store restore FILE`",
         path.display()
     )]
     LogLost {
@@ -282,7 +282,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// A setting that the promises rest on was not taken.
-    #[error("the store {} cannot work safely here: {setting} is {found} instead of {wanted}", path.display())]
+    #[error("the store {} is not safe here: {setting} is {found} instead of {wanted}", path.display())]
     Setting {
         /// The file.
         path: PathBuf,
@@ -294,7 +294,7 @@ pub enum OpenError {
         wanted: &'static str,
     },
     /// A migration failed; the store is as it was.
-    #[error("the store {} could not be brought from format {from} to {to}", path.display())]
+    #[error("the store {} could not be upgraded from format {from} to {to}", path.display())]
     Migration {
         /// The file.
         path: PathBuf,

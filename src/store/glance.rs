@@ -12,7 +12,7 @@ use crate::contract::record::{
 };
 use crate::contract::summary::SummaryRecord;
 
-/// See the module's text.
+/// A thread read in one transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Glance {
     /// The conversation.

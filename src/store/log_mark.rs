@@ -66,7 +66,7 @@ pub(super) fn note(file: &Path) -> bool {
                 writeln!(at, "{:08x} {seconds} {nanos}", mark.salt)
             });
         if let Err(error) = written {
-            tracing::debug!(%error, "a log that is deleted will not be noticed");
+            tracing::debug!(%error, "a deleted log will not be detected");
         }
     }
     true
@@ -91,7 +91,7 @@ pub(super) fn check(file: &Path) -> Result<(), OpenError> {
             let aside = with_suffix(file, "-wal.foreign");
             let _ = std::fs::rename(&log, &aside);
             let _ = std::fs::remove_file(with_suffix(file, "-shm"));
-            format!("belonged to another store and is {} now", aside.display())
+            format!("belongs to another store and is now {}", aside.display())
         }
     };
     lift(file);

@@ -22,7 +22,7 @@ pub use outlook::Outlook;
 pub(super) use take::{of_thread, queued, settle, take, unqueue};
 
 /// Why a job whose worker went silent is tried again.
-const SILENT: &str = "its worker stopped answering";
+const SILENT: &str = "its worker stopped responding";
 
 /// The mailbox of a store. Times are Unix milliseconds, as the caller's clock has them.
 #[derive(Clone, Debug)]

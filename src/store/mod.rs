@@ -196,7 +196,7 @@ impl Store {
             let mut rows = statement.query(())?;
             while let Some(row) = rows.next()? {
                 let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
-                found.push(format!("a row of {table} names a row of {parent} that is not there"));
+                found.push(format!("a row of {table} refers to a missing row of {parent}"));
             }
             Ok(found)
         })

@@ -58,7 +58,7 @@ pub enum ObjectError {
     #[error("the snapshots' database: {0}")]
     Io(#[from] std::io::Error),
     /// A piece is not there: it was dropped to make room.
-    #[error("it was dropped to make room for newer ones")]
+    #[error("it was dropped to make room for newer snapshots")]
     Gone,
     /// A piece is not what its name says.
     #[error("it is damaged")]

@@ -69,7 +69,7 @@ pub(super) fn in_memory() -> Result<Connection, OpenError> {
 fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
     let io = |error| from_io(path, error);
     let not_a_file = |what| OpenError::NotAFile { path: path.to_owned(), what };
-    let Some(name) = path.file_name() else { return Err(not_a_file("not the name of a file")) };
+    let Some(name) = path.file_name() else { return Err(not_a_file("not a file name")) };
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -103,7 +103,7 @@ fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
             tighten(&file, meta.mode(), 0o600)?;
             // SQLite takes less than a header for an empty file and would write over it.
             if (1..100).contains(&meta.len()) {
-                let why = "it is too short for a database".to_owned();
+                let why = "it is too short to be a database".to_owned();
                 return Err(OpenError::NotOurs { path: file, why });
             }
             if meta.len() == 0 && fs::metadata(with_suffix(&file, "-wal")).is_ok_and(|wal| wal.len() > 0) {
@@ -234,7 +234,7 @@ pub(super) fn identify(conn: &Connection, path: &Path, busy: Duration) -> Result
     }
     if !is_ours && !is_empty {
         let why = if application == 0 {
-            "it is a SQLite database without our mark".to_owned()
+            "it is a SQLite database that aye did not create".to_owned()
         } else {
             format!("it is a SQLite database of another program (application id {application:#x})")
         };
@@ -325,7 +325,7 @@ pub(super) fn inspect(conn: &Connection, path: &Path, busy: Duration) -> Result<
     let foreign = "SELECT type || ' ' || name FROM sqlite_schema WHERE type IN ('trigger', 'view') LIMIT 1";
     let found = conn.query_row(foreign, (), |row| row.get::<_, String>(0));
     match found {
-        Ok(name) => return Err(corrupt(format!("it has a {name} that aye did not make"))),
+        Ok(name) => return Err(corrupt(format!("it has a {name} that aye did not create"))),
         Err(rusqlite::Error::QueryReturnedNoRows) => {}
         Err(error) => return Err(from_sqlite(path, busy, error)),
     }
@@ -362,7 +362,7 @@ pub(super) fn from_sqlite(path: &Path, busy: Duration, error: rusqlite::Error) -
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::NotOurs {
             path,
-            why: "it is no SQLite database, or its first page is destroyed".to_owned(),
+            why: "it is not a SQLite database, or its first page is damaged".to_owned(),
         },
         Some(ErrorCode::DatabaseCorrupt) => OpenError::Corrupt { path, why: text_of(&error) },
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {

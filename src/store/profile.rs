@@ -95,7 +95,7 @@ impl ProfileStore for Profiles {
         if value.len() > MAX_VALUE {
             let size = value.len();
             return Err(StorageError::Serialization(format!(
-                "a profile value may have {MAX_VALUE} bytes; this one has {size}"
+                "this profile value has {size} bytes; the maximum is {MAX_VALUE}"
             )));
         }
         let written = self.store.write(move |tx| {

@@ -21,14 +21,13 @@ const FLAGS: OpenFlags = OpenFlags::SQLITE_OPEN_READ_ONLY
 /// Opens the file, which must be there, and gives its path with the folder resolved.
 pub(super) fn open(path: &Path, busy: Duration) -> Result<(Connection, PathBuf), OpenError> {
     let io = |error| from_io(path, error);
-    let name = path
-        .file_name()
-        .ok_or(OpenError::NotAFile { path: path.to_owned(), what: "not the name of a file" })?;
+    let name =
+        path.file_name().ok_or(OpenError::NotAFile { path: path.to_owned(), what: "not a file name" })?;
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file = folder.canonicalize().map_err(io)?.join(name);
     let there = look(&file)?.ok_or_else(|| from_io(&file, std::io::ErrorKind::NotFound.into()))?;
     if there.len() < 100 {
-        let why = "it is too short for a database".to_owned();
+        let why = "it is too short to be a database".to_owned();
         return Err(OpenError::NotOurs { path: file, why });
     }
     let log = look(&with_suffix(&file, "-wal"))?;

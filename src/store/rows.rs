@@ -57,7 +57,7 @@ pub(super) fn encode<T: Serialize + ?Sized>(what: &'static str, value: &T) -> Re
         .map_err(|error| StoreError::Unwritable { what, why: error.to_string() })?;
     let depth = depth_of(&text);
     if depth > MAX_DEPTH {
-        let why = format!("it is nested {depth} levels deep, at most {MAX_DEPTH} can be read again");
+        let why = format!("it is nested {depth} levels deep; the maximum is {MAX_DEPTH}");
         return Err(StoreError::Unwritable { what, why });
     }
     Ok(text)

@@ -321,7 +321,7 @@ fn record_of(row: &Row<'_>) -> Result<SuspensionRecord, StoreError> {
     let what = format!("question {id}");
     let status = suspension_status_from(&status).ok_or_else(|| StoreError::Damaged {
         thread: thread_id.clone(),
-        why: format!("{what} is \"{status}\", which is no state of a question"),
+        why: format!("{what} has the invalid state \"{status}\""),
     })?;
     Ok(SuspensionRecord {
         ticket: decode(&thread_id, &what, body(row, 4)?)?,
@@ -410,7 +410,7 @@ pub(super) fn close(
     let Some((word, call)) = found else { return Err(StoreError::NoSuspension(id.clone())) };
     let from = suspension_status_from(&word).ok_or_else(|| StoreError::Damaged {
         thread: thread.clone(),
-        why: format!("question {id} is \"{word}\", which is no state of a question"),
+        why: format!("question {id} has the invalid state \"{word}\""),
     })?;
     match (from, to) {
         (Open, Superseded | Expired) | (Decided, Applied | Superseded) => {}

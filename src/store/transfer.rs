@@ -18,7 +18,7 @@ use crate::contract::record::{RunRecord, StoredMessage, ThreadRecord};
 use crate::contract::summary::SummaryRecord;
 
 /// What a model reads of a call that had no result when its conversation was exported.
-const NOT_HERE: &str = "The conversation was copied while this call waited. It did not run here.";
+const NOT_HERE: &str = "The conversation was copied while this call was waiting. It did not run here.";
 
 /// What a conversation has besides its messages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -135,7 +135,7 @@ fn import(tx: &Connection, copy: ThreadCopy) -> Result<(), StoreError> {
         let bytes = STANDARD.decode(data).map_err(|error| broken(format!("image {hash}: {error}")))?;
         match ImageRef::of("image", &bytes) {
             Ok(image) if image.hash == *hash => images::put(tx, hash, &bytes, thread.updated_at)?,
-            _ => return Err(broken(format!("image {hash} is not what its name says"))),
+            _ => return Err(broken(format!("image {hash} does not match its hash"))),
         }
     }
     for mut run in rest.runs {

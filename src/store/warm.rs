@@ -19,7 +19,7 @@ impl Store {
         // The mark of the file, written over itself.
         let mark = |tx: &Transaction<'_>| Ok(tx.pragma_update(None, "application_id", APPLICATION_ID)?);
         if let Err(error) = self.write_relaxed(mark).await {
-            tracing::debug!(%error, "the log of the store could not be made in advance");
+            tracing::debug!(%error, "the log of the store could not be created in advance");
             return;
         }
         let rehearsed = self.call(|conn| {

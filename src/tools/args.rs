@@ -32,7 +32,7 @@ impl<'a> Args<'a> {
             return Err(invalid(format!("the arguments must be an object, not {}", describe(value))));
         };
         if let Some(name) = map.keys().find(|name| !known.contains(&name.as_str())) {
-            return Err(invalid(format!("unknown field {name:?}: {tool} takes {}", known.join(", "))));
+            return Err(invalid(format!("unknown field {name:?}; {tool} takes {}", known.join(", "))));
         }
         Ok(Self { map })
     }
@@ -44,7 +44,7 @@ impl<'a> Args<'a> {
 
     /// A string that must be there; it may be empty.
     pub(super) fn text(&self, name: &str) -> Result<&'a str, ToolError> {
-        self.opt_text(name)?.ok_or_else(|| invalid(format!("`{name}` is missing: it must be a string")))
+        self.opt_text(name)?.ok_or_else(|| invalid(format!("`{name}` is missing; it must be a string")))
     }
 
     /// A string that must be there and hold more than blanks.
@@ -119,7 +119,7 @@ mod tests {
         let unknown = json!({"path": "x"});
         assert_eq!(
             message(Args::new("Read", &unknown, &["file_path", "limit"])),
-            "invalid arguments: unknown field \"path\": Read takes file_path, limit"
+            "invalid arguments: unknown field \"path\"; Read takes file_path, limit"
         );
         let value = json!({"file_path": 3, "limit": "x", "all": "yes", "gone": null, "list": {}});
         let args = Args::new("T", &value, &["file_path", "limit", "all", "gone", "list"]).expect("known");
@@ -132,7 +132,7 @@ mod tests {
             message(args.flag("all", false)),
             "invalid arguments: `all` must be true or false, not the string \"yes\""
         );
-        assert_eq!(message(args.text("gone")), "invalid arguments: `gone` is missing: it must be a string");
+        assert_eq!(message(args.text("gone")), "invalid arguments: `gone` is missing; it must be a string");
         assert_eq!(message(args.opt_list("list")), "invalid arguments: `list` must be a list, not an object");
     }
 

@@ -43,7 +43,7 @@ fn parse(args: &Value) -> Result<Question<'_>, ToolError> {
     }
     if choices.len() > MAX_CHOICES {
         return Err(invalid(format!(
-            "`choices` has {} entries, at most {MAX_CHOICES} are shown",
+            "`choices` has {} entries; the maximum is {MAX_CHOICES}",
             choices.len()
         )));
     }
@@ -53,12 +53,12 @@ fn parse(args: &Value) -> Result<Question<'_>, ToolError> {
             return Err(invalid("a label in `choices` is empty"));
         }
         if !labels.insert(label) {
-            return Err(invalid(format!("the label {label:?} is twice in `choices`")));
+            return Err(invalid(format!("duplicate label {label:?} in `choices`")));
         }
     }
     let free_text = args.flag("free_text", choices.is_empty())?;
     if choices.is_empty() && !free_text {
-        return Err(invalid("without `choices` and without `free_text` there is no way to answer"));
+        return Err(invalid("the question needs `choices` or `free_text`"));
     }
     Ok(Question {
         text: args.filled("question")?,
@@ -214,9 +214,9 @@ mod tests {
         for (args, word) in [
             (json!({"question": " "}), "`question` is empty"),
             (json!({"question": "?", "choices": [{"name": "x"}]}), "`choices[0]`: unknown field \"name\""),
-            (json!({"question": "?", "choices": ["a", "a"]}), "twice"),
+            (json!({"question": "?", "choices": ["a", "a"]}), "duplicate label"),
             (json!({"question": "?", "choices": [""]}), "empty"),
-            (json!({"question": "?", "free_text": false}), "no way to answer"),
+            (json!({"question": "?", "free_text": false}), "needs `choices` or `free_text`"),
         ] {
             let text = sandbox.refused("AskUser", args).await;
             assert!(text.contains(word), "{text}");

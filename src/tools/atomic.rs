@@ -24,13 +24,13 @@ pub(super) enum FileError {
     IsFolder(String),
     #[error("{0} is {1}, not a regular file")]
     Special(String, &'static str),
-    #[error("{path} is too large: {size} bytes, at most {MAX_FILE} can be changed")]
+    #[error("{path} is too large: {size} bytes; the maximum is {MAX_FILE}")]
     TooLarge { path: String, size: u64 },
     #[error("{0} is read-only (mode {1:04o})")]
     ReadOnly(String, u32),
-    #[error("{0} was changed by someone else at this very moment; nothing was written")]
+    #[error("{0} was changed concurrently; nothing was written")]
     Raced(String),
-    #[error("{0} is a link now, or a folder on the way to it is; nothing was written")]
+    #[error("{0} or a parent folder is now a link; nothing was written")]
     Link(String),
     #[error("cancelled before anything was written")]
     Cancelled,
@@ -121,7 +121,7 @@ impl Target {
     pub(super) fn read(&mut self) -> Result<Option<Vec<u8>>, FileError> {
         let stat = match rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(None),
-            other => other.map_err(self.errno("look at"))?,
+            other => other.map_err(self.errno("read"))?,
         };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {}
@@ -133,7 +133,7 @@ impl Target {
         let fd =
             rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()).map_err(self.errno("read"))?;
         let file = File::from(fd);
-        let meta = file.metadata().map_err(self.io("look at"))?;
+        let meta = file.metadata().map_err(self.io("read"))?;
         if !meta.is_file() {
             return Err(FileError::Raced(self.shown.clone()));
         }
@@ -153,8 +153,8 @@ impl Target {
         let flags = FOLDER | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         match rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()) {
             Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(self.errno("look at")(error)),
-            Ok(fd) => Ok(Some(stamp(&File::from(fd).metadata().map_err(self.io("look at"))?))),
+            Err(error) => Err(self.errno("read")(error)),
+            Ok(fd) => Ok(Some(stamp(&File::from(fd).metadata().map_err(self.io("read"))?))),
         }
     }
 

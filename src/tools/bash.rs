@@ -37,7 +37,7 @@ impl Bash {
         let args = Args::new(NAME, args, &["command", "timeout", "description"])?;
         let command = args.filled("command")?;
         if command.contains('\0') {
-            return Err(invalid("`command` holds a NUL byte, which no program can be given"));
+            return Err(invalid("`command` contains a NUL byte"));
         }
         args.opt_text("description")?;
         let config = &self.env.exec;
@@ -95,7 +95,7 @@ impl Tool for Bash {
                 "properties": {
                     "command": {"type": "string"},
                     "timeout": {"type": "integer", "description": "ms, default 120000, max 600000"},
-                    "description": {"type": "string", "description": "what it does, in a few words"}
+                    "description": {"type": "string", "description": "what the command does, in a few words"}
                 },
                 "required": ["command"]
             }))
@@ -148,10 +148,10 @@ fn answer(result: &ExecResult, timeout: Duration) -> ToolResult {
         note(format!("timed out after {} s and was stopped", timeout.as_secs_f64()));
     }
     if result.cancelled {
-        note("cancelled while it ran, and stopped".into());
+        note("cancelled and stopped".into());
     }
     if result.supervisor_lost && !result.timed_out && !result.cancelled {
-        note("the command killed the process that watches it; everything found of it was stopped".into());
+        note("the command killed its supervisor; its remaining processes were stopped".into());
     }
     match (result.exit_code, result.signal) {
         (Some(0), _) => {}

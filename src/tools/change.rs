@@ -37,7 +37,7 @@ impl Subject {
     pub(super) fn look(env: &ToolEnv, file_path: &str) -> Result<Self, ToolError> {
         if file_path.ends_with('/') {
             return Err(ToolError::InvalidArguments(
-                "`file_path` ends with a slash: it names a folder".into(),
+                "`file_path` ends with a slash; it must name a file".into(),
             ));
         }
         let path = absolute(&env.workspace, "file_path", file_path)?;
@@ -91,8 +91,8 @@ fn still_agreed(change: &Change, ctx: &ToolCallContext) -> Result<(), ToolError>
     let agreed = ctx.agreed.iter().find(|file| file.path == change.subject.real);
     match agreed {
         Some(file) if file.before == change.subject.before.as_deref().map(hash) => Ok(()),
-        Some(_) => Err(ToolError::Moved(format!("{name} changed since the user was asked"))),
-        None => Err(ToolError::Moved(format!("{name} leads to another file since the user was asked"))),
+        Some(_) => Err(ToolError::Moved(format!("{name} changed since the question"))),
+        None => Err(ToolError::Moved(format!("{name} leads to another file since the question"))),
     }
 }
 

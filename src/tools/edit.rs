@@ -40,10 +40,10 @@ fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
         all: args.flag("replace_all", false)?,
     };
     if call.old.is_empty() {
-        return Err(invalid("`old_string` is empty; Write makes a file"));
+        return Err(invalid("`old_string` is empty; use Write to create a file"));
     }
     if call.old == call.new {
-        return Err(invalid("`old_string` and `new_string` are the same: nothing would change"));
+        return Err(invalid("`old_string` and `new_string` are the same; nothing would change"));
     }
     Ok(call)
 }
@@ -57,7 +57,7 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<Change, To
     let subject = Subject::look(env, call.file_path)?;
     let name = &subject.name;
     let Some(bytes) = &subject.before else {
-        return Err(ToolError::NotFound(format!("{name} is not there; Write makes a file")));
+        return Err(ToolError::NotFound(format!("{name} does not exist; use Write to create it")));
     };
     let seen = subject.seen(env, ctx);
     // Who decided saw the difference to the file as it is, and is asked again when it changes once more.
@@ -65,9 +65,7 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<Change, To
         return Err(failed(format!("{name} changed since it was read; Read it again")));
     }
     let Some(file) = TextFile::decode(bytes) else {
-        return Err(failed(format!(
-            "{name} is not UTF-8 text; what cannot be decoded is never written back"
-        )));
+        return Err(failed(format!("{name} is not UTF-8 text and cannot be edited")));
     };
     let (old, new) = wording(&file, call.old, call.new);
     let places = places(&file.text, &old);
@@ -81,20 +79,20 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<Change, To
         1 => {}
         count if !call.all => {
             return Err(failed(format!(
-                "`old_string` is {count} times in {name}, at lines {}; add lines around it until it is there once, \
-                 or set replace_all",
+                "`old_string` occurs {count} times in {name}, at lines {}; add surrounding lines to make it \
+                 unique, or set replace_all",
                 lines_of(&file.text, &places)
             )));
         }
         _ if seen == Seen::Unknown && !is_decided(ctx) => {
-            return Err(failed(format!("{name} was not read; Read it before replacing a text everywhere")));
+            return Err(failed(format!("{name} was not read; Read it before using replace_all")));
         }
         _ => {}
     }
     let text = if call.all { file.text.replace(&old, &new) } else { file.text.replacen(&old, &new, 1) };
     let after = file.encode(&text);
     if after == *bytes {
-        return Err(invalid("`old_string` and `new_string` differ in line ends only, which are kept"));
+        return Err(invalid("`old_string` and `new_string` differ only in line ends, which are preserved"));
     }
     Ok(Change { subject, after })
 }

@@ -43,15 +43,14 @@ fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
     let args = Args::new(NAME, args, &["pattern", "path"])?;
     let pattern = args.filled("pattern")?;
     if pattern.contains('\0') {
-        return Err(invalid("`pattern` holds a NUL byte, which no name can"));
+        return Err(invalid("`pattern` contains a NUL byte"));
     }
     if pattern.len() > MAX_PATTERN {
         return Err(invalid(format!("`pattern` is longer than {MAX_PATTERN} bytes")));
     }
     let (below, rest) = split(pattern);
-    let unreadable = |error: &globset::Error| {
-        invalid(format!("`pattern` cannot be read: {}", short(&error.kind().to_string())))
-    };
+    let unreadable =
+        |error: &globset::Error| invalid(format!("invalid `pattern`: {}", short(&error.kind().to_string())));
     let glob = GlobBuilder::new(&rest).literal_separator(true).build().map_err(|error| unreadable(&error))?;
     // A set of one: a matcher alone panics where its expression is too deep or too large.
     let matcher = GlobSetBuilder::new().add(glob).build().map_err(|error| unreadable(&error))?;

@@ -69,7 +69,7 @@ fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
     let args = Args::new(NAME, args, FIELDS)?;
     let pattern = args.text("pattern")?;
     if pattern.is_empty() {
-        return Err(invalid("`pattern` is empty: it would match everything"));
+        return Err(invalid("`pattern` is empty; it would match everything"));
     }
     let glob = args.opt_text("glob")?;
     for (name, text, most) in [("pattern", Some(pattern), MAX_PATTERN), ("glob", glob, MAX_GLOB)] {
@@ -92,7 +92,7 @@ fn parse(args: &Value) -> Result<Call<'_>, ToolError> {
         let error = error.trim();
         let from = error.char_indices().rev().nth(MAX_ERROR).map_or(0, |(at, _)| at);
         let cut = if from > 0 { "…" } else { "" };
-        invalid(format!("`pattern` is not a regular expression: {cut}{}{hint}", &error[from..]))
+        invalid(format!("`pattern` is not a valid regular expression: {cut}{}{hint}", &error[from..]))
     })?;
     let mode = match args.opt_text("output_mode")? {
         None | Some("files_with_matches") => Mode::Files,
@@ -241,7 +241,7 @@ fn search_file(
 fn overrides(root: &Path, glob: &str) -> Result<Override, ToolError> {
     let unreadable = |error: ignore::Error| {
         let error: String = error.to_string().chars().take(MAX_ERROR).collect();
-        invalid(format!("`glob` cannot be read: {error}"))
+        invalid(format!("invalid `glob`: {error}"))
     };
     let mut overrides = OverrideBuilder::new(root);
     overrides.add(glob).map_err(unreadable)?;
@@ -258,7 +258,7 @@ fn grep(
     let root = absolute(&env.workspace, "path", call.path)?;
     let name = shown(&env.workspace, &root);
     let meta = root.metadata().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => ToolError::NotFound(format!("{name} is not there")),
+        io::ErrorKind::NotFound => ToolError::NotFound(format!("{name} does not exist")),
         _ => ToolError::ExecutionFailed(format!("cannot search {name}: {error}")),
     })?;
     let bounds = Bounds::new(cancel);

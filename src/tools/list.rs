@@ -39,9 +39,9 @@ pub(super) fn folder(env: &ToolEnv, path: &str) -> Result<(PathBuf, String), Too
         Ok(meta) if meta.is_dir() => Ok((folder, name)),
         Ok(_) => Err(ToolError::ExecutionFailed(format!("{name} is not a folder"))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(ToolError::NotFound(format!("{name} is not there")))
+            Err(ToolError::NotFound(format!("{name} does not exist")))
         }
-        Err(error) => Err(ToolError::ExecutionFailed(format!("cannot look into {name}: {error}"))),
+        Err(error) => Err(ToolError::ExecutionFailed(format!("cannot list {name}: {error}"))),
     }
 }
 
@@ -83,10 +83,10 @@ fn list(
         }
     }
     if count > MAX_ENTRIES {
-        let _ = writeln!(text, "[{} more; List a folder in it]", count - MAX_ENTRIES);
+        let _ = writeln!(text, "[{} more; List a subfolder]", count - MAX_ENTRIES);
     }
     let all = std::fs::read_dir(&folder)
-        .map_err(|error| ToolError::ExecutionFailed(format!("cannot look into {name}: {error}")))?
+        .map_err(|error| ToolError::ExecutionFailed(format!("cannot list {name}: {error}")))?
         .take(100_000)
         .count();
     over |= bounds.is_over();

@@ -146,7 +146,7 @@ async fn blocking<T: Send + 'static>(
     let _guard = token.clone().drop_guard();
     match tokio::task::spawn_blocking(move || work(token)).await {
         Ok(result) => result,
-        Err(error) => Err(ToolError::Internal(format!("the tool broke down: {error}"))),
+        Err(error) => Err(ToolError::Internal(format!("the tool failed: {error}"))),
     }
 }
 

@@ -18,10 +18,7 @@ pub(super) fn absolute(workspace: &Workspace, field: &str, text: &str) -> Result
         return Err(invalid(format!("`{field}` is empty")));
     }
     if text.contains('\0') {
-        return Err(invalid(format!(
-            "`{field}` holds a NUL byte, which no path can: {}",
-            visible_line(text)
-        )));
+        return Err(invalid(format!("`{field}` contains a NUL byte: {}", visible_line(text))));
     }
     let join = |text: &OsStr| -> PathBuf {
         let path = Path::new(text);
@@ -70,11 +67,11 @@ pub(super) fn shown(workspace: &Workspace, path: &Path) -> String {
 /// What stands between the arguments and the disk when links are followed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum ResolveError {
-    #[error("{0} is a link to a file that is not there")]
+    #[error("{0} is a link to a missing file")]
     Dangling(String),
-    #[error("{link} leads out of the workspace, to {real}; name that path itself if it is meant")]
+    #[error("{link} leads out of the workspace, to {real}; use that path if it is intended")]
     Leaves { link: String, real: String },
-    #[error("cannot look at {path}: {reason}")]
+    #[error("cannot read {path}: {reason}")]
     Io { path: String, reason: String },
 }
 

@@ -61,9 +61,9 @@ fn refuse(message: String) -> ToolError {
 fn open(path: &Path, name: &str) -> Result<(File, Metadata), ToolError> {
     let real = path.canonicalize().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound if path.symlink_metadata().is_ok() => {
-            ToolError::NotFound(format!("{name} is a link to a file that is not there"))
+            ToolError::NotFound(format!("{name} is a link to a missing file"))
         }
-        std::io::ErrorKind::NotFound => ToolError::NotFound(format!("{name} is not there")),
+        std::io::ErrorKind::NotFound => ToolError::NotFound(format!("{name} does not exist")),
         _ => refuse(format!("cannot read {name}: {error}")),
     })?;
     let in_proc = real.strip_prefix("/proc").is_ok_and(|rest| {
@@ -71,7 +71,7 @@ fn open(path: &Path, name: &str) -> Result<(File, Metadata), ToolError> {
     });
     if in_proc {
         // `environ` of aye itself holds the keys of providers.
-        return Err(refuse(format!("{name} is the inside of a process, which is not shown")));
+        return Err(refuse(format!("{name} belongs to a process and is not shown")));
     }
     let meta = real.metadata().map_err(|error| refuse(format!("cannot read {name}: {error}")))?;
     regular(&meta, &real, name)?;
@@ -90,7 +90,7 @@ fn open(path: &Path, name: &str) -> Result<(File, Metadata), ToolError> {
 fn regular(meta: &Metadata, real: &Path, name: &str) -> Result<(), ToolError> {
     let kind = meta.file_type();
     let what = if kind.is_dir() {
-        return Err(refuse(format!("{name} is a folder; List shows it")));
+        return Err(refuse(format!("{name} is a folder; use List")));
     } else if kind.is_fifo() {
         "a FIFO"
     } else if kind.is_socket() {
@@ -121,7 +121,7 @@ fn read(
     }
     if head.len() == 8192 && head.iter().all(|b| *b == 0) {
         let text = format!(
-            "[truncated: {name} has {} bytes and begins with nothing but NUL; there is no text to show]",
+            "[truncated: {name} has {} bytes and starts with NUL bytes; no text to show]",
             meta.len()
         );
         return Ok(ToolResult::text(NAME, text).with_details(json!({"truncated": true, "size": meta.len()})));
@@ -151,7 +151,7 @@ fn answer(name: &str, call: &Call<'_>, page: &Page) -> Result<ToolResult, ToolEr
             return Ok(ToolResult::text(NAME, format!("({name} is empty)")));
         }
         let message = if page.ended {
-            format!("{name} has {} lines; there is no line {}", page.first_missing - 1, call.offset)
+            format!("{name} has only {} lines; line {} does not exist", page.first_missing - 1, call.offset)
         } else {
             format!("{name} is too long: line {} was not reached in time", call.offset)
         };
@@ -161,16 +161,18 @@ fn answer(name: &str, call: &Call<'_>, page: &Page) -> Result<ToolResult, ToolEr
     let last = call.offset + page.shown - 1;
     if page.more {
         let of = page.total.map_or_else(String::new, |total| format!(" of {total}"));
-        let _ =
-            writeln!(text, "[truncated: lines {}-{last}{of}; go on with offset {}]", call.offset, last + 1);
-    }
-    if page.lossy {
-        text.push_str(
-            "[not UTF-8: what cannot be decoded is shown as \u{fffd}; this file cannot be edited]\n",
+        let _ = writeln!(
+            text,
+            "[truncated: lines {}-{last}{of}; continue with offset {}]",
+            call.offset,
+            last + 1
         );
     }
+    if page.lossy {
+        text.push_str("[not UTF-8: undecodable bytes are shown as \u{fffd}; this file cannot be edited]\n");
+    }
     if Path::new(name).extension().is_some_and(|e| e.eq_ignore_ascii_case("ipynb")) {
-        text.push_str("[a notebook, shown as its JSON]\n");
+        text.push_str("[notebook, shown as JSON]\n");
     }
     let details = json!({"lines": page.shown, "first": call.offset, "total": page.total, "truncated": page.more || page.cut});
     Ok(ToolResult::text(NAME, text.trim_end_matches('\n')).with_details(details))

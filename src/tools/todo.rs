@@ -63,9 +63,9 @@ pub(super) struct TodoWrite;
 
 fn parse(args: &Value) -> Result<Vec<Todo>, ToolError> {
     let args = Args::new(NAME, args, &["todos"])?;
-    let list = args.opt_list("todos")?.ok_or_else(|| invalid("`todos` is missing: it must be a list"))?;
+    let list = args.opt_list("todos")?.ok_or_else(|| invalid("`todos` is missing; it must be a list"))?;
     if list.len() > MAX_TODOS {
-        return Err(invalid(format!("`todos` has {} items, at most {MAX_TODOS} are kept", list.len())));
+        return Err(invalid(format!("`todos` has {} items; the maximum is {MAX_TODOS}", list.len())));
     }
     let item = |value| -> Result<Todo, ToolError> {
         // Other programs give items an id and a priority; both are dropped.

@@ -144,5 +144,5 @@ pub(super) fn entries<'a>(
 
 /// The line that says that a search is not complete.
 pub(super) fn over_note(over: bool) -> &'static str {
-    if over { "\n[stopped after 20 s: there may be more; narrow the search]" } else { "" }
+    if over { "\n[stopped after 20 s; there may be more results; narrow the search]" } else { "" }
 }

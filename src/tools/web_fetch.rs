@@ -38,9 +38,7 @@ fn parse(args: &Value) -> Result<Url, ToolError> {
     args.opt_text("prompt")?;
     let text = args.filled("url")?.trim();
     Url::parse(text).map_err(|error| {
-        invalid(format!(
-            "`url` cannot be read: {error}; it must be a whole one, such as https://example.org/page"
-        ))
+        invalid(format!("invalid `url`: {error}; expected a full URL such as https://example.org/page"))
     })
 }
 
@@ -90,7 +88,7 @@ impl WebFetch {
             match location.filter(|_| response.status().is_redirection()) {
                 Some(location) => {
                     url = url.join(location).map_err(|error| {
-                        failed(format!("{url} redirects to {location:?}, which is no URL: {error}"))
+                        failed(format!("{url} redirects to {location:?}, which is not a URL: {error}"))
                     })?;
                 }
                 None => return Ok((url, response)),
@@ -112,7 +110,7 @@ impl WebFetch {
         let kind = media_type.split(';').next().unwrap_or_default().trim().to_owned();
         if is_binary(&kind, &body) {
             let what = if kind.is_empty() { "binary data" } else { &kind };
-            return Err(failed(format!("{url} is {what}, {} bytes, which is not shown as text", body.len())));
+            return Err(failed(format!("{url} is {what}, {} bytes; it is not shown as text", body.len())));
         }
         let text = web_page::decode(&body, &media_type);
         let text = if web_page::is_html(&kind, &text) { web_page::markdown(text).await } else { text };
@@ -161,7 +159,7 @@ impl WebFetch {
 async fn body(mut response: Response) -> Result<(Vec<u8>, bool), String> {
     let mut body = Vec::new();
     while let Some(chunk) =
-        response.chunk().await.map_err(|error| format!("the answer broke off: {}", cause(&error)))?
+        response.chunk().await.map_err(|error| format!("the response broke off: {}", cause(&error)))?
     {
         let room = MAX_BODY - body.len();
         if chunk.len() > room {
@@ -220,7 +218,7 @@ impl Tool for WebFetch {
             () = ctx.cancellation.cancelled() => Err(failed("cancelled")),
             result = tokio::time::timeout(TIMEOUT, self.fetch(url)) => match result {
                 Ok(result) => Ok(result?.into()),
-                Err(_) => Err(failed(format!("no whole answer within {} s", TIMEOUT.as_secs()))),
+                Err(_) => Err(failed(format!("no complete response within {} s", TIMEOUT.as_secs()))),
             },
         }
     }

@@ -37,18 +37,17 @@ fn plan(env: &ToolEnv, args: &Value, ctx: &ToolCallContext) -> Result<Change, To
                 // Who decided saw the difference to the file as it is, and is asked again when it changes once more.
                 Seen::Stale if !is_decided(ctx) => {
                     let message =
-                        format!("{name} changed since it was read; Read it again before writing over it");
+                        format!("{name} changed since it was read; Read it again before replacing it");
                     return Err(ToolError::ExecutionFailed(message));
                 }
                 Seen::Unknown if !is_decided(ctx) && *bytes != content.as_bytes() => {
-                    let message = format!("{name} exists; Read it first, then write over it, or Edit it");
+                    let message = format!("{name} exists; Read it before replacing it, or use Edit");
                     return Err(ToolError::ExecutionFailed(message));
                 }
                 Seen::Stale | Seen::Unknown | Seen::Current => {}
             }
             let Some(old) = TextFile::decode(bytes) else {
-                let message =
-                    format!("{name} is not UTF-8 text; aye does not write over what it cannot read");
+                let message = format!("{name} is not UTF-8 text and cannot be replaced");
                 return Err(ToolError::ExecutionFailed(message));
             };
             if old.ending == LineEnding::Crlf && !content.contains('\r') {

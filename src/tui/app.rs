@@ -238,7 +238,7 @@ pub struct App {
     pub(super) own_queued: HashMap<QueueId, UserInput>,
     /// Queued messages that are taken back and not wanted any more.
     pub(super) dropped: HashSet<QueueId>,
-    /// What a run took out of the queue in the middle: a look at the queue from before does not bring it back.
+    /// Ids a run consumed; a stale listing must not restore them.
     pub(super) steered: HashSet<QueueId>,
     /// Questions of the conversation that are over, with what became of them as far as it is known: a look at the store
     /// from before that does not bring them back.

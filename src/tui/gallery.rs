@@ -56,7 +56,7 @@ pub enum Shown {
     Broken(String),
 }
 
-/// See the module's text.
+/// Images of the conversation, as far as the screen needs them.
 #[derive(Clone, Debug, Default)]
 pub struct Gallery {
     /// In how many colours pictures are drawn; `None`: not at all.

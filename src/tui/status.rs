@@ -154,7 +154,7 @@ fn working(app: &App) -> Vec<Piece> {
                 Driver::Other(_) => {}
                 Driver::Nobody | Driver::Own => {
                     // How to stop is the last thing to give up when the line gets narrow.
-                    pieces.push(Piece::new(format!("{stop} stops"), Role::Dim, 1));
+                    pieces.push(Piece::new(format!("{stop} interrupts"), Role::Dim, 1));
                 }
             }
         }
@@ -167,7 +167,7 @@ fn working(app: &App) -> Vec<Piece> {
         ));
     }
     if let Driver::Other(pid) = app.driver {
-        pieces.push(Piece::new(format!("driven by process {pid}"), Role::Warning, 1));
+        pieces.push(Piece::new(format!("running in process {pid}"), Role::Warning, 1));
     }
     pieces
 }
@@ -176,7 +176,7 @@ fn working(app: &App) -> Vec<Piece> {
 pub fn hints(app: &App) -> Vec<Hint> {
     let stop = app.keymap.chord_of(Place::Composer, Action::Interrupt);
     let key = app.keymap.key_of(Place::Composer, Action::Interrupt);
-    vec![Hint::new(format!("{stop} stops"), key)]
+    vec![Hint::new(format!("{stop} interrupts"), key)]
 }
 
 /// What is being waited for, in a few words.

@@ -231,7 +231,7 @@ impl Transcript {
         let left = until.0.saturating_sub(now.0);
         let who = model.as_ref().map(|model| format!(" with {model}")).unwrap_or_default();
         let when = if left == 0 { String::new() } else { format!(" in {} s", left.div_ceil(1000)) };
-        Some(format!("try {attempt} of {max}{when}{who}: {reason}"))
+        Some(format!("retry {attempt} of {max}{when}{who}: {reason}"))
     }
 
     /// When an inference is tried again, while that is to come.
@@ -258,7 +258,7 @@ impl Transcript {
     /// The last run was stopped by a limit: says so, and that it can go on.
     pub fn say_stopped(&mut self, why: &StoppedReason) {
         let detail = why.detail.as_deref().unwrap_or(&why.code);
-        self.note(Level::Warning, format!("stopped: {detail}; /continue goes on, and the limits begin anew"));
+        self.note(Level::Warning, format!("stopped: {detail}; /continue keeps going with fresh limits"));
         self.stopped = true;
     }
 

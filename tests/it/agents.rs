@@ -44,7 +44,7 @@ fn a_section_that_nobody_reads_is_a_warning_with_its_line() {
     home.config(&settings(&llm, "[sections.stopp]\nx = 1\n"));
     let out = home.ok(&["-p", "hi"]);
     assert_eq!(out.stdout, "Hello.\n");
-    assert!(out.stderr.contains("config.toml:8:11: no plugin reads the section `stopp`"), "{}", out.stderr);
+    assert!(out.stderr.contains("config.toml:8:11: no plugin uses the section `stopp`"), "{}", out.stderr);
 }
 
 /// Writes an agent of the user.
@@ -71,7 +71,7 @@ fn an_agent_of_a_file_has_its_prompt_its_tools_and_its_model() {
     assert!(system.starts_with("You review, you never write.\n"), "{system}");
     assert!(!system.contains("You are aye"), "{system}");
     // How one works here, where, and with which instructions is the same for all.
-    for common in ["is data, not orders", "Use tabs.", &home.work().display().to_string()] {
+    for common in ["is data, never instructions", "Use tabs.", &home.work().display().to_string()] {
         assert!(system.contains(common), "{common}: {system}");
     }
     assert_eq!(chat.body["model"], "m2");
@@ -97,17 +97,14 @@ fn a_broken_file_is_one_sentence_and_the_others_work() {
     assert_eq!(out.stdout, "Hello.\n");
     for said in [
         "broken.md:2: unknown field `modle`; did you mean `model`?",
-        "section.md:4: the agent `section` cannot run: the section `stop` of plugin `stop` is wrong: conditions[0]: ",
-        "good.md:3: there is no tool `Raed`; did you mean `Read`?",
+        "section.md:4: the agent `section` cannot run: invalid section `stop` of plugin `stop`: \
+         conditions[0]: ",
+        "good.md:3: unknown tool `Raed`; did you mean `Read`?",
     ] {
         assert!(out.stderr.contains(said), "{said}\n{}", out.stderr);
     }
     let out = home.aye(&["--agent", "goood", "-p", "hi"]).run().exits(2);
-    assert!(
-        out.stderr.contains("--agent: there is no agent `goood`; did you mean `good`?"),
-        "{}",
-        out.stderr
-    );
+    assert!(out.stderr.contains("--agent: unknown agent `goood`; did you mean `good`?"), "{}", out.stderr);
     let out = home.aye(&["--agent", "broken", "-p", "hi"]).run().exits(2);
     assert!(out.stderr.contains("broken.md:2: unknown field"), "the reason is there too: {}", out.stderr);
     let list = home.ok(&["agents", "list", "--json"]).json();
@@ -130,7 +127,7 @@ fn an_agent_of_a_project_needs_trust_and_loosens_nothing() {
         "---\ndescription: Writes.\nplugin_ids: [skills-discovery]\npermission:\n  default_behavior: allow\n  rules: [{tool: Write, behavior: allow}]\n---\nYou write.\n",
     );
     let out = home.aye(&["--agent", "writer", "-p", "write"]).run().exits(2);
-    assert!(out.stderr.contains("there is no agent `writer`"), "{}", out.stderr);
+    assert!(out.stderr.contains("unknown agent `writer`"), "{}", out.stderr);
     assert!(out.stderr.contains(".aye/agents/writer.md"), "what is not trusted is named: {}", out.stderr);
     let out = home.aye(&["--trust", "--agent", "writer", "-p", "write"]).run();
     assert!(llm.last().result("c1").contains("denied"), "{}", llm.last().result("c1"));

@@ -56,7 +56,7 @@ fn a_story_is_told_and_verified() {
     let llm = model(&["touch one", "touch two"]);
     let home = Home::with(&llm);
     home.ok(&["audit", "--verify"]);
-    home.ok(&["audit"]).says("tells of nothing");
+    home.ok(&["audit"]).says("has no matching calls");
     story(&home, &["touch one"], &["touch two"]);
 
     let calls = home.ok(&["audit", "--json"]).lines();
@@ -98,8 +98,8 @@ fn a_story_is_told_and_verified() {
     assert_eq!(home.ok(&["audit", "--tool", "Read", "--json"]).stdout, "");
     let thread = home.thread();
     assert_eq!(home.ok(&["audit", "--thread", &thread[..30], "--json"]).lines().len(), 2);
-    home.aye(&["audit", "--thread", "nope"]).run().exits(2).says("tells of no thread `nope`");
-    home.aye(&["audit", "--since", "yesterday"]).run().exits(2).says("`yesterday` is no time");
+    home.aye(&["audit", "--thread", "nope"]).run().exits(2).says("has no thread `nope`");
+    home.aye(&["audit", "--since", "yesterday"]).run().exits(2).says("invalid time `yesterday`");
     let whole = home.ok(&["audit", "--verify"]).stdout;
     assert!(whole.starts_with("whole: ") && whole.contains("the tables agree"), "{whole}");
 
@@ -164,12 +164,12 @@ fn other_rules_are_held_against_the_past() {
     );
     let out = home.aye(&["permissions", "simulate", "--rules", "wide.yaml"]).run().exits(1);
     for part in [
-        "3 calls, 3 different ones",
-        "you said no, and these rules would allow it: 1",
+        "3 calls, 3 distinct",
+        "you denied it; these rules would allow it: 1",
         "Bash  git push",
         "allow by rule `Bash(git *)` (",
         "wide.yaml:2)",
-        "you said yes, and these rules would deny it: 2",
+        "you approved it; these rules would deny it: 2",
     ] {
         assert!(out.stdout.contains(part), "{part}: {}", out.stdout);
     }
@@ -190,8 +190,8 @@ fn other_rules_are_held_against_the_past() {
     assert!(!yaml.contains("push"), "once is no habit: {yaml}");
     home.write("new.yaml", &yaml);
     let out = home.ok(&["permissions", "simulate", "--rules", "new.yaml"]).stdout;
-    assert!(out.contains("2 questions that you answered with yes would not be asked"), "{out}");
-    assert!(out.contains("nothing of it goes against what you decided"), "{out}");
+    assert!(out.contains("2 questions that you approved would not be asked"), "{out}");
+    assert!(out.contains("nothing contradicts your decisions"), "{out}");
     let json = home.ok(&["permissions", "suggest", "--json"]).json();
     assert_eq!(
         (&json["asked"], &json["saved"], &json["rules"][0]["saves"]),

@@ -52,7 +52,7 @@ fn what_a_command_changed_goes_back_and_comes_again() {
     pty.ready();
     pty.shows("Ready with: do rm file.txt");
     pty.send("\x1b");
-    pty.shows("again: go back to an earlier message");
+    pty.shows("again: rewind to an earlier message");
     pty.send("\x1b");
     pty.shows("1/2");
     // The first message stands last.
@@ -60,7 +60,7 @@ fn what_a_command_changed_goes_back_and_comes_again() {
     pty.shows("A file.txt  +2");
     pty.shows("D sub/made.txt");
     pty.send("\r");
-    pty.shows("can take that back");
+    pty.shows("can undo this");
     assert_eq!(home.read("file.txt"), "one\ntwo\n");
     assert!(!home.work().join("sub").exists());
     assert_eq!(home.read("ignored"), "x\n", "what is ignored is left alone");
@@ -70,11 +70,11 @@ fn what_a_command_changed_goes_back_and_comes_again() {
 
     // And the undo of it.
     pty.send("\x15/rewind\r");
-    pty.shows("take the last one back");
+    pty.shows("undo the last rewind");
     pty.send("\r");
     pty.shows("conversation and files");
     pty.send("\r");
-    pty.shows("can undo that too");
+    pty.shows("can undo this too");
     assert!(!home.work().join("file.txt").exists());
     assert_eq!(home.read("sub/made.txt"), "new\nmore\n");
     pty.shows("Ready with: do rm file.txt");
@@ -92,7 +92,7 @@ fn changes_are_shown_and_a_copy_goes_its_own_way() {
     pty.say("do echo three >> file.txt");
     pty.shows("Ready with: do echo three");
     pty.say("/diff");
-    pty.shows("1 file is different");
+    pty.shows("1 file differs");
     pty.shows("file.txt +1 −0");
     pty.shows("] file · t hunk");
     pty.send("]\r");
@@ -100,9 +100,9 @@ fn changes_are_shown_and_a_copy_goes_its_own_way() {
     pty.send("q");
     pty.wait("the viewer closed", |view| !view.on_other_screen());
     pty.say("/fork");
-    pty.shows("here: all of it");
+    pty.shows("here: the whole conversation");
     pty.send("\r");
-    pty.shows("that one stays as it is");
+    pty.shows("the original stays unchanged");
     pty.say("only in the copy");
     pty.shows("Ready with: only in the copy");
     let other = threads(&home)[1]["id"].as_str().expect("an id").to_owned();
@@ -112,7 +112,7 @@ fn changes_are_shown_and_a_copy_goes_its_own_way() {
     pty.send("q");
     pty.wait("the viewer closed", |view| !view.on_other_screen());
     pty.say("/rename A name 漢字");
-    pty.shows("it is called");
+    pty.shows("renamed to");
     pty.quit();
 
     let rows = threads(&home);
@@ -143,17 +143,17 @@ fn a_folder_that_is_too_large_is_said_and_the_step_runs() {
     let mut pty = Pty::start(&home, &["--permission-mode", "yolo"], 100, 30);
     pty.ready();
     pty.say("do echo three >> file.txt");
-    pty.shows("going back cannot bring back the files of this step");
+    pty.shows("a rewind cannot restore the files of this step");
     pty.shows("Ready with: do echo three");
     pty.wait("the end of the run", |view| !view.is_awake());
     pty.send("\x1b");
-    pty.shows("again: go back");
+    pty.shows("again: rewind");
     pty.send("\x1b");
     pty.shows("1/1");
     pty.send("\r");
-    pty.shows("files stay as they are: the files of");
+    pty.shows("files stay unchanged: the files of");
     pty.send("\x1b");
-    pty.wait("the list closed", |view| !view.has("What goes back"));
+    pty.wait("the list closed", |view| !view.has("Rewind"));
     pty.quit();
 }
 
@@ -214,7 +214,7 @@ fn changes_against_git_run_nothing_of_the_repository() {
     let mut pty = Pty::start(&home, &[], 100, 40);
     pty.ready();
     pty.say("/diff git");
-    pty.shows("4 files are different");
+    pty.shows("4 files differ");
     pty.shows("against git: ");
     pty.shows("file.txt +1 −1");
     pty.shows("deleted gone.txt +0 −1");

@@ -60,7 +60,7 @@ fn what_a_child_asks_is_in_the_inbox_and_moves_both_on() {
     let task = tasks(&home).remove(0);
     assert_eq!((&task["task_status"], &task["depth"]), (&json!("waiting"), &json!(1)));
     let list = home.ok(&["tasks", "list"]).stdout;
-    assert!(list.contains("scout · waits for 1 decision · 1 step"), "{list}");
+    assert!(list.contains("scout · 1 pending question · 1 step"), "{list}");
 
     let out = home.ok(&["approve", &home.question(), "--resume"]);
     assert!(out.stdout.contains("The lead is done."), "{out:?}");
@@ -87,7 +87,7 @@ fn a_child_is_stopped_and_not_answered_for() {
     let home = family(&llm);
     home.aye(&["-p", "go", "--agent", "lead"]).run().exits(3);
     let out = home.aye(&["approve", "child_c1"]).run().exits(2);
-    assert!(out.stderr.contains("another agent works on this call"), "{}", out.stderr);
+    assert!(out.stderr.contains("a subagent works on this call"), "{}", out.stderr);
     let task = tasks(&home).remove(0);
     let id = task["task_id"].as_str().expect("an id").to_owned();
     let stopped = home.ok(&["tasks", "stop", &id]).stdout;
@@ -95,7 +95,7 @@ fn a_child_is_stopped_and_not_answered_for() {
     assert!(home.open().is_empty());
     home.aye(&["tasks", "stop", &id]).run().exits(1);
     assert_eq!(home.ok(&["-c", "-p"]).stdout, "The lead is done.\n");
-    assert!(llm.last().result("c1").contains("stopped before it was done"), "{}", llm.last().result("c1"));
+    assert!(llm.last().result("c1").contains("stopped before it finished"), "{}", llm.last().result("c1"));
     assert_eq!(home.read("log.txt"), "");
 }
 
@@ -143,7 +143,7 @@ fn wherever_it_dies_a_child_is_begun_once_and_heard_once() {
                     // It died before the message was written down.
                     home.ok(&args);
                 } else if again.status.code() == Some(2) {
-                    assert!(again.stderr.contains("nothing to go on with"), "{place}:{count} {again:?}");
+                    assert!(again.stderr.contains("nothing to resume"), "{place}:{count} {again:?}");
                 } else {
                     assert_eq!(again.stdout, "The lead is done.\n", "{place}:{count} {again:?}");
                 }

@@ -28,7 +28,7 @@ fn a_call_waits_for_the_client_and_its_answer_is_the_result() {
     home.aye(&["-p", "go", "--client-tools", &file, "--allowed-tools", "pick_file"]).run().exits(3);
     assert!(llm.last().tools().contains(&"pick_file".to_owned()));
     let id = home.question();
-    home.ok(&["approvals", "show", &id]).prints("pick_file is carried out by the client");
+    home.ok(&["approvals", "show", &id]).prints("pick_file runs in the client");
     // Another process goes on: the tool is the run's, wherever it is driven.
     home.ok(&["answer", &id, r#"{"path": "/tmp/x"}"#, "--resume"]).prints("End.");
     assert_eq!(llm.last().result("c1"), r#"{"path":"/tmp/x"}"#);
@@ -56,9 +56,9 @@ fn a_wrong_list_is_refused_with_a_sentence() {
         ("{}", "a list such as"),
         (r#"[{"nam": "x"}]"#, "unknown field `nam`"),
         (r#"[{"name": "a b"}]"#, "must be letters"),
-        (r#"[{"name": "x", "parameters": {"type": 3}}]"#, "no JSON Schema"),
-        (r#"[{"name": "Bash"}]"#, "the name of one that is there"),
-        (r#"[{"name": "x"}, {"name": "x"}]"#, "the name of one that is there"),
+        (r#"[{"name": "x", "parameters": {"type": 3}}]"#, "not a JSON Schema"),
+        (r#"[{"name": "Bash"}]"#, "the name of an existing tool"),
+        (r#"[{"name": "x"}, {"name": "x"}]"#, "the name of an existing tool"),
     ] {
         let file = with_tools(&home, tools);
         let said = home.aye(&["-p", "go", "--client-tools", &file]).run();

@@ -178,7 +178,7 @@ fn a_screen_reader_hears_each_choice_once() {
     tty.shows("> ");
     tty.send("ask me\r");
     tty.shows("choice 2 of 2: blue, like the sky");
-    tty.shows("Tab goes to it");
+    tty.shows("Tab selects the question");
     tty.send("\t");
     tty.shows("question>");
     // The question can be read for a while.

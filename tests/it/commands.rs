@@ -60,7 +60,7 @@ fn an_error_that_passes_is_tried_again() {
     let home = Home::with(&llm);
     let out = home.ok(&["-p", "hi", "--config", "retry.max_retries=3"]);
     assert_eq!(out.stdout, "Here.\n");
-    assert!(out.stderr.contains("next try in"), "{}", out.stderr);
+    assert!(out.stderr.contains("retrying in"), "{}", out.stderr);
     assert_eq!(llm.asked().len(), 3);
 }
 

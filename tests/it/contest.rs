@@ -203,9 +203,9 @@ impl Contest {
                 self.done.store(true, Ordering::SeqCst);
             }
             Some(3) => tally.wakes += 1,
-            Some(1) if out.stderr.contains("is being worked on by process") => tally.busy += 1,
+            Some(1) if out.stderr.contains("is running thread") => tally.busy += 1,
             Some(1) if out.stderr.contains("was taken over by another process") => tally.fenced += 1,
-            Some(2) if out.stderr.contains("nothing to go on with") => {
+            Some(2) if out.stderr.contains("nothing to resume") => {
                 self.done.store(true, Ordering::SeqCst);
             }
             _ => panic!("{out:?}"),

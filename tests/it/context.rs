@@ -24,7 +24,7 @@ fn home(llm: &MockLlm, window: u32, compact_at: u8) -> Home {
 }
 
 fn is_summariser(chat: &Chat) -> bool {
-    chat.system().starts_with("You write the summary of a conversation")
+    chat.system().starts_with("You summarise a conversation")
 }
 
 fn sheep(n: usize, tokens: usize) -> String {
@@ -45,6 +45,22 @@ fn counts(tokens: usize) -> MockLlm {
 
 fn texts(chat: &Chat) -> String {
     chat.messages().iter().map(|message| message["content"].to_string()).collect::<Vec<_>>().join("\n")
+}
+
+/// What every request pays for: about 2,500 tokens at four bytes each.
+#[test]
+fn the_first_request_with_all_built_in_tools_is_small() {
+    let llm = MockLlm::answers([Answer::say("Hello.")]);
+    let home = Home::new();
+    home.config(&format!(
+        "model = \"mock/m1\"\n[providers.mock]\nadapter = \"openai\"\nbase_url = \"{}\"\napi_key_env = \"MOCK_KEY\"\n",
+        llm.url
+    ));
+    home.ok(&["-p", "hi"]);
+    let asked = llm.last();
+    assert!(asked.tools().len() >= 10, "{:?}", asked.tools());
+    let bytes = asked.system().len() + asked.body["tools"].to_string().len();
+    assert!(bytes <= 10_000, "{bytes} bytes of system prompt and tools");
 }
 
 #[test]
@@ -87,7 +103,7 @@ fn older_messages_are_summarised_beside_the_run() {
     assert!((1..=3).contains(&summaries.len()), "{}", summaries.len());
     assert!((1..=3).contains(&told), "{told}");
     let first = texts(summaries[0]);
-    assert!(first.contains("Person: remember the red barn") && summaries[0].tools().is_empty());
+    assert!(first.contains("User: remember the red barn") && summaries[0].tools().is_empty());
     let last = asked.iter().rfind(|chat| !is_summariser(chat)).expect("a request");
     assert!(texts(last).contains(SUMMARY) && !texts(last).contains("red barn"));
     assert_eq!(last.system(), asked[0].system(), "the instructions keep their bytes");
@@ -134,7 +150,7 @@ fn the_terminal_compacts_shows_it_and_finds_it_again_after_a_kill() {
     let tty = Pty::start(&home, &[], 100, 30);
     tty.ready();
     tty.say("/compact");
-    tty.shows("there is nothing to summarise yet");
+    tty.shows("nothing to summarise yet");
     for n in 1..7 {
         tty.say(&format!("count to {n}"));
         tty.shows(&format!("sheep-{n} "));
@@ -148,7 +164,7 @@ fn the_terminal_compacts_shows_it_and_finds_it_again_after_a_kill() {
     tty.shows("They count sheep. The next step is to count on.");
     tty.shows("compacted 10 messages, ");
     let writer = llm.last();
-    assert!(is_summariser(&writer) && texts(&writer).contains("Take special care of this: the sheep"));
+    assert!(is_summariser(&writer) && texts(&writer).contains("Pay special attention to this: the sheep"));
     tty.kill();
     let mut tty = Pty::start(&home, &["-c"], 100, 30);
     tty.ready();
@@ -162,7 +178,7 @@ fn the_terminal_compacts_shows_it_and_finds_it_again_after_a_kill() {
     let told = tty.look(crate::support::pty::View::all).matches("compacted 10 messages").count();
     assert_eq!(told, 1, "it is told once");
     tty.say("/context");
-    tty.shows("A summary stands for the first 10; /compact writes a new one.");
+    tty.shows("A summary replaces the first 10; /compact writes a new one.");
     tty.quit();
 }
 
@@ -244,7 +260,7 @@ fn a_request_that_is_too_long_for_the_server_is_shortened_once() {
     assert!(texts(&llm.last()).contains(SUMMARY));
     // One that cannot be made shorter is an error that says so.
     let out = home.aye(&["-c", "-p", &"far too long ".repeat(4000)]).run().exits(1);
-    assert!(out.stderr.contains("asked once more, and it is still too long"), "{out:?}");
+    assert!(out.stderr.contains("it is still too long"), "{out:?}");
 }
 
 #[test]
@@ -255,7 +271,8 @@ fn the_rest_of_a_large_result_can_be_read_without_a_question() {
         ("list the numbers", 0) => Answer::new().bash("big", "seq 100000 102500"),
         ("look again", 1) => {
             let preview = chat.result("big");
-            let start = preview.find("All of it is in ").unwrap_or_else(|| panic!("no path in {preview}"));
+            let start =
+                preview.find("The full result is in ").unwrap_or_else(|| panic!("no path in {preview}"));
             let path = preview[start + 16..].split(": Read").next().expect("a path").to_owned();
             found.lock().expect("no panic").clone_from(&path);
             Answer::new().call("again", "Read", json!({"file_path": path, "offset": 2401, "limit": 2}))

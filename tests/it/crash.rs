@@ -97,7 +97,7 @@ fn a_change_of_a_file_is_made_once_wherever_it_was_cut() {
                     home.ok(&args);
                 } else if again.status.code() == Some(2) {
                     // It died when all was done.
-                    assert!(again.stderr.contains("nothing to go on with"), "{again:?}");
+                    assert!(again.stderr.contains("nothing to resume"), "{again:?}");
                 } else {
                     again.exits(0);
                 }

@@ -61,7 +61,7 @@ fn a_call_that_comes_too_early_is_not_run_and_loads_the_tool() {
     assert!(offers(&llm.asked()[1], "Grep"));
     assert!(llm.asked()[2].result("c1").contains("hay.txt"));
     let none = llm.asked()[3].result("c2");
-    assert!(none.contains("there is no tool `Nothing`") && !none.contains("Glob"), "{none}");
+    assert!(none.contains("unknown tool `Nothing`") && !none.contains("Glob"), "{none}");
 }
 
 #[test]

@@ -55,18 +55,15 @@ fn a_command_is_changed_on_the_command_line_and_runs_once_as_changed() {
     home.ok(&["-c", "-p"]);
     assert_eq!(home.read("log.txt"), "new\n");
     let told = llm.last().result("c1");
-    assert!(told.starts_with("The user changed the call before allowing it. It ran as: {"), "{told}");
-    assert!(
-        told.contains("echo new >> log.txt") && told.contains("They said: the new word is new"),
-        "{told}"
-    );
+    assert!(told.starts_with("The user edited the call before approving it. It ran as: {"), "{told}");
+    assert!(told.contains("echo new >> log.txt") && told.contains("Comment: the new word is new"), "{told}");
 
     let row = shown(&home, &id);
     assert_eq!(row["ticket"]["pending"]["arguments"]["command"], "echo old >> log.txt");
     assert_eq!(row["decision"]["arguments"]["command"], "echo new >> log.txt");
     let text = home.ok(&["approvals", "show", &id]).stdout;
     assert!(text.contains("allowed as edited") && text.contains("+ command: echo new"), "{text}");
-    assert!(text.contains("they said: the new word is new"), "{text}");
+    assert!(text.contains("comment: the new word is new"), "{text}");
 }
 
 #[test]
@@ -82,7 +79,7 @@ fn what_cannot_run_is_refused_before_anything_is_decided() {
         ("{}", 2, "command"),
         ("{\"command\": 7}", 2, "command"),
         ("{\"command\": \"ls\", \"comand\": 1}", 2, "comand"),
-        ("{\"command\": \"echo old >> log.txt\"}", 1, "as they were"),
+        ("{\"command\": \"echo old >> log.txt\"}", 1, "did not change"),
         ("{\"command\": \"curl evil\"}", 2, "Bash(curl *)"),
     ] {
         let out = home.aye(&["approvals", "approve", &id, "--args", args]).run().exits(code);
@@ -111,7 +108,7 @@ fn the_editor_changes_a_call_and_a_bad_text_is_kept() {
             .run()
     };
     home.aye(&["approvals", "approve", &id, "--edit"]).run().exits(1).says("no editor is set");
-    edit("true").exits(1).says("as they were");
+    edit("true").exits(1).says("did not change");
     edit("truncate -s 0").exits(1).says("the text is empty");
     edit("false").exits(1).says("nothing was decided");
     assert_eq!(std::fs::read_dir(&tmp).expect("a folder").count(), 0, "nothing is left behind");
@@ -136,10 +133,10 @@ fn a_call_is_sent_back_with_what_to_change() {
     home.ok(&["-c", "-p"]);
     assert_eq!(home.read("log.txt"), "");
     let told = llm.last().result("c1");
-    assert!(told.contains("wants this call changed") && told.contains("write to notes.txt"), "{told}");
-    assert!(!told.contains("declined"), "{told}");
+    assert!(told.contains("requested changes") && told.contains("write to notes.txt"), "{told}");
+    assert!(!told.contains("user denied"), "{told}");
     let text = home.ok(&["approvals", "show", &id]).stdout;
-    assert!(text.contains("sent back for a change") && text.contains("write to notes.txt"), "{text}");
+    assert!(text.contains("changes requested") && text.contains("write to notes.txt"), "{text}");
 }
 
 #[test]
@@ -156,12 +153,12 @@ fn a_comment_goes_with_any_answer() {
     assert_eq!(home.read("log.txt"), "yes\n");
     let chat = llm.last();
     assert!(
-        chat.result("c1").starts_with("The user allowed this and said: go easy\n"),
+        chat.result("c1").starts_with("The user approved this with the comment: go easy\n"),
         "{}",
         chat.result("c1")
     );
     assert!(
-        chat.result("c2").contains("declined this call; it was not run. They said: go easy"),
+        chat.result("c2").contains("denied this call. It did not run. Reason: go easy"),
         "{}",
         chat.result("c2")
     );
@@ -173,7 +170,10 @@ fn a_comment_goes_with_any_answer() {
     home.ok(&["approvals", "answer", &id, r#"{"answer": "a"}"#, "-m", "b is gone"]);
     home.ok(&["-c", "-p"]);
     let told = llm.last().result("c1");
-    assert!(told.contains("The user answered and said: b is gone") && told.contains("\"a\""), "{told}");
+    assert!(
+        told.contains("The user answered with the comment: b is gone") && told.contains("\"a\""),
+        "{told}"
+    );
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn a_command_is_edited_on_its_card_and_runs_as_it_was_shown() {
     tty.shows("End.");
     assert_eq!(home.read("log.txt"), "new\n");
     let told = llm.last().result("c1");
-    assert!(told.contains("It ran as: ") && told.contains("They said: new is better"), "{told}");
+    assert!(told.contains("It ran as: ") && told.contains("Comment: new is better"), "{told}");
     tty.shows("edited before it was allowed, with: new is better");
     tty.quit();
     // And so does it look after a restart.
@@ -283,7 +283,7 @@ fn a_files_text_is_edited_in_the_persons_editor_and_the_terminal_comes_back() {
     tty.shows("End.");
     assert_eq!(home.read("a.txt"), "one\n2\n");
     let told = llm.last().result("c1");
-    assert!(told.contains("The user changed the call before allowing it"), "{told}");
+    assert!(told.contains("The user edited the call before approving it"), "{told}");
     tty.quit();
     tty.is_restored();
 
@@ -337,12 +337,12 @@ fn what_the_rules_deny_is_said_on_the_card_and_does_not_run() {
     tty.shows("as you edited it");
     tty.card("echo");
     tty.send("y");
-    tty.shows("it would not run");
+    tty.shows("the edited call would not run");
     tty.send("m");
     tty.send("another word\r");
     tty.shows("End.");
     assert_eq!(home.read("log.txt"), "");
-    assert!(llm.last().result("c1").contains("What to change: another word"), "{}", llm.last().result("c1"));
+    assert!(llm.last().result("c1").contains("Revise it: another word"), "{}", llm.last().result("c1"));
     tty.quit();
 }
 
@@ -360,7 +360,7 @@ fn several_cards_get_one_answer_each_by_itself() {
     tty.shows("End.");
     assert_eq!(home.read("log.txt"), "");
     let chat = llm.last();
-    assert!(chat.result("c1").contains("declined") && chat.result("c2").contains("declined"));
+    assert!(chat.result("c1").contains("user denied") && chat.result("c2").contains("user denied"));
     tty.quit();
 }
 
@@ -374,14 +374,14 @@ fn what_only_reads_is_approved_and_the_rest_denied_with_one_command_each() {
     home.aye(&["-p", "go"]).run().exits(3);
     home.aye(&["approvals", "deny", "--rest", "--thread", "nobody"]).run().exits(2);
     let out = home.ok(&["approvals", "approve", "--all-reads"]);
-    assert_eq!(out.stdout, "approved 2 of 2 open calls that only read\n");
+    assert_eq!(out.stdout, "approved 2 of 2 pending calls that only read\n");
     let out = home.ok(&["approvals", "deny", "--rest", "-m", "not now", "--thread", &home.thread()]);
-    assert_eq!(out.stdout, "denied 1 of 1 open calls that do more than read\n");
+    assert_eq!(out.stdout, "denied 1 of 1 pending calls that do more than read\n");
     home.ok(&["-c", "-p"]);
     let chat = llm.last();
     assert!(chat.result("c1").contains("alpha") && chat.result("c3").contains("beta"));
-    assert!(chat.result("c2").contains("They said: not now"), "{}", chat.result("c2"));
+    assert!(chat.result("c2").contains("Reason: not now"), "{}", chat.result("c2"));
     assert_eq!(home.read("log.txt"), "");
     let out = home.ok(&["approvals", "approve", "--all-reads"]);
-    assert_eq!(out.stdout, "approved 0 of 0 open calls that only read\n");
+    assert_eq!(out.stdout, "approved 0 of 0 pending calls that only read\n");
 }

@@ -395,7 +395,7 @@ async fn odd_ends_are_told() {
     let error = run(&config(), request(&gone, "true"), |_| {}, &never).await.expect_err("refused");
     assert_eq!(
         error.to_string(),
-        format!("cannot start bash: the working directory {} is not there", gone.display())
+        format!("cannot start bash: the working directory {} does not exist", gone.display())
     );
     let long = "#".repeat(200 << 10);
     let error = run(&config(), request(dir.path(), &long), |_| {}, &never).await.expect_err("refused");

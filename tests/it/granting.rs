@@ -45,7 +45,7 @@ fn a_grant_for_one_call_allows_one_of_two() {
     tty.say("do it");
     tty.card("touch one");
     tty.send("a");
-    tty.shows("Enter grants: Bash(command = \"touch one\") until this run is over");
+    tty.shows("Enter grants: Bash(command = \"touch one\") until this run ends");
     tty.send(DOWN);
     tty.send(RIGHT);
     tty.send("ttt");
@@ -83,18 +83,18 @@ fn a_pattern_is_edited_and_shows_what_was_declined() {
     tty.send("\x15Bash(*)");
     tty.shows("Bash(*) cannot be granted here: it would allow any call of Bash");
     tty.send("\r\r");
-    tty.shows("this pattern cannot be granted: e changes it");
+    tty.shows("this pattern cannot be granted; e edits it");
     assert!(grants(&home).is_empty());
     tty.send("e\x15Bash(rmdir *)");
     tty.shows("Bash(rmdir *) cannot be granted here: it does not match this call");
     tty.send("\x15Bash(mkdir *)");
-    tty.shows("It would have allowed 1 of 1 call made in this project:");
-    tty.shows("mkdir -p one, just now, you declined it");
+    tty.shows("Would have allowed 1 of 1 call in this project:");
+    tty.shows("mkdir -p one, just now, denied by you");
     // Narrower: what was declined is out.
     tty.send("\x15Bash(mkdir t*)");
-    tty.shows("It matches none of the 1 other call made in this project.");
+    tty.shows("Matches none of the 1 other call in this project.");
     tty.send("\r");
-    tty.shows("Enter grants: Bash(mkdir t*) until this run is over, until you take it back");
+    tty.shows("Enter grants: Bash(mkdir t*) until this run ends, until revoked");
     tty.send("\r");
     tty.shows("All done.");
     assert!(home.work().join("three").exists() && !home.work().join("one").exists());
@@ -134,10 +134,10 @@ fn a_grant_that_was_revoked_elsewhere_asks_again() {
         assert!(told.contains(said), "{said}\n{told}");
     }
     home.ok(&["grants", "revoke", id]).says("revoked Bash(touch *)");
-    home.ok(&["grants", "revoke", id]).says("was revoked before");
+    home.ok(&["grants", "revoke", id]).says("was already revoked");
     tty.say("third");
     tty.card("touch made");
-    tty.shows("your grant `Bash(touch *)` for this project was taken back just now");
+    tty.shows("your grant `Bash(touch *)` for this project was revoked just now");
     tty.send("y");
     tty.shows("Done 3.");
     tty.quit();
@@ -152,7 +152,7 @@ fn a_grant_is_taken_back_in_the_list() {
     tty.send("a");
     tty.shows("Enter grants");
     tty.send(&format!("{DOWN}{RIGHT}{RIGHT}{RIGHT}"));
-    tty.shows("in every project of yours");
+    tty.shows("in all your projects");
     tty.send("\r");
     tty.shows("All done.");
     tty.say("/grants");
@@ -162,7 +162,7 @@ fn a_grant_is_taken_back_in_the_list() {
     tty.send(&format!("{DOWN}\r"));
     tty.shows("no, keep it");
     tty.send(&format!("{DOWN}\r"));
-    tty.shows("Bash(touch *) was taken back: it allows nothing from now on");
+    tty.shows("revoked Bash(touch *)");
     assert_eq!(grants(&home)[0]["state"], "revoked");
     tty.quit();
 }
@@ -171,7 +171,7 @@ fn a_grant_is_taken_back_in_the_list() {
 fn wrong_ids_are_refused_with_how_to_list() {
     let home = Home::new();
     for args in [&["grants", "show", "nope"][..], &["grants", "revoke", "nope"], &["grants", "show", ""]] {
-        home.aye(args).run().exits(2).says("`aye grants list --all` shows all of them");
+        home.aye(args).run().exits(2).says("`aye grants list --all` shows all");
     }
     assert_eq!(home.ok(&["grants", "list", "--json"]).json(), Value::Array(Vec::new()));
 }
@@ -186,9 +186,9 @@ fn a_rule_is_granted_with_an_answer_from_the_shell() {
     for (args, said) in [
         (&["--grant", "Bash"][..], "Bash cannot be granted: it would allow any call of Bash"),
         (&["--grant", "Bash(mkdir *)"], "it does not match this call"),
-        (&["--grant", "3"], "there is no proposal 3; `aye approvals show` lists 2"),
-        (&["--grant", "2", "--for", "soon"], "--for: `soon` is no end"),
-        (&["--grant", "2", "--for", "2020-01-01"], "would be over already"),
+        (&["--grant", "3"], "unknown proposal 3; `aye approvals show` lists 2"),
+        (&["--grant", "2", "--for", "soon"], "--for: invalid expiry `soon`"),
+        (&["--grant", "2", "--for", "2020-01-01"], "would already have expired"),
         (&["--scope", "all"], "--grant"),
     ] {
         let args = [&["approvals", "approve", &id], args].concat();

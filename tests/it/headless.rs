@@ -248,7 +248,7 @@ fn a_run_ends_when_nobody_reads_its_output_any_more() {
         let mut run = home.aye(&["-p", "hi", "--output-format", format]).spawn();
         until("the request", || !llm.asked().is_empty());
         run.close_stdout();
-        run.end().exits(1).says("nobody reads stdout");
+        run.end().exits(1).says("stdout was closed");
         // What was begun is written down, and nothing works on it.
         home.ok(&["threads", "list"]);
         assert!(home.open().is_empty());
@@ -281,13 +281,13 @@ fn an_answer_matches_the_schema_or_is_an_error() {
     );
     let asked = llm.asked();
     assert!(asked[0].user().contains("matches the JSON Schema below"), "{}", asked[0].user());
-    assert!(asked[1].user().contains("not one JSON value"), "{}", asked[1].user());
+    assert!(asked[1].user().contains("not a single JSON value"), "{}", asked[1].user());
     assert!(asked[2].user().contains("/name: 7 is not of type"), "{}", asked[2].user());
 
     // The answer that stays wrong, and its errors.
     let out = home.aye(&["-p", "who?", "--json-schema", "schema.json"]).run().exits(1);
     assert_eq!(out.stdout, "");
-    let out = out.says("does not match the schema of --json-schema").says("not one JSON value");
+    let out = out.says("does not match the schema of --json-schema").says("not a single JSON value");
     assert_eq!(llm.asked().len(), 6, "{}", out.stderr);
     let out = home.aye(&["-p", "who?", "--json-schema", "schema.json", "--output-format", "json"]).run();
     let object = out.exits(1).json();
@@ -295,7 +295,7 @@ fn an_answer_matches_the_schema_or_is_an_error() {
     assert_eq!(object["errors"].as_array().map(Vec::len), Some(1), "{object:#}");
 
     home.write("broken.json", "{\"type\": 7}");
-    home.aye(&["-p", "who?", "--json-schema", "broken.json"]).run().exits(2).says("not a valid JSON Schema");
+    home.aye(&["-p", "who?", "--json-schema", "broken.json"]).run().exits(2).says("invalid JSON Schema");
     home.aye(&["-p", "who?", "--json-schema", "nosuch.json"]).run().exits(2).says("nosuch.json");
     home.aye(&["--json-schema", "schema.json"]).run().exits(2);
 }
@@ -356,7 +356,7 @@ fn what_is_piped_in_is_context() {
     assert!(user.starts_with("review this") && user.contains("diff --git a b"), "{user}");
     home.aye(&["-p"]).stdin("only this").run().exits(0);
     assert_eq!(llm.last().user(), "only this");
-    home.aye(&["-p"]).stdin("").run().exits(2).says("what is to be done");
+    home.aye(&["-p"]).stdin("").run().exits(2).says("no prompt;");
     home.aye(&["-p"]).run().exits(2);
 }
 
@@ -439,7 +439,7 @@ fn the_model_is_told_what_became_of_a_call() {
     declined.ok(&["approvals", "deny", &declined.question(), "--reason", "use make instead"]);
     declined.ok(&["-c", "-p"]);
     let text = llm.last().result("c1");
-    assert!(text.contains("declined") && text.contains("not run"), "{text}");
+    assert!(text.contains("denied") && text.contains("not run"), "{text}");
     assert!(text.contains("use make instead"), "{text}");
     assert!(!text.contains("may have run"), "{text}");
 
@@ -448,7 +448,7 @@ fn the_model_is_told_what_became_of_a_call() {
     plain.ok(&["approvals", "deny", &plain.question()]);
     plain.ok(&["-c", "-p"]);
     let text = llm.last().result("c1");
-    assert!(text.contains("declined") && !text.contains("They said"), "{text}");
+    assert!(text.contains("user denied") && !text.contains("Reason:"), "{text}");
 
     let superseded = Home::with(&llm);
     superseded.aye(&["-p", "do it"]).run().exits(3);
@@ -456,7 +456,7 @@ fn the_model_is_told_what_became_of_a_call() {
     superseded.ok(&["-c", "-p", "something else"]);
     let text = llm.last().result("c1");
     assert!(text.to_lowercase().contains("not run") && text.contains("new message"), "{text}");
-    assert!(!text.contains("declined") && !text.contains("may have run"), "{text}");
+    assert!(!text.contains("user denied") && !text.contains("may have run"), "{text}");
     superseded.aye(&["approvals", "approve", &id]).run().exits(1).says("closed");
     assert!(superseded.open().is_empty());
     for home in [declined, plain, superseded] {

@@ -115,7 +115,7 @@ fn a_command_that_fails_at_the_gate_closes_it() {
         ("echo '{\"stop\": 1}'", "no answer"),
         ("kill -9 $$", "ended by SIGKILL"),
         ("sleep 60", "its time limit"),
-        ("yes | head -c 400000", "more to stdout"),
+        ("yes | head -c 400000", "too much to stdout"),
     ] {
         let llm = runs(TOUCH);
         let home = Home::with(&llm);
@@ -150,7 +150,7 @@ fn a_command_that_fails_elsewhere_is_a_warning() {
         let home = Home::with(&llm);
         hooks(&home, &hook(phase, "", "echo oh dear >&2; exit 7"));
         home.ok(&["-p", "go", "--allowed-tools", "Bash"])
-            .says("exit status 7: oh dear; the run goes on without it");
+            .says("exit status 7: oh dear; the run continues without it");
         assert_eq!(home.read("log.txt"), "ran\n", "{phase}");
         assert!(!rows(&home).is_empty(), "{phase}");
     }
@@ -315,7 +315,7 @@ fn a_file_with_a_mistake_is_refused_with_its_place() {
         ),
         ("[[hooks]]\nphase = \"run_end\"\n", "hooks.toml:1: this hook has no `command`"),
         ("[[hooks]]\nphase = \"run_end\"\ncommand = \"x\"\n", "hooks.toml:3: `command` must be a list"),
-        ("[[hooks]]\nphase = \"run_end\"\ncommand = [\"./x\"]\n", "write a whole path"),
+        ("[[hooks]]\nphase = \"run_end\"\ncommand = [\"./x\"]\n", "write an absolute path"),
         (
             "[[hooks]]\nphase = \"run_end\"\ncommand = [\"x\"]\ntool = \"Bash\"\n",
             "hooks.toml:4: `tool` is for",
@@ -323,20 +323,20 @@ fn a_file_with_a_mistake_is_refused_with_its_place() {
         ("[[hooks]]\nphase = \"run_end\"\ncommand = [\"x\"]\ntimeout = \"1h\"\n", "between 100ms and 10m"),
         ("[[hooks]]\nphase = \"run_end\"\ncommand = [\"x\"]\nallow = true\n", "unknown key `allow`"),
         ("[hook]\n", "hooks.toml:1: unknown key `hook`"),
-        ("[[hooks]\n", "this is not TOML"),
+        ("[[hooks]\n", "invalid TOML"),
     ] {
         hooks(&home, text);
         home.aye(&["-p", "go"]).run().exits(2).says(says);
     }
     hooks(&home, "");
     home.config("[[hooks]]\nphase = \"run_end\"\n");
-    home.aye(&["-p", "go"]).run().exits(2).says("hooks have a file of their own");
+    home.aye(&["-p", "go"]).run().exits(2).says("put hooks into hooks.toml");
 }
 
 #[test]
 fn hooks_are_listed_and_tried() {
     let home = Home::new();
-    home.ok(&["hooks", "list"]).says("there are no hooks");
+    home.ok(&["hooks", "list"]).says("no hooks; add them");
     let line = "read event; case $event in *push*) echo '{\"deny\": \"no pushing\"}';; esac; echo looked >&2";
     hooks(&home, &hook("before_tool_execute", "tool = \"Bash(git *)\"", line));
     let list = home.ok(&["hooks", "list", "--json"]).json();
@@ -355,8 +355,8 @@ fn hooks_are_listed_and_tried() {
     );
     assert!(out.contains("stderr: looked"), "{out}");
     assert!(try_on("git status").exits(0).stdout.contains("answers nothing"));
-    assert!(try_on("ls").exits(0).stdout.contains("would not have run"));
-    home.aye(&["hooks", "test", "nobody"]).stdin("{}").run().exits(2).says("no hook `nobody`");
+    assert!(try_on("ls").exits(0).stdout.contains("would not run"));
+    home.aye(&["hooks", "test", "nobody"]).stdin("{}").run().exits(2).says("unknown hook `nobody`");
     hooks(&home, &gate("exit 9"));
     assert!(try_on("git push").exits(1).stdout.contains("the call would not run"));
 }

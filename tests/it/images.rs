@@ -246,7 +246,7 @@ fn headless_takes_pictures_by_flag_and_by_name() {
 
     put(&home, "c.png", b"#!/bin/sh\n");
     let out = home.aye(&["-p", "x", "--image", "c.png"]).run().exits(2);
-    assert!(out.stderr.contains("--image: c.png: it is no PNG, JPEG, GIF or WebP image"), "{}", out.stderr);
+    assert!(out.stderr.contains("--image: c.png: not a PNG, JPEG, GIF or WebP image"), "{}", out.stderr);
     home.rules("rules:\n  - {tool: 'Read(b.png)', behavior: deny}\n");
     let out = home.aye(&["-p", "see @b.png"]).run().exits(2);
     assert!(out.stderr.contains("b.png is not attached: deny by rule"), "{}", out.stderr);

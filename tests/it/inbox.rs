@@ -149,7 +149,7 @@ fn short_forms_decide_and_say_how_to_go_on() {
     let (llm, home, id) = waiting();
     let out = home.ok(&["approve", &id]).says(&format!("approved: Bash {RUN}"));
     let thread = home.thread();
-    assert!(out.stderr.contains(&format!("go on with: aye -r {thread} -p")), "{}", out.stderr);
+    assert!(out.stderr.contains(&format!("resume with: aye -r {thread} -p")), "{}", out.stderr);
     assert_eq!(home.ok(&["-r", &thread, "-p"]).stdout, "It is done.\n");
     assert_eq!(home.read("log.txt"), "ran\n");
     assert_eq!(llm.asked().len(), 2);
@@ -173,7 +173,7 @@ fn going_on_belongs_to_the_folder_of_the_question() {
     home.write("it's far/x", "");
     let out = home.ok(&["-C", "it's far", "approve", &id]);
     let work = home.work().canonicalize().expect("a folder");
-    let line = out.stderr.lines().find_map(|line| line.strip_prefix("go on with: ")).expect("how to go on");
+    let line = out.stderr.lines().find_map(|line| line.strip_prefix("resume with: ")).expect("how to go on");
     assert_eq!(line, format!("aye -C {} -r {} -p", work.display(), home.thread()));
 
     let (_llm, home, id) = waiting();
@@ -202,7 +202,7 @@ fn several_are_answered_at_once_or_none() {
     refused(&home, &["approve", &ids[0], "nope", &ids[1]], 2, &["no question `nope`"]);
     let out = home.ok(&["approve", &ids[0], &ids[1], &ids[0]]);
     assert_eq!(out.stderr.matches("approved: ").count(), 2, "{}", out.stderr);
-    assert_eq!(out.stderr.matches("go on with: ").count(), 1, "{}", out.stderr);
+    assert_eq!(out.stderr.matches("resume with: ").count(), 1, "{}", out.stderr);
     home.ok(&[&["-c", "-p"], &parallel[..]].concat());
     let mut log: Vec<String> = home.read("log.txt").lines().map(str::to_owned).collect();
     log.sort();
@@ -277,7 +277,7 @@ fn a_run_that_another_process_drives_is_left_to_it() {
     until("a question, and the other command", || !home.open().is_empty() && home.works("cat gate"));
     let id = home.question();
     let out = home.aye(&["approve", &id, "--resume"]).run().exits(0).says("approved: Bash echo a");
-    assert!(out.stderr.contains("it goes on by itself, in process"), "{}", out.stderr);
+    assert!(out.stderr.contains("resumes the run"), "{}", out.stderr);
     assert_eq!((out.stdout.as_str(), home.open().len()), ("", 0));
     home.write("gate", "");
     drop(running.end());
@@ -322,7 +322,7 @@ fn bad_ids_are_refused_one_by_one() {
 fn answers_that_do_not_fit_are_refused_with_what_would_be_right() {
     let (_llm, home, id) = asked();
     let right = format!(
-        "right would be: aye answer {id} '{{\"answer\":\"red\"}}', of the form {{\"answer\": \"red\" or \"blue\"}}"
+        "expected: aye answer {id} '{{\"answer\":\"red\"}}' with {{\"answer\": \"red\" or \"blue\"}}"
     );
     refused(&home, &["answer", &id, "{\"answer\": 7}"], 2, &["/answer", &right]);
     refused(&home, &["answer", &id, "{\"answer\": \"green\"}"], 2, &[&right]);
@@ -330,7 +330,7 @@ fn answers_that_do_not_fit_are_refused_with_what_would_be_right() {
     refused(&home, &["answer", &id], 2, &["the answer is missing", &right]);
     refused(&home, &["answer", &id, ""], 2, &["the answer is missing", &right]);
     refused(&home, &["answer", &id, "blue"], 2, &["not JSON"]);
-    refused(&home, &["approve", &id], 2, &["wants more than a yes", &right]);
+    refused(&home, &["approve", &id], 2, &["needs data, not just approval", &right]);
     home.ok(&["answer", &id, "{\"answer\": \"red\"}"]);
 
     // A question that only wants a yes or a no takes no data: it would be a yes that nobody meant.
@@ -356,7 +356,7 @@ fn late_answers_are_refused_each_with_its_reason() {
     home.ok(&["-c", "-p"]);
     refused(&home, &["deny", &id], 1, &words);
     let shown = home.ok(&["approvals", "show", &id]).stdout;
-    assert!(shown.contains("decided, carried out") && shown.contains("by tester (cli)"), "{shown}");
+    assert!(shown.contains("decided and applied") && shown.contains("by tester (cli)"), "{shown}");
 
     // In a terminal: its name.
     let (_llm, home, id) = waiting();
@@ -373,7 +373,7 @@ fn late_answers_are_refused_each_with_its_reason() {
     // A new message came.
     let (_llm, home, id) = waiting();
     home.ok(&["-c", "-p", "something else"]);
-    refused(&home, &["approve", &id], 1, &["closed", "a new message came"]);
+    refused(&home, &["approve", &id], 1, &["closed", "a new message superseded it"]);
 
     // The run was cancelled; here in the terminal.
     let (_llm, home, id) = waiting();
@@ -412,7 +412,7 @@ fn a_read_only_store_is_listed_and_not_answered() {
     }
     assert_eq!(rows.exits(0).json()[0]["id"], id.as_str());
     for out in [approve, deny] {
-        let out = out.exits(1).says("read-only: the answer cannot be stored; nothing changed");
+        let out = out.exits(1).says("read-only; the decision cannot be stored; nothing changed");
         assert!(out.stderr.contains("aye.db"), "{}", out.stderr);
     }
     assert_eq!(home.question(), id);
@@ -435,7 +435,7 @@ impl Watching {
 
     fn next(&mut self) -> String {
         let line = self.lines.next().expect("it goes on").expect("stdout");
-        let row: Value = serde_json::from_str(&line).expect("a line of JSON");
+        let row: Value = serde_json::from_str(&line).expect("one line of JSON");
         row["summary"].as_str().expect("a summary").to_owned()
     }
 
@@ -561,7 +561,7 @@ fn the_terminal_answers_questions_of_other_conversations_in_place() {
         tty.send("y");
         until("the run in the background", || home.read("log.txt") == "three\n");
         tty.wait("the badge", |view| view.has("1 elsewhere") && !view.has("runs a command"));
-        tty.shows("went on and is done");
+        tty.shows("resumed and done");
         // The conversation on the screen is untouched.
         assert_eq!(home.open().len(), 1);
         tty.say("echo fourteen >> log.txt");
@@ -609,7 +609,7 @@ fn a_question_of_another_folder_goes_on_in_that_folder() {
     tty.send("y");
     until("the run in the background", || home.read("sub/log.txt") == "one\n");
     assert_eq!(home.read("log.txt"), "");
-    tty.shows("went on and is done");
+    tty.shows("resumed and done");
     tty.quit();
 }
 
@@ -619,7 +619,7 @@ fn right_goes_to_the_conversation_of_a_question() {
     let mut tty = Pty::start(&home, &[], 100, 30);
     tty.ready();
     tty.say("/inbox");
-    tty.wait("the list", |view| view.has("go there") && view.has("Bash echo one"));
+    tty.wait("the list", |view| view.has("run aye there") && view.has("Bash echo one"));
     tty.send("\x1b[C");
     tty.wait("its conversation", |view| view.has("❯ echo one >> log.txt") && view.has("1 waiting"));
     tty.card("echo one");

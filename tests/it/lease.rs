@@ -28,7 +28,7 @@ fn take_over(home: &Home, thread: &str) -> Out {
     let end = Instant::now() + PATIENCE;
     loop {
         let out = home.aye(&["-r", thread, "-p"]).run();
-        if !out.stderr.contains("is being worked on by process") {
+        if !out.stderr.contains("is running thread") {
             return out;
         }
         assert!(Instant::now() < end, "it is never free: {out:?}");
@@ -67,7 +67,7 @@ fn a_command_of_a_stopped_owner_is_ended_before_the_next_one_goes_on() {
     let thread = home.thread();
     // A living owner is left alone, however long its command takes.
     std::thread::sleep(Duration::from_millis(700));
-    home.aye(&["-r", &thread, "-p"]).run().exits(1).says("is being worked on by process");
+    home.aye(&["-r", &thread, "-p"]).run().exits(1).says("is running thread");
     old.signal(Signal::STOP);
     let new = take_over(&home, &thread).exits(0);
     assert_eq!(new.stdout, "Finished.\n");

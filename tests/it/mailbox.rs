@@ -111,11 +111,11 @@ fn what_is_queued_is_listed_and_taken_back() {
     assert_eq!(listed(&home, &[]).len(), 3, "a typing error changes nothing");
     let id = jobs[1]["job_id"].as_str().expect("an id");
     home.ok(&["queue", "cancel", id, "3"]);
-    home.aye(&["queue", "cancel", "3"]).run().exits(1).says("it is cancelled already");
-    home.aye(&["queue", "retry", "2"]).run().exits(1).says("not given up");
+    home.aye(&["queue", "cancel", "3"]).run().exits(1).says("it is already cancelled");
+    home.aye(&["queue", "retry", "2"]).run().exits(1).says("is not dead but");
     assert_eq!(states(&home), ["queued", "cancelled", "cancelled"]);
-    home.aye(&["queue", "add"]).run().exits(2).says("what is to be done?");
-    home.aye(&["queue", "add", "--at", "soon", "x"]).run().exits(2).says("is no time");
+    home.aye(&["queue", "add"]).run().exits(2).says("no prompt;");
+    home.aye(&["queue", "add", "--at", "soon", "x"]).run().exits(2).says("invalid time");
     home.aye(&["work", "--ephemeral"]).run().exits(2).says("--ephemeral");
 }
 
@@ -242,7 +242,7 @@ fn a_job_is_given_up_after_its_tries_and_can_be_tried_again() {
     let told = work(&home, 1);
     assert_eq!(statuses(&told), ["retry", "dead"]);
     let listing = home.ok(&["queue", "list"]).stdout;
-    assert!(listing.contains("dead") && listing.contains("try 2 of 2 failed"), "{listing}");
+    assert!(listing.contains("dead") && listing.contains("attempt 2 of 2 failed"), "{listing}");
     assert!(listing.contains("it is away"), "{listing}");
     assert!(work(&home, 0).is_empty(), "nobody tries it any more");
     // The provider is back.
@@ -267,7 +267,7 @@ fn what_no_other_try_would_help_is_given_up_at_once() {
     add(&home, &["--agent", "nobody"], "hello");
     let told = work(&home, 1);
     assert_eq!(statuses(&told), ["dead", "dead"]);
-    assert!(told[1]["error"].as_str().expect("an error").contains("no agent `nobody`"), "{told:#?}");
+    assert!(told[1]["error"].as_str().expect("an error").contains("unknown agent `nobody`"), "{told:#?}");
     assert_eq!(llm.asked().len(), 1);
 }
 
@@ -337,7 +337,7 @@ fn the_first_signal_ends_a_worker_behind_its_job_and_the_second_at_once() {
     let run = worker(&home);
     until("that it is asked", || !llm.asked().is_empty());
     run.signal(Signal::INT);
-    run.until_told("ends behind job 1");
+    run.until_told("stopping after job 1");
     gate.open();
     let out = run.end().exits(0);
     assert_eq!(statuses(&out.lines()), ["done"]);
@@ -357,7 +357,7 @@ fn the_first_signal_ends_a_worker_behind_its_job_and_the_second_at_once() {
     let run = worker(&home);
     until("that it is asked", || !llm.asked().is_empty());
     run.signal(Signal::INT);
-    run.until_told("ends behind job");
+    run.until_told("stopping after job");
     run.signal(Signal::TERM);
     run.end().exits(143).says("is left to the next worker");
     assert_eq!(states(&home)[0], "begun");
@@ -380,7 +380,7 @@ fn the_job_of_a_worker_that_was_killed_is_gone_on_with_by_another() {
     until("that it is asked", || !llm.asked().is_empty());
     let listing = home.ok(&["queue", "list"]).stdout;
     assert!(listing.contains("working") && listing.contains(&format!("process {}", one.pid())), "{listing}");
-    home.aye(&["queue", "cancel", "1"]).run().exits(1).says("is working on it");
+    home.aye(&["queue", "cancel", "1"]).run().exits(1).says("is running it");
     // The other one stands by while the first works, and wakes when that dies.
     let mut two = worker(&home);
     add(&home, &[], "other");

@@ -56,12 +56,12 @@ fn asked(home: &Home, columns: u16, rows: u16) -> Pty {
 fn a_form_of_a_server_is_filled_in_and_sent() {
     let (llm, home) = world("ask");
     let mut tty = asked(&home, 120, 40);
-    tty.card("The server shed asks, while it works on mcp__shed__ask");
+    tty.card("The server shed asks during mcp__shed__ask");
     tty.card("no passwords, no keys");
     tty.card("Shelf (needed: top, low)");
     // What is needed and not there is not sent, what the server does not want neither.
     tty.send("\x1b[A\x1b[A\r");
-    tty.card("not taken: `/dataModel`: \"shelf\" is a required property");
+    tty.card("rejected: `/dataModel`: \"shelf\" is a required property");
     assert!(!log(&home).contains("answer"));
     tty.send("\x1b[B\x1b[B\r");
     tty.shows("Shelf (needed: top, low): ");
@@ -117,7 +117,7 @@ fn where_nobody_is_the_question_is_kept_and_its_call_is_not_made_again() {
     let (id, surface) = form(&home);
     let yes = json!({"userAction": {"name": "accept", "surfaceId": surface}, "dataModel": {"shelf": "top"}});
     home.ok(&["answer", &id, &yes.to_string(), "--resume"]);
-    assert!(llm.last().result("c1").contains("the call was lost"), "{}", llm.last().result("c1"));
+    assert!(llm.last().result("c1").contains("the connection was lost"), "{}", llm.last().result("c1"));
     assert_eq!(log(&home).matches("tools/call").count(), 1);
 }
 

@@ -138,7 +138,7 @@ fn another_login_than_the_one_that_was_begun_is_turned_away() {
     assert_eq!(get(&stranger).0, 400);
     assert_eq!(get(back.split('?').next().expect("an address")).0, 400);
     assert_eq!(get(&back.replace("/callback", "/favicon.ico")).0, 404);
-    login.until_told("its `state` is another one; still waiting");
+    login.until_told("its `state` differs; still waiting");
     assert_eq!(far.count("POST /token"), 0);
     assert_eq!(get(&back).0, 200);
     login.end().exits(0);
@@ -146,7 +146,7 @@ fn another_login_than_the_one_that_was_begun_is_turned_away() {
     let (login, address) = begun(&home);
     let back = location(&get(&address).1).replace("iss=", "iss=http%3A%2F%2Fevil.test%2F");
     get(&back);
-    login.end().exits(1).says("that is refused");
+    login.end().exits(1).says("refused: its login identifies");
     assert_eq!(far.count("POST /token"), 1);
     far.state().denies = true;
     let (login, address) = begun(&home);
@@ -164,7 +164,7 @@ fn another_address_does_not_get_the_token() {
     let settings = std::fs::read_to_string(&file).expect("read");
     home.config(&settings.replace(&far.url(), &other.url()));
     let list = home.ok(&["mcp", "list"]).stdout;
-    assert!(list.contains("logged in to another address"), "{list}");
+    assert!(list.contains("the stored login is for another URL"), "{list}");
     home.ok(&["-p", "go"]).says("needs login");
     assert!(!other.state().asked.iter().any(|asked| asked.contains("token")), "{:?}", other.state().asked);
     // It still counts for its own.
@@ -191,9 +191,9 @@ fn logging_out_forgets_the_login() {
     let (home, _far) = added(&llm);
     logged_in(&home);
     assert_eq!(login_files(&home).len(), 1);
-    home.ok(&["mcp", "logout", "far"]).prints("the login at far is forgotten");
+    home.ok(&["mcp", "logout", "far"]).prints("logged out of far");
     assert_eq!(login_files(&home).len(), 0);
-    home.ok(&["mcp", "logout", "far"]).prints("nobody is logged in to far");
+    home.ok(&["mcp", "logout", "far"]).prints("not logged in to far");
     home.ok(&["-p", "go"]).says("needs login");
     logged_in(&home);
     home.ok(&["mcp", "remove", "far"]);
@@ -207,17 +207,17 @@ fn logging_out_takes_the_tokens_back() {
     let (home, far) = added(&llm);
     let revoke = far.url().replace("/mcp", "/revoke");
     for (end, keeps, says) in [
-        (json!(revoke), false, "its tokens are taken back"),
-        (json!(revoke), true, "not taken back: its login answered HTTP 503"),
-        (json!("http://evil.test/revoke"), false, "not taken back: a login goes over https, not over http"),
-        (json!(null), false, "not taken back: its login has no address for that"),
+        (json!(revoke), false, "its tokens are revoked"),
+        (json!(revoke), true, "could not be revoked: its login answered HTTP 503"),
+        (json!("http://evil.test/revoke"), false, "could not be revoked: a login needs https, not http"),
+        (json!(null), false, "not taken back: its login has no revocation URL"),
     ] {
         far.state().metadata.remove("revocation_endpoint");
         far.revoke(true);
         logged_in(&home);
         far.state().metadata.insert("revocation_endpoint", end);
         far.state().keeps = keeps;
-        home.ok(&["mcp", "logout", "far"]).prints("the login at far is forgotten here").prints(says);
+        home.ok(&["mcp", "logout", "far"]).prints("logged out of far").prints(says);
         assert_eq!(login_files(&home).len(), 0);
         assert_eq!(far.left(), if says.starts_with("its") { 0 } else { 2 }, "{says}");
     }
@@ -268,14 +268,14 @@ fn a_person_logs_in_and_out_in_the_terminal() {
     };
     assert_eq!(with_token(), 1);
     tty.say("/mcp logout far");
-    tty.shows("its tokens are taken back");
+    tty.shows("its tokens are revoked");
     assert_eq!((far.left(), with_token()), (0, 0));
     assert_eq!(far.state().wrong, [] as [String; 0]);
     // One that is given up keeps nothing.
     tty.say("/mcp login far");
     until("another address", || linked(&tty).is_some_and(|now| now != address));
     tty.say("/mcp cancel far");
-    tty.shows("The login at far is given up");
+    tty.shows("Cancelled the login to far");
     assert_eq!((far.count("POST /token"), far.left()), (1, 0));
     tty.quit();
     tty.is_restored();
@@ -286,11 +286,11 @@ fn a_login_that_cannot_be_trusted_is_not_begun() {
     let llm = calls();
     let (home, far) = added(&llm);
     for (field, value, why) in [
-        ("issuer", json!("https://evil.test"), "that is refused"),
-        ("issuer", json!(null), "does not say who it is"),
-        ("authorization_endpoint", json!("http://evil.test/authorize"), "over https, not over http"),
-        ("authorization_endpoint", json!("javascript:alert(1)"), "without a host"),
-        ("token_endpoint", json!("http://evil.test/token"), "over https, not over http"),
+        ("issuer", json!("https://evil.test"), "refused: its login identifies"),
+        ("issuer", json!(null), "does not identify itself"),
+        ("authorization_endpoint", json!("http://evil.test/authorize"), "needs https, not http"),
+        ("authorization_endpoint", json!("javascript:alert(1)"), "needs a host"),
+        ("token_endpoint", json!("http://evil.test/token"), "needs https, not http"),
         ("registration_endpoint", json!("ftp://evil.test/"), "over https, not over ftp"),
         ("registration_endpoint", json!(null), "oauth_client_id"),
         ("code_challenge_methods_supported", json!(["plain"]), "PKCE"),
@@ -319,12 +319,12 @@ fn what_has_no_login_says_so() {
     let llm = calls();
     let (home, far) = added(&llm);
     home.ok(&["mcp", "add", "prog", "--", "true"]);
-    home.aye(&["mcp", "login", "prog"]).run().exits(1).says("it is a program of this machine");
+    home.aye(&["mcp", "login", "prog"]).run().exits(1).says("it is a local program");
     home.ok(&["mcp", "add", "keyed", "--url", &far.url(), "--header", "Authorization=Bearer x"]);
     home.aye(&["mcp", "login", "keyed"]).run().exits(1).says("has an `Authorization` in its `headers`");
-    home.aye(&["mcp", "test", "keyed"]).run().exits(1).says("does not take the `Authorization`");
+    home.aye(&["mcp", "test", "keyed"]).run().exits(1).says("rejects the `Authorization`");
     home.aye(&["mcp", "login", "nobody"]).run().exits(2);
-    home.aye(&["mcp", "login", "far", "--wait", "1"]).run().exits(1).says("nobody logged in within 1 s");
+    home.aye(&["mcp", "login", "far", "--wait", "1"]).run().exits(1).says("no login within 1 s");
     far.state().is_mute = true;
     home.aye(&["mcp", "test", "far"]).run().exits(1).says("needs login");
     far.state().lasts = 3600;
@@ -356,13 +356,13 @@ fn the_address_can_be_pasted_when_the_browser_is_elsewhere() {
     let llm = calls();
     let (home, far) = added(&llm);
     let tty = Pty::start(&home, &["mcp", "login", "far"], 200, 30);
-    tty.shows("address that it ends at here.");
+    tty.shows("it ends at here.");
     let screen = tty.look(|view| view.screen());
     let at = screen.find("/authorize?").and_then(|at| screen[..at].rfind("http://")).expect("an address");
     let address: String = screen[at..].chars().take_while(|c| !c.is_whitespace()).collect();
     let back = location(&get(&address).1);
     tty.send("no address\r");
-    tty.shows("that is no address");
+    tty.shows("invalid URL");
     tty.send(&format!("{back}\r"));
     tty.shows("logged in to far");
     assert_eq!(far.count("POST /token"), 1);
@@ -385,7 +385,7 @@ fn a_server_that_takes_the_token_back_says_so_in_the_terminal() {
     assert!(llm.last().result("c1").contains("authorization required"), "{}", llm.last().result("c1"));
     logged_in(&home);
     tty.say("/mcp restart far");
-    tty.shows("started anew");
+    tty.shows("Restarting");
     tty.quit();
 }
 
@@ -428,13 +428,13 @@ fn doctor_says_where_each_server_stands_and_starts_none() {
     home.aye(&["mcp", "test", "far"]).run().exits(1);
     let text = home.ok(&["doctor"]).stdout;
     for words in [
-        "2 written down, 2 of them not used before you act",
+        "2 configured, 2 of them need your action",
         "far  user, streamable http, from ",
         "trusted; not used yet; needs login: aye mcp login far",
         "shed  project, stdio, from ",
         ".mcp.json:1:",
         "touch started",
-        "not trusted: not started; no tool agreed to yet",
+        "not trusted: not started; no tool trusted yet",
     ] {
         assert!(text.contains(words), "{words} in {text}");
     }
@@ -484,5 +484,5 @@ fn ci_logs_in_with_a_client_and_its_secret_and_keeps_no_token() {
         "{}",
         refused.stderr
     );
-    aye("x", &["--trust", "mcp", "login", "far"]).exits(1).says("aye logs in by itself");
+    aye("x", &["--trust", "mcp", "login", "far"]).exits(1).says("aye logs in automatically");
 }

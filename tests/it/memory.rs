@@ -26,7 +26,7 @@ fn what_the_model_wants_to_keep_is_asked_about_and_then_known_everywhere() {
     assert_eq!(home.ok(&["memory", "list", "--json"]).json(), json!([]));
     let id = home.question();
     home.ok(&["approve", &id, "--resume"]).prints("End.");
-    assert!(llm.last().result("c0").contains("kept as u1"));
+    assert!(llm.last().result("c0").contains("added as u1"));
 
     let rows = home.ok(&["memory", "list", "--json"]).json();
     assert_eq!(rows[0]["id"], "u1");
@@ -100,14 +100,14 @@ fn the_terminal_shows_and_changes_them() {
     let mut tty = Pty::start(&home, &[], 90, 30);
     tty.ready();
     tty.say("/memory add --user Likes tea.");
-    tty.shows("kept as u1");
+    tty.shows("added as u1");
     tty.say("/memory");
     tty.shows("about this project");
     tty.shows("tester (terminal)");
     tty.say("/memory edit u1 Likes coffee.");
     tty.shows("changed u1");
     tty.say("/memory forget u7");
-    tty.shows("there is no note u7");
+    tty.shows("unknown note u7");
     tty.quit();
     home.ok(&["memory", "list"]).prints("Likes coffee.");
 }

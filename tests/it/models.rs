@@ -124,7 +124,7 @@ fn a_model_that_is_gone_is_told_with_its_closest_successor() {
 fn an_unknown_vendor_is_wrong_usage() {
     let home = Home::new();
     let out = home.aye(&["-p", "--model", "zz/zz", "hi"]).env("OPENAI_API_KEY", "k").run().exits(2);
-    assert!(out.stderr.contains("names the provider `zz`, which is not known"), "{}", out.stderr);
+    assert!(out.stderr.contains("names the unknown provider `zz`"), "{}", out.stderr);
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn a_program_that_fails_is_said_once_and_decides_nothing() {
     home.rules(&rule(&format!("notify: [{{command: [{}]}}]", program.display())));
     let out = home.aye(&["-p", "do it"]).run().exits(3);
     assert!(
-        out.stderr.contains("exit status: 7: out of paper; the question waits all the same"),
+        out.stderr.contains("exit status: 7: out of paper; the question is still pending"),
         "{}",
         out.stderr
     );
@@ -145,8 +145,8 @@ fn the_terminal_rings_and_tells_the_desktop_only_from_behind() {
         tty.card(TOUCH);
         until("the bell", || tty.raw().contains(&7));
         let raw = String::from_utf8_lossy(&tty.raw()).into_owned();
-        assert_eq!(raw.contains("\x1b]9;aye: a question waits: "), is_behind);
-        assert_eq!(raw.contains("\x1b]777;notify;aye;a question waits: "), is_behind);
+        assert_eq!(raw.contains("\x1b]9;aye: question: "), is_behind);
+        assert_eq!(raw.contains("\x1b]777;notify;aye;question: "), is_behind);
         tty.send("y");
         tty.shows("It is done.");
         tty.quit();
@@ -169,8 +169,8 @@ fn a_question_expires_on_the_screen_and_a_late_answer_is_refused() {
     tty.shows("It is done.");
     tty.shows("expired");
     let text = llm.last().result("c1");
-    assert!(text.contains("not answered in time") && text.contains("the call was not run"), "{text}");
-    assert!(!text.contains("declined"), "{text}");
+    assert!(text.contains("approval request expired") && text.contains("The call did not run"), "{text}");
+    assert!(!text.contains("user denied"), "{text}");
     assert_eq!(home.read("log.txt"), "");
     let out = home.aye(&["approvals", "approve", &id]).run().exits(1);
     let wanted = format!("to be asked again: aye -r {}", home.thread());
@@ -193,7 +193,7 @@ fn the_settings_set_an_end_for_questions_of_tools_too() {
     tty.say("do it");
     tty.shows("It is done.");
     let text = llm.last().result("q");
-    assert!(text.contains("This question was not answered in time"), "{text}");
+    assert!(text.contains("The question expired unanswered"), "{text}");
     tty.quit();
     let out = home.aye(&["config", "show", "--config", "questions.expires_in=soon"]).run().exits(2);
     assert!(out.stderr.contains("a time with a unit such as \"30m\""), "{}", out.stderr);

@@ -251,7 +251,7 @@ fn the_viewer_searches_copies_opens_and_leaves_no_trace() {
     tty.send("/W0007E\r");
     tty.wait("what was looked for", |view| view.has("w0007e of 0"));
     tty.send("y");
-    tty.wait("that it was copied", |view| view.has("copied its source"));
+    tty.wait("that it was copied", |view| view.has("copied source"));
     assert!(String::from_utf8_lossy(&tty.raw()).contains("\x1b]52;c;"));
     tty.send("v");
     crate::support::llm::until("the editor", || home.read("seen.txt").contains("- w0059e of 0"));
@@ -278,7 +278,7 @@ fn the_full_screen_scrolls_and_everything_is_there_afterwards() {
     // Marking from one word to its end.
     let row = tty.look(|view| view.screen().lines().position(|line| line.contains("w0055e"))).expect("a row");
     tty.send(&format!("{ESC}[<0;1;{r}M{ESC}[<32;30;{r}M{ESC}[<0;30;{r}m", r = row + 1));
-    tty.wait("that it was copied", |view| view.has("copied what is marked"));
+    tty.wait("that it was copied", |view| view.has("copied selection"));
     tty.send(&format!("{ESC}[6~{ESC}[6~"));
     tty.wait("the end", |view| view.has("That was answer 0."));
     tty.send("/screen\r");

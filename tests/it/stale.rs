@@ -70,14 +70,14 @@ fn a_file_that_was_edited_by_hand_is_asked_about_again_with_the_delta() {
     tty.card("Edit changes ");
     home.write("a.txt", "one\ntwo\nthree\nby hand\n");
     tty.send("y");
-    tty.shows("Asked again: a.txt changed since you were asked");
-    tty.shows("What changed in a.txt since you were asked:");
+    tty.shows("Asked again: a.txt changed since the question");
+    tty.shows("Changes in a.txt since the question:");
     tty.shows("+by hand");
     assert_eq!(home.read("a.txt"), "one\ntwo\nthree\nby hand\n", "nothing was done on the old answer");
     assert_eq!(llm.asked().len(), 1);
     let id = home.question();
     let shown = home.ok(&["approvals", "show", &id]).stdout;
-    assert!(shown.contains("Asked again: a.txt changed since you were asked"), "{shown}");
+    assert!(shown.contains("Asked again: a.txt changed since the question"), "{shown}");
     assert!(shown.contains("+by hand"), "{shown}");
     tty.card("Asked again");
     tty.send("y");
@@ -101,7 +101,7 @@ fn a_file_that_was_read_and_then_edited_by_hand_is_asked_about_too() {
     tty.card("Write changes ");
     home.write("a.txt", "one\nby hand\n");
     tty.send("y");
-    tty.shows("Asked again: a.txt changed since you were asked");
+    tty.shows("Asked again: a.txt changed since the question");
     assert_eq!(home.read("a.txt"), "one\nby hand\n");
     tty.quit();
 }
@@ -116,7 +116,7 @@ fn an_edit_that_cannot_be_made_any_more_is_told_to_the_model() {
     home.ok(&["approvals", "approve", &home.question()]);
     home.ok(&["-r", &home.thread(), "-p"]);
     let text = llm.last().result("c1");
-    assert!(text.contains("not run: the file changed since the user was asked"), "{text}");
+    assert!(text.contains("not run: the file changed since the question"), "{text}");
     assert!(text.contains("`old_string` is not in a.txt"), "{text}");
     assert_eq!(home.read("a.txt"), "one\n2\n");
     assert!(home.open().is_empty());
@@ -163,7 +163,7 @@ fn a_script_that_changed_or_came_is_said() {
     allow_and_be_asked_again(&home);
     assert_eq!(
         moved(&home),
-        ["run.sh changed since you were asked", "later.sh was not there when you were asked, now it is"]
+        ["run.sh changed since the question", "later.sh was created since the question"]
     );
     let diff = question(&home).pointer("/ticket/suspension/parameters/stale/deltas/0/diff").cloned();
     assert!(
@@ -206,7 +206,7 @@ fn the_second_edit_of_one_file_in_a_turn_is_asked_about_again() {
     }
     home.aye(&["-r", &home.thread(), "-p"]).run().exits(3);
     let words = moved(&home);
-    assert_eq!(words, ["a.txt changed since you were asked (another call of this turn did it)"]);
+    assert_eq!(words, ["a.txt changed since the question (by another call of this turn)"]);
     assert_eq!(home.read("a.txt"), "ONE\ntwo\n", "one yes, one change");
     allow_and_finish(&home);
     assert_eq!(home.read("a.txt"), "ONE\nTWO\n");

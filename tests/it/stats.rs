@@ -19,7 +19,7 @@ fn model() -> MockLlm {
 fn calls_answers_and_waiting_are_counted() {
     let llm = model();
     let home = Home::with(&llm);
-    home.ok(&["stats"]).prints("nothing was done yet");
+    home.ok(&["stats"]).prints("no activity yet");
     home.aye(&["-p", "go"]).run().exits(3);
     home.ok(&["approve", &home.question(), "--resume"]).prints("End.");
     let stats = home.ok(&["stats", "--json"]).json();
@@ -35,7 +35,7 @@ fn calls_answers_and_waiting_are_counted() {
     home.ok(&["threads", "delete", &home.thread()]);
     assert_eq!(home.ok(&["stats", "--json"]).json(), stats);
     home.ok(&["stats", "--by", "tool"]).prints("List").prints("Bash");
-    home.ok(&["stats", "--since", "2030-01-01"]).prints("nothing was done yet");
+    home.ok(&["stats", "--since", "2030-01-01"]).prints("no activity yet");
     home.aye(&["stats", "--since", "yesterday"]).run().exits(2);
 }
 

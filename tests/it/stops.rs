@@ -11,7 +11,7 @@ use crate::support::pty::Pty;
 /// A model that calls the same tool for ever, until it is told to go on.
 fn circles() -> MockLlm {
     MockLlm::by(|chat: &Chat| match chat.user().as_str() {
-        "Go on." => Answer::say("Now it is done."),
+        "Continue." => Answer::say("Now it is done."),
         _ => Answer::new().call(&format!("c{}", chat.nth), "List", json!({"path": "."})),
     })
 }
@@ -32,8 +32,8 @@ const PRICE: &str = "[models.m1]\nprovider = \"mock\"\nprice = { input = 1000000
 fn every_limit_ends_a_run_with_its_reason_and_status_5() {
     for (more, args, says, asked) in [
         ("", &["--max-turns", "2"][..], "limit of 2 inferences", 2),
-        ("", &["--max-tokens-total", "30"], "36 tokens were used, the budget is 30", 2),
-        (PRICE, &["--max-budget-usd", "40"], "$54.00 were spent, the budget is $40.00", 3),
+        ("", &["--max-tokens-total", "30"], "36 tokens used; the limit is 30", 2),
+        (PRICE, &["--max-budget-usd", "40"], "$54.00 spent; the budget is $40.00", 3),
         ("[stop]\nloop_detection = 3\n", &[], "the same call, 3 times in a row: List", 3),
         ("[stop]\nstop_on_tool = [\"List\"]\n", &[], "List was called", 1),
     ] {
@@ -46,7 +46,7 @@ fn every_limit_ends_a_run_with_its_reason_and_status_5() {
         assert_eq!(object["status"], "limit", "{object:#}");
         assert_eq!(llm.asked().len(), asked, "{says}");
         // It goes on, and its limit begins anew.
-        home.ok(&["-c", "-p", "Go on."]);
+        home.ok(&["-c", "-p", "Continue."]);
     }
     let llm =
         MockLlm::answers([Answer::say("All tests pass: DONE").call("c1", "List", json!({"path": "."}))]);
@@ -79,7 +79,7 @@ fn a_time_limit_interrupts_a_model_and_a_command() {
     home.ok(&["-c", "-p", "and?"]);
     let said = llm.last().result("c1");
     assert!(said.contains("the limit is 2 s") && said.contains("begun"), "{said}");
-    home.aye(&["-p", "go", "--timeout", "soon"]).run().exits(2).says("such as 90s");
+    home.aye(&["-p", "go", "--timeout", "soon"]).run().exits(2).says("for example 90s");
 }
 
 #[test]
@@ -145,11 +145,11 @@ fn a_budget_wants_to_know_the_price() {
     home.aye(&["-p", "go", "--max-budget-usd", "1"])
         .run()
         .exits(2)
-        .says("nobody knows what mock/m1 costs")
+        .says("mock/m1 has no price")
         .says("[models.\"m1\"]")
         .says("--max-budget-usd");
     settings(&home, &llm, &format!("{PRICE}[retry]\nmax_retries = 0\nfallback_models = [\"mock/m2\"]\n"));
-    home.aye(&["-p", "go", "--max-budget-usd", "1"]).run().exits(2).says("nobody knows what mock/m2 costs");
+    home.aye(&["-p", "go", "--max-budget-usd", "1"]).run().exits(2).says("mock/m2 has no price");
     assert_eq!(llm.asked().len(), 0);
 }
 
@@ -161,8 +161,8 @@ fn a_stop_in_a_terminal_goes_on_with_enter() {
     let mut tty = Pty::start(&home, &[], 100, 30);
     tty.ready();
     tty.say("look around");
-    tty.shows("stopped: the same call, 2 times in a row: List; /continue goes on");
-    tty.shows("Enter goes on where it stopped");
+    tty.shows("stopped: the same call, 2 times in a row: List; /continue keeps going");
+    tty.shows("Enter: continue, or type a message");
     tty.send("\r");
     tty.shows("Now it is done.");
     assert_eq!(llm.asked().len(), 3);
@@ -186,8 +186,8 @@ fn a_terminal_counts_down_to_a_retry_and_names_who_answered() {
     let mut tty = Pty::start(&home, &[], 120, 30);
     tty.ready();
     tty.say("hi");
-    tty.shows("try 1 of 3 in 2 s");
-    tty.shows("try 1 of 3 in 1 s");
+    tty.shows("retry 1 of 3 in 2 s");
+    tty.shows("retry 1 of 3 in 1 s");
     tty.shows("This is m2.");
     tty.shows("mock/m2 answered instead");
     tty.shows("mock/m2 (for m1)");
@@ -202,7 +202,7 @@ fn a_wait_for_a_retry_ends_at_once_when_it_is_cancelled() {
     let mut tty = Pty::start(&home, &[], 100, 30);
     tty.ready();
     tty.say("hi");
-    tty.wait("the countdown", |view| view.all().contains("try 1 of 6 in "));
+    tty.wait("the countdown", |view| view.all().contains("retry 1 of 6 in "));
     tty.send("\x1b");
     tty.shows("interrupted");
     assert_eq!(llm.asked().len(), 1);

@@ -31,7 +31,7 @@ fn a_run_that_another_process_finished_gives_its_answer() {
     home.ok(&["approve", &home.question(), "--resume"]);
     let out = home.ok(&["-r", &thread, "-p"]);
     assert_eq!(out.stdout, "It is done.\n");
-    assert!(out.stderr.contains("over already"), "{}", out.stderr);
+    assert!(out.stderr.contains("would already have expired"), "{}", out.stderr);
     let out = home.ok(&["-r", &thread, "-p", "--output-format", "json"]).json();
     assert_eq!((&out["status"], &out["response"]), (&"done".into(), &"It is done.".into()));
     assert_eq!(home.read("log.txt"), "ran\n");
@@ -146,7 +146,7 @@ fn pruning_takes_what_is_old_and_says_so() {
     let out = home.ok(&["store", "prune", "--older-than", "90d"]);
     assert!(out.stdout.contains("deleted 3 conversations"), "{}", out.stdout);
     let left = home.ok(&["threads", "list", "--json"]).json();
-    assert_eq!(left.as_array().map(Vec::len), Some(1), "what waits stays");
+    assert_eq!(left.as_array().map(Vec::len), Some(1), "pending questions stay");
     home.ok(&["store", "prune", "--keep", "1KiB"]).says("still larger");
     assert_eq!(home.open().len(), 1);
     home.ok(&["audit", "--verify"]);
@@ -200,7 +200,7 @@ fn a_project_that_was_moved_is_found_by_its_first_commit() {
     std::fs::rename(home.root().join("work/old"), home.root().join("old")).expect("moved");
     let out = home.ok(&["-C", "new", "-c", "-p", "go on"]);
     assert!(
-        out.stderr.contains("was moved") && out.stderr.contains("trust and grants were not"),
+        out.stderr.contains("was moved") && out.stderr.contains("trust and grants did not"),
         "{}",
         out.stderr
     );

@@ -58,9 +58,9 @@ fn a_screen_reader_hears_a_form_and_fills_it_in() {
     for line in [
         "New order",
         "Name, text, empty, 1 of 3",
-        "Receipt, box to tick, ticked, 2 of 3",
+        "Receipt, checkbox, ticked, 2 of 3",
         "Order, button, 3 of 3",
-        "Tab goes to it",
+        "Tab selects the question",
     ] {
         tty.shows(line);
     }
@@ -73,9 +73,9 @@ fn a_screen_reader_hears_a_form_and_fills_it_in() {
     tty.shows("Name: ");
     tty.send("Ada 漢\r");
     // It is said where the keys are, and what they did.
-    tty.shows("At Receipt, box to tick, ticked, 2 of 3");
+    tty.shows("At Receipt, checkbox, ticked, 2 of 3");
     tty.send(" ");
-    tty.shows("At Receipt, box to tick, not ticked, 2 of 3");
+    tty.shows("At Receipt, checkbox, not ticked, 2 of 3");
     tty.send("\x1b[A");
     tty.shows("At Name, text, Ada 漢, 1 of 3");
     tty.send("\x1b[B\x1b[B");

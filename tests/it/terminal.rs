@@ -50,11 +50,11 @@ fn a_card_is_declined_with_and_without_a_reason() {
         tty.say("do it");
         tty.card(TOUCH);
         tty.send("n");
-        tty.shows("why not?");
+        tty.shows("reason:");
         tty.send(keys);
         tty.shows("It is done.");
         let text = llm.last().result("c1");
-        assert!(text.contains("declined"), "{text}");
+        assert!(text.contains("user denied"), "{text}");
         assert_eq!(said.is_some_and(|said| text.contains(said)), said.is_some(), "{text}");
         tty.shows("declined");
         assert_eq!(home.read("log.txt"), "");
@@ -73,7 +73,7 @@ fn what_was_granted_is_not_asked_again() {
     tty.card("touch made.txt");
     tty.send("a");
     tty.shows("Enter grants:");
-    tty.shows("until this run is over");
+    tty.shows("until this run ends");
     // The next scope: this conversation.
     tty.send("\x1b[C");
     tty.shows("also after a restart");
@@ -127,12 +127,12 @@ fn escape_stops_a_stream_and_a_command() {
     until("the command", || home.read("log.txt") == "begun\n");
     tty.send("\x1b");
     until("the end of the command", || !home.works("sleep 1000"));
-    tty.shows("it may have run in part");
+    tty.shows("it may have run partly");
     tty.wait("that it is free", |view| view.all().matches("interrupted").count() == 2);
     tty.say("and now");
     tty.shows("Over.");
     let text = llm.last().result("c1");
-    assert!(text.contains("may have run in part"), "{text}");
+    assert!(text.contains("may have run partly"), "{text}");
     tty.quit();
 }
 
@@ -165,7 +165,7 @@ fn several_cards_are_answered_in_any_order() {
         tty.send("\x1b[C");
         tty.card(THREE[1]);
         tty.send("n");
-        tty.shows("why not?");
+        tty.shows("reason:");
         tty.send("\r");
         tty.card(THREE[0]);
         if mode == "parallel_batch_approval" {
@@ -180,7 +180,7 @@ fn several_cards_are_answered_in_any_order() {
         assert_eq!(lines, ["one", "three"], "{mode}");
         let ids: Vec<String> = llm.last().results().into_iter().map(|(id, _)| id).collect();
         assert_eq!(ids, ["c0", "c1", "c2"], "results stand in call order");
-        assert!(llm.last().result("c1").contains("declined"));
+        assert!(llm.last().result("c1").contains("user denied"));
         tty.quit();
     }
 }
@@ -265,8 +265,8 @@ fn a_kill_while_a_card_is_up_loses_nothing() {
 #[test]
 fn a_kill_while_a_command_runs_asks_what_to_do() {
     for (key, text, lines) in [
-        ("s", "chose not to run it again", "begun\n"),
-        ("d", "says that it is done", "begun\n"),
+        ("s", "The user skipped it", "begun\n"),
+        ("d", "marked it as done", "begun\n"),
         ("r", "ended", "begun\nbegun\nended\n"),
     ] {
         let llm = asks_to_run("echo begun | tee -a log.txt; cat pipe; echo ended | tee -a log.txt");
@@ -332,7 +332,7 @@ fn a_kill_while_a_command_runs_is_reported_without_a_terminal() {
         } else {
             assert_eq!(home.read("log.txt"), "begun\n", "it is not repeated");
             assert!(told.contains("may have run"), "{policy}: {told}");
-            assert!(!told.contains("declined"), "{policy}: {told}");
+            assert!(!told.contains("user denied"), "{policy}: {told}");
         }
         assert!(home.open().is_empty());
     }
@@ -394,7 +394,7 @@ fn twenty_columns_and_five_rows_are_enough() {
     tty.wait("the keys", |view| view.has("[y]") && view.has("[n]"));
     // The command does not fit: what was not seen to its end cannot be allowed.
     tty.send("y");
-    tty.wait("that there is more", |view| view.has("not all of the co"));
+    tty.wait("that there is more", |view| view.has("the end of the co"));
     assert_eq!(home.read("log.txt"), "");
     tty.send("\x1b[B");
     tty.wait("the end of the command", |view| view.has("txt …+1"));
@@ -456,7 +456,7 @@ fn hostile_text_never_reaches_the_terminal_raw() {
     tty.say("look");
     tty.card("log.txt");
     tty.send("n");
-    tty.shows("why not?");
+    tty.shows("reason:");
     tty.send("\r");
     tty.shows("All over.");
     tty.send("\x1bo");

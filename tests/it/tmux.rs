@@ -142,7 +142,7 @@ fn the_wheel_and_marking_work_on_the_full_screen() {
     tty.send(&format!("\x1b[<0;1;{row}M"));
     tty.send(&format!("\x1b[<32;30;{row}M"));
     tty.send(&format!("\x1b[<0;30;{row}m"));
-    tmux.shows("copied what is marked");
+    tmux.shows("copied selection");
     tmux.wait_for("the text in tmux's buffer", || {
         tmux.tell(&["list-buffers"]).contains(&word(50)) && tmux.tell(&["show-buffer"]).contains("漢字")
     });

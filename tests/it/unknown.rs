@@ -51,7 +51,7 @@ fn kept(home: &Home) -> String {
 #[test]
 fn an_unknown_outcome_is_left_as_a_question_and_answered_from_elsewhere() {
     for (choice, wanted) in
-        [("done", "says that it is done"), ("skip", "chose not to run it again"), ("rerun", "half way")]
+        [("done", "marked it as done"), ("skip", "The user skipped it"), ("rerun", "half way")]
     {
         let llm = model();
         let home = lost(&llm);
@@ -60,9 +60,9 @@ fn an_unknown_outcome_is_left_as_a_question_and_answered_from_elsewhere() {
         let id = home.question();
         assert!(id.starts_with("unknown_"), "{id}");
         let shown = home.ok(&["approvals", "show", &id]).stdout;
-        assert!(shown.contains("it had printed:\nhalf way"), "{shown}");
+        assert!(shown.contains("its output:\nhalf way"), "{shown}");
         let choices = format!(
-            "aye answer {id} '{{\"choice\":\"rerun\"}}', of the form {{\"choice\": \"rerun\" or \"done\" or \"skip\"}}"
+            "aye answer {id} '{{\"choice\":\"rerun\"}}' with {{\"choice\": \"rerun\" or \"done\" or \"skip\"}}"
         );
         assert!(shown.contains(&choices) && shown.contains("\nbegan  "), "{shown}");
         // A yes alone says nothing about what to do.
@@ -88,8 +88,8 @@ fn the_card_of_an_unknown_outcome_says_what_is_known() {
     let home = lost(&llm);
     let mut tty = Pty::start(&home, &["-c"], 100, 40);
     tty.shows("its outcome is unknown");
-    tty.shows("It had printed:");
-    tty.shows("It began at ");
+    tty.shows("Its output:");
+    tty.shows("Started at ");
     tty.card("[d]");
     tty.send("d");
     tty.shows("It is done.");

@@ -107,13 +107,13 @@ fn the_later_answer_is_told_who_was_first() {
     tty.say("do it");
     tty.card(TOUCH);
     tty.send("n");
-    tty.shows("why not?");
+    tty.shows("reason:");
     home.ok(&["approvals", "approve", &home.question()]);
-    tty.card("this answer comes too late");
+    tty.card("your decision came too late");
     tty.shows("was allowed by tester through cli");
     tty.send("use make");
     tty.card("use make");
-    tty.card("this answer comes too late");
+    tty.card("your decision came too late");
     tty.send("\r");
     has_no_card(&tty);
     tty.shows("It is done.");
@@ -184,20 +184,20 @@ fn who_looks_on_sees_who_drives_and_what_runs() {
     one.send("y");
     until("the command", || home.works("cat pipe") && home.read("log.txt") == "begun\n");
     let mut two = terminal(&home, &["-c"]);
-    two.wait("who drives", |view| view.has(&format!("driven by process {}", one.pid())));
+    two.wait("who drives", |view| view.has(&format!("running in process {}", one.pid())));
     two.shows("I will.");
     two.wait("that it runs", |view| view.screen().lines().any(|l| l.contains('●') && l.contains("cat pipe")));
     // It cannot be stopped from here, nor does leaving stop it.
     two.send("\x1b");
-    two.wait("where it is stopped", |view| view.has("it is stopped there"));
+    two.wait("where it is stopped", |view| view.has("interrupt it there"));
     two.quit();
     assert!(home.works("cat pipe"));
     let mut two = terminal(&home, &["-c"]);
-    two.wait("who drives", |view| view.has("driven by process"));
+    two.wait("who drives", |view| view.has("running in process"));
     let_go(&home, "pipe");
     for tty in [&one, &two] {
         tty.shows("It is done.");
-        tty.wait("that it is free", |view| !view.has("driven by") && !view.is_awake());
+        tty.wait("that it is free", |view| !view.has("running in") && !view.is_awake());
         assert_eq!(count(tty, "It is done."), 1);
         assert_eq!(count(tty, "I will."), 1);
     }
@@ -217,7 +217,7 @@ fn the_owner_is_killed_and_the_other_terminal_takes_over() {
     one.send("y");
     until("the command", || home.works("cat pipe") && home.read("log.txt") == "begun\n");
     let mut two = terminal(&home, &["-c"]);
-    two.wait("who drives", |view| view.has("driven by process"));
+    two.wait("who drives", |view| view.has("running in process"));
     one.kill();
     two.card("cat pipe");
     two.shows("its outcome is unknown");
@@ -241,17 +241,17 @@ fn the_owner_is_stopped_and_the_other_terminal_takes_over_when_its_lease_is_over
     one.send("y");
     until("the command", || home.works("cat pipe") && home.read("log.txt") == "begun\n");
     let mut two = terminal(&home, &[&["-c"][..], &lease].concat());
-    two.wait("who drives", |view| view.has("driven by process"));
+    two.wait("who drives", |view| view.has("running in process"));
     // As long as it lives and renews its lease, it drives.
     std::thread::sleep(Duration::from_millis(2500));
-    assert!(two.look(|view| view.has("driven by process")));
+    assert!(two.look(|view| view.has("running in process")));
     one.signal(Signal::STOP);
     two.card("cat pipe");
     two.shows("its outcome is unknown");
     assert_eq!(home.read("log.txt"), "begun\n", "it is not repeated");
     // It goes on, sees that it lost the conversation, and looks on.
     one.signal(Signal::CONT);
-    one.shows("another process took this conversation over");
+    one.shows("another process took over this conversation");
     one.card("cat pipe");
     one.send("d");
     for tty in [&one, &two] {
@@ -275,7 +275,7 @@ fn a_message_from_who_looks_on_is_said_once() {
     one.send("y");
     until("the command", || home.works("cat pipe"));
     let mut two = terminal(&home, &["-c"]);
-    two.wait("who drives", |view| view.has("driven by process"));
+    two.wait("who drives", |view| view.has("running in process"));
     two.queue("from the second");
     for tty in [&one, &two] {
         tty.wait("the queue", |view| view.has("queued from the second"));
@@ -343,7 +343,7 @@ fn a_message_waits_behind_questions_without_a_terminal() {
     home.aye(&["-p", "do it"]).run().exits(3);
     let question = home.question();
     let out = home.aye(&["-c", "-p", "--keep-waiting", "and then this"]).run().exits(3);
-    assert!(out.stderr.contains("queued behind 1 question"), "{out:?}");
+    assert!(out.stderr.contains("queued after 1 question"), "{out:?}");
     let out = home.aye(&["-c", "-p", "--keep-waiting", "--output-format", "json", "and that"]).run().exits(3);
     assert_eq!(out.json()["status"], "queued");
     assert_eq!(out.json()["waiting"][0]["id"], Value::from(question.clone()));

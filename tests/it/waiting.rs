@@ -102,7 +102,7 @@ fn denying_goes_on_without_the_call() {
     assert!(home.open().is_empty());
     for call in ["c1", "q1"] {
         let text = llm.last().result(call);
-        assert!(text.contains("nobody can be asked") && text.contains("not run"), "{text}");
+        assert!(text.contains("nobody is available") && text.contains("not run"), "{text}");
         assert!(!text.contains("The user"), "nobody said anything: {text}");
     }
     let shown = home.ok(&["approvals", "show", "perm_c1", "--json"]).json();
@@ -158,7 +158,7 @@ fn questions_of_one_step_are_answered_one_by_one() {
     home.ok(&["approvals", "deny", "perm_c1"]);
     let out = run.end().exits(0);
     assert_eq!(home.read("log.txt"), "two\n");
-    assert!(llm.last().result("c1").contains("The user declined"));
+    assert!(llm.last().result("c1").contains("The user denied"));
     assert_eq!(out.stderr.matches("waiting for a decision: perm_c1").count(), 1, "{}", out.stderr);
 }
 
@@ -190,8 +190,8 @@ fn a_question_that_nobody_answers_in_time_expires() {
     assert_eq!(object["exit"], 6);
     assert_eq!(object["response"], "It is done.");
     let text = llm.last().result("c1");
-    assert!(text.contains("in time") && text.contains("not run"), "{text}");
-    assert!(!text.contains("declined"), "{text}");
+    assert!(text.contains("expired") && text.contains("not run"), "{text}");
+    assert!(!text.contains("user denied"), "{text}");
     let late = home.aye(&["approvals", "approve", "perm_c1"]).run().exits(1);
     late.says("expired");
     assert_eq!(home.read("log.txt"), "");
@@ -331,7 +331,7 @@ fn a_question_that_expired_meanwhile_counts_at_the_next_start() {
     assert!(home.open().is_empty());
     let out = home.aye(&["-c", "-p", "--output-format", "json"]).run().exits(6);
     assert_eq!(out.json()["expired"], json!(["perm_c1"]));
-    assert!(llm.last().result("c1").contains("in time"));
+    assert!(llm.last().result("c1").contains("expired"));
     assert_eq!(home.read("log.txt"), "");
 }
 
@@ -376,23 +376,26 @@ fn the_matrix_of_a_conversation_that_is_not_kept() {
     });
     let home = Home::with(&llm);
     let refused = home.aye(&["-p", "do it", "--ephemeral", "--on-ask", "suspend"]).run().exits(2);
-    refused.says("nothing would be kept to go on with");
+    refused.says("which keeps nothing to resume");
     home.aye(&["-p", "do it", "--ephemeral", "--config", "on_ask=suspend"]).run().exits(2);
     assert_eq!(llm.asked().len(), 0, "refused before anything is asked");
 
     home.ok(&["-p", "do it", "--ephemeral", "--on-ask", "deny"]);
-    assert!(llm.last().result("c1").contains("nobody can be asked"));
+    assert!(llm.last().result("c1").contains("nobody is available"));
     assert!(!home.root().join("aye/run").exists(), "nobody can answer what is declined");
 
     home.aye(&["-p", "do it", "--ephemeral", "--on-ask", "wait=1"]).run().exits(6);
-    assert!(llm.last().result("c1").contains("in time"));
+    assert!(llm.last().result("c1").contains("expired"));
     assert_eq!(sockets(&home), [] as [PathBuf; 0]);
 
     // No place that others can come in by.
     std::fs::remove_dir(home.root().join("aye/run")).expect("empty");
     std::fs::write(home.root().join("aye/run"), "").expect("written");
-    home.ok(&["-p", "do it", "--ephemeral"]).says("questions are declined");
-    home.aye(&["-p", "do it", "--ephemeral", "--on-ask", "wait"]).run().exits(1).says("nobody could answer");
+    home.ok(&["-p", "do it", "--ephemeral"]).says("questions are denied");
+    home.aye(&["-p", "do it", "--ephemeral", "--on-ask", "wait"])
+        .run()
+        .exits(1)
+        .says("no other terminal could answer");
     assert_eq!(home.read("log.txt"), "");
     assert!(home.open().is_empty() && home.ok(&["threads", "list"]).stdout.is_empty(), "nothing was kept");
 }
@@ -466,7 +469,7 @@ fn a_line_without_an_end_is_not_read_for_ever() {
     let mut caller = Caller::call(&home);
     assert!(caller.ask(&decision("perm_c1", "cancel"))["outcome"]["accepted"].is_object());
     run.end().exits(0);
-    assert!(llm.last().result("c1").contains("The user declined"));
+    assert!(llm.last().result("c1").contains("The user denied"));
 }
 
 #[test]

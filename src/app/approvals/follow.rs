@@ -47,8 +47,8 @@ impl Follow {
             threads.push(thread.clone());
             if let Some(pid) = self.taken_up(store, suspension, &thread).await? {
                 say(&match pid {
-                    Some(pid) => format!("it goes on by itself, in process {pid}"),
-                    None => "it went on by itself, in another process".to_owned(),
+                    Some(pid) => format!("process {pid} resumes the run"),
+                    None => "another process resumed the run".to_owned(),
                 });
                 continue;
             }
@@ -56,7 +56,7 @@ impl Follow {
             if then.resume {
                 return place.resume(store, then, cli, foundation).await;
             }
-            say(&format!("go on with: {}", place.command()));
+            say(&format!("resume with: {}", place.command()));
         }
         Ok(0)
     }
@@ -148,7 +148,7 @@ impl Place {
         foundation: &Foundation,
     ) -> Result<u8, Failure> {
         let not_here = |why: Failure| Failure {
-            message: format!("the answer is stored, but it cannot go on: {}", why.message),
+            message: format!("the decision is stored, but the run cannot resume: {}", why.message),
             exit: why.exit,
         };
         let mut cli = cli.clone();

@@ -41,7 +41,7 @@ pub(super) async fn run(args: &InboxArgs, store: &Store, foundation: &Foundation
         let piece = if pager.is_paged() { PIECE } else { usize::MAX };
         let rows = list.next(piece).await?;
         if rows.is_empty() && is_first && std::io::stdout().is_terminal() {
-            say("nothing waits");
+            say("no pending questions");
         }
         is_first = false;
         let goes_on = pager.write(&text(&rows, &list.short(&rows).await?, now, columns()))?;
@@ -142,7 +142,7 @@ fn details(row: &InboxRow, now: u64) -> Vec<String> {
     parts.extend(row.risk.map(|risk| risk.to_string()));
     parts.extend(row.expires_at.map(|end| format!("expires in {}", age(end, now))));
     let title = visible_line(&row.thread_title);
-    let of = if row.parent_run_id.is_some() { " (a run of a run)" } else { "" };
+    let of = if row.parent_run_id.is_some() { " (subagent)" } else { "" };
     parts.push(format!("{}{of}", if title.is_empty() { "(no title)" } else { &title }));
     if !row.why.is_empty() {
         parts.push(row.why.clone());

@@ -26,7 +26,7 @@ pub(super) fn all(refused: Vec<Failure>) -> Result<(), Failure> {
 }
 
 pub(super) fn ambiguous(id: &str, found: &[SuspensionRecord]) -> Failure {
-    let mut text = format!("`{id}` is the beginning of several ids; give more of the one you mean:");
+    let mut text = format!("`{id}` matches several ids; write more of it:");
     for suspension in found {
         let state = match suspension.status {
             SuspensionStatus::Open => "",
@@ -73,7 +73,7 @@ pub(super) async fn look(store: &Store, suspension: &SuspensionRecord) -> Result
 async fn closed(store: &Store, suspension: &SuspensionRecord) -> Result<String, Failure> {
     let runs = store.runs(&suspension.thread_id).await.map_err(Failure::failed)?;
     if runs.iter().any(|run| run.parent_run_id.as_ref() == Some(&suspension.run_id)) {
-        return Ok("a new message came before an answer, and the call did not run".to_owned());
+        return Ok("a new message superseded it; the call did not run".to_owned());
     }
     let run = runs.into_iter().find(|run| run.id == suspension.run_id);
     Ok(match run.filter(|run| run.status == RunStatus::Done).map(|run| run.termination) {
@@ -90,7 +90,7 @@ async fn closed(store: &Store, suspension: &SuspensionRecord) -> Result<String, 
                 | TerminationReason::Suspended,
             )
             | None,
-        ) => "its run is over".to_owned(),
+        ) => "its run is done".to_owned(),
         None => {
             let filter = SuspensionFilter {
                 run: Some(suspension.run_id.clone()),
@@ -99,8 +99,8 @@ async fn closed(store: &Store, suspension: &SuspensionRecord) -> Result<String, 
             };
             let open = store.suspensions(filter).await.map_err(Failure::failed)?;
             match open.iter().find(|other| other.call_id == suspension.call_id) {
-                Some(newer) => format!("it was asked anew as {}", visible_line(newer.id.as_str())),
-                None => format!("it was withdrawn; {LIST}"),
+                Some(newer) => format!("asked again as {}", visible_line(newer.id.as_str())),
+                None => format!("superseded; {LIST}"),
             }
         }
     })
@@ -138,10 +138,10 @@ pub(super) fn whence(actor: &Actor) -> String {
 /// What somebody said.
 pub(super) fn said(decision: &ToolCallResume) -> String {
     let mut text = match (decision.action, &decision.arguments, &decision.result) {
-        (ResumeDecisionAction::Cancel, _, _) if decision.is_modify() => "sent back for a change".to_owned(),
+        (ResumeDecisionAction::Cancel, _, _) if decision.is_modify() => "changes requested".to_owned(),
         (ResumeDecisionAction::Cancel, _, _) => "denied".to_owned(),
         (ResumeDecisionAction::Resume, Some(arguments), _) => {
-            format!("approved with other arguments, {}", quoted(&arguments.to_string()))
+            format!("approved with edited arguments, {}", quoted(&arguments.to_string()))
         }
         (ResumeDecisionAction::Resume, None, Value::Null) => "approved".to_owned(),
         (ResumeDecisionAction::Resume, None, data) => format!("answered {}", quoted(&data.to_string())),
@@ -154,14 +154,14 @@ pub(super) fn said(decision: &ToolCallResume) -> String {
 
 /// No answer was given to `aye answer`.
 pub(super) fn no_answer(suspension: &SuspensionRecord) -> Failure {
-    Failure::usage(format!("the answer is missing; right would be: {}", right(suspension)))
+    Failure::usage(format!("the answer is missing; expected: {}", right(suspension)))
 }
 
 /// Data was given where a yes or a no is asked for.
 pub(super) fn wants_a_word(suspension: &SuspensionRecord) -> Failure {
     let id = visible_line(suspension.id.as_str());
     Failure::usage(format!(
-        "{id} ({}) takes no data; right would be: {}; nothing changed",
+        "{id} ({}) takes no data; expected: {}; nothing changed",
         summary(suspension),
         right(suspension)
     ))
@@ -172,14 +172,14 @@ pub(super) fn unfit(suspension: &SuspensionRecord, answer: &Answer, error: &Deci
     let why = match error {
         DecideError::Schema { .. } if answer.result.is_null() && answer.done == "approved" => {
             let id = visible_line(suspension.id.as_str());
-            format!("{id} ({}) wants more than a yes", summary(suspension))
+            format!("{id} ({}) needs data, not just approval", summary(suspension))
         }
         DecideError::Schema { .. } => error.to_string(),
         DecideError::Unfit { .. } | DecideError::Arguments { .. } | DecideError::Store(_) => {
             return Failure::usage(format!("{error}; nothing changed"));
         }
     };
-    Failure::usage(format!("{why}; right would be: {}; nothing changed", right(suspension)))
+    Failure::usage(format!("{why}; expected: {}; nothing changed", right(suspension)))
 }
 
 /// The command that answers a question.
@@ -193,7 +193,7 @@ pub(super) fn right(suspension: &SuspensionRecord) -> String {
             let command = answer_command(suspension.id.as_str(), &example);
             // Where there is nothing to choose, the form would only say the same again.
             let is_plain = form.split_whitespace().collect::<String>() == text;
-            if is_plain { command } else { format!("{command}, of the form {}", visible_line(&form)) }
+            if is_plain { command } else { format!("{command} with {}", visible_line(&form)) }
         }
     }
 }

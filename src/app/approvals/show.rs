@@ -64,7 +64,7 @@ pub(super) fn shown(suspension: &SuspensionRecord) -> String {
     let arguments = &ticket.pending.arguments;
     let _ = writeln!(out, "\n{}", visible(&call(arguments)));
     if let Some(output) = parameters.get("output").and_then(Value::as_str).filter(|text| !text.is_empty()) {
-        let _ = writeln!(out, "\nit had printed:\n{}", visible(output));
+        let _ = writeln!(out, "\nits output:\n{}", visible(output));
     }
     let files = parameters.get("preview").and_then(|preview| serde_json::from_value(preview.clone()).ok());
     for file in files.into_iter().flat_map(Vec::<FilePreview>::into_iter) {
@@ -79,12 +79,12 @@ pub(super) fn shown(suspension: &SuspensionRecord) -> String {
     }
     let deltas = parameters.pointer("/stale/deltas").and_then(Value::as_array);
     for delta in deltas.into_iter().flatten().filter_map(|delta| delta.get("diff")?.as_str()) {
-        let _ = writeln!(out, "\nchanged since it was asked before:\n{}", visible(delta));
+        let _ = writeln!(out, "\nchanges since the previous question:\n{}", visible(delta));
     }
     // Asked again about an edited call: what the model had proposed is still there.
     if let Some(original) = parameters.get("original") {
         let changed = difference(original, arguments);
-        let _ = writeln!(out, "\nedited before it was asked again:\n{}", visible(changed.trim_end()));
+        let _ = writeln!(out, "\nedited before the new question:\n{}", visible(changed.trim_end()));
     }
     if let Some(decision) = &suspension.decision {
         decided(&mut out, suspension, decision);
@@ -99,7 +99,7 @@ fn decided(out: &mut String, suspension: &SuspensionRecord, decision: &ToolCallR
     let what = match decision.action {
         ResumeDecisionAction::Resume if decision.arguments.is_some() => "allowed as edited",
         ResumeDecisionAction::Resume => "allowed",
-        ResumeDecisionAction::Cancel if decision.is_modify() => "sent back for a change",
+        ResumeDecisionAction::Cancel if decision.is_modify() => "changes requested",
         ResumeDecisionAction::Cancel => "declined",
     };
     let _ = writeln!(out, "\n{what} at {}", moment(decision.updated_at));
@@ -112,7 +112,7 @@ fn decided(out: &mut String, suspension: &SuspensionRecord, decision: &ToolCallR
         let _ = writeln!(out, "it runs as:\n{}", visible(&call(arguments)));
     }
     if let Some(comment) = decision.comment() {
-        let _ = writeln!(out, "they said: {}", visible(comment));
+        let _ = writeln!(out, "comment: {}", visible(comment));
     }
     if let Some(by) = &suspension.decided_by {
         let _ = writeln!(out, "decided by {}, {}", who(by), whence(by));
@@ -122,8 +122,8 @@ fn decided(out: &mut String, suspension: &SuspensionRecord, decision: &ToolCallR
 fn state(status: SuspensionStatus) -> &'static str {
     match status {
         SuspensionStatus::Open => "open",
-        SuspensionStatus::Decided => "decided, not yet carried out",
-        SuspensionStatus::Applied => "decided, carried out",
+        SuspensionStatus::Decided => "decided, not yet applied",
+        SuspensionStatus::Applied => "decided and applied",
         SuspensionStatus::Superseded => "closed without an answer",
         SuspensionStatus::Expired => "expired",
     }
@@ -160,7 +160,7 @@ fn changed(file: &FilePreview) -> String {
     let path = file.path.to_string_lossy();
     let mut out = format!("\n{}\n", visible_line(&path));
     let Some(new) = &file.new_text else {
-        out.push_str("  (too long to show, or no text)\n");
+        out.push_str("  (binary, or too long to show)\n");
         return out;
     };
     let old = file.old_text.as_deref().unwrap_or_default();

@@ -74,9 +74,9 @@ pub(super) fn of(rows: &[AuditRow], known: &Known) -> String {
                 };
                 say(&format!("{}{kind}{after}: {}", word(body, "outcome"), word(body, "summary")));
             }
-            AuditKind::Expired => say(&format!("{}: its time ran out", word(body, "suspension"))),
+            AuditKind::Expired => say(&format!("{}: expired", word(body, "suspension"))),
             AuditKind::Superseded => say(&format!("{}: closed without an answer", word(body, "suspension"))),
-            AuditKind::Applied => say(&format!("{}: the answer was carried out", word(body, "suspension"))),
+            AuditKind::Applied => say(&format!("{}: the decision was applied", word(body, "suspension"))),
             AuditKind::Granted
             | AuditKind::Revoked
             | AuditKind::Spent
@@ -115,12 +115,12 @@ fn heading(out: &mut String, rows: &[AuditRow]) {
 
 fn judged(out: &mut String, label: &str, body: &Value, known: &Known) {
     let judgement = &body["judgement"];
-    let again = if body["answered"] == true { " with the answer in hand" } else { "" };
+    let again = if body["answered"] == true { " with its decision" } else { "" };
     let hash = word(judgement, "tried");
     let list = known.rules.get(&hash);
     let tried = match list {
         Some(list) => format!("{} rules tried", list.len()),
-        None => "the rules are not known any more".to_owned(),
+        None => "the rules are no longer stored".to_owned(),
     };
     entry(
         out,

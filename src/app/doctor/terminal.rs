@@ -26,7 +26,7 @@ pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, State, Stri
     if can.remote {
         about.push_str(", over ssh");
     }
-    let advice = if is_poor { "; set TERM to what your terminal is, such as xterm-256color" } else { "" };
+    let advice = if is_poor { "; set TERM to your terminal, for example xterm-256color" } else { "" };
     let state = if is_poor { State::Warning } else { State::Ok };
     rows.push(("terminal", state, format!("{}{advice}", about.trim_end())));
 
@@ -36,21 +36,25 @@ pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, State, Stri
         Depth::None if env.has("NO_COLOR") => "; NO_COLOR is set".to_owned(),
         Depth::None => String::new(),
         Depth::Indexed | Depth::Sixteen if is_tmux => {
-            "; when yours has more: `set -ga terminal-features \",*:RGB\"` in tmux.conf and COLORTERM=truecolor".to_owned()
+            "; if your terminal supports more: `set -ga terminal-features \",*:RGB\"` in tmux.conf and \
+             COLORTERM=truecolor"
+                .to_owned()
         }
-        Depth::Indexed | Depth::Sixteen => "; when yours has more: COLORTERM=truecolor".to_owned(),
+        Depth::Indexed | Depth::Sixteen => {
+            "; if your terminal supports more, set COLORTERM=truecolor".to_owned()
+        }
     };
     rows.push(("colours", State::Ok, format!("{}{colours}", can.depth.name())));
     let text = if can.utf8 { "UTF-8" } else { "the locale is not UTF-8; set LANG, for example LANG=C.UTF-8" };
     rows.push(("text", if can.utf8 { State::Ok } else { State::Warning }, text.to_owned()));
 
     let yes_no = |has: bool, what: &str, otherwise: &str| {
-        if has { format!("yes: {what}") } else { format!("not known; {otherwise}") }
+        if has { format!("yes: {what}") } else { format!("unknown; {otherwise}") }
     };
     let keys = if is_tmux {
-        "`set -s extended-keys on` in tmux.conf helps; Alt-Enter or Ctrl-J begins a new line anywhere"
+        "`set -s extended-keys on` in tmux.conf helps; Alt-Enter or Ctrl-J always inserts a new line"
     } else {
-        "Alt-Enter or Ctrl-J begins a new line anywhere"
+        "Alt-Enter or Ctrl-J always inserts a new line"
     };
     let tmux_clipboard = if is_tmux { "; needs `set -s set-clipboard on` in tmux.conf" } else { "" };
     let tmux_focus = if is_tmux { "; needs `set -g focus-events on` in tmux.conf" } else { "" };
@@ -61,9 +65,12 @@ pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, State, Stri
     };
     let lines = [
         ("keys", yes_no(can.keys, "Shift-Enter and the like (kitty keyboard)", keys)),
-        ("frames", yes_no(can.synchronized, "shown at once (mode 2026)", "aye writes only what changed")),
+        (
+            "frames",
+            yes_no(can.synchronized, "frames appear at once (mode 2026)", "aye writes only what changed"),
+        ),
         ("images", images(&can, shown)),
-        ("links", yes_no(Links::of(var).are_on(), "can be opened (OSC 8)", "addresses are written out")),
+        ("links", yes_no(Links::of(var).are_on(), "clickable (OSC 8)", "URLs are written out")),
         (
             "clipboard",
             yes_no(
@@ -76,7 +83,7 @@ pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, State, Stri
             "background",
             yes_no(
                 can.background,
-                &format!("asked for the theme auto (OSC 11){background}"),
+                &format!("queried for the theme auto (OSC 11){background}"),
                 "choose the theme by name",
             ),
         ),
@@ -84,11 +91,11 @@ pub(super) fn checks(env: &Env, shown: Images) -> Vec<(&'static str, State, Stri
             "focus",
             yes_no(
                 can.focus,
-                &format!("notifications come only from behind{tmux_focus}"),
-                "it rings only where a rule says so",
+                &format!("notifies only when unfocused{tmux_focus}"),
+                "notifies only where a rule says so",
             ),
         ),
-        ("title", yes_no(can.title, "what goes on is in it", "nothing is sent")),
+        ("title", yes_no(can.title, "shows current activity", "nothing is sent")),
         ("progress", yes_no(can.progress, "shown beside the name (OSC 9;4)", "nothing is sent")),
     ];
     rows.extend(lines.map(|(name, text)| (name, State::Ok, text)));
@@ -102,24 +109,23 @@ fn images(can: &Abilities, shown: Images) -> String {
         (Some(_), Images::Off) => "as tui.images says,",
         (Some(depth), Images::Auto) if is_direct => {
             return format!(
-                "in pixels when it says that it can (kitty, iTerm2, sixel), else in half blocks, {}",
+                "in pixels if the terminal reports support (kitty, iTerm2, sixel), else in half blocks, {}",
                 depth.name()
             );
         }
         (Some(_), Images::Iterm2) if is_direct => {
-            return "as files of iTerm2, as tui.images says; half blocks where they are drawn again"
-                .to_owned();
+            return "as iTerm2 files (tui.images); half blocks where redrawn".to_owned();
         }
         (Some(_), Images::Sixel) if can.background => {
-            return "as sixels, as tui.images says, when it tells the size of its cells".to_owned();
+            return "as sixels (tui.images), if the terminal reports its cell size".to_owned();
         }
         (Some(depth), Images::Auto | Images::Iterm2 | Images::Sixel | Images::Blocks) => {
             return format!("in half blocks, {}", depth.name());
         }
         (None, _) if !can.utf8 => "without UTF-8",
-        (None, _) => "with so few colours",
+        (None, _) => "with too few colours",
     };
-    format!("{why} they are named, with their size; models see them all the same")
+    format!("{why} only their names and sizes are shown; models still see them")
 }
 
 #[cfg(test)]

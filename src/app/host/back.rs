@@ -55,12 +55,12 @@ impl TerminalHost {
             BackCmd::Rename(thread, title) => {
                 let renamed = app.store.rename_thread(&thread, &title, NamedBy::Person).await;
                 self.viewer.poke();
-                BackMsg::Marked(renamed.map(|_| format!("it is called “{title}”")).map_err(|e| e.to_string()))
+                BackMsg::Marked(renamed.map(|_| format!("renamed to “{title}”")).map_err(|e| e.to_string()))
             }
             BackCmd::Pin(thread, pin) => {
                 let now = pin.then(|| app.clock.now_ms());
                 let pinned = app.store.pin_thread(&thread, now).await;
-                let words = if pin { "it stands before all others" } else { "it is not pinned any more" };
+                let words = if pin { "pinned" } else { "unpinned" };
                 BackMsg::Marked(pinned.map(|()| words.to_owned()).map_err(|e| e.to_string()))
             }
             BackCmd::Delete(thread) => {
@@ -93,7 +93,7 @@ impl TerminalHost {
     async fn delete(&self, thread: &ThreadId) -> Result<(), String> {
         let app = &self.app;
         if app.runtime.is_awake(thread) {
-            return Err("a run is at work in it: stop it first".to_owned());
+            return Err("it has an active run; interrupt it first".to_owned());
         }
         let own = crate::app::agent::owner();
         let told = (app.actor("tui"), app.clock.now_ms());
@@ -101,7 +101,7 @@ impl TerminalHost {
         let alive = move |other: &crate::contract::record::Owner| crate::runtime::is_alive(&me, other);
         let deleted = app.store.delete_thread(thread, &own, alive, told).await.map_err(|e| e.to_string())?;
         if !deleted {
-            return Err("it was deleted before".to_owned());
+            return Err("it was already deleted".to_owned());
         }
         self.app.store.shrink(false).await.map(drop).map_err(|e| e.to_string())
     }
@@ -112,7 +112,7 @@ impl TerminalHost {
         format: ExportFormat,
     ) -> Result<std::path::PathBuf, String> {
         let opened = self.app.store.thread(thread).await.map_err(|e| e.to_string())?;
-        let record = opened.ok_or("there is nothing to export yet")?;
+        let record = opened.ok_or("nothing to export yet")?;
         let messages = self.app.store.messages(thread).await.map_err(|e| e.to_string())?;
         let (form, ending) = match format {
             ExportFormat::Markdown => (Form::Markdown, "md"),

@@ -82,9 +82,9 @@ pub(super) async fn read(app: &App) -> Result<Found, String> {
     let system = System::of(env, cfg!(target_os = "macos")).ok_or_else(|| {
         let path = "paste the path of an image file instead, or name it as @path";
         if env.has("SSH_CONNECTION") {
-            format!("the clipboard is on the machine that you came from; {path}")
+            format!("the clipboard is on your local machine; {path}")
         } else {
-            format!("there is no clipboard here (neither WAYLAND_DISPLAY nor DISPLAY is set); {path}")
+            format!("no clipboard here (neither WAYLAND_DISPLAY nor DISPLAY is set); {path}")
         }
     })?;
     let needed = NEEDED.iter().filter_map(|name| Some((*name, env.var(name)?)));
@@ -129,7 +129,8 @@ async fn look(system: System, variables: &[(OsString, OsString)]) -> Result<Foun
         Ok(_) | Err(Nothing::Empty) => {}
         Err(Nothing::Missing) => {
             return Err(format!(
-                "the clipboard is read with {}, which is not installed; the path of an image file can be pasted",
+                "reading the clipboard needs {}, which is not installed; paste the path of an image file \
+                 instead",
                 system.program()
             ));
         }
@@ -143,7 +144,7 @@ async fn look(system: System, variables: &[(OsString, OsString)]) -> Result<Foun
     };
     match text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()) {
         Ok(text) if !text.is_empty() => Ok(Found::Text(text)),
-        Ok(_) | Err(_) => Err("there is no image on the clipboard, and no text".to_owned()),
+        Ok(_) | Err(_) => Err("the clipboard has neither an image nor text".to_owned()),
     }
 }
 
@@ -185,13 +186,13 @@ async fn run(words: &[&str], variables: &[(OsString, OsString)]) -> Result<Vec<u
         out.take(MOST + 1).read_to_end(&mut bytes).await.map_err(|_| Nothing::Empty)?;
         if bytes.len() as u64 > MOST {
             let why = ImageError::Heavy(bytes.len() as u64);
-            return Err(Nothing::Wrong(format!("what is on the clipboard is too large: {why}")));
+            return Err(Nothing::Wrong(format!("the clipboard content is too large: {why}")));
         }
         let status = child.wait().await.map_err(|_| Nothing::Empty)?;
         if status.success() { Ok(bytes) } else { Err(Nothing::Empty) }
     };
     let late =
-        || Nothing::Wrong(format!("{program} did not give the clipboard within {} s", LIMIT.as_secs()));
+        || Nothing::Wrong(format!("{program} did not return the clipboard within {} s", LIMIT.as_secs()));
     tokio::time::timeout(LIMIT, reading).await.map_err(|_| late())?
 }
 
@@ -217,7 +218,7 @@ mod tests {
         let env = with(dir.path(), "xclip", "case \"$*\" in *TARGETS*) echo STRING;; *) printf words;; esac");
         assert_eq!(look(System::X11, &env).await, Ok(Found::Text("words".into())));
         let env = with(dir.path(), "wl-paste", "exit 1");
-        assert!(look(System::Wayland, &env).await.unwrap_err().contains("no image on the clipboard"));
+        assert!(look(System::Wayland, &env).await.unwrap_err().contains("neither an image nor text"));
     }
 
     #[tokio::test]

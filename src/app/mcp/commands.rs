@@ -39,9 +39,7 @@ pub(super) fn agreed(foundation: &Foundation) -> AgreedTools {
 pub(super) fn login_words(login: Result<&Option<LoginState>, &String>) -> String {
     match login {
         Ok(Some(LoginState::LoggedIn)) => "logged in".to_owned(),
-        Ok(Some(LoginState::OtherAddress)) => {
-            "somebody logged in to another address, which does not count for this one".to_owned()
-        }
+        Ok(Some(LoginState::OtherAddress)) => "the stored login is for another URL".to_owned(),
         Ok(Some(LoginState::None | LoginState::Needed) | None) => String::new(),
         Err(why) => why.clone(),
     }
@@ -74,9 +72,9 @@ fn list(is_json: bool, foundation: &Foundation) -> Result<u8, Failure> {
         } else if matches!(login, Ok(Some(login)) if login.needs_login()) {
             format!("needs login: {}", login_command(&server.name))
         } else if tools > 0 {
-            format!("{tools} tools agreed to")
+            format!("{tools} tools trusted")
         } else if is_project {
-            "no tool agreed to yet".to_owned()
+            "no tool trusted yet".to_owned()
         } else {
             "not used yet".to_owned()
         };
@@ -118,16 +116,15 @@ pub(super) fn find(name: &str, foundation: &Foundation) -> Result<ServerConfig, 
     let Some(server) = all.usable.into_iter().find(|server| server.name == name) else {
         return Err(match all.problems.iter().find(named) {
             Some(problem) => Failure::usage(problem),
-            None => Failure::usage(format!(
-                "there is no server `{}`; `aye mcp list` shows them",
-                visible_line(name)
-            )),
+            None => {
+                Failure::usage(format!("unknown server `{}`; `aye mcp list` shows all", visible_line(name)))
+            }
         });
     };
     if matches!(server.scope, ServerScope::Project(_)) && !foundation.is_trusted {
         return Err(Failure::usage(format!(
-            "the server `{}` is the project's, and this folder is not trusted: it would run {}; start aye here and \
-             look, or use --trust",
+            "the server `{}` belongs to the project, and this folder is not trusted; it would run {}; start \
+             aye here to review it, or use --trust",
             visible_line(name),
             server.shown
         )));
@@ -242,18 +239,18 @@ async fn test(name: &str, is_json: bool, foundation: &Foundation) -> Result<u8, 
 async fn trust(name: &str, yes: bool, foundation: &Foundation) -> Result<u8, Failure> {
     let is_terminal = std::io::stdin().is_terminal();
     if !yes && !is_terminal {
-        return Err(Failure::usage("nobody can be asked here; --yes agrees without a question"));
+        return Err(Failure::usage("stdin is not a terminal; use --yes to trust without a question"));
     }
     let server = find(name, foundation)?;
     let (manager, view) = connected(server, foundation, Arc::new(agreed(foundation))).await?;
     put(&show::details(&view))?;
     if !yes {
-        put("\nMay the model use these tools, each call asked about as your rules say? [y/N] ")?;
+        put("\nTrust these tools? Your rules still apply to each call. [y/N] ")?;
         let mut line = String::new();
         std::io::stdin().lock().read_line(&mut line).map_err(Failure::failed)?;
         if !matches!(line.trim().to_lowercase().as_str(), "y" | "yes") {
             manager.close().await;
-            say("nothing was agreed to");
+            say("nothing was trusted");
             return Ok(1);
         }
     }

@@ -96,10 +96,10 @@ pub(in crate::app) fn lines(rows: &[ServerRow]) -> String {
         let mut words =
             vec![if row.trusted { "trusted".to_owned() } else { "not trusted: not started".to_owned() }];
         words.push(match (row.agreed_tools, row.changed) {
-            (Some(_), true) => "written down otherwise than you agreed to".to_owned(),
-            (Some(1), false) => "1 tool agreed to".to_owned(),
-            (Some(count), false) => format!("{count} tools agreed to"),
-            (None, _) if row.scope == "project" => "no tool agreed to yet".to_owned(),
+            (Some(_), true) => "configured differently than you trusted".to_owned(),
+            (Some(1), false) => "1 tool trusted".to_owned(),
+            (Some(count), false) => format!("{count} tools trusted"),
+            (None, _) if row.scope == "project" => "no tool trusted yet".to_owned(),
             (None, _) => "not used yet".to_owned(),
         });
         if row.needs_login {

@@ -18,7 +18,7 @@ fn pairs(texts: &[String], flag: &str) -> Result<Map<String, Value>, Failure> {
     let pair = |text: &String| match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.into())),
         Some(_) | None => {
-            Err(Failure::usage(format!("{flag} is written NAME=TEXT, not {}", visible_line(text))))
+            Err(Failure::usage(format!("invalid {flag} {}; expected NAME=TEXT", visible_line(text))))
         }
     };
     texts.iter().map(pair).collect()
@@ -28,14 +28,14 @@ pub(super) fn add(args: McpAddArgs, foundation: &Foundation) -> Result<u8, Failu
     let name = args.name.trim();
     if name.is_empty() || name.chars().count() > 64 || name.chars().any(char::is_control) {
         return Err(Failure::usage(
-            "the name of a server has 1 to 64 characters, none of them a control character",
+            "invalid server name; expected 1 to 64 characters without control characters",
         ));
     }
     let (env, headers) = (pairs(&args.env, "--env")?, pairs(&args.headers, "--header")?);
     let mut server = Map::new();
     if let Some(url) = &args.url {
         if !(url.starts_with("https://") || url.starts_with("http://")) {
-            return Err(Failure::usage("--url must begin with https:// or http://"));
+            return Err(Failure::usage("--url must start with https:// or http://"));
         }
         if args.scope == McpScope::Project {
             server.insert("type".into(), "http".into());
@@ -46,7 +46,7 @@ pub(super) fn add(args: McpAddArgs, foundation: &Foundation) -> Result<u8, Failu
         }
     } else {
         let (program, rest) =
-            args.command.split_first().ok_or_else(|| Failure::usage("no command behind --"))?;
+            args.command.split_first().ok_or_else(|| Failure::usage("no command after --"))?;
         server.insert("command".into(), program.as_str().into());
         if !rest.is_empty() {
             server.insert("args".into(), json!(rest));
@@ -84,9 +84,8 @@ pub(super) fn add(args: McpAddArgs, foundation: &Foundation) -> Result<u8, Failu
 }
 
 pub(super) fn remove(name: &str, scope: McpScope, foundation: &Foundation) -> Result<u8, Failure> {
-    let not_there = |file: &Path| {
-        Failure::usage(format!("there is no server `{}` in {}", visible_line(name), file.display()))
-    };
+    let not_there =
+        |file: &Path| Failure::usage(format!("no server `{}` in {}", visible_line(name), file.display()));
     let file = match scope {
         McpScope::User => {
             let file = foundation.paths.config_file();
@@ -105,12 +104,12 @@ pub(super) fn remove(name: &str, scope: McpScope, foundation: &Foundation) -> Re
             file
         }
     };
-    put(&format!("taken out of {}\n", foundation.paths.display(&file)))?;
+    put(&format!("removed from {}\n", foundation.paths.display(&file)))?;
     Ok(0)
 }
 
 fn there_already(name: &str, file: &Path) -> Failure {
-    Failure::usage(format!("the server `{}` is in {} already", visible_line(name), file.display()))
+    Failure::usage(format!("the server `{}` already exists in {}", visible_line(name), file.display()))
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
@@ -124,7 +123,7 @@ fn project_root(file: &Path) -> Result<Map<String, Value>, Failure> {
         return Ok(Map::new());
     }
     serde_json::from_str(&text)
-        .map_err(|error| Failure::failed(format!("{}: {error}; nothing was changed", file.display())))
+        .map_err(|error| Failure::failed(format!("{}: {error}; nothing changed", file.display())))
 }
 
 fn servers_of<'a>(
@@ -132,7 +131,7 @@ fn servers_of<'a>(
     file: &Path,
 ) -> Result<&'a mut Map<String, Value>, Failure> {
     let servers = root.entry("mcpServers").or_insert_with(|| json!({}));
-    let why = format!("{}: `mcpServers` is no object; nothing was changed", file.display());
+    let why = format!("{}: `mcpServers` must be an object; nothing changed", file.display());
     servers.as_object_mut().ok_or_else(|| Failure::failed(why))
 }
 
@@ -153,7 +152,7 @@ fn write_project(file: &Path, root: &Map<String, Value>) -> Result<(), Failure> 
 
 fn parsed(text: &str, file: &Path) -> Result<toml::Table, Failure> {
     text.parse().map_err(|error: toml::de::Error| {
-        Failure::failed(format!("{}: {}; nothing was changed", file.display(), error.message()))
+        Failure::failed(format!("{}: {}; nothing changed", file.display(), error.message()))
     })
 }
 
@@ -186,7 +185,7 @@ fn with_table(text: &str, name: &str, server: &Map<String, Value>, file: &Path) 
         Ok(new)
     } else {
         Err(Failure::failed(format!(
-            "{} is written in a way that cannot be added to; edit it by hand",
+            "{} has a layout that aye cannot add to; edit it by hand",
             file.display()
         )))
     }
@@ -227,7 +226,7 @@ fn without_table(text: &str, name: &str, file: &Path) -> Result<Option<String>, 
         return Ok(Some(if kept.is_empty() { String::new() } else { format!("{kept}\n") }));
     }
     Err(Failure::failed(format!(
-        "{} is written in a way that it cannot be taken out of safely; edit it by hand",
+        "{} has a layout that aye cannot remove from safely; edit it by hand",
         file.display()
     )))
 }

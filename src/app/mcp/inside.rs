@@ -31,7 +31,7 @@ fn find(app: &App, name: &str) -> Result<ServerConfig, String> {
     let name = app.mcp.manager.look(name)?.name;
     let all = servers(&app.foundation, app.foundation.is_trusted).usable;
     let found = all.into_iter().find(|server| server.name == name);
-    found.ok_or_else(|| format!("the server {} is not written down any more", visible_line(&name)))
+    found.ok_or_else(|| format!("the server {} is no longer configured", visible_line(&name)))
 }
 
 /// Begins a login, or goes on with the one that was begun when the address comes with it that a browser ended at.
@@ -45,10 +45,13 @@ pub(super) async fn login(app: &App, words: &str) -> Result<Page, String> {
     let title = format!("Log in to {shown}");
     if let Some(address) = pasted {
         let text = match begun(app).get(&server.name) {
-            Some(waits) if waits.send(address.to_owned()).is_ok() => {
-                "That address is looked at.\n".to_owned()
+            Some(waits) if waits.send(address.to_owned()).is_ok() => "Checking that URL.\n".to_owned(),
+            Some(_) | None => {
+                return Err(format!(
+                    "no login to {shown} in progress; start one with /mcp login \
+                              {shown}"
+                ));
             }
-            Some(_) | None => return Err(format!("no login at {shown} was begun: /mcp login {shown}")),
         };
         return Ok(Page { title, text });
     }
@@ -62,9 +65,9 @@ pub(super) async fn login(app: &App, words: &str) -> Result<Page, String> {
     let landing = Landing::open(port).await.map_err(fail)?;
     let login = Login::begin(&server, &landing.address(), &[]).await.map_err(fail)?;
     let text = format!(
-        "Open this address in a browser; it is at {}, the login is that of {}. /copy copies it.\n\n{}\n\n\
-         aye waits for the browser for {} minutes and goes on meanwhile; /mcp cancel {shown} gives it up.\n\
-         From a browser on another machine, which cannot come back: /mcp login {shown} and the address it ends at.\n",
+        "Open this URL in a browser; it is at {}, the login belongs to {}. /copy copies it.\n\n{}\n\naye \
+         waits {} minutes for the browser in the background; /mcp cancel {shown} cancels.\nIf the browser \
+         runs on another machine: /mcp login {shown} and the URL it ends at.\n",
         visible_line(login.goes_to.host_str().unwrap_or_default()),
         visible_line(login.issuer()),
         login.goes_to.as_str(),
@@ -81,7 +84,7 @@ pub(super) async fn login(app: &App, words: &str) -> Result<Page, String> {
             // It was given up, or another one was begun.
             Ok(None) => return,
             Err(_) => {
-                told.tell(format!("nobody logged in to {shown} in time; nothing is kept"));
+                told.tell(format!("the login to {shown} timed out; nothing is stored"));
                 return;
             }
         };
@@ -133,9 +136,9 @@ pub(super) fn cancel(app: &App, name: &str) -> Result<Page, String> {
     let shown = visible_line(&name);
     let was = begun(app).remove(&name).is_some_and(|waits| !waits.is_closed());
     let text = if was {
-        format!("The login at {shown} is given up; nothing is kept.\n")
+        format!("Cancelled the login to {shown}; nothing is stored.\n")
     } else {
-        format!("No login at {shown} was begun.\n")
+        format!("No login to {shown} in progress.\n")
     };
     Ok(Page { title: "MCP servers".to_owned(), text })
 }

@@ -39,7 +39,7 @@ pub(super) async fn login(args: McpLoginArgs, foundation: &Foundation) -> Result
     invite(&shown, &login, &landing, args.no_browser)?;
     let came_back = came_back(&login, &landing);
     let Ok(came_back) = tokio::time::timeout(Duration::from_secs(args.wait), came_back).await else {
-        return Err(fail(format!("nobody logged in within {} s; nothing is kept", args.wait)));
+        return Err(fail(format!("no login within {} s; nothing is stored", args.wait)));
     };
     match login.finish(&came_back, &logins(foundation)).await {
         Ok(()) => {
@@ -54,9 +54,8 @@ pub(super) async fn login(args: McpLoginArgs, foundation: &Foundation) -> Result
 fn invite(shown: &str, login: &Login, landing: &Landing, no_browser: bool) -> Result<(), Failure> {
     let host = visible_line(login.goes_to.host_str().unwrap_or_default()).into_owned();
     put(&format!(
-        "To log in to {shown}, open this address in a browser; it is at {host}, the login is that of {}:\n\n  {}\n\n\
-         The browser comes back to {}. Where it cannot, because it runs on another machine, paste the\n\
-         address that it ends at here.\n",
+        "To log in to {shown}, open this URL in a browser; it is at {host}, the login belongs to {}:\n\n  \
+         {}\n\nThe browser returns to {}. If it runs on another machine, paste the URL\nit ends at here.\n",
         visible_line(login.issuer()),
         visible_line(login.goes_to.as_str()),
         landing.address()
@@ -139,15 +138,12 @@ pub(super) async fn logout(name: &str, foundation: &Foundation) -> Result<u8, Fa
 /// What became of a login, as a line.
 pub(super) fn ended(shown: &str, out: &LoggedOut) -> String {
     match out {
-        LoggedOut::Nobody => format!("nobody is logged in to {shown}\n"),
+        LoggedOut::Nobody => format!("not logged in to {shown}\n"),
         LoggedOut::TakenBack => {
-            format!("the login at {shown} is forgotten here, and its tokens are taken back\n")
+            format!("logged out of {shown}; its tokens are revoked\n")
         }
         LoggedOut::Forgotten(why) => {
-            format!(
-                "the login at {shown} is forgotten here; its tokens are not taken back: {}\n",
-                visible_line(why)
-            )
+            format!("logged out of {shown}; its tokens could not be revoked: {}\n", visible_line(why))
         }
     }
 }

@@ -12,7 +12,6 @@ use crate::mcp::LoginStore;
 
 const MAX_FILE: u64 = 1 << 20;
 
-/// See the module's text.
 pub(in crate::app) struct FileLogins {
     folder: PathBuf,
 }
@@ -37,12 +36,11 @@ fn is_private(path: &Path) -> Result<bool, String> {
         Err(error) => return Err(format!("{} cannot be read: {error}", path.display())),
     };
     if !about.is_file() {
-        return Err(format!("{} is no file; it is not used", path.display()));
+        return Err(format!("{} is not a file; it is not used", path.display()));
     }
     if about.mode() & 0o077 != 0 || about.uid() != rustix::process::geteuid().as_raw() {
         return Err(format!(
-            "{} can be read by others; it is not used. Log in again, and what it held is worth nothing to them \
-             once you end the old login at its server",
+            "{} can be read by others and is not used; log in again, and end the old login at its server",
             path.display()
         ));
     }
@@ -121,7 +119,7 @@ mod tests {
         let elsewhere = dir.path().join("elsewhere");
         std::fs::rename(&path, &elsewhere).expect("moved");
         std::os::unix::fs::symlink(&elsewhere, &path).expect("a link");
-        assert!(text("a/../b").expect_err("refused").contains("is no file"));
+        assert!(text("a/../b").expect_err("refused").contains("is not a file"));
         logins.save("user", "a/../b", &"new".to_owned().into()).expect("kept");
         assert_eq!(std::fs::read_to_string(&elsewhere).expect("read"), "t0ken");
         assert_eq!(text("a/../b").expect("read").as_deref(), Some("new"));

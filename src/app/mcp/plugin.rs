@@ -23,7 +23,7 @@ impl Plugin for McpPlugin {
     fn descriptor(&self) -> PluginDescriptor {
         PluginDescriptor::new(
             MCP_PLUGIN,
-            "tells the model what tool servers say, and ends their questions with their calls",
+            "adds MCP server instructions to the context and closes their questions with their calls",
         )
     }
 

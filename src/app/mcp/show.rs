@@ -24,13 +24,13 @@ pub(in crate::app) async fn page(app: &App, words: &str) -> Result<Page, String>
         }
         ("restart", name) if !name.is_empty() => {
             manager.restart(name)?;
-            Ok(Page { title: "MCP servers".to_owned(), text: format!("{name} is started anew.\n") })
+            Ok(Page { title: "MCP servers".to_owned(), text: format!("Restarting {name}.\n") })
         }
         ("login", name) if !name.is_empty() => super::inside::login(app, name).await,
         ("logout", name) if !name.is_empty() => super::inside::logout(app, name).await,
         ("cancel", name) if !name.is_empty() => super::inside::cancel(app, name),
         ("trust" | "restart" | "login" | "logout" | "cancel", _) => {
-            Err(format!("which server? /mcp {verb} NAME"))
+            Err(format!("no server given; use /mcp {verb} NAME"))
         }
         _ => {
             let view = manager.look(words)?;
@@ -46,7 +46,7 @@ pub(super) fn phase_words(phase: &Phase) -> String {
         Phase::Connecting => "connecting".to_owned(),
         Phase::Connected => "connected".to_owned(),
         Phase::Failed { why, again } => {
-            format!("failed: {why}{}", if *again { "; it is tried again" } else { "" })
+            format!("failed: {why}{}", if *again { "; retrying" } else { "" })
         }
         Phase::NeedsLogin => "needs login".to_owned(),
         Phase::Stopped => "stopped".to_owned(),
@@ -63,7 +63,7 @@ fn counted(count: usize, what: &str) -> String {
 
 fn overview(views: &[ServerView]) -> String {
     if views.is_empty() {
-        return "There are none. `aye mcp add NAME -- COMMAND` writes one down, and so does a project's .mcp.json.\n"
+        return "No MCP servers. Add one with `aye mcp add NAME -- COMMAND` or in a project's .mcp.json.\n"
             .to_owned();
     }
     let mut out = String::new();
@@ -86,10 +86,10 @@ fn overview(views: &[ServerView]) -> String {
         }
         let waiting = view.tools.iter().filter(|tool| !tool.is_offered).count();
         if waiting > 0 {
-            let (verb, them) = if waiting == 1 { ("waits", "it") } else { ("wait", "them") };
+            let (verb, them) = if waiting == 1 { ("needs", "it") } else { ("need", "them") };
             let _ = writeln!(
                 out,
-                "  {} {verb} for you: /mcp {typed} shows {them}, /mcp trust {typed} agrees",
+                "  {} {verb} trust: /mcp {typed} shows {them}, /mcp trust {typed} trusts {them}",
                 counted(waiting, "tool"),
                 typed = view.typed
             );
@@ -99,7 +99,7 @@ fn overview(views: &[ServerView]) -> String {
             let typed = &view.typed;
             let _ = writeln!(
                 out,
-                "  its instructions wait for you: /mcp {typed} shows them, /mcp trust {typed} agrees"
+                "  its instructions need trust: /mcp {typed} shows them, /mcp trust {typed} trusts them"
             );
         }
         for note in &view.notes {
@@ -129,14 +129,14 @@ pub(super) fn details(view: &ServerView) -> String {
         let _ = writeln!(out, "{note}");
     }
     if let Some(text) = view.instructions.as_deref().filter(|text| !text.trim().is_empty()) {
-        let who = if view.is_guiding { "the model reads it" } else { "the model does not read it" };
+        let who = if view.is_guiding { "read by the model" } else { "not read by the model" };
         let _ = writeln!(out, "\nIts instructions ({who}):\n{}", indented(text, "  "));
     }
     let waiting = view.tools.iter().filter(|tool| !tool.is_offered).count();
     if waiting > 0 {
         let _ = writeln!(
             out,
-            "\nNot used before you agree with /mcp trust {}: what is marked [new] or [changed].",
+            "\nItems marked [new] or [changed] are not used until you run /mcp trust {}.",
             view.typed
         );
     }
@@ -160,7 +160,7 @@ pub(super) fn details(view: &ServerView) -> String {
         );
     }
     if !view.lines.is_empty() {
-        let _ = writeln!(out, "\nThe last lines that it wrote:");
+        let _ = writeln!(out, "\nIts last output lines:");
         for line in &view.lines {
             let _ = writeln!(out, "  {}", visible_line(line));
         }
@@ -189,7 +189,7 @@ fn tool_lines(out: &mut String, tool: &ToolView) {
         let _ = writeln!(out, "  arguments:\n{arguments}");
     }
     if let Some(hints) = &tool.hints {
-        let _ = writeln!(out, "  it says of itself, and nothing follows from it: {}", visible_line(hints));
+        let _ = writeln!(out, "  its own claim, not relied on: {}", visible_line(hints));
     }
 }
 

@@ -134,14 +134,14 @@ impl Client {
             Ok(Reply::Outcome(outcome)) => Ok(Some(outcome.into())),
             Ok(Reply::Refused(why)) => Err(Failure::usage(why)),
             Ok(Reply::Rows(_) | Reply::Questions(_)) => {
-                Err(Failure::failed(format!("process {pid} gave no answer that can be read")))
+                Err(Failure::failed(format!("process {pid} sent an unreadable answer")))
             }
-            Err(error) if is_gone(&error) => {
-                Err(Failure::failed(format!("nothing waits in process {pid} any more; nothing changed")))
-            }
+            Err(error) if is_gone(&error) => Err(Failure::failed(format!(
+                "process {pid} has no pending questions any more; nothing changed"
+            ))),
             // It may have been stored before the words about it were lost.
             Err(error) => Err(Failure::failed(format!(
-                "process {pid} did not say what became of the answer: {error}; `aye inbox` lists what waits"
+                "process {pid} did not confirm the decision: {error}; `aye inbox` lists pending questions"
             ))),
         }
     }
@@ -199,12 +199,12 @@ impl Client {
             let (reader, mut writer) = stream.split();
             write_line(&mut writer, request).await?;
             let line = read_line(&mut BufReader::new(reader)).await?;
-            let line = line.ok_or_else(|| std::io::Error::other("it said nothing"))?;
+            let line = line.ok_or_else(|| std::io::Error::other("it sent nothing"))?;
             Ok(serde_json::from_slice(&line)?)
         };
         match tokio::time::timeout(PATIENCE, talk).await {
             Ok(reply) => reply,
-            Err(_) => Err(std::io::Error::other(format!("nothing came for {} s", PATIENCE.as_secs()))),
+            Err(_) => Err(std::io::Error::other(format!("no data for {} s", PATIENCE.as_secs()))),
         }
     }
 }

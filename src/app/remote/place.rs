@@ -22,7 +22,7 @@ impl Place {
     /// # Errors
     /// A sentence: nothing is served then.
     pub(in crate::app) fn make(env: &Env) -> Result<Place, String> {
-        let folder = folders(env).into_iter().next().ok_or("there is no folder for sockets")?;
+        let folder = folders(env).into_iter().next().ok_or("no folder for sockets")?;
         match std::fs::create_dir_all(folder.parent().unwrap_or(&folder)) {
             Ok(()) => {}
             Err(error) => return Err(format!("cannot make {}: {error}", folder.display())),

@@ -85,7 +85,7 @@ impl Counter {
             (true, false) => match self.serve() {
                 Ok(new) => *served = Some(new),
                 Err(error) => super::super::say(&format!(
-                    "aye: no other terminal can answer: no socket can be made in {}: {error}",
+                    "aye: no other terminal can answer: cannot create a socket in {}: {error}",
                     self.place.folder().display()
                 )),
             },
@@ -111,7 +111,7 @@ impl Counter {
                     Ok((stream, _)) => stream,
                     Err(error) => {
                         // Out of descriptors, say: whoever called tries again, and this must not spin.
-                        tracing::warn!(%error, "a caller was lost");
+                        tracing::warn!(%error, "a connection failed");
                         tokio::time::sleep(Duration::from_millis(100)).await;
                         continue;
                     }
@@ -120,7 +120,7 @@ impl Counter {
                 let Ok(permit) = Arc::clone(&counter.callers).try_acquire_owned() else { continue };
                 tokio::spawn(async move {
                     if let Err(error) = counter.converse(stream).await {
-                        tracing::info!(%error, "a caller went away");
+                        tracing::info!(%error, "a client disconnected");
                     }
                     drop(permit);
                 });
@@ -132,7 +132,7 @@ impl Counter {
     async fn converse(self: &Arc<Self>, mut stream: UnixStream) -> std::io::Result<()> {
         let peer = stream.peer_cred()?;
         if peer.uid() != rustix::process::getuid().as_raw() {
-            tracing::warn!(uid = peer.uid(), "another user called and was not listened to");
+            tracing::warn!(uid = peer.uid(), "refused a connection from another user");
             return Ok(());
         }
         let late = |_| std::io::Error::from(std::io::ErrorKind::TimedOut);
@@ -143,7 +143,7 @@ impl Counter {
         {
             let reply = match serde_json::from_slice(&line) {
                 Ok(request) => self.answer(request, peer).await,
-                Err(error) => Reply::Refused(format!("this is no request: {error}")),
+                Err(error) => Reply::Refused(format!("invalid request: {error}")),
             };
             tokio::time::timeout(PATIENCE, write_line(&mut writer, &reply)).await.map_err(late)??;
             self.look().await;

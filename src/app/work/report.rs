@@ -34,15 +34,15 @@ pub(super) struct Report {
 pub(super) fn begins(job: &MailboxJob) {
     let said = job.messages.first().map(Message::text).unwrap_or_default();
     let again = match (job.run_id.is_some(), job.attempt_count) {
-        (_, tries @ 1..) => format!(" (try {})", tries + 1),
-        (true, 0) => " (goes on)".to_owned(),
+        (_, tries @ 1..) => format!(" (attempt {})", tries + 1),
+        (true, 0) => " (resumed)".to_owned(),
         (false, 0) => String::new(),
     };
     say(&format!("· job {}{again}: {}", job.sequence, first_line(&said)));
 }
 
 pub(super) fn ends_behind(job: &MailboxJob) {
-    say(&format!("the worker ends behind job {}; a second signal ends it at once", job.sequence));
+    say(&format!("stopping after job {}; signal again to stop now", job.sequence));
 }
 
 pub(super) fn broken_off(job: &MailboxJob) {

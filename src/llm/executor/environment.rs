@@ -33,7 +33,7 @@ impl GenaiExecutor {
             AdapterKind::Ollama => Adapter::Ollama,
             AdapterKind::Cohere | AdapterKind::Vertex | AdapterKind::BedrockApi | AdapterKind::GeminiIx => {
                 return Err(InferenceExecutionError::InvalidRequest(format!(
-                    "{} speaks a wire form that is not supported; configure an OpenAI-compatible address for {model}",
+                    "the wire format of {} is not supported; configure an OpenAI-compatible URL for {model}",
                     origin.provider
                 )));
             }
@@ -62,7 +62,7 @@ impl GenaiExecutor {
                 Ok(key) => origin.key = Some(SecretString::from(key.trim().to_owned())),
                 Err(genai::resolver::Error::ApiKeyEnvNotFound { env_name }) => {
                     return Err(InferenceExecutionError::Unauthorized(format!(
-                        "there is no key for {}: the environment variable {env_name} is not set",
+                        "no key for {}: the environment variable {env_name} is not set",
                         origin.provider
                     )));
                 }

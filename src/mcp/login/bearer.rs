@@ -306,7 +306,7 @@ impl Bearer {
         match answer {
             Err(error) if wants_login(&error) && self.session.client.is_some() => {
                 Err(StreamableHttpError::Auth(AuthError::AuthorizationFailed(
-                    "it does not accept the token that its login gave out for the client id".to_owned(),
+                    "it rejects the token that its login issued for the client id".to_owned(),
                 )))
             }
             Err(error) if wants_login(&error) => {
@@ -320,7 +320,7 @@ impl Bearer {
                     words => format!(" --scope '{words}'"),
                 };
                 Err(StreamableHttpError::Auth(AuthError::AuthorizationFailed(format!(
-                    "it wants more than it was granted: {}{flag}",
+                    "it needs more scopes than granted: {}{flag}",
                     login_command(&self.session.name)
                 ))))
             }

@@ -44,12 +44,14 @@ pub struct Login {
 pub(super) fn why(error: &AuthError) -> String {
     match error {
         AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer } => format!(
-            "its login says it is {}, not {}: that is refused",
+            "refused: its login identifies as {}, not {}",
             words_of(received_issuer),
             words_of(expected_issuer)
         ),
-        AuthError::AuthorizationServerMissingIssuer { .. } => "its login does not say who it is".to_owned(),
-        AuthError::PkceUnsupported => "its login does not know PKCE with S256, which is needed".to_owned(),
+        AuthError::AuthorizationServerMissingIssuer { .. } => "its login does not identify itself".to_owned(),
+        AuthError::PkceUnsupported => {
+            "its login does not support PKCE with S256, which is required".to_owned()
+        }
         other => plainly(other),
     }
 }
@@ -64,18 +66,18 @@ pub(super) async fn resolve(
     let fail = |why: String| AuthError::MetadataError(why);
     let found = manager.resolve_metadata_from_challenge(challenge).await?;
     if !found.source.is_discovered() {
-        return Err(fail("it says nowhere how to log in (RFC 9728, RFC 8414)".to_owned()));
+        return Err(fail("it does not describe how to log in (RFC 9728, RFC 8414)".to_owned()));
     }
     let metadata = found.metadata;
     let issuer =
-        metadata.issuer.clone().ok_or_else(|| fail("its login does not say who it is".to_owned()))?;
+        metadata.issuer.clone().ok_or_else(|| fail("its login does not identify itself".to_owned()))?;
     let ends = [
         Some(&metadata.authorization_endpoint),
         Some(&metadata.token_endpoint),
         metadata.registration_endpoint.as_ref(),
     ];
     for end in ends.into_iter().flatten() {
-        let url = Url::parse(end).map_err(|_| fail("its login names an address that is none".to_owned()))?;
+        let url = Url::parse(end).map_err(|_| fail("its login contains an invalid URL".to_owned()))?;
         http.may(&url).map_err(fail)?;
     }
     // Its absence means that there is none (OAuth 2.1 as MCP has it). Where no code is exchanged, none is needed.
@@ -100,20 +102,18 @@ impl Login {
     async fn found(config: &ServerConfig, back: &str, scopes: &[String]) -> Result<Self, String> {
         let url = address(config).ok_or_else(|| match &config.transport {
             ServerTransport::Http { .. } => {
-                "it has an `Authorization` in its `headers`: that is sent, and no login".to_owned()
+                "it has an `Authorization` in its `headers`, which is sent instead of a login".to_owned()
             }
-            ServerTransport::Stdio { .. } => "it is a program of this machine: there is no login".to_owned(),
+            ServerTransport::Stdio { .. } => "it is a local program without a login".to_owned(),
         })?;
         let ServerTransport::Http { login, .. } = &config.transport else {
-            return Err("it is a program of this machine: there is no login".to_owned());
+            return Err("it is a local program without a login".to_owned());
         };
         if login.grant == LoginGrant::ClientCredentials {
-            return Err(
-                "aye logs in by itself with its client id and secret; `aye mcp test` tries it".to_owned()
-            );
+            return Err("aye logs in automatically with its client id and secret; `aye mcp test` checks it"
+                .to_owned());
         }
-        let server =
-            Url::parse(url.expose_secret()).map_err(|_| "its address cannot be understood".to_owned())?;
+        let server = Url::parse(url.expose_secret()).map_err(|_| "its URL is invalid".to_owned())?;
         let http = Arc::new(Http::of(&server)?);
         let challenge = http.challenge(&server).await?;
         let mut manager =
@@ -134,7 +134,7 @@ impl Login {
         let client = client(&mut manager, login, back, &scopes, registers).await?;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
         let goes_to = manager.get_authorization_url(&scopes).await.map_err(|error| why(&error))?;
-        let goes_to = Url::parse(&goes_to).map_err(|_| "its login is at no address".to_owned())?;
+        let goes_to = Url::parse(&goes_to).map_err(|_| "its login has no URL".to_owned())?;
         let state = goes_to.query_pairs().find(|(name, _)| name == "state");
         let state = state.map(|(_, value)| value.into_owned()).unwrap_or_default();
         Ok(Self { manager, given, config: config.clone(), url: url.clone(), client, issuer, state, goes_to })
@@ -152,11 +152,11 @@ impl Login {
     pub fn is_this(&self, came_back: &str) -> Result<(), NotLoggedIn> {
         let not_this = |why: &str| NotLoggedIn::NotThis(why.to_owned());
         let url = Url::parse(came_back.trim())
-            .map_err(|_| not_this("that is no address; the whole one is wanted, from http:// on"))?;
+            .map_err(|_| not_this("invalid URL; paste all of it, from http:// on"))?;
         let mut states = url.query_pairs().filter(|(name, _)| name == "state");
         match (states.next(), states.next()) {
             (Some((_, state)), None) if !self.state.is_empty() && state == self.state.as_str() => Ok(()),
-            _ => Err(not_this("that is not the login that was begun here: its `state` is another one")),
+            _ => Err(not_this("not the login started here: its `state` differs")),
         }
     }
 
@@ -205,8 +205,8 @@ async fn client(
     let Some(id) = &login.client_id else {
         if !registers {
             return Err(
-                "its login takes no client that it does not know: register one with its makers and write \
-                        its client id down (`oauth_client_id`, in .mcp.json `oauth.clientId`)"
+                "its login accepts registered clients only: register one with the provider and configure its \
+                 client id (`oauth_client_id`, in .mcp.json `oauth.clientId`)"
                     .to_owned(),
             );
         }

@@ -48,15 +48,15 @@ impl Http {
     pub(super) fn may(&self, url: &Url) -> Result<(), String> {
         let host = url.host_str().unwrap_or_default();
         if host.is_empty() || !url.username().is_empty() || url.password().is_some() {
-            return Err("a login does not go to an address without a host or with a password".to_owned());
+            return Err("a login URL needs a host and no password".to_owned());
         }
         match (url.scheme(), is_here(url)) {
             ("https" | "http", true) if self.is_here => Ok(()),
             ("https" | "http", true) => {
-                Err(format!("a server elsewhere does not lead to {host}, which is this machine"))
+                Err(format!("a remote server cannot redirect to {host}, which is this machine"))
             }
             ("https", false) => Ok(()),
-            (scheme, _) => Err(format!("a login goes over https, not over {scheme} to {host}")),
+            (scheme, _) => Err(format!("a login needs https, not {scheme}, to {host}")),
         }
     }
 
@@ -65,7 +65,7 @@ impl Http {
         request: OAuthHttpRequest,
     ) -> Result<::http::Response<Vec<u8>>, OAuthHttpClientError> {
         if self.made.fetch_add(1, Ordering::Relaxed) >= MAX_REQUESTS {
-            return Err("it leads from one document to the next without end".into());
+            return Err("too many redirects between its documents".into());
         }
         let request = reqwest::Request::try_from(request.request)?;
         self.may(request.url())?;
@@ -101,7 +101,7 @@ impl Http {
         basic: Option<(&str, &str)>,
     ) -> Result<u16, String> {
         self.may(url)?;
-        let client = http_client(url.as_str()).map_err(|_| "no HTTP client can be made".to_owned())?;
+        let client = http_client(url.as_str()).map_err(|_| "cannot create an HTTP client".to_owned())?;
         let mut request = client
             .post(url.clone())
             .header(reqwest::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
@@ -121,7 +121,7 @@ impl Http {
 
     /// What a server wants to be shown, when it does: the challenge in its answer to a request as a connection begins.
     pub(super) async fn challenge(&self, server: &Url) -> Result<Option<String>, String> {
-        let client = http_client(server.as_str()).map_err(|_| "no HTTP client can be made".to_owned())?;
+        let client = http_client(server.as_str()).map_err(|_| "cannot create an HTTP client".to_owned())?;
         let hello = serde_json::json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {},
             "clientInfo": {"name": "aye", "version": env!("CARGO_PKG_VERSION")}}});

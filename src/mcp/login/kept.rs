@@ -68,16 +68,16 @@ impl Kept {
         let Some(text) = store.load(scope, server)? else { return Ok(None) };
         // The error of the parser would quote what it read.
         let kept: Self = serde_json::from_str(text.expose_secret())
-            .map_err(|_| "what is kept of its login cannot be read; log in again".to_owned())?;
+            .map_err(|_| "its stored login cannot be read; log in again".to_owned())?;
         if kept.format == FORMAT {
             Ok(Some(kept))
         } else {
-            Err("what is kept of its login was written by another version of aye; log in again".to_owned())
+            Err("its stored login was written by another version of aye; log in again".to_owned())
         }
     }
 
     pub(super) fn save(&self, store: &dyn LoginStore, scope: &str, server: &str) -> Result<(), String> {
-        let text = serde_json::to_string(self).map_err(|_| "a login cannot be written".to_owned())?;
+        let text = serde_json::to_string(self).map_err(|_| "the login cannot be stored".to_owned())?;
         store.save(scope, server, &text.into())
     }
 }

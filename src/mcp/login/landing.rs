@@ -12,7 +12,7 @@ const MAX_REQUEST: usize = 16 << 10;
 const MAX_GUESTS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// See the module's text.
+/// The server that the browser returns to.
 pub struct Landing {
     listener: TcpListener,
     port: u16,
@@ -25,7 +25,7 @@ impl Landing {
     /// The port is taken.
     pub async fn open(port: Option<u16>) -> Result<Self, String> {
         let fail = |error: std::io::Error| {
-            format!("nothing can listen on port {} of 127.0.0.1: {error}", port.unwrap_or_default())
+            format!("cannot listen on port {} of 127.0.0.1: {error}", port.unwrap_or_default())
         };
         let listener = TcpListener::bind(("127.0.0.1", port.unwrap_or(0))).await.map_err(fail)?;
         let port = listener.local_addr().map_err(fail)?.port();
@@ -57,10 +57,10 @@ impl Landing {
         let asked = tokio::time::timeout(PATIENCE, self.asked(&mut stream)).await.ok().flatten();
         let (status, words, taken) = match asked {
             Some(address) if is_wanted(&address) => {
-                ("200 OK", "Back to the terminal: aye says there how the login went.", Some(address))
+                ("200 OK", "Return to the terminal: aye shows the result of the login there.", Some(address))
             }
-            Some(_) => ("400 Bad Request", "This is not the login that aye waits for.", None),
-            None => ("404 Not Found", "There is nothing here.", None),
+            Some(_) => ("400 Bad Request", "This is not the expected login.", None),
+            None => ("404 Not Found", "Not found.", None),
         };
         answer(&mut stream, status, words).await;
         taken

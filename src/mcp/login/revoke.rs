@@ -48,14 +48,14 @@ pub async fn log_out(
         kept
     };
     let told = async {
-        let Some(config) = config else { return Err("it is not written down any more".to_owned()) };
+        let Some(config) = config else { return Err("it is no longer configured".to_owned()) };
         let url = address(config).ok_or("it has no login now")?;
-        let kept = kept?.ok_or("nothing was kept")?;
+        let kept = kept?.ok_or("nothing was stored")?;
         let Some(tokens) = kept.tokens.as_ref() else { return Err("there was no token".to_owned()) };
         if !kept.is_for(url) {
-            return Err("the login was that of another address".to_owned());
+            return Err("the login belonged to another URL".to_owned());
         }
-        let server = Url::parse(url.expose_secret()).map_err(|_| "its address cannot be understood")?;
+        let server = Url::parse(url.expose_secret()).map_err(|_| "its URL is invalid")?;
         take_back(server, tokens).await
     };
     Ok(match tokio::time::timeout(PATIENCE, told).await {
@@ -67,7 +67,7 @@ pub async fn log_out(
 
 /// Asks who gave the tokens out to take them back.
 async fn take_back(server: Url, tokens: &Tokens) -> Result<(), String> {
-    let given = given(tokens).ok_or("what is kept cannot be read")?;
+    let given = given(tokens).ok_or("the stored login cannot be read")?;
     let http = Arc::new(Http::of(&server)?);
     let manager = AuthorizationManager::new_with_oauth_http_client(server, Arc::clone(&http) as Arc<_>)
         .await
@@ -76,11 +76,11 @@ async fn take_back(server: Url, tokens: &Tokens) -> Result<(), String> {
         .await
         .map_err(|error| flow::why(&error))?;
     if issuer != tokens.issuer {
-        return Err("its login is another one now".to_owned());
+        return Err("its login has changed".to_owned());
     }
     let end = metadata.additional_fields.get("revocation_endpoint").and_then(Value::as_str);
-    let end = end.ok_or("its login has no address for that")?;
-    let end = Url::parse(end).map_err(|_| "its login names an address that is none")?;
+    let end = end.ok_or("its login has no revocation URL")?;
+    let end = Url::parse(end).map_err(|_| "its login contains an invalid URL")?;
     let methods = metadata.additional_fields.get("revocation_endpoint_auth_methods_supported");
     let has = |name: &str| {
         methods.and_then(Value::as_array).is_some_and(|all| all.iter().any(|method| method == name))

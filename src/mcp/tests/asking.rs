@@ -81,9 +81,9 @@ async fn a_question_becomes_a_form_and_its_answer_goes_on_with_the_same_call() {
     assert!(ticket.suspension.expires_at.is_some());
     assert_eq!(
         words(&ticket),
-        "The server s asks, while it works on mcp__s__ask:\nWhich shelf 1?\n\
-         What you write goes to this server and is kept here: no passwords, no keys.\n\
-         [Shelf (needed: top, low)]\n[count]\n[gift]\n<Send>\n<Decline>\n"
+        "The server s asks during mcp__s__ask:\nWhich shelf 1?\nYour answers are sent to this server and \
+         stored here: no passwords, no keys.\n[Shelf (needed: top, \
+         low)]\n[count]\n[gift]\n<Send>\n<Decline>\n"
     );
     let shelf = |name: &str| ("/shelf", json!(name));
     assert!(!fits(&ticket, &payload(&ticket, "send", &[])), "a needed field");
@@ -159,7 +159,7 @@ async fn an_answer_that_finds_no_question_calls_nothing() {
     let other = World::new(&[tool("ask")]);
     let manager = other.user("plain").await;
     let result = other.answered(TOOL, payload(&ticket, "send", &[("/shelf", json!("low"))])).await;
-    assert!(result.is_error() && result.model_text().contains("the call was lost"), "{result:?}");
+    assert!(result.is_error() && result.model_text().contains("the connection was lost"), "{result:?}");
     assert!(!other.log().iter().any(|line| line.contains("tools/call")));
     manager.close().await;
     // The process lives, the server does not.

@@ -166,10 +166,10 @@ async fn questions_that_come_together_are_asked_one_by_one_and_answered_together
 async fn rounds_without_end_end_and_what_is_not_given_ends_the_call() {
     let rounds = rounds().await;
     let result = rounds.world.call("mcp__s__forever").await.expect("a result");
-    assert!(result.is_error() && result.model_text().contains("over and over"), "{result:?}");
+    assert!(result.is_error() && result.model_text().contains("it keeps asking"), "{result:?}");
     assert!(rounds.seen().len() <= 12, "{}", rounds.seen().len());
     let result = rounds.world.call("mcp__s__roots").await.expect("a result");
-    assert!(result.is_error() && result.model_text().contains("not given here"), "{result:?}");
+    assert!(result.is_error() && result.model_text().contains("not supported here"), "{result:?}");
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn nobody_is_sent_to_an_address() {
     let result = rounds.world.call("mcp__s__away").await.expect("a result");
     assert_eq!(result.model_text(), "done");
     assert_eq!(rounds.seen()[1].1, json!({"w": {"action": "decline"}}));
-    assert_eq!(rounds.world.told(), ["MCP server s wanted to send you to evil.test; that is refused"]);
+    assert_eq!(rounds.world.told(), ["refused: MCP server s tried to send you to evil.test"]);
 }
 
 #[tokio::test]
@@ -186,5 +186,5 @@ async fn only_tools_ask() {
     let rounds = rounds().await;
     let said = crate::mcp::list::get_prompt(&rounds.client, "p", serde_json::Map::new(), PATIENCE).await;
     let Err(CallError::Refused(why)) = said else { panic!("it was answered") };
-    assert!(why.contains("here only tools may"), "{why}");
+    assert!(why.contains("only tools may ask here"), "{why}");
 }

@@ -7,7 +7,7 @@ pub(super) fn unreadable(command: &str) -> Option<String> {
     }
     command.chars().find_map(|c| {
         let what = suspicious(c)?;
-        Some(format!("the command holds {what} (U+{:04X})", u32::from(c)))
+        Some(format!("the command contains {what} (U+{:04X})", u32::from(c)))
     })
 }
 
@@ -39,7 +39,7 @@ pub fn suspicious(c: char) -> Option<&'static str> {
         | 0x1D173..=0x1D17A
         | 0xE0000..=0xE0FFF => "an invisible character",
         0x00A0 | 0x1680 | 0x2000..=0x200A | 0x2028 | 0x2029 | 0x202F | 0x205F | 0x3000 => {
-            "a blank that the shell does not take for one"
+            "a space that the shell does not treat as one"
         }
         0xFF01..=0xFF5E | 0xFFE0..=0xFFE6 | 0xFE50..=0xFE6B => {
             "a wide or small lookalike of an ASCII character"

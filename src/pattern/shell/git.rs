@@ -236,7 +236,7 @@ pub(super) fn inner(words: &[Word]) -> Vec<Inner> {
             _ => {}
         }
         if words.get(at).is_some_and(|word| !word.is_known()) {
-            found.push(Inner::Unsure("which git command runs is only known to the shell".into()));
+            found.push(Inner::Unsure("only the shell knows which git command runs".into()));
         }
     }
     for word in words.iter().skip(1) {
@@ -288,7 +288,7 @@ pub(super) fn risks(words: &[Word]) -> Vec<Risk> {
     for (i, word) in words.iter().enumerate().skip(at + 1) {
         let text = word.text.as_str();
         if text.contains("ext::") || text.contains("fd::") {
-            risks.push(Risk::runs(i, i, "a git address that runs a command".into()));
+            risks.push(Risk::runs(i, i, "a git URL that runs a command".into()));
         }
         if let Some(long) = text.strip_prefix("--").filter(|long| !long.is_empty()) {
             let name = long.split('=').next().unwrap_or(long);

@@ -82,7 +82,7 @@ impl Lexer {
         }
         self.flush();
         if self.pending.is_some() {
-            return Err("a here-document that is never closed".into());
+            return Err("an unclosed here-document".into());
         }
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Lexer {
                     self.at += 1;
                     loop {
                         match self.peek(0) {
-                            None => return Err("a quote that is never closed".into()),
+                            None => return Err("an unclosed quote".into()),
                             Some('\'') => break,
                             Some(c) => word.push(c),
                         }
@@ -143,12 +143,12 @@ impl Lexer {
         self.at += 1;
         loop {
             match self.peek(0) {
-                None => return Err("a quote that is never closed".into()),
+                None => return Err("an unclosed quote".into()),
                 Some('"') => break,
                 Some('$' | '`') => return Err("an expansion in quotes".into()),
                 Some('\\') => {
                     match self.peek(1) {
-                        None => return Err("a quote that is never closed".into()),
+                        None => return Err("an unclosed quote".into()),
                         Some('\n') => {}
                         Some(c @ ('"' | '\\' | '$' | '`')) => word.push(c),
                         Some(c) => {
@@ -213,6 +213,6 @@ impl Lexer {
                 return Ok(());
             }
         }
-        Err("a here-document that is never closed".into())
+        Err("an unclosed here-document".into())
     }
 }

@@ -211,7 +211,7 @@ pub fn only_named(words: &[Word]) -> Result<(), String> {
             true
         };
         if !is_fine {
-            return Err(format!("`{name} {text}` may read more than the files it is named"));
+            return Err(format!("`{name} {text}` may read more than the files it names"));
         }
     }
     Ok(())

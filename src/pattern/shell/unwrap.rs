@@ -198,7 +198,7 @@ pub(super) fn unwrap_all(out: &mut Analysis, from: usize, depth: usize) {
         if let Some(first) = simple.words.first()
             && (!first.is_known() || first.text.is_empty())
         {
-            out.undecide("which program runs is only known to the shell");
+            out.undecide("only the shell knows which program runs");
         }
         let mut explained = false;
         for inner in inner(&simple) {
@@ -225,7 +225,7 @@ pub(super) fn unwrap_all(out: &mut Analysis, from: usize, depth: usize) {
 
 fn read_text(word: &Word, depth: usize, out: &mut Analysis) {
     if word.has_holes {
-        out.undecide("a text that is run is only known to the shell");
+        out.undecide("only the shell knows the text that runs");
     }
     if depth >= MAX_DEPTH {
         out.undecide("commands are nested too deeply");
@@ -320,7 +320,7 @@ fn shell(words: &[Word]) -> Inner {
             if has_c && !text.starts_with(['-', '+', super::HOLE]) {
                 break; // the text itself; its holes are said when it is read
             }
-            return Inner::Unsure("a shell's options are only known to the shell".into());
+            return Inner::Unsure("only the shell knows the options of the inner shell".into());
         }
         if text == "--" || text == "-" {
             i += 1;
@@ -359,7 +359,7 @@ fn find(words: &[Word]) -> Vec<Inner> {
     let mut i = 1;
     while i < words.len() {
         if !words[i].is_known() {
-            found.push(Inner::Unsure("an option of find is only known to the shell".into()));
+            found.push(Inner::Unsure("only the shell knows an option of find".into()));
         }
         if matches!(words[i].text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
             let start = i + 1;
@@ -384,7 +384,7 @@ fn with_blanks(words: &[Word], blanks: &[&str], more: bool) -> Vec<Inner> {
     }
     let mut found = Vec::new();
     if words.first().is_some_and(|word| word.has_holes) {
-        found.push(Inner::Unsure("which program runs is only known later".into()));
+        found.push(Inner::Unsure("which program runs is only known at run time".into()));
     }
     if more {
         words.push(Word { text: super::HOLE.to_string(), has_holes: true, ..Word::default() });
@@ -483,7 +483,7 @@ fn wrapped(wrapper: &Wrapper, program: &str, words: &[Word]) -> Vec<Inner> {
     while let Some(word) = words.get(i) {
         let text = word.text.as_str();
         if !word.is_known() {
-            found.push(Inner::Unsure(format!("the words of `{program}` are only known to the shell")));
+            found.push(Inner::Unsure(format!("only the shell knows the arguments of `{program}`")));
             break;
         }
         if text == "--" {

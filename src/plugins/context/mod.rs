@@ -15,7 +15,7 @@ pub struct CompactionPlugin;
 
 impl Plugin for CompactionPlugin {
     fn descriptor(&self) -> PluginDescriptor {
-        PluginDescriptor::new(COMPACTION_PLUGIN, "has older messages summarised")
+        PluginDescriptor::new(COMPACTION_PLUGIN, "summarises older messages")
     }
 
     fn config_schemas(&self) -> Vec<ConfigSchema> {

@@ -105,8 +105,8 @@ impl Policy {
                 Pattern::parse(&rule.tool).map_err(|error| format!("rules[{place}].tool: {error}"))?;
             if !pattern.is_unconditional() {
                 return Err(format!(
-                    "rules[{place}].tool: `{}` looks at arguments; whether a tool is deferred depends on its name \
-                     alone, so write the name without parens",
+                    "rules[{place}].tool: `{}` matches arguments, but deferring depends on the name alone; \
+                     write the name without parentheses",
                     rule.tool
                 ));
             }

@@ -25,8 +25,8 @@ use crate::state::{Snapshot, StateCommand, StateError};
 pub const LIST_KEY: &str = "deferred_tools.list";
 
 /// What a model reads that calls a deferred tool, behind the tool's name.
-const NOT_LOADED: &str = "was deferred: its parameters were not loaded. They are in your list of tools from now on: \
-                          call it again, with arguments that fit them. (ToolSearch loads tools before they are called.)";
+const NOT_LOADED: &str = "was deferred: its parameters were not loaded and it did not run. They are loaded \
+                          now; call it again with matching arguments. (ToolSearch loads tools before a call.)";
 
 fn is_on(ctx: &PhaseContext) -> bool {
     ctx.state::<DeferralState>().is_some_and(|state| state.enabled)
@@ -255,7 +255,7 @@ impl PhaseHook for LoadPriorsHook {
                     command.update::<DiscBetaState>(DiscBetaUpdate::Priors(priors));
                 }
             }
-            Err(error) => tracing::warn!(%error, "what is known of the use of tools cannot be read"),
+            Err(error) => tracing::warn!(%error, "the tool usage statistics cannot be read"),
         }
         Ok(command)
     }
@@ -285,7 +285,7 @@ impl TypedScheduledActionHandler<LearnAction> for Handlers {
                 Ok::<(), std::convert::Infallible>(())
             };
             if let Err(error) = profile.update::<AgentToolPriors, _, _>(&ctx.agent_spec.id, learn).await {
-                tracing::warn!(%error, "what the run taught of the use of tools cannot be kept");
+                tracing::warn!(%error, "the tool usage statistics cannot be stored");
             }
         }
         Ok(StateCommand::new())

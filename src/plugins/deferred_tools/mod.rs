@@ -139,10 +139,7 @@ impl Views {
 
 impl Plugin for DeferredToolsPlugin {
     fn descriptor(&self) -> PluginDescriptor {
-        PluginDescriptor::new(
-            DEFERRED_TOOLS_PLUGIN,
-            "tells the names of tools, and their parameters on demand",
-        )
+        PluginDescriptor::new(DEFERRED_TOOLS_PLUGIN, "lists tool names and loads their parameters on demand")
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {

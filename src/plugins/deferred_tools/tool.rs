@@ -24,12 +24,12 @@ pub struct ToolSearchTool;
 
 fn query_of(args: &Value) -> Result<Query, ToolError> {
     let wrong = |why: &str| ToolError::InvalidArguments(why.to_owned());
-    let text = args.get("query").and_then(Value::as_str).ok_or_else(|| wrong("`query` must be a text"))?;
+    let text = args.get("query").and_then(Value::as_str).ok_or_else(|| wrong("`query` must be a string"))?;
     if text.len() > MAX_QUERY {
         return Err(wrong("`query` is too long; a few words are enough"));
     }
     Query::parse(text)
-        .ok_or_else(|| wrong("`query` holds no word; write words to search for, or `select:` and names"))
+        .ok_or_else(|| wrong("`query` is empty; write search search words, or `select:` and names"))
 }
 
 fn limit_of(args: &Value) -> Result<usize, ToolError> {
@@ -48,7 +48,7 @@ impl Tool for ToolSearchTool {
             .with_parameters(json!({
                 "type": "object",
                 "properties": {
-                    "query": {"type": "string", "description": "words, or `select:` and names"},
+                    "query": {"type": "string", "description": "search words, or `select:` and names"},
                     "max_results": {"type": "integer", "minimum": 1, "maximum": MAX_RESULTS}
                 },
                 "required": ["query"],
@@ -66,9 +66,9 @@ impl Tool for ToolSearchTool {
     async fn execute(&self, args: Value, ctx: &ToolCallContext) -> Result<ToolOutput, ToolError> {
         let (query, limit) = (query_of(&args)?, limit_of(&args)?);
         let registry = ctx.state::<DeferralRegistry>().and_then(|registry| registry.0.as_ref());
-        let view = registry.filter(|view| view.is_on()).ok_or_else(|| {
-            ToolError::ExecutionFailed("no tools are deferred: all are in your list".into())
-        })?;
+        let view = registry
+            .filter(|view| view.is_on())
+            .ok_or_else(|| ToolError::ExecutionFailed("no tools are deferred; all are loaded".into()))?;
         let step = ctx.state::<StepShape>();
         let mut found = search(&view.index, &query, |tool| step.is_some_and(|step| step.withholds(tool)));
         found.left_out += found.tools.len().saturating_sub(limit);
@@ -94,14 +94,14 @@ impl Tool for ToolSearchTool {
                 let function = function.to_string().replace('<', "\\u003c");
                 let _ = writeln!(text, "<function>{function}</function>");
             }
-            text.push_str("</functions>\nThey can be called from your next turn on.");
+            text.push_str("</functions>\nYou can call them from your next turn.");
         }
         if found.left_out > 0 {
             let _ = write!(text, "\n{} more match; narrow the search to see them.", found.left_out);
         }
         if !found.unknown.is_empty() {
             let names: Vec<_> = found.unknown.iter().map(|name| visible_line(name)).collect();
-            let _ = write!(text, "\nno tool is named: {}", names.join(", "));
+            let _ = write!(text, "\nunknown tools: {}", names.join(", "));
         }
         let ids: Vec<_> = found.tools.iter().map(|tool| tool.id.clone()).collect();
         let result = if ids.is_empty() && matches!(query, Query::Select(_)) {

@@ -77,7 +77,7 @@ fn what_is_wrong_is_said_with_its_place() {
             "multiple message types in one object",
         ),
         (json!([book("createSurface", json!({}))]), "createSurface.surfaceId is required"),
-        (json!([book("createSurface", json!({"surfaceId": " "}))]), "surfaceId must be a text"),
+        (json!([book("createSurface", json!({"surfaceId": " "}))]), "surfaceId must be a string"),
         (json!([components(json!([root]))]), "send createSurface first"),
         (json!([create(), components(json!("x"))]), "components must be an array"),
         (json!([create(), components(json!([{"component": "Text"}]))]), "components[0].id is required"),
@@ -86,14 +86,14 @@ fn what_is_wrong_is_said_with_its_place() {
             json!([create(), components(json!([{"id": "root", "component": {"A": {}, "B": {}}}]))]),
             "exactly one kind",
         ),
-        (json!([create(), components(json!([root, root]))]), "`root` is there twice"),
+        (json!([create(), components(json!([root, root]))]), "duplicate `root`"),
         (
             json!([create(), components(json!([{"id": "a", "component": "Text"}]))]),
             "messages[1]: one component must have \"id\": \"root\"",
         ),
         (
             json!([create(), components(json!([{"id": "root", "component": "Card", "child": "gone"}]))]),
-            "component `root` of `s` names `gone`, which is not there",
+            "component `root` of `s` refers to the missing component `gone`",
         ),
         (
             json!([
@@ -103,20 +103,20 @@ fn what_is_wrong_is_said_with_its_place() {
                     {"id": "a", "component": "Column", "children": ["root"]},
                 ]))
             ]),
-            "lies in itself",
+            "contains itself",
         ),
         (
             json!([create(), book("updateDataModel", json!({"surfaceId": "s", "path": "x", "value": 1}))]),
-            "must begin with a slash",
+            "must start with a slash",
         ),
-        (json!([book("deleteSurface", json!({"surfaceId": "s"}))]), "there is no surface `s`"),
+        (json!([book("deleteSurface", json!({"surfaceId": "s"}))]), "unknown surface `s`"),
         (json!([{"beginRendering": {"surfaceId": "s", "root": "r"}}]), "send surfaceUpdate for `s` first"),
         (
             json!([
                 {"surfaceUpdate": {"surfaceId": "s", "components": [root]}},
                 {"beginRendering": {"surfaceId": "s", "root": "r"}},
             ]),
-            "there is no component `r` in `s`",
+            "unknown component `r` in `s`",
         ),
         (json!([{"dataModelUpdate": {"surfaceId": "s", "contents": [{"key": "a"}]}}]), "needs one of"),
     ] {
@@ -151,13 +151,13 @@ fn every_error_is_reported_at_once() {
         "- messages[1]: components[1].id is required",
         "- messages[1]: components[2].component is required",
         "- messages[1]: components[3] must be an object",
-        "- messages[1]: components[4].id must be a text",
+        "- messages[1]: components[4].id must be a string",
         "- messages[1]: components[4].component must be the name of a kind",
         "- messages[1]: components[5].component.Text must be an object",
         "- messages[1]: components[6].child must be the id of a component",
         "- messages[1]: components[7].action must be",
-        "- messages[1]: components[8].text must be a text",
-        "- messages[2]: updateDataModel.path `x` must begin with a slash",
+        "- messages[1]: components[8].text must be a string",
+        "- messages[2]: updateDataModel.path `x` must start with a slash",
         "- messages[3]: beginRendering.root is required",
     ] {
         assert!(lines.iter().any(|line| line.starts_with(words)), "{words}: {error}");
@@ -171,7 +171,7 @@ fn every_error_is_reported_at_once() {
         components(json!([{"id": "root", "component": "Row", "children": ["x", "y"]}])),
     ]))
     .expect_err("it is wrong");
-    assert!(error.contains("names `x`") && error.contains("names `y`"), "{error}");
+    assert!(error.contains("component `x`") && error.contains("component `y`"), "{error}");
 }
 
 /// The head, the errors, and how many more there are.

@@ -53,7 +53,7 @@ impl Tool for A2uiRenderTool {
             .collect();
         let result = match shown.last() {
             Some(surface) if surface.is_form() => {
-                let message = format!("the surface `{}` waits for the person", surface.id);
+                let message = format!("the surface `{}` is waiting for the user", surface.id);
                 ToolResult::suspended_with(RENDER_TOOL, message, ticket(surface, &args, ctx))
             }
             Some(_) | None => {

@@ -134,7 +134,7 @@ fn one(
     let Some(body) = object[key].as_object() else { return wrong(format!("{key} must be an object")) };
     let id = match body.get("surfaceId").and_then(Value::as_str) {
         Some(id) if !id.trim().is_empty() && id.len() <= 200 => id.to_owned(),
-        Some(_) => return wrong(format!("{key}.surfaceId must be a text of at most 200 bytes")),
+        Some(_) => return wrong(format!("{key}.surfaceId must be a string of at most 200 bytes")),
         None => return wrong(format!("{key}.surfaceId is required")),
     };
     let catalog_id = body.get("catalogId").and_then(Value::as_str).map(str::to_owned);
@@ -142,7 +142,7 @@ fn one(
         if surfaces.contains_key(&id) {
             return Ok(());
         }
-        wrong(format!("{key}: there is no surface `{id}`; send createSurface first"))
+        wrong(format!("{key}: unknown surface `{id}`; send createSurface first"))
     };
     match key {
         "createSurface" => {
@@ -153,7 +153,7 @@ fn one(
             created(surfaces)?;
             components(body, &id, surfaces, errors)?;
             if errors.is_empty() && !surfaces[&id].components.contains_key("root") {
-                return wrong("one component must have \"id\": \"root\": it is where the tree begins");
+                return wrong("one component must have \"id\": \"root\", the start of the tree");
             }
         }
         "surfaceUpdate" => {
@@ -165,12 +165,12 @@ fn one(
                 .map_err(|_| A2uiError(format!("beginRendering: send surfaceUpdate for `{id}` first")))?;
             let Some(root) = body.get("root").and_then(Value::as_str) else {
                 return wrong(
-                    "beginRendering.root is required: the id of the component where the tree begins",
+                    "beginRendering.root is required: the id of the component at the start of the tree",
                 );
             };
             let surface = surfaces.get_mut(&id).expect("it was just looked up");
             if !surface.components.contains_key(root) {
-                return wrong(format!("beginRendering.root: there is no component `{root}` in `{id}`"));
+                return wrong(format!("beginRendering.root: unknown component `{root}` in `{id}`"));
             }
             root.clone_into(&mut surface.root);
             surface.catalog_id = catalog_id.or(surface.catalog_id.take());
@@ -213,7 +213,7 @@ fn path_of(body: &Map<String, Value>, key: &str) -> Result<String, A2uiError> {
         None | Some(Value::Null) => Ok(String::new()),
         Some(Value::String(path)) if path.is_empty() || path == "/" => Ok(String::new()),
         Some(Value::String(path)) if path.starts_with('/') => Ok(path.trim_end_matches('/').to_owned()),
-        Some(Value::String(path)) => wrong(format!("{key}.path `{path}` must begin with a slash")),
+        Some(Value::String(path)) => wrong(format!("{key}.path `{path}` must start with a slash")),
         Some(Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
             wrong(format!("{key}.path must be a JSON pointer such as \"/customer/name\""))
         }
@@ -270,12 +270,12 @@ fn components(
                 None
             }
             Some(Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
-                errors.push(format!("{at}.id must be a text"));
+                errors.push(format!("{at}.id must be a string"));
                 None
             }
         };
         if let Some(name) = name.filter(|name| !seen.insert(name.as_str())) {
-            errors.push(format!("{at}.id: `{name}` is there twice"));
+            errors.push(format!("{at}.id: duplicate `{name}`"));
         }
         match component_of(entry, &at) {
             Ok(component) => {
@@ -335,10 +335,10 @@ fn check_props(component: &Component, at: &str, errors: &mut Vec<String>) {
             }
             "action" if !is_action(value) => "{\"name\": ...} or {\"event\": {\"name\": ...}}",
             "text" | "label" if !is_value(value) => {
-                "a text, {\"path\": \"/...\"} or {\"literalString\": ...}"
+                "a string, {\"path\": \"/...\"} or {\"literalString\": ...}"
             }
             _ if value.get("path").is_some_and(|path| !path.is_string()) => {
-                "bound to a path that is a text, such as {\"path\": \"/customer/name\"}"
+                "bound to a path string, such as {\"path\": \"/customer/name\"}"
             }
             _ => continue,
         };
@@ -375,7 +375,7 @@ fn whole(surface: &Surface, errors: &mut Vec<String>) {
         for named in component.references() {
             if !surface.components.contains_key(named) {
                 errors.push(format!(
-                    "component `{id}` of `{}` names `{named}`, which is not there",
+                    "component `{id}` of `{}` refers to the missing component `{named}`",
                     surface.id
                 ));
             }
@@ -393,11 +393,11 @@ fn whole(surface: &Surface, errors: &mut Vec<String>) {
                 continue;
             };
             if way.iter().any(|(above, _)| *above == next) {
-                errors.push(format!("component `{next}` of `{}` lies in itself", surface.id));
+                errors.push(format!("component `{next}` of `{}` contains itself", surface.id));
                 return;
             }
             if way.len() > MAX_DEPTH {
-                errors.push(format!("the components of `{}` lie more than {MAX_DEPTH} deep", surface.id));
+                errors.push(format!("the components of `{}` nest more than {MAX_DEPTH} deep", surface.id));
                 return;
             }
             if !done.contains(next) {

@@ -106,7 +106,7 @@ impl HandoffPlugin {
 
 impl Plugin for HandoffPlugin {
     fn descriptor(&self) -> PluginDescriptor {
-        PluginDescriptor::new(HANDOFF_PLUGIN_ID, "lets another agent go on with a run")
+        PluginDescriptor::new(HANDOFF_PLUGIN_ID, "hands a run off to another agent")
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {
@@ -134,7 +134,7 @@ impl Plugin for HandoffPlugin {
     fn check_section(&self, _key: &str, section: &JsonValue) -> Result<(), String> {
         let config: HandoffConfig = serde_json::from_value(section.clone()).map_err(|e| e.to_string())?;
         match config.agents.iter().position(|id| id.trim().is_empty()) {
-            Some(at) => Err(format!("agents[{at}]: an empty name is no agent")),
+            Some(at) => Err(format!("agents[{at}]: the name is empty")),
             None => Ok(()),
         }
     }

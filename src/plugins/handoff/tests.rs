@@ -77,7 +77,7 @@ async fn a_handoff_lasts_until_a_user_chooses_another_agent() {
     assert_eq!(begin("a", Phase::StepEnd).await.as_deref(), Some("b"));
     assert_eq!(begin("a", Phase::RunStart).await.as_deref(), Some("b"), "the next run");
     assert_eq!(begin("c", Phase::RunStart).await, None, "a run of another agent");
-    assert_eq!(begin("a", Phase::RunStart).await, None, "it is not handed over again");
+    assert_eq!(begin("a", Phase::RunStart).await, None, "it is not handed off again");
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn only_agents_that_name_others_have_the_tool_and_it_says_what_they_are_fo
     assert_eq!(output.result.status, ToolStatus::Error);
     assert_eq!(
         output.result.message.as_deref(),
-        Some("there is no agent `writr` to hand over to; did you mean `writer`?; nothing was handed over")
+        Some("unknown agent `writr`; did you mean `writer`?; nothing was handed off")
     );
     assert!(output.command.is_empty());
     let output = tool.execute(json!({"agent": "writer"}), &ctx).await.unwrap();

@@ -45,11 +45,12 @@ impl Tool for HandoffTool {
                     "agent": {
                         "type": "string",
                         "enum": self.targets.keys().collect::<Vec<_>>(),
-                        "description": "who goes on"
+                        "description": "the agent to hand off to"
                     },
                     "message": {
                         "type": "string",
-                        "description": "what is left to do, and what the other one has to know beside the conversation"
+                        "description": "what is left to do, and what that agent must know beyond the \
+                              conversation"
                     }
                 },
                 "required": ["agent"],
@@ -64,7 +65,7 @@ impl Tool for HandoffTool {
         let agent = args["agent"].as_str().unwrap_or_default().trim();
         if !self.targets.contains_key(agent) {
             let known = or_these(agent, self.targets.keys().map(String::as_str));
-            let text = format!("there is no agent `{agent}` to hand over to{known}; nothing was handed over");
+            let text = format!("unknown agent `{agent}`{known}; nothing was handed off");
             return Ok(ToolResult::error_with_code(HANDOFF_TOOL, "unknown_agent", text).into());
         }
         let mut command = StateCommand::new();
@@ -72,9 +73,9 @@ impl Tool for HandoffTool {
         let message = args["message"].as_str().map(str::trim).filter(|text| !text.is_empty());
         let text = match message {
             Some(message) => {
-                format!("You are `{agent}` from here on and go on with the conversation. {message}")
+                format!("You are `{agent}` from here on; continue the conversation. {message}")
             }
-            None => format!("You are `{agent}` from here on and go on with the conversation."),
+            None => format!("You are `{agent}` from here on; continue the conversation."),
         };
         Ok(ToolOutput::with_command(ToolResult::text(HANDOFF_TOOL, text), command))
     }

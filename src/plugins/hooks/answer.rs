@@ -114,7 +114,7 @@ fn last_line(text: &str) -> Option<String> {
 
 fn refused(phase: Phase, output: &HookOutput) -> Result<Answer, String> {
     let reason = match output.stderr.trim() {
-        "" => "it gives no reason (exit status 2, nothing on stderr)".to_owned(),
+        "" => "no reason given (exit status 2, empty stderr)".to_owned(),
         reason => clipped(reason, MAX_REASON),
     };
     match phase {
@@ -123,7 +123,7 @@ fn refused(phase: Phase, output: &HookOutput) -> Result<Answer, String> {
             let context = Context { content: reason, target: ContextTarget::Conversation, persistent: false };
             Ok(Answer { context: vec![context], ..Answer::default() })
         }
-        Phase::RunEnd => Err(format!("said no (exit status 2) to a run that is over: {reason}")),
+        Phase::RunEnd => Err(format!("denied (exit status 2) a run that is already done: {reason}")),
         Phase::RunStart
         | Phase::StepStart
         | Phase::BeforeInference
@@ -134,14 +134,14 @@ fn refused(phase: Phase, output: &HookOutput) -> Result<Answer, String> {
 
 fn parse(phase: Phase, output: &HookOutput) -> Result<Answer, String> {
     if output.is_cut {
-        return Err("wrote more to stdout than an answer may be long".to_owned());
+        return Err("wrote too much to stdout".to_owned());
     }
     let text = output.stdout.trim();
     if text.is_empty() {
         return Ok(Answer::default());
     }
     let wrong = |why: &dyn std::fmt::Display| {
-        format!("wrote something to stdout that is no answer: {}", visible_line(&why.to_string()))
+        format!("wrote an invalid answer to stdout: {}", visible_line(&why.to_string()))
     };
     let answer: serde_json::Value = serde_json::from_str(text).map_err(|error| wrong(&error))?;
     // A list would be read as the members in their order.
@@ -181,7 +181,7 @@ impl Answer {
             ("stop", self.stop.is_some(), !at_end),
         ];
         if let Some((part, _, _)) = parts.iter().find(|(_, said, fits)| *said && !fits) {
-            return Err(format!("answered `{part}`, which says nothing at {}", phase_name(phase)));
+            return Err(format!("answered `{part}`, which has no effect at {}", phase_name(phase)));
         }
         if self.context.len() > MAX_LIST || self.exclude_tools.len() > MAX_LIST {
             return Err(format!("answered with more than {MAX_LIST} messages or tools"));

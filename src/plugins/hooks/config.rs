@@ -154,7 +154,7 @@ pub fn parse(
                         let other = other.escape_debug();
                         file.wrong(
                             key.span().start,
-                            format!("unknown key `{other}`; only [[hooks]] stands here"),
+                            format!("unknown key `{other}`; expected only [[hooks]]"),
                         );
                     }
                 }
@@ -162,7 +162,7 @@ pub fn parse(
         }
         Err(error) => {
             let message = visible_line(error.message().trim()).into_owned();
-            file.wrong(error.span().map_or(0, |span| span.start), format!("{message}; this is not TOML"));
+            file.wrong(error.span().map_or(0, |span| span.start), format!("{message}; invalid TOML"));
         }
     }
     if file.problems.is_empty() { Ok(hooks) } else { Err(HookFileError { problems: file.problems }) }
@@ -239,7 +239,7 @@ impl File<'_> {
             format!("{}-{}-{place}", self.layer.as_str(), phase_name(phase))
         });
         if others.iter().any(|other| other.name == name) {
-            self.wrong(start, format!("there are two hooks `{name}`; name each in its own way"));
+            self.wrong(start, format!("duplicate hook `{name}`; give each a unique name"));
             return None;
         }
         Some(HookSpec {
@@ -275,7 +275,9 @@ fn read_tool(value: &DeValue<'_>) -> Result<Pattern, String> {
 
 fn read_command(value: &DeValue<'_>, layer: HookLayer) -> Result<Vec<String>, String> {
     let wanted = || {
-        "`command` must be a list of texts such as [\"program\", \"argument\"]; for a shell line write [\"sh\", \"-c\", \"…\"]".to_owned()
+        "`command` must be a list of strings such as [\"program\", \"argument\"]; for a shell line write \
+         [\"sh\", \"-c\", \"…\"]"
+            .to_owned()
     };
     let list = value.as_array().ok_or_else(wanted)?;
     let words = list
@@ -287,7 +289,8 @@ fn read_command(value: &DeValue<'_>, layer: HookLayer) -> Result<Vec<String>, St
     let is_relative = program.contains('/') && !program.starts_with('/') && !program.starts_with("~/");
     if is_relative && layer == HookLayer::User {
         return Err(format!(
-            "`command`: `{}` would be another program in each folder; write a whole path, or one with ~/",
+            "`command`: `{}` would be a different program in each folder; write an absolute path, or one with \
+             ~/",
             program.escape_debug()
         ));
     }

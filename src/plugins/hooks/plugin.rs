@@ -226,7 +226,7 @@ impl Shared {
         let (exit, answer) = match ended {
             Ok(Ok(output)) => (output.exit_code, read(hook.phase, &output)),
             Ok(Err(why)) => (None, Err(format!("could not be started: {why}"))),
-            Err(_) => (None, Err("failed inside of aye".to_owned())),
+            Err(_) => (None, Err("failed inside aye".to_owned())),
         };
         let at = clock.now_ms();
         let ran = HookRan {
@@ -267,8 +267,8 @@ impl Shared {
                 Err(why) => (
                     "hook_failed",
                     format!(
-                        "not run: {} {why}. A call does not run when a hook that watches over it fails; nothing about \
-                         the call itself is known to be wrong",
+                        "not run: {} {why}. A call does not run when one of its hooks fails; the call itself \
+                         may be fine",
                         named(hook)
                     ),
                     format!("{} {why}; it did not run", named(hook)),
@@ -276,7 +276,8 @@ impl Shared {
                 Ok(Answer { deny: Some(reason), .. }) => (
                     "hook_denied",
                     format!(
-                        "denied by {}: {reason}\nIt did not run; do not try the same in another way",
+                        "denied by {}: {reason}\nIt did not run; do not try to get the same effect another \
+                         way",
                         named(hook)
                     ),
                     format!("denied by {}: {reason}", named(hook)),
@@ -334,7 +335,7 @@ impl Shared {
             suspension: Suspension {
                 id: format!("hook_{}", call.id).into(),
                 action: ACTION_PERMISSION.to_owned(),
-                message: format!("{} wants to run: {words}", call.name),
+                message: format!("{} needs approval to run: {words}", call.name),
                 parameters,
                 response_schema: None,
                 expires_at: terms.ends_at(clock.now_ms()),
@@ -374,7 +375,7 @@ fn tell(command: &mut StateCommand, ctx: &PhaseContext, outcome: &Outcome<'_>) -
             return command.emit::<ReportActivity>(Activity::warning("", text));
         }
         Err(why) => {
-            let text = format!("{} {why}; the run goes on without it", named(hook));
+            let text = format!("{} {why}; the run continues without it", named(hook));
             return command.emit::<ReportActivity>(Activity::warning("", text));
         }
     };

@@ -263,7 +263,7 @@ fn a_file_is_read_with_its_defaults() {
     assert_eq!((asked.program.as_path(), asked.cwd.as_path()), (Path::new("/p/.aye/x"), Path::new("/p")));
     let twice = entry("h", "run_end") + &entry("h", "run_start");
     let error = parse(Path::new("/h/hooks.toml"), &twice, HookLayer::User, None).unwrap_err();
-    assert!(error.to_string().contains("hooks.toml:5: there are two hooks `h`"), "{error}");
+    assert!(error.to_string().contains("hooks.toml:5: duplicate hook `h`"), "{error}");
 }
 
 #[test]

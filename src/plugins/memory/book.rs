@@ -108,10 +108,10 @@ pub struct Note {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryError {
     /// Nothing to keep.
-    #[error("a note must say something; nothing was changed")]
+    #[error("the note is empty; nothing changed")]
     Empty,
     /// Too long.
-    #[error("a note may have {MAX_TEXT} bytes, this one has {size}; nothing was changed")]
+    #[error("this note has {size} bytes; the maximum is {MAX_TEXT}; nothing changed")]
     TooLong {
         /// Its bytes.
         size: usize,
@@ -126,13 +126,13 @@ pub enum MemoryError {
         scope: Scope,
     },
     /// No such id.
-    #[error("there is no note {}; nothing was changed", crate::contract::display::visible_line(id))]
+    #[error("unknown note {}; nothing changed", crate::contract::display::visible_line(id))]
     NoSuchNote {
         /// What was given as id.
         id: String,
     },
     /// What keeps the notes failed.
-    #[error("the memory cannot be used: {0}")]
+    #[error("memory is unavailable: {0}")]
     Store(String),
 }
 

@@ -148,7 +148,7 @@ async fn a_note_that_was_kept_stands_before_the_model_in_the_next_run() {
     let run = house.run();
     assert_eq!(run.prompt().await, "");
     let said = house.call(json!({"action": "add", "text": "Tests run with nextest."})).await.unwrap();
-    assert_eq!(said, "kept as p1");
+    assert_eq!(said, "added as p1");
     house
         .call_as("call-2", 1, json!({"action": "add", "scope": "user", "text": "Likes tea."}))
         .await
@@ -210,19 +210,19 @@ async fn a_call_that_runs_again_does_what_it_did() {
     let house = House::new();
     assert_eq!(house.env.tools["Memory"].tool.descriptor().class, ToolClass::Keyed);
     let add = json!({"action": "add", "text": "one"});
-    assert_eq!(house.call_as("c1", 1, add.clone()).await.unwrap(), "kept as p1");
+    assert_eq!(house.call_as("c1", 1, add.clone()).await.unwrap(), "added as p1");
     house.notes().update("p1", "another text", &person()).await.unwrap();
-    assert_eq!(house.call_as("c1", 2, add.clone()).await.unwrap(), "kept as p1");
+    assert_eq!(house.call_as("c1", 2, add.clone()).await.unwrap(), "added as p1");
     // Another call with another text is another note; the same text is the same note.
-    assert_eq!(house.call_as("c2", 1, add.clone()).await.unwrap(), "kept as p2");
-    assert_eq!(house.call_as("c3", 1, add).await.unwrap(), "kept as p2");
+    assert_eq!(house.call_as("c2", 1, add.clone()).await.unwrap(), "added as p2");
+    assert_eq!(house.call_as("c3", 1, add).await.unwrap(), "added as p2");
     let remove = json!({"action": "remove", "id": "p1"});
     assert_eq!(house.call_as("c4", 1, remove.clone()).await.unwrap(), "removed p1");
-    assert_eq!(house.call_as("c4", 2, remove.clone()).await.unwrap(), "it is not there any more");
+    assert_eq!(house.call_as("c4", 2, remove.clone()).await.unwrap(), "it no longer exists");
     assert!(matches!(house.call_as("c5", 1, remove).await, Err(ToolError::NotFound(_))));
     // A number is never given twice.
     house.notes().remove("p2").await.unwrap();
-    assert_eq!(house.call_as("c6", 1, json!({"action": "add", "text": "x"})).await.unwrap(), "kept as p3");
+    assert_eq!(house.call_as("c6", 1, json!({"action": "add", "text": "x"})).await.unwrap(), "added as p3");
 }
 
 #[tokio::test]
@@ -234,21 +234,21 @@ async fn arguments_that_are_wrong_are_refused_with_a_sentence() {
         (json!({"action": "burn"}), "`action` must be"),
         (json!({"action": "add"}), "`add` needs `text`"),
         (json!({"action": "add", "text": " "}), "`add` needs `text`"),
-        (json!({"action": "add", "text": 5}), "`text` must be a text"),
+        (json!({"action": "add", "text": 5}), "`text` must be a string"),
         (json!({"action": "add", "text": "x", "scope": "all"}), "`scope` must be"),
         (json!({"action": "add", "text": "x", "id": "u1"}), "takes no `id`"),
-        (json!({"action": "add", "text": "x", "when": "now"}), "no argument `when`"),
+        (json!({"action": "add", "text": "x", "when": "now"}), "unknown argument `when`"),
         (json!({"action": "add", "text": "x".repeat(2049)}), "2049"),
         (json!({"action": "update", "id": "u1"}), "`update` needs `text`"),
-        (json!({"action": "update", "id": "u1", "text": "x"}), "no note u1"),
+        (json!({"action": "update", "id": "u1", "text": "x"}), "unknown note u1"),
         (json!({"action": "remove"}), "`remove` needs `id`"),
-        (json!({"action": "remove", "id": "x\u{1b}9"}), "no note x^[9"),
+        (json!({"action": "remove", "id": "x\u{1b}9"}), "unknown note x^[9"),
         (json!({"action": "view", "text": "x"}), "takes no `text`"),
     ] {
         let error = house.call(args.clone()).await.expect_err(why).to_string();
         assert!(error.contains(why), "{args}: {error}");
     }
-    assert_eq!(house.call(json!({"action": "view"})).await.unwrap(), "there are no notes");
+    assert_eq!(house.call(json!({"action": "view"})).await.unwrap(), "no notes");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn text_of<'a>(args: &'a Value, name: &str) -> Result<Option<&'a str>, ToolError
     match args.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(wrong(format!("`{name}` must be a text"))),
+        Some(_) => Err(wrong(format!("`{name}` must be a string"))),
     }
 }
 
@@ -52,7 +52,7 @@ fn action(args: &Value) -> Result<Action<'_>, ToolError> {
     let fields = args.as_object().ok_or_else(|| wrong("the arguments must be an object"))?;
     let known = ["action", "scope", "id", "text"];
     if let Some(field) = fields.keys().find(|field| !known.contains(&field.as_str())) {
-        return Err(wrong(format!("there is no argument `{}`: {}", visible_line(field), known.join(", "))));
+        return Err(wrong(format!("unknown argument `{}`: {}", visible_line(field), known.join(", "))));
     }
     let word = text_of(args, "action")?.unwrap_or_default();
     let need = |name: &str| {
@@ -115,8 +115,8 @@ impl Tool for MemoryTool {
                 "properties": {
                     "action": {"type": "string", "enum": ["view", "add", "update", "remove"]},
                     "scope": {"type": "string", "enum": ["user", "project"], "description": "for `add`"},
-                    "id": {"type": "string", "description": "the note, for `update` and `remove`"},
-                    "text": {"type": "string", "description": "what the note says, for `add` and `update`"}
+                    "id": {"type": "string", "description": "id of the note, for `update` and `remove`"},
+                    "text": {"type": "string", "description": "text of the note, for `add` and `update`"}
                 },
                 "required": ["action"],
                 "additionalProperties": false
@@ -135,7 +135,7 @@ impl Tool for MemoryTool {
         let action = action(&args)?;
         let profile = ctx
             .profile()
-            .ok_or_else(|| ToolError::ExecutionFailed("nothing keeps notes in this run".to_owned()))?;
+            .ok_or_else(|| ToolError::ExecutionFailed("memory is not available in this run".to_owned()))?;
         let notes = Notes::new(profile.clone(), self.places.clone());
         let stamp = Stamp {
             at: self.clock.now_ms(),
@@ -148,12 +148,12 @@ impl Tool for MemoryTool {
                 for scope in Scope::ALL {
                     text.push_str(&notes.read(scope).await.map_err(failed)?.elements(scope, u64::MAX));
                 }
-                let text = if text.is_empty() { "there are no notes".to_owned() } else { text };
+                let text = if text.is_empty() { "no notes".to_owned() } else { text };
                 ToolResult::text(MEMORY_TOOL, text)
             }
             Action::Add { scope, text } => {
                 let call = format!("{}/{}", ctx.run_identity.run_id, ctx.call_id);
-                said("kept as", &notes.add(scope, text, &stamp, Some(&call)).await.map_err(failed)?)
+                said("added as", &notes.add(scope, text, &stamp, Some(&call)).await.map_err(failed)?)
             }
             Action::Update { id, text } => {
                 said("changed", &notes.update(id, text, &stamp).await.map_err(failed)?.1)
@@ -162,7 +162,7 @@ impl Tool for MemoryTool {
                 Ok(note) => said("removed", &note),
                 // The first attempt may have done it before the process died.
                 Err(MemoryError::NoSuchNote { .. }) if ctx.attempt > 1 => {
-                    ToolResult::text(MEMORY_TOOL, "it is not there any more")
+                    ToolResult::text(MEMORY_TOOL, "it no longer exists")
                 }
                 Err(error) => return Err(failed(error)),
             },

@@ -23,10 +23,10 @@ pub(super) fn does(call: &Prepared<'_>, risk: Risk) -> Does {
         Subject::File { seen, .. } => {
             let outside = if seen.is_inside { "" } else { ", outside this project" };
             let verb = match question.tool {
-                "Read" => "wants to open",
-                "List" => "wants to list",
-                "Glob" => "wants to find files in",
-                "Grep" => "wants to search",
+                "Read" => "opens",
+                "List" => "lists",
+                "Glob" => "finds files in",
+                "Grep" => "searches",
                 "Write" => "writes",
                 _ => "changes",
             };
@@ -57,7 +57,7 @@ fn of_tool(question: &Question<'_>, risk: Risk) -> String {
         return format!("calls {} of the MCP server {}", visible(name), visible(server));
     }
     match tool {
-        "WebFetch" => format!("wants to fetch {}", text("url").unwrap_or_default()),
+        "WebFetch" => format!("fetches {}", text("url").unwrap_or_default()),
         "Memory" if action == "add" => "adds a note for later conversations".to_owned(),
         "Memory" if action == "update" => "changes a note for later conversations".to_owned(),
         "Memory" if action == "remove" => "removes a note".to_owned(),
@@ -66,7 +66,7 @@ fn of_tool(question: &Question<'_>, risk: Risk) -> String {
         "BashInput" => "sends input to a running command".to_owned(),
         "KillShell" => "stops a running command".to_owned(),
         _ => match risk {
-            Risk::Reads => "wants to read",
+            Risk::Reads => "only reads",
             Risk::Network => "uses the network",
             Risk::Edits | Risk::Runs | Risk::Destroys => "needs approval",
         }
@@ -127,18 +127,15 @@ mod tests {
             (bash("mv a b"), "runs a command that can delete, overwrite or stop something"),
             (bash("curl https://example.com"), "runs a command that uses the network"),
             (bash("git log"), "runs a command that only reads"),
-            (file("Read", "/etc/shadow"), "wants to open /etc/shadow, outside this project"),
-            (file("Read", "src/../.env"), "wants to open .env"),
-            (file("Read", "notes"), "wants to open notes (a link to /etc/shadow), outside this project"),
+            (file("Read", "/etc/shadow"), "opens /etc/shadow, outside this project"),
+            (file("Read", "src/../.env"), "opens .env"),
+            (file("Read", "notes"), "opens notes (a link to /etc/shadow), outside this project"),
             (file("Edit", "/home/me/.bashrc"), "changes ~/.bashrc, outside this project"),
-            (words("Grep", &json!({"pattern": "x"}), here), "wants to search this folder"),
+            (words("Grep", &json!({"pattern": "x"}), here), "searches this folder"),
             (words("Memory", &json!({"action": "add"}), here), "adds a note for later conversations"),
             (words("mcp__files__drop", &json!({}), here), "calls drop of the MCP server files"),
             (words("Unheard", &json!({}), here), "needs approval"),
-            (
-                words("WebFetch", &json!({"url": "http://a\u{202e}b"}), here),
-                "wants to fetch http://a\\u{202e}b",
-            ),
+            (words("WebFetch", &json!({"url": "http://a\u{202e}b"}), here), "fetches http://a\\u{202e}b"),
         ];
         for (words, expected) in told {
             assert_eq!(words, expected);

@@ -15,7 +15,7 @@ use std::path::Path;
 const MOST: usize = 2_000;
 
 /// Where a rule that is too broad for a prompt belongs.
-const TO_A_FILE: &str = "such a rule belongs into permissions.yaml";
+const TO_A_FILE: &str = "such a rule belongs in permissions.yaml";
 
 /// Reads a pattern that is to be granted at the question about a call.
 ///
@@ -31,13 +31,13 @@ pub fn check_grant(call: &Prepared<'_>, rules: &RuleSet, text: &str) -> Result<R
         return Err(format!("the pattern is longer than {MOST} bytes"));
     }
     if text.chars().any(|c| c == '\n' || suspicious(c).is_some()) {
-        return Err("the pattern holds characters that cannot be seen".to_owned());
+        return Err("the pattern contains invisible characters".to_owned());
     }
     let rule = Rule::granted(text).map_err(|error| error.to_string())?;
     let tool = call.question.tool;
     match rule.pattern.exact_tool() {
         Some(name) if name == tool => {}
-        Some(name) => return Err(format!("this call is one of {tool}, and the pattern is about {name}")),
+        Some(name) => return Err(format!("this is a call of {tool}, but the pattern is for {name}")),
         // A pattern whose tool's own name holds such characters is a literal one when it was proposed.
         None if rule.pattern.to_string() == crate::pattern::Pattern::tool(tool).to_string() => {}
         None => return Err(format!("the tool must be written out: {tool}(…)")),
@@ -46,9 +46,9 @@ pub fn check_grant(call: &Prepared<'_>, rules: &RuleSet, text: &str) -> Result<R
     let verdict = call.verdict_with(rules, &rule);
     match verdict.decision {
         Decision::Allow => {}
-        Decision::Deny => return Err(format!("{}: no grant beats that", verdict.why)),
+        Decision::Deny => return Err(format!("{}: no grant overrides that", verdict.why)),
         Decision::Ask(AskKind::Rule | AskKind::BrokenRules) => {
-            return Err(format!("{}: no grant beats that", verdict.why));
+            return Err(format!("{}: no grant overrides that", verdict.why));
         }
         Decision::Ask(_) | Decision::Error => {
             let what = if call.is_matched_by(&rule) {
@@ -116,24 +116,26 @@ fn command(matcher: &Matcher) -> Result<(), String> {
         return Ok(());
     }
     let Some(program) = front.first() else {
-        return Err(format!("the program must be written out, with a blank behind it; {TO_A_FILE}"));
+        return Err(format!("the program name must be written out, followed by a space; {TO_A_FILE}"));
     };
     let name = program.rsplit('/').next().unwrap_or(program);
     let has_subcommand = WITH_SUBCOMMAND.contains(&name);
     if !has_subcommand && is_anything(program) {
         return Err(format!(
-            "`{name}` with any words can do anything: write the command out whole, or {TO_A_FILE}"
+            "`{name}` with arbitrary arguments can do anything; write the whole command, or {TO_A_FILE}"
         ));
     }
     if has_subcommand {
         let Some(sub) = front.get(1) else {
-            return Err(format!("name what `{name}` is to do, such as `Bash({name} status *)`; {TO_A_FILE}"));
+            return Err(format!(
+                "name a subcommand of `{name}`, such as `Bash({name} status *)`; {TO_A_FILE}"
+            ));
         };
         if sub.starts_with('-') {
-            return Err(format!("name what `{name}` is to do before its flags; {TO_A_FILE}"));
+            return Err(format!("name a subcommand of `{name}` before its flags; {TO_A_FILE}"));
         }
         if has_subject(sub) && front.len() < 3 {
-            return Err(format!("name what `{name} {sub}` is about; {TO_A_FILE}"));
+            return Err(format!("name an argument of `{name} {sub}`; {TO_A_FILE}"));
         }
     }
     Ok(())
@@ -177,7 +179,7 @@ fn file(call: &Prepared<'_>, matcher: &Matcher) -> Result<(), String> {
 }
 
 fn outside() -> String {
-    format!("it reaches too far outside of the project: name a folder, or {TO_A_FILE}")
+    format!("it is too broad outside the project; name a folder, or {TO_A_FILE}")
 }
 
 fn url(matcher: &Matcher) -> Result<(), String> {

@@ -119,7 +119,7 @@ impl Verdict {
 
 /// What let a call through.
 pub(super) struct Allowed<'r> {
-    /// The rule that is told.
+    /// The rule shown to the user.
     pub(super) rule: &'r Rule,
     /// The grants among all rules that were needed.
     pub(super) grants: Vec<GrantMark>,
@@ -261,12 +261,12 @@ impl<'a> Prepared<'a> {
                 Verdict { why, ..by }
             }
             Reached::Link(link) => {
-                let why = format!("it would follow the link {link} to files that no rule was checked for");
+                let why = format!("it would follow the link {link} to files not checked against the rules");
                 Verdict::new(Decision::Ask(AskKind::Default), why)
             }
             Reached::TooMuch(folder) => {
                 let why = format!(
-                    "it reads too many files in {folder} to check each against the rules; name a smaller folder"
+                    "too many files in {folder} to check each against the rules; use a smaller folder"
                 );
                 Verdict::new(Decision::Ask(AskKind::Default), why)
             }
@@ -296,7 +296,7 @@ fn subject(question: &Question<'_>, primary: Option<&str>) -> Result<Subject, St
                 return Err(format!("the argument `{name}` of {tool} is empty"));
             }
             Some(Value::String(text)) if text.contains('\0') => {
-                return Err(format!("the argument `{name}` of {tool} holds a NUL byte"));
+                return Err(format!("the argument `{name}` of {tool} contains a NUL byte"));
             }
             Some(Value::String(_)) => {}
             Some(other) => {
@@ -392,7 +392,7 @@ impl<'a> Judge<'a> {
 
     fn undenied(&self, maybe_denied: Option<&Rule>, default: Behavior) -> Verdict {
         if let Some(why) = self.rules.refused() {
-            let why = format!("the rules could not be loaded, so everything asks: {why}");
+            let why = format!("the rules could not be loaded, so every call asks: {why}");
             return Verdict::new(Decision::Ask(AskKind::BrokenRules), why);
         }
         let (asked, maybe_asked) = self.strictest(Behavior::Ask);
@@ -419,7 +419,7 @@ impl<'a> Judge<'a> {
                 };
                 doubt.unwrap_or_else(|| Verdict::new(Decision::Ask(AskKind::Default), "no rule covers this"))
             }
-            Behavior::Deny => Verdict::new(Decision::Deny, "no rule allows it, and the default is deny"),
+            Behavior::Deny => Verdict::new(Decision::Deny, "no rule allows it; the default is deny"),
         }
     }
 
@@ -429,7 +429,7 @@ impl<'a> Judge<'a> {
         {
             return ask;
         }
-        let allow = || Verdict::new(Decision::Allow, "no rule matches, and the default is allow");
+        let allow = || Verdict::new(Decision::Allow, "no rule matches; the default is allow");
         self.reaches().unwrap_or_else(allow)
     }
 
@@ -450,14 +450,13 @@ impl<'a> Judge<'a> {
                 };
                 if let Some(rule) = maybe {
                     if reach::meets(rule, self.call.named()) == Meets::Maybe {
-                        let why =
-                            format!("it names a file that {} is about, and may write to it", named(rule));
+                        let why = format!("it may write to a file covered by {}", named(rule));
                         return Some(ask(rule, why));
                     }
                     let part =
                         self.part(|command, matcher| shell::against(matcher, command) == Hit::Maybe, rule);
                     let why = format!(
-                        "only the shell knows all words of `{}`, so {} may match: write them out",
+                        "only the shell knows all arguments of `{}`, so {} may match; write them out",
                         part.unwrap_or_default(),
                         named(rule)
                     );
@@ -467,7 +466,7 @@ impl<'a> Judge<'a> {
                     // A rule that names the program knows what it allows.
                     && self.allowed().map_or(true, |by| by.rule.pattern.is_unconditional())
                 {
-                    let why = format!("`{part}` may run what {} is about", named(rule));
+                    let why = format!("`{part}` may run a command covered by {}", named(rule));
                     return Some(ask(rule, why));
                 }
                 let strict =
@@ -477,13 +476,13 @@ impl<'a> Judge<'a> {
                 if self.allowed().is_ok_and(|by| !by.rule.pattern.is_unconditional()) {
                     return None;
                 }
-                let why = format!("{why}, so a rule that denies or asks may be about it");
+                let why = format!("{why}, so a deny or ask rule may cover it");
                 Some(Verdict::new(Decision::Ask(AskKind::Undecided), why))
             }
             Subject::File { seen, .. } if seen.is_strange => {
                 let path =
                     seen.views.first().map(|view| visible(&view.to_string_lossy())).unwrap_or_default();
-                let why = format!("the path holds characters that do not show what they are: {path}");
+                let why = format!("the path contains misleading characters: {path}");
                 Some(Verdict::new(Decision::Ask(AskKind::Unclear), why))
             }
             Subject::File { .. } | Subject::Other => None,
@@ -495,7 +494,7 @@ impl<'a> Judge<'a> {
     fn by(&self, decision: Decision, rule: &Rule) -> Verdict {
         let mut verdict = Verdict::by(decision, rule);
         if let Meets::Yes(file) = reach::meets(rule, self.call.named()) {
-            verdict.why = format!("{} by {}, about the file {}", rule.behavior, named(rule), visible(file));
+            verdict.why = format!("{} by {}, for the file {}", rule.behavior, named(rule), visible(file));
             return verdict;
         }
         if has_regex(rule) {
@@ -701,7 +700,7 @@ impl<'a> Judge<'a> {
     fn file_doubt(&self, seen: &Seen, rule: Option<&Rule>) -> Option<Verdict> {
         let writes = is_file_edit(self.question.tool);
         if seen.is_dangling && writes {
-            let why = "a link on the way leads to nothing, so writing would create a file elsewhere";
+            let why = "a link in the path is broken, so writing would create a file elsewhere";
             return Some(Verdict::new(Decision::Ask(AskKind::Unclear), why));
         }
         if !writes {
@@ -709,13 +708,17 @@ impl<'a> Judge<'a> {
         }
         let (name, what) = match (&seen.protected, seen.bare_repository(self.question.workspace)) {
             (Some(name), _) => (name.clone(), "is protected"),
-            (None, Some(name)) => (name, "is a git repository, and git runs what its files say"),
+            (None, Some(name)) => (
+                name,
+                "is inside a git repository's own files, from which git runs \
+                              commands",
+            ),
             (None, None) => return None,
         };
         if rule.is_some_and(|rule| is_named_by(&name.to_lowercase(), rule)) {
             return None;
         }
-        let why = format!("`{name}` {what}: only a rule that names it allows a change");
+        let why = format!("`{name}` {what}; only a rule that names it allows a change");
         Some(Verdict::new(Decision::Ask(AskKind::Protected), why))
     }
 }

@@ -128,7 +128,7 @@ impl<'de> Deserialize<'de> for Name {
         impl Visitor<'_> for NameVisitor {
             type Value = Name;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a tool pattern as text (put quotes around it)")
+                f.write_str("a tool pattern as a string (put quotes around it)")
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Name, E> {
                 Ok(Name(text.to_owned()))
@@ -304,7 +304,7 @@ fn build(
     }
     for example in not_match {
         if example_holds(&rule, example)? {
-            return Err(format!("rule `{tool}` matches {}, which stands under not_match", shown(example)));
+            return Err(format!("rule `{tool}` matches {}, which is listed under not_match", shown(example)));
         }
     }
     Ok(rule)
@@ -357,7 +357,7 @@ fn example_holds(rule: &Rule, example: &Value) -> Result<bool, String> {
     let (tool, args) = match (full, example) {
         (Some(map), _) => {
             let tool =
-                map.get("tool").and_then(Value::as_str).ok_or("the `tool` of an example must be a text")?;
+                map.get("tool").and_then(Value::as_str).ok_or("the `tool` of an example must be a string")?;
             (tool.to_owned(), map.get("args").cloned().unwrap_or_else(|| json!({})))
         }
         (None, Value::Object(_)) if is_single => (name, example.clone()),
@@ -366,7 +366,7 @@ fn example_holds(rule: &Rule, example: &Value) -> Result<bool, String> {
             (name, json!({ key: text }))
         }
         (None, Value::String(text)) => (text.clone(), json!({})),
-        _ => return Err(format!("the example {example} must be a text, or an object of arguments")),
+        _ => return Err(format!("the example {example} must be a string, or an object of arguments")),
     };
     let mut alone = RuleSet::new();
     alone.push(rule.clone());

@@ -146,7 +146,7 @@ fn prefix(words: &[&str]) -> Option<GrantProposal> {
     let literal = words[..length].iter().map(|word| pattern_word(word)).collect::<Vec<_>>().join(" ");
     let shown = canonical(&words[..length]);
     let pattern = Pattern::parse(&format!("{SHELL_TOOL}({literal} *)")).ok()?;
-    Some(proposal(&pattern, format!("`{}` with any further words", visible(&shown))))
+    Some(proposal(&pattern, format!("`{}` with any further arguments", visible(&shown))))
 }
 
 /// A word of a command as a word of a pattern.

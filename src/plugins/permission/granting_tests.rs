@@ -59,16 +59,16 @@ fn a_pattern_must_mean_the_call_and_not_too_much_more() {
         ("git push", "*", Some("must be written out")),
         ("git push", "B?sh(git push *)", Some("must be written out")),
         ("git push", "/Bash/(git push *)", Some("must be written out")),
-        ("git push", "Bash(git *)", Some("name what `git` is to do")),
+        ("git push", "Bash(git *)", Some("name a subcommand of `git`")),
         ("git push", "Bash(git*)", Some("must be written out")),
-        ("git push", "Bash(git push*)", Some("name what `git` is to do")),
+        ("git push", "Bash(git push*)", Some("name a subcommand of `git`")),
         ("git push", "Bash(* push)", Some("must be written out")),
         ("git push", "Bash({git,rm} *)", Some("must be written out")),
         ("git push", r#"Bash(command =~ "git")"#, Some("any call of Bash")),
         ("git push", r#"Bash(command != "rm")"#, Some("any call of Bash")),
         ("git push", r#"Bash(command !~ "rm *")"#, Some("any call of Bash")),
         ("git push", r#"Bash(description ~ "*")"#, Some("any call of Bash")),
-        ("npm run build", "Bash(npm run *)", Some("name what `npm run` is about")),
+        ("npm run build", "Bash(npm run *)", Some("name an argument of `npm run`")),
         ("rm a", "Bash(rm *)", Some("can do anything")),
         ("curl x", "Bash(curl *)", Some("can do anything")),
         ("python3 x.py", "Bash(python3 *)", Some("can do anything")),
@@ -81,7 +81,7 @@ fn a_pattern_must_mean_the_call_and_not_too_much_more() {
         ("eval x", "Bash(eval *)", Some("can do anything")),
         // Not this call.
         ("git push", "Bash(git pull *)", Some("does not match this call")),
-        ("git push", "Read", Some("this call is one of Bash")),
+        ("git push", "Read", Some("this is a call of Bash")),
         ("git push && touch a", "Bash(git push *)", Some("does not cover this call")),
         ("git push > out", "Bash(git push *)", Some("does not cover this call")),
         ("git push $X", "Bash(git push *)", Some("does not cover this call")),
@@ -89,8 +89,8 @@ fn a_pattern_must_mean_the_call_and_not_too_much_more() {
         // No pattern.
         ("git push", "", Some("empty")),
         ("git push", "Bash(", Some("")),
-        ("git push", "Bash(git push *)\u{202e}", Some("cannot be seen")),
-        ("git push", "Bash(git\npush)", Some("cannot be seen")),
+        ("git push", "Bash(git push *)\u{202e}", Some("invisible characters")),
+        ("git push", "Bash(git\npush)", Some("invisible characters")),
     ] {
         let got = place.check(&rules, "Bash", json!({ "command": command }), pattern);
         let fits = match (&got, refusal) {
@@ -180,7 +180,7 @@ fn rules_that_beat_a_grant_are_named() {
     let ask = RuleSet::from_patterns(Layer::User, ToolPermissionBehavior::Ask, ["Bash(git push *)"]).unwrap();
     let why =
         place.check(&rules, "Bash", json!({"command": "git push --force"}), "Bash(git push *)").unwrap_err();
-    assert!(why.contains("`Bash(git push --force *)`") && why.contains("no grant beats that"), "{why}");
+    assert!(why.contains("`Bash(git push --force *)`") && why.contains("no grant overrides that"), "{why}");
     rules.join(ask);
     let why = place.check(&rules, "Bash", json!({"command": "git push"}), "Bash(git push *)").unwrap_err();
     assert!(why.contains("ask by rule `Bash(git push *)`"), "{why}");
@@ -219,11 +219,16 @@ async fn a_card_names_the_grant_that_would_have_answered() {
     ]);
     for (command, id, told) in [
         ("git push origin", "e", json!({"scope": "this project", "why": "ended", "at": 900})),
-        ("git stash pop", "r", json!({"scope": "this project", "why": "was taken back", "at": 800})),
+        ("git stash pop", "r", json!({"scope": "this project", "why": "was revoked", "at": 800})),
         ("git commit -m x", "u", json!({"scope": "this project", "why": "is used up: it was for 5 calls"})),
-        ("git tag v1", "asked", json!({"scope": "all projects", "why": "holds, but a rule asks every time"})),
-        ("git pull", "there", json!({"scope": "the project /other", "why": "does not reach this call"})),
-        ("touch a", "thread", json!({"scope": "another conversation", "why": "does not reach this call"})),
+        (
+            "git tag v1",
+            "asked",
+            json!({"scope": "all projects", "why": "is in force, but a rule asks every \
+                              time"}),
+        ),
+        ("git pull", "there", json!({"scope": "the project /other", "why": "does not cover this call"})),
+        ("touch a", "thread", json!({"scope": "another conversation", "why": "does not cover this call"})),
     ] {
         let mut got = world.missed(command).await;
         assert_eq!(got["id"], id, "{command}: {got}");

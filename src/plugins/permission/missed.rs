@@ -82,13 +82,13 @@ fn told(class: Class, grant: GrantRecord, now_ms: u64, is_spent: bool) -> Missed
     let is_late = grant.expires_at.is_some_and(|end| end <= now_ms);
     let used_up = grant.max_uses.filter(|most| grant.uses >= *most || is_spent && !is_late);
     let (why, at) = match class {
-        Class::Beaten => ("holds, but a rule asks every time".to_owned(), None),
+        Class::Beaten => ("is in force, but a rule asks every time".to_owned(), None),
         Class::Over => match (grant.revoked_at, used_up) {
-            (Some(at), _) => ("was taken back".to_owned(), Some(at)),
+            (Some(at), _) => ("was revoked".to_owned(), Some(at)),
             (None, Some(most)) => (format!("is used up: it was for {most} {}", calls(most)), None),
             (None, None) => ("ended".to_owned(), grant.expires_at.filter(|end| *end <= now_ms)),
         },
-        Class::Elsewhere => ("does not reach this call".to_owned(), None),
+        Class::Elsewhere => ("does not cover this call".to_owned(), None),
     };
     let scope = match (&grant.scope, class) {
         (GrantScope::Run(_), Class::Elsewhere) => "another run".to_owned(),

@@ -50,10 +50,10 @@ fn bend(rules: &RuleSet, call: &Prepared<'_>, mode: Mode, verdict: Verdict) -> V
             AskKind::Default => match call.reaches(rules) {
                 // Only a rule keeps a line from running here, not that there is too much to look at.
                 Some(asked) if asked.rule.is_some() => asked,
-                Some(_) | None => allow("yolo mode: no rule speaks about it"),
+                Some(_) | None => allow("yolo mode: no rule covers it"),
             },
             AskKind::Undecided if !rules.has(Behavior::Deny, SHELL_TOOL) && verdict.rule.is_none() => {
-                allow("yolo mode: no deny rule could be broken")
+                allow("yolo mode: no deny rule can match")
             }
             AskKind::Rule
             | AskKind::Undecided
@@ -77,10 +77,7 @@ fn in_plan(rules: &RuleSet, call: &Prepared<'_>, verdict: Verdict) -> Verdict {
         if reading.decision == Decision::Allow {
             return reading;
         }
-        why = format!("this command is not known to only read ({})", reading.why);
+        why = format!("this command is not known to be read-only ({})", reading.why);
     }
-    Verdict::new(
-        Decision::Deny,
-        format!("plan mode only reads, and {why}; propose the change instead of making it"),
-    )
+    Verdict::new(Decision::Deny, format!("plan mode is read-only, and {why}; propose the change instead"))
 }

@@ -38,7 +38,7 @@ const MAX_DIFFERING: usize = 2;
 pub(super) fn check_name(pattern: &Pattern, behavior: Behavior) -> Result<(), String> {
     match pattern.exact_tool().filter(|_| behavior != Behavior::Allow).map(|name| (name, meant(name))) {
         Some((name, Some(meant))) => {
-            Err(format!("unknown tool `{name}`; did you mean `{meant}`? Names of tools are case-sensitive"))
+            Err(format!("unknown tool `{name}`; did you mean `{meant}`? Tool names are case-sensitive"))
         }
         _ => Ok(()),
     }
@@ -59,7 +59,7 @@ impl RuleSet {
         let warning = |rule: &Rule| {
             let name = rule.pattern.exact_tool().filter(|name| !BUILT_IN.contains(name) && !knows(name))?;
             let near = meant(name).map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
-            Some(format!("{}: rule `{}` is about an unknown tool{near}", rule.origin, rule.pattern))
+            Some(format!("{}: rule `{}` names an unknown tool{near}", rule.origin, rule.pattern))
         };
         self.rules().iter().filter_map(|rule| warning(rule)).collect()
     }

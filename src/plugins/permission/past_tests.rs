@@ -154,7 +154,7 @@ fn the_fewest_rules_are_suggested_and_no_broader_than_needed() {
     );
     assert!(yaml.contains("match: [\"src/a.rs\""), "{yaml}");
     assert!(
-        yaml.contains("  # 3 questions, you always said yes: `cargo test` with any further words\n"),
+        yaml.contains("  # 3 questions, you always approved: `cargo test` with any further arguments\n"),
         "{yaml}"
     );
 }

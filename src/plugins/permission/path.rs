@@ -53,7 +53,7 @@ pub fn look(text: &str, places: &Places<'_>) -> Result<Seen, String> {
         return Err("the path is empty".into());
     }
     if text.contains('\0') {
-        return Err("the path holds a NUL byte".into());
+        return Err("the path contains a NUL byte".into());
     }
     let mut written = vec![places.cwd.join(text)];
     // A tool may or may not read `~` as the home folder: both places count.

@@ -135,7 +135,9 @@ pub(super) fn read_section(section: &JsonValue) -> Result<RuleSet, String> {
 fn refusal(tool: &str, code: &str, verdict: &Verdict, word: &str) -> ToolInterceptPayload {
     let text = match &verdict.rule {
         // The verdict's words already name the rule and where it stands.
-        Some(_) => format!("{word}: {}. It did not run; do not try the same in another way", verdict.why),
+        Some(_) => {
+            format!("{word}: {}. It did not run; do not try to get the same effect another way", verdict.why)
+        }
         None => format!("{word}: {}. It did not run", verdict.why),
     };
     ToolInterceptPayload::SetResult(
@@ -228,7 +230,7 @@ impl Plugin for PermissionPlugin {
     }
 
     fn descriptor(&self) -> PluginDescriptor {
-        PluginDescriptor::new(PERMISSION_PLUGIN, "allows, asks for and denies tool calls by rules")
+        PluginDescriptor::new(PERMISSION_PLUGIN, "allows, asks about and denies tool calls by rules")
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {

@@ -60,9 +60,9 @@ fn rules_about_tools_that_nobody_has_are_named() {
     assert_eq!(
         warnings,
         [
-            "permissions.yaml:2: rule `Deploy` is about an unknown tool",
-            "permissions.yaml:3: rule `bash(ls *)` is about an unknown tool; did you mean `Bash`?",
-            "permissions.yaml:5: rule `mcp__gone__x` is about an unknown tool",
+            "permissions.yaml:2: rule `Deploy` names an unknown tool",
+            "permissions.yaml:3: rule `bash(ls *)` names an unknown tool; did you mean `Bash`?",
+            "permissions.yaml:5: rule `mcp__gone__x` names an unknown tool",
         ]
     );
 }
@@ -186,15 +186,15 @@ fn a_reason_names_the_part_and_what_would_allow_it_and_never_a_regular_expressio
         ),
         (
             "git $X",
-            "only the shell knows all words of `git $X`, so rule `Bash(git push *)` (given for this run) may match: \
-             write them out",
+            "only the shell knows all arguments of `git $X`, so rule `Bash(git push *)` (given for this run) \
+             may match; write them out",
         ),
         (
             "prlimit git push",
-            "`prlimit git push` may run what rule `Bash(git push *)` (given for this run) is about",
+            "`prlimit git push` may run a command covered by rule `Bash(git push *)` (given for this run)",
         ),
         ("sudo rm -rf /", "deny by a rule (permissions.yaml (shipped):LINE), for `rm -rf /`"),
-        ("(cd src); ls", "`cd` counts only as the first command of the line, followed by `&&`"),
+        ("(cd src); ls", "`cd` is accepted only as the first command of the line, followed by `&&`"),
         (
             "FOO=1 ls",
             "`FOO` is set for a command; only a rule for the whole line allows that: Bash(command = \"FOO=1 ls\")",

@@ -208,7 +208,7 @@ pub(super) fn allowed<'r>(
     }
     let commands = analysis.plain().map_err(|why| not_by_itself(why, question))?;
     if commands.is_empty() {
-        return Err("there is no command in it".into());
+        return Err("it contains no command".into());
     }
     let at = question.cwd.to_owned();
     let mut walk = Walk { rules, question, all, files: OnceCell::new(), at, moved: false, is_lost: false };
@@ -339,20 +339,20 @@ impl<'r> Walk<'_, 'r> {
         let Some(first) = command.words.first() else { return Ok(Vec::new()) };
         if !first.is_literal() || first.text.is_empty() || first.text.contains(char::is_whitespace) {
             return Err(not_by_itself(
-                &format!("`{}` is no plain name of a program", first.text),
+                &format!("`{}` is not a plain program name", first.text),
                 self.question,
             ));
         }
         if first.text == "cd" {
             if !leads {
-                return Err("`cd` counts only as the first command of the line, followed by `&&`".into());
+                return Err("`cd` is accepted only as the first command of the line, followed by `&&`".into());
             }
             self.change_folder(command)?;
             return Ok(Vec::new());
         }
         if self.moved {
             if first.text.contains('/') && !first.text.starts_with('/') {
-                return Err(format!("`{}` is another program after `cd`", first.text));
+                return Err(format!("`{}` is a different program after `cd`", first.text));
             }
             if first.text == "git" {
                 return Err("git reads the settings of another folder after `cd`".into());
@@ -384,7 +384,7 @@ impl<'r> Walk<'_, 'r> {
         let next = seen.views.last().cloned().unwrap_or_default();
         // A workspace that does not exist is one of an example, or of the past.
         if !next.is_dir() && self.at.is_dir() {
-            return Err(format!("`cd {}` fails: there is no such folder", target.text));
+            return Err(format!("`cd {}` fails: no such folder", target.text));
         }
         self.moved |= next != path::resolve(&self.at).0;
         self.at = next;
@@ -397,8 +397,11 @@ impl<'r> Walk<'_, 'r> {
             let is_plain_glob = word.is_glob && !word.has_holes && !word.is_odd;
             let is_fine = word.is_literal() || (is_plain_glob && globs_are_harmless(program));
             if !is_fine {
-                let what =
-                    if word.is_glob { "an unquoted pattern" } else { "a word that only the shell knows" };
+                let what = if word.is_glob {
+                    "an unquoted pattern"
+                } else {
+                    "an argument that only the shell knows"
+                };
                 let why = format!("`{}` is {what}, and `{program}` may take it for an option", word.text);
                 return Err(not_by_itself(&why.replace('\u{fffc}', "…"), self.question));
             }
@@ -502,10 +505,10 @@ impl<'r> Walk<'_, 'r> {
             for text in candidates.into_iter().filter(|text| !text.is_empty()) {
                 let seen = path::look(text, &places)?;
                 if !seen.is_inside {
-                    return Err(format!("`{text}` lies outside of the workspace"));
+                    return Err(format!("`{text}` is outside the workspace"));
                 }
                 if !names_only && self.is_guarded(text) {
-                    return Err(format!("`{text}` may hold a secret"));
+                    return Err(format!("`{text}` may contain a secret"));
                 }
             }
         }

@@ -353,8 +353,8 @@ impl Suggestions {
         out.push_str("rules:\n");
         for SuggestedRule { rule, text, saves } in &self.rules {
             let word = match rule.behavior {
-                Behavior::Allow => "you always said yes",
-                Behavior::Deny => "you always said no",
+                Behavior::Allow => "you always approved",
+                Behavior::Deny => "you always denied",
                 Behavior::Ask => "you were asked",
             };
             let _ = writeln!(

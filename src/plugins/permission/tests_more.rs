@@ -445,7 +445,7 @@ fn plan_mode_runs_lines_that_only_read_by_shipped_rules() {
         assert_eq!(bash(&rules, command).decision.word(), want, "{command}: {}", bash(&rules, command).why);
     }
     let why = bash(&rules, "touch x").why;
-    assert!(why.contains("plan mode only reads") && why.contains("`touch x`"), "{why}");
+    assert!(why.contains("plan mode is read-only") && why.contains("`touch x`"), "{why}");
     // A default that allows everything does not either, and rules that could not be read allow nothing.
     rules.set_default(ToolPermissionBehavior::Allow);
     assert_eq!(bash(&rules, "touch x").decision, Decision::Deny);
@@ -587,17 +587,17 @@ fn refused(text: &str) -> String {
 fn files_with_mistakes_are_refused_with_their_line() {
     for (text, line, part) in [
         ("rules:\n  - {tool: Bash, behavior: deny, pattern: 'rm *'}\n", 2, "pattern"),
-        ("default_behavior: allow\nrules:\n  - {tool: 'Bash(rm *', behavior: deny}\n", 3, "never closed"),
+        ("default_behavior: allow\nrules:\n  - {tool: 'Bash(rm *', behavior: deny}\n", 3, "unclosed"),
         (
             "default_behavior: allow\nrules:\n  - {tool: 'Bash(command =~ \"(rm\")', behavior: deny}\n",
             3,
             "regular expression",
         ),
-        ("rules:\n  - {tool: no, behavior: deny}\n", 2, "text"),
-        ("rules:\n  - {tool: 123, behavior: deny}\n", 2, "text"),
-        ("rules:\n  - {tool: true, behavior: deny}\n", 2, "text"),
-        ("rules:\n  - {tool: ~, behavior: deny}\n", 2, "text"),
-        ("rules:\n  - {tool: [a], behavior: deny}\n", 2, "text"),
+        ("rules:\n  - {tool: no, behavior: deny}\n", 2, "string"),
+        ("rules:\n  - {tool: 123, behavior: deny}\n", 2, "string"),
+        ("rules:\n  - {tool: true, behavior: deny}\n", 2, "string"),
+        ("rules:\n  - {tool: ~, behavior: deny}\n", 2, "string"),
+        ("rules:\n  - {tool: [a], behavior: deny}\n", 2, "string"),
         ("x: !!python/object/apply:os.system ['touch pwn']\n", 1, ""),
         ("rules:\n  - {tool: !!python/name:os.system x, behavior: deny}\n", 2, ""),
         ("rules:\n  - {tool: !custom x, behavior: deny}\n", 2, ""),

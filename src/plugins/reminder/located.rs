@@ -144,7 +144,7 @@ impl<'de> Visitor<'de> for ShapeVisitor {
         let mut known = BTreeSet::new();
         while let Some(key) = map.next_key::<Spanned<String>>()? {
             if !known.insert(key.value.clone()) {
-                return Err(de::Error::custom(format!("the key `{}` stands here twice", key.value)));
+                return Err(de::Error::custom(format!("duplicate key `{}`", key.value)));
             }
             let line = key.referenced.line();
             entries.push((key.value, line, map.next_value::<Spanned<Shape>>()?.into()));

@@ -47,7 +47,7 @@ impl ReminderPlugin {
 
 impl Plugin for ReminderPlugin {
     fn descriptor(&self) -> PluginDescriptor {
-        PluginDescriptor::new(REMINDER_PLUGIN, "tells the model what rules say after a tool call")
+        PluginDescriptor::new(REMINDER_PLUGIN, "adds reminders by rules after tool calls")
     }
 
     fn register(&self, registrar: &mut PluginRegistrar) -> Result<(), StateError> {

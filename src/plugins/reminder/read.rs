@@ -27,7 +27,7 @@ pub enum ReminderConfigError {
         source: std::io::Error,
     },
     /// The format is not known.
-    #[error("`{format}` is no format of reminder rules; write them as json")]
+    #[error("unknown format `{format}` of reminder rules; expected json")]
     UnknownFormat {
         /// What was asked for.
         format: String,
@@ -49,7 +49,7 @@ pub enum ReminderConfigError {
         message: String,
     },
     /// There is no such target.
-    #[error("{at}: `{target}` is no target; it is one of {}", words(&ReminderTarget::WORDS))]
+    #[error("{at}: unknown target `{target}`; expected one of {}", words(&ReminderTarget::WORDS))]
     InvalidTarget {
         /// Where.
         at: String,
@@ -65,7 +65,7 @@ pub enum ReminderConfigError {
         message: String,
     },
     /// There is no such operation on a field.
-    #[error("{at}: `{op}` is no operation; it is one of {}", OPS.join(", "))]
+    #[error("{at}: unknown operation `{op}`; expected one of {}", OPS.join(", "))]
     InvalidOp {
         /// Where.
         at: String,
@@ -189,7 +189,7 @@ impl Reader<'_> {
             Shape::Text(text) if !text.trim().is_empty() => Ok(text),
             Shape::Text(_) => Err(self.invalid(node, format!("{what} is empty"))),
             Shape::Null | Shape::Bool(_) | Shape::Number(_) | Shape::List(_) | Shape::Map(_) => {
-                Err(self.invalid(node, format!("{what} must be a text")))
+                Err(self.invalid(node, format!("{what} must be a string")))
             }
         }
     }
@@ -244,7 +244,9 @@ impl Reader<'_> {
             Shape::Text(word) if word == "any" => Ok(OutputMatcher::default()),
             Shape::Text(word) => Err(self.output_error(
                 node,
-                format!("`{word}` is no output; write \"any\", or an object with `status` and `content`"),
+                format!(
+                    "unknown output `{word}`; expected \"any\", or an object with `status` and `content`"
+                ),
             )),
             Shape::Map(_) => {
                 let [status, content] = self.fields(node, "`output`", ["status", "content"])?;
@@ -265,8 +267,9 @@ impl Reader<'_> {
         let Shape::Text(word) = &node.shape else {
             return Err(self.output_error(node, format!("`status` must be one of {known}")));
         };
-        word_of(word, &StatusMatcher::WORDS)
-            .ok_or_else(|| self.output_error(node, format!("`{word}` is no status; it is one of {known}")))
+        word_of(word, &StatusMatcher::WORDS).ok_or_else(|| {
+            self.output_error(node, format!("unknown status `{word}`; expected one of {known}"))
+        })
     }
 
     fn content(&self, node: &Node) -> Read<ContentMatcher> {
@@ -301,7 +304,7 @@ impl Reader<'_> {
         let path: Vec<String> = self.text(path_node, "`path`")?.split('.').map(str::to_owned).collect();
         if path.iter().any(|name| name.is_empty() || name.contains(['[', ']', '*'])) {
             return Err(
-                self.output_error(path_node, "`path` is names with dots between them, such as `error.code`")
+                self.output_error(path_node, "`path` must be names separated by dots, such as `error.code`")
             );
         }
         let value_node = self.needed(node, value, "the field's `value`")?;
@@ -310,7 +313,9 @@ impl Reader<'_> {
                 comparison_text(&value_node.value())
             }
             Shape::List(_) | Shape::Map(_) => {
-                return Err(self.output_error(value_node, "`value` must be a text, a number, true or false"));
+                return Err(
+                    self.output_error(value_node, "`value` must be a string, a number, true or false")
+                );
             }
         };
         let word = op.map_or(Ok("glob"), |op| self.text(op, "`op`"))?;

@@ -311,39 +311,39 @@ fn mistakes_are_shown_where_they_stand() {
         (
             "{\"tool\": \"Bash\",\n \"message\": {\"target\": \"sytem\", \"content\": \"x\"}}",
             4,
-            "`sytem` is no target; it is one of system, suffix_system, session, conversation",
+            "unknown target `sytem`; expected one of system, suffix_system, session, conversation",
         ),
         (&*format!("{{\"tool\":\n \"Bash(\", {message}}}"), 4, "pattern `Bash(`, character 5: "),
         (
             &format!("{{\"tool\": \"*\", {message},\n\"output\": \"all\"}}"),
             4,
-            "`all` is no output; write \"any\", or an object with `status` and `content`",
+            "unknown output `all`; expected \"any\", or an object with `status` and `content`",
         ),
         (
             &format!("{{\"tool\": \"*\", {message}, \"output\": {{\n\"status\": \"failed\"}}}}"),
             4,
-            "`failed` is no status; it is one of success, error, pending, any",
+            "unknown status `failed`; expected one of success, error, pending, any",
         ),
         (
             &format!(
                 "{{\"tool\": \"*\", {message}, \"output\": {{\n\"content\": {{\"fields\": [\n{{\"path\": \"a\", \"value\": \"1\",\n\"op\": \"equals\"}}]}}}}}}"
             ),
             6,
-            "`equals` is no operation; it is one of glob, exact, regex, not_glob, not_exact, not_regex",
+            "unknown operation `equals`; expected one of glob, exact, regex, not_glob, not_exact, not_regex",
         ),
         (
             &format!(
                 "{{\"tool\": \"*\", {message}, \"output\": {{\"content\": {{\"fields\": [{{\n\"path\": \"a[0]\", \"value\": 1}}]}}}}}}"
             ),
             4,
-            "`path` is names with dots between them",
+            "`path` must be names separated by dots",
         ),
         (
             &format!(
                 "{{\"tool\": \"*\", {message}, \"output\": {{\"content\": {{\"fields\": [{{\"path\": \"a\", \"op\": \"regex\",\n\"value\": \"(\"}}]}}}}}}"
             ),
             4,
-            "not a regular expression",
+            "invalid regular expression",
         ),
         (
             &format!("{{\"tool\": \"*\", {message}, \"output\": {{\"content\":\n\"[z-a]\"}}}}"),

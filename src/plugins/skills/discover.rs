@@ -121,7 +121,7 @@ impl Discovery {
         let hidden_by = used.map(|found| found.skill.location());
         if let Some(location) = &hidden_by {
             let message = format!(
-                "skill `{name}` is not used, because {} has one of the same name",
+                "skill `{name}` is not used, because {} defines one of the same name",
                 visible_line(location)
             );
             self.issues.push(SkillIssue {
@@ -142,7 +142,7 @@ pub fn discover(roots: &[SkillRoot], bundled: Vec<Arc<dyn Skill>>) -> Discovery 
     for root in roots {
         let Ok(real) = root.dir.canonicalize() else { continue };
         if root.boundary.as_ref().is_some_and(|boundary| !is_inside(&real, boundary)) {
-            let message = "is a link that leads out of the project; it is not followed".to_owned();
+            let message = "links out of the project; not followed".to_owned();
             discovery.issues.push(SkillIssue {
                 path: root.dir.clone(),
                 line: 0,
@@ -206,7 +206,11 @@ pub(crate) fn walk(root: &Path) -> Result<FsDiscovery, SkillError> {
             found.warnings.extend(issues);
             found.skills.extend(skill);
             if found.skills.len() == MAX_SKILLS {
-                warn(&mut found, &root, format!("holds more than {MAX_SKILLS} skills; the rest is not read"));
+                warn(
+                    &mut found,
+                    &root,
+                    format!("contains more than {MAX_SKILLS} skills; the rest is not read"),
+                );
                 break;
             }
             continue;
@@ -230,7 +234,7 @@ pub(crate) fn walk(root: &Path) -> Result<FsDiscovery, SkillError> {
                     warn(
                         &mut found,
                         &entry.path(),
-                        "is a link that leads out of the skills folder; it is not followed".to_owned(),
+                        "links out of the skills folder; not followed".to_owned(),
                     );
                 }
                 Ok(real) if seen.insert(real.clone()) => inner.push(real),
@@ -238,7 +242,11 @@ pub(crate) fn walk(root: &Path) -> Result<FsDiscovery, SkillError> {
             }
         }
         if seen.len() > MAX_FOLDERS {
-            warn(&mut found, &root, format!("holds more than {MAX_FOLDERS} folders; the rest is not read"));
+            warn(
+                &mut found,
+                &root,
+                format!("contains more than {MAX_FOLDERS} folders; the rest is not read"),
+            );
             break;
         }
         inner.sort();

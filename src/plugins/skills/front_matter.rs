@@ -159,7 +159,7 @@ impl SkillReader<'_> {
             self.say(Severity::Error, line, message);
         }
         if let Some((_, c)) = control_character(description) {
-            let message = format!("control character U+{:04X} in the description; take it out", u32::from(c));
+            let message = format!("control character U+{:04X} in the description; remove it", u32::from(c));
             self.say(Severity::Error, line, message);
         }
         let length = description.chars().count();
@@ -175,7 +175,7 @@ impl SkillReader<'_> {
             self.say(
                 Severity::Warning,
                 line,
-                format!("{hidden} invisible character{plural} in the description; take them out"),
+                format!("{hidden} invisible character{plural} in the description; remove them"),
             );
         }
         let allowed_tools = match &raw.allowed_tools {
@@ -189,7 +189,7 @@ impl SkillReader<'_> {
             None | Some("inherit") => false,
             Some(other) => {
                 let message = format!(
-                    "`context` is `{}`; only `fork` means something, so it is ignored",
+                    "`context` is `{}`; only `fork` is supported, so it is ignored",
                     visible_line(other)
                 );
                 self.say(Severity::Warning, line_of("context"), message);
@@ -240,7 +240,7 @@ impl SkillReader<'_> {
                 None
             }
             None => {
-                let message = format!("`{key}` must be a text and is ignored");
+                let message = format!("`{key}` must be a string and is ignored");
                 self.say(Severity::Warning, line_of(yaml, key), message);
                 None
             }
@@ -305,7 +305,7 @@ impl SkillReader<'_> {
             self.say(
                 Severity::Warning,
                 line,
-                format!("the name has {length} characters; at most {MAX_NAME} are right"),
+                format!("the name has {length} characters; the maximum is {MAX_NAME}"),
             );
         }
         if let Some(folder) = folder.map(|folder| folder.nfkc().collect::<String>())
@@ -326,7 +326,7 @@ impl SkillReader<'_> {
             (Value::String(text), _) => split_list(text),
             (_, Some(items)) => {
                 let message =
-                    "allowed-tools is a list; the specification has one text with blanks between the tools";
+                    "allowed-tools is a list; the specification has one string with spaces between the tools";
                 self.say(Severity::Warning, line, message);
                 (
                     items
@@ -338,7 +338,7 @@ impl SkillReader<'_> {
                 )
             }
             (_, None) => {
-                let message = "allowed-tools must be a text with blanks between the tools; it is ignored";
+                let message = "allowed-tools must be a string with spaces between the tools; it is ignored";
                 self.say(Severity::Warning, line, message);
                 return Vec::new();
             }
@@ -347,12 +347,12 @@ impl SkillReader<'_> {
             self.say(
                 Severity::Warning,
                 line,
-                "allowed-tools has commas; the specification has blanks between the tools",
+                "allowed-tools has commas; the specification has spaces between the tools",
             );
         }
         if let Some(part) = parts.iter().find(|part| count_unsafe(part) > 0 || part.contains(['\n', '\t'])) {
             let message =
-                format!("allowed-tools holds control or invisible characters: `{}`", visible_line(part));
+                format!("allowed-tools contains control or invisible characters: `{}`", visible_line(part));
             self.say(Severity::Error, line, message);
         }
         let mut kept = Vec::new();
@@ -362,7 +362,7 @@ impl SkillReader<'_> {
                 // Leaving it out grants less, and the skill is still of use.
                 Err(error) => {
                     let message = format!(
-                        "`{}` in allowed-tools is no pattern and is left out: {}",
+                        "`{}` in allowed-tools is not a pattern and is left out: {}",
                         visible_line(&part),
                         visible_line(&error.message)
                     );
@@ -396,11 +396,9 @@ pub fn check_name(name: &str) -> Result<(), String> {
         |c: &char| !(*c == '-' || c.is_numeric() || c.is_alphabetic()) || c.to_lowercase().ne([*c]);
     match name.chars().find(is_wrong) {
         Some(c) if c.is_alphabetic() => {
-            refuse("has an upper-case letter; only lower-case letters, digits and `-` are right")
+            refuse("has an upper-case letter; expected lower-case letters, digits and `-`")
         }
-        Some(_) => refuse(
-            "has a character that does not belong there; only lower-case letters, digits and `-` are right",
-        ),
+        Some(_) => refuse("has an invalid character; expected lower-case letters, digits and `-`"),
         None if name.is_empty() => refuse("is empty"),
         None if name.starts_with('-') || name.ends_with('-') => refuse("starts or ends with `-`"),
         None if name.contains("--") => refuse("has two `-` in a row"),

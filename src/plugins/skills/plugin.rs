@@ -174,7 +174,7 @@ impl Plugin for ActiveSkillInstructionsPlugin {
     fn descriptor(&self) -> PluginDescriptor {
         PluginDescriptor::new(
             ACTIVE_INSTRUCTIONS_PLUGIN,
-            "keeps the instructions of active skills before the model",
+            "keeps the instructions of active skills in context",
         )
     }
 

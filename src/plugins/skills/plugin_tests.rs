@@ -137,7 +137,7 @@ async fn the_model_sees_the_catalogue_and_then_the_instructions() {
     assert_eq!(before.len(), 1);
     assert!(before[0].1.contains("<name>hello</name><description>Greets.</description>"));
     let said = world.text("skill", json!({"skill": "hello"})).await;
-    assert!(said.contains("is taken up") && said.contains("references/a.md"), "{said}");
+    assert!(said.contains("Loaded skill `hello`") && said.contains("references/a.md"), "{said}");
     let after = world.context().await;
     assert_eq!(after[1].0, "skills.active.hello");
     assert_eq!(after[1].1, "<skill_instructions name=\"hello\">\n# Be kind\n</skill_instructions>");
@@ -239,7 +239,7 @@ async fn resources_are_text_or_base64_and_cut() {
         world
             .text("load_skill_resource", json!({"skill": "q", "path": "a"}))
             .await
-            .contains("no skill is named `q`; known: r")
+            .contains("unknown skill `q`; known: r")
     );
 }
 
@@ -267,8 +267,8 @@ async fn a_script_runs_in_its_skill_with_arguments_and_limits() {
         (json!({"skill": "s", "script": "none.sh"}), "has no `scripts/none.sh`"),
         (json!({"skill": "s", "script": "go.py", "args": "x"}), "`args` must be a list"),
         (json!({"skill": "s", "script": "go.py", "args": ["a\0"]}), "`args` must be a list"),
-        (json!({"skill": "s"}), "`script` must be a text"),
-        (json!({"skill": 4, "script": "go.py"}), "`skill` must be a text"),
+        (json!({"skill": "s"}), "`script` must be a string"),
+        (json!({"skill": 4, "script": "go.py"}), "`skill` must be a string"),
     ] {
         let said = world.text("skill_script", args).await;
         assert!(said.starts_with("error: ") && said.contains(expected), "{said}");
@@ -277,7 +277,7 @@ async fn a_script_runs_in_its_skill_with_arguments_and_limits() {
     world.text("skill", json!({"skill": "s"})).await;
     fs::write(world.path("s/scripts/go.py"), "print(2)").expect("write");
     let said = world.text("skill_script", json!({"skill": "s", "script": "go.py"})).await;
-    assert!(said.contains("changed since it was taken up"), "{said}");
+    assert!(said.contains("changed since it was loaded"), "{said}");
 }
 
 #[tokio::test]
@@ -369,7 +369,7 @@ fn a_hidden_skill_is_the_models_alone() {
     let registry = registry_of(&world);
     assert_eq!(invocation(&registry, "/a"), None);
     assert!(
-        refused(&registry, "/a now").is_some_and(|why| why.contains("only the model uses the skill `a`"))
+        refused(&registry, "/a now").is_some_and(|why| why.contains("only the model can use the skill `a`"))
     );
     assert_eq!((refused(&registry, "/b"), refused(&registry, "/ab")), (None, None));
     let text = catalogue(&registry).expect("a catalogue");
@@ -415,7 +415,7 @@ async fn a_forked_skill_is_a_run_of_its_own() {
 async fn a_skill_names_the_model_for_the_rest_of_the_run() {
     let world = World::new(&[("m/SKILL.md", b"---\nname: m\ndescription: d\nmodel: small\n---\nx")]);
     let said = world.text("skill", json!({"skill": "m"})).await;
-    assert!(said.contains("names the model `small`, which is not available here"), "{said}");
+    assert!(said.contains("asks for the model `small`, which is not available here"), "{said}");
     world.context().await;
     assert_eq!(world.shape().overrides.model, None);
     world.targets.write().expect("lock").models.insert("small".to_owned(), "mock/small".to_owned());

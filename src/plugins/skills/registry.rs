@@ -60,9 +60,9 @@ impl SkillRegistry for InMemorySkillRegistry {
     }
 }
 
-const HEAD: &str = "\
-Skills hold instructions for kinds of tasks. When one fits the task, call the tool `skill` with its name before you begin, \
-and follow what it says.
+const HEAD: &str =
+    "Skills contain instructions for kinds of tasks. When one matches the task, call the tool \
+                    `skill` with its name before you start, and follow its instructions.
 <available_skills>
 ";
 const TAIL: &str = "</available_skills>\n";
@@ -77,9 +77,7 @@ pub fn catalogue(registry: &dyn SkillRegistry) -> Option<String> {
     if skills.is_empty() {
         return None;
     }
-    let note = |left: usize| {
-        format!("{left} more skills are not listed here; ask the person for the name of one.\n")
-    };
+    let note = |left: usize| format!("{left} more skills are not listed here; ask the user for a name.\n");
     let room = MAX_CATALOGUE_CHARS - HEAD.chars().count() - TAIL.len() - note(skills.len()).chars().count();
     let (mut entries, mut used, mut shown) = (String::new(), 0, 0);
     for skill in skills.iter().take(MAX_CATALOGUE_ENTRIES) {
@@ -143,7 +141,7 @@ pub fn invocation(registry: &dyn SkillRegistry, line: &str) -> Option<String> {
 pub fn refused(registry: &dyn SkillRegistry, line: &str) -> Option<String> {
     let (skill, _) = named(registry, line).filter(|(skill, _)| skill.meta().is_hidden)?;
     Some(format!(
-        "only the model uses the skill `{}` (`user-invocable: false`); ask for what it does in your own words",
+        "only the model can use the skill `{}` (`user-invocable: false`); describe the task in your own words",
         visible_line(&skill.meta().name)
     ))
 }

@@ -35,7 +35,7 @@ pub enum SkillError {
         path: String,
     },
     /// Only files below `scripts/` run.
-    #[error("`{path}` is not below scripts/; only scripts there can be run")]
+    #[error("`{path}` is not in scripts/; only scripts there can run")]
     NotAScript {
         /// What was asked for.
         path: String,
@@ -47,7 +47,7 @@ pub enum SkillError {
         path: String,
     },
     /// Nobody knows how to run it.
-    #[error("`{path}` has no known ending; .sh, .py and .js can be run")]
+    #[error("`{path}` has an unknown extension; expected .sh, .py or .js")]
     NoInterpreter {
         /// What was asked for.
         path: String,
@@ -59,7 +59,7 @@ pub enum SkillError {
         issue: SkillIssue,
     },
     /// There is more in the folder than anybody could vouch for.
-    #[error("the skill's folder holds more than {MAX_FILES} files or {} MiB", MAX_BYTES >> 20)]
+    #[error("the skill's folder contains more than {MAX_FILES} files or {} MiB", MAX_BYTES >> 20)]
     TooLarge,
     /// The file system says no.
     #[error("cannot read {}", path.display())]
@@ -320,7 +320,7 @@ pub(crate) fn read_doc(dir: &Path) -> Result<(SkillDoc, Vec<SkillIssue>), Vec<Sk
     };
     match path.canonicalize() {
         Ok(real) if !real.starts_with(dir) => {
-            return fail(0, "is a link that leads out of its folder; it is not followed".into());
+            return fail(0, "links out of its folder; not followed".into());
         }
         Ok(real) if !real.is_file() => return fail(0, "is not a file".into()),
         Ok(_) => {}

@@ -40,7 +40,7 @@ fn skills_are_found_below_a_folder_and_a_broken_one_is_told() {
     assert_eq!(
         said[0],
         format!(
-            "{}/broken/SKILL.md:1: the front matter is never closed; add a line `---` behind it",
+            "{}/broken/SKILL.md:1: the front matter is not closed; add a line `---` after it",
             root.display()
         )
     );
@@ -68,7 +68,7 @@ fn the_walk_is_bounded_and_stays_inside() {
     let found = FsSkill::discover(&skills).expect("readable");
     assert_eq!(names(&found.skills), ["good"]);
     let outside_warnings =
-        found.warnings.iter().filter(|issue| issue.message.contains("leads out of")).count();
+        found.warnings.iter().filter(|issue| issue.message.contains("links out of")).count();
     assert_eq!(outside_warnings, 3, "{:?}", found.warnings);
 }
 
@@ -114,7 +114,7 @@ fn a_root_that_is_a_link_inside_the_project_counts_once_and_one_outside_never() 
     let discovery = discover(&project_roots(&repo, &repo), Vec::new());
     assert_eq!(discovery.found.len(), 1);
     assert_eq!(discovery.issues.len(), 1, "{:?}", discovery.issues);
-    assert!(discovery.issues[0].message.contains("leads out of the project"));
+    assert!(discovery.issues[0].message.contains("links out of the project"));
 }
 
 #[test]
@@ -245,10 +245,7 @@ fn a_check_gives_rows_places_and_an_exit_code() {
     assert_eq!(report.exit_code(), 1);
     let lines: Vec<_> =
         report.lines().iter().map(|line| line.replace(&format!("{}/", root.display()), "")).collect();
-    assert!(
-        lines[0].starts_with("bad/SKILL.md:4: error: the front matter is not readable YAML"),
-        "{lines:?}"
-    );
+    assert!(lines[0].starts_with("bad/SKILL.md:4: error: invalid YAML in the front matter"), "{lines:?}");
     assert_eq!(lines[1], "good: ok");
     assert!(lines[2].starts_with("odd/SKILL.md:2: warning: the name `other` differs"), "{lines:?}");
     assert_eq!(check_dir(&root.join("good")).expect("readable").exit_code(), 0);

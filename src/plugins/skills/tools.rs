@@ -45,14 +45,14 @@ const MAX_SCRIPT_ARGS: usize = 64;
 
 fn text_argument<'a>(args: &'a Value, name: &str) -> Result<&'a str, ToolError> {
     let text = args.get(name).and_then(Value::as_str).filter(|text| !text.trim().is_empty());
-    text.ok_or_else(|| ToolError::InvalidArguments(format!("`{name}` must be a text")))
+    text.ok_or_else(|| ToolError::InvalidArguments(format!("`{name}` must be a string")))
 }
 
 fn optional_text<'a>(args: &'a Value, name: &str) -> Result<Option<&'a str>, ToolError> {
     match args.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(ToolError::InvalidArguments(format!("`{name}` must be a text"))),
+        Some(_) => Err(ToolError::InvalidArguments(format!("`{name}` must be a string"))),
     }
 }
 
@@ -62,12 +62,9 @@ fn find(registry: &dyn SkillRegistry, name: &str) -> Result<Arc<dyn Skill>, Tool
         let offered = registry.skills().into_iter().filter(|skill| !skill.meta().disable_model_invocation);
         let mut known: Vec<_> = offered.map(|skill| skill.meta().name.clone()).collect();
         known.truncate(50);
-        let known = if known.is_empty() {
-            "there are none".to_owned()
-        } else {
-            format!("known: {}", known.join(", "))
-        };
-        ToolError::NotFound(format!("no skill is named `{}`; {known}", visible_line(name)))
+        let known =
+            if known.is_empty() { "none exist".to_owned() } else { format!("known: {}", known.join(", ")) };
+        ToolError::NotFound(format!("unknown skill `{}`; {known}", visible_line(name)))
     })
 }
 
@@ -119,7 +116,7 @@ impl SkillTool {
         let Some(name) = &meta.model else { return Ok(None) };
         let targets = self.targets.read().unwrap_or_else(PoisonError::into_inner);
         targets.models.get(name).cloned().map(Some).ok_or_else(|| {
-            format!("It names the model `{}`, which is not available here.", visible_line(name))
+            format!("It asks for the model `{}`, which is not available here.", visible_line(name))
         })
     }
 
@@ -128,8 +125,8 @@ impl SkillTool {
         let identity = &ctx.run_identity;
         if identity.depth >= DELEGATION_DEPTH {
             let text = format!(
-                "Not started: agents may set agents to work at most {DELEGATION_DEPTH} deep, and the skill `{}` needs one \
-                 more. Do the task yourself.",
+                "Not started: subagents nest at most {DELEGATION_DEPTH} deep, and the skill `{}` needs one \
+                 more level. Do the task yourself.",
                 meta.name
             );
             return ToolResult::error_with_code(SKILL_TOOL, "depth_limit", text).into();
@@ -147,7 +144,7 @@ impl SkillTool {
         if let Ok(Some(model)) = self.model(meta) {
             parameters["model"] = model.into();
         }
-        let message = format!("the agent {agent} carries out the skill {}", meta.name);
+        let message = format!("the subagent {agent} works on the skill {}", meta.name);
         let ticket = SuspendTicket {
             suspension: Suspension {
                 id: format!("child_{call}").into(),
@@ -175,13 +172,13 @@ impl Tool for SkillTool {
         ToolDescriptor::new(
             SKILL_TOOL,
             "Skill",
-            "Take up a skill by name. Its instructions then stand in your context; follow them.",
+            "Loads a skill by name. Its instructions are added to your context; follow them.",
         )
         .with_parameters(json!({
             "type": "object",
             "properties": {
                 "skill": {"type": "string", "description": "name of the skill"},
-                "args": {"type": "string", "description": "what to use it for"}
+                "args": {"type": "string", "description": "arguments for the skill"}
             },
             "required": ["skill"],
             "additionalProperties": false
@@ -202,7 +199,7 @@ impl Tool for SkillTool {
         let invocation = invoked(meta, ctx);
         if meta.disable_model_invocation && invocation.is_none() {
             let text = format!(
-                "the skill `{0}` is started by the user only, with /{0}; go on without it, or say that it would help",
+                "only the user can start the skill `{0}`, with /{0}; continue without it, or suggest it",
                 meta.name
             );
             return Ok(ToolResult::error_with_code(SKILL_TOOL, "user_only", text).into());
@@ -229,7 +226,7 @@ impl Tool for SkillTool {
         let mut notes = Vec::new();
         // Without a hash nothing can be agreed to, and the skill works without the tools it asks for.
         if let (Err(error), false) = (&hash, meta.allowed_tools.is_empty()) {
-            notes.push(format!("The tools that it asks for are not allowed by it: {error}."));
+            notes.push(format!("It does not allow the tools it asks for: {error}."));
         }
         let hash = hash.unwrap_or_default();
         if !meta.allowed_tools.is_empty() && !hash.is_empty() {
@@ -253,8 +250,7 @@ impl Tool for SkillTool {
             Err(why) => notes.push(why),
         }
         command.update::<ActiveSkills>(ActiveSkill { name: meta.name.clone(), hash, instructions: text });
-        let mut message =
-            format!("The skill `{}` is taken up. Its instructions stand in your context now.", meta.name);
+        let mut message = format!("Loaded skill `{}`; follow its instructions, now in context.", meta.name);
         if !files.is_empty() {
             notes.push(format!("Its files: {}", visible_line(&files.join(", "))));
         }
@@ -291,7 +287,8 @@ fn ask(skill: &dyn Skill, args: &Value, grant: &SkillGrant, ctx: &ToolCallContex
         grant.patterns.iter().map(|pattern| visible_line(pattern).into_owned()).collect();
     let name = &grant.skill;
     let message = format!(
-        "The skill `{name}` wants these calls to run without asking, until this run ends: {}. Rules that deny or ask still hold.",
+        "The skill `{name}` requests to run these calls without asking until this run ends: {}. Deny and ask \
+         rules still apply.",
         patterns.join("  ")
     );
     let short_hash: String = grant.hash.chars().take(12).collect();
@@ -343,7 +340,7 @@ impl Tool for LoadSkillResourceTool {
         ToolDescriptor::new(
             RESOURCE_TOOL,
             "Load skill resource",
-            "Read a file of a skill, such as references/guide.md. Scripts are run, not read.",
+            "Reads a file of a skill, such as references/guide.md. Run scripts with skill_script.",
         )
         .with_parameters(json!({
             "type": "object",
@@ -391,7 +388,7 @@ impl Tool for LoadSkillResourceTool {
             }
             Err(_) => {
                 let message = format!(
-                    "`{}` is not UTF-8 text ({} bytes); only files below assets/ are given as bytes",
+                    "`{}` is not UTF-8 text ({} bytes); only files in assets/ are returned as bytes",
                     resource.path, resource.size
                 );
                 return Err(ToolError::ExecutionFailed(message));
@@ -427,7 +424,7 @@ impl SkillScriptTool {
 fn script_arguments(args: &Value) -> Result<Vec<String>, ToolError> {
     let refuse = || {
         ToolError::InvalidArguments(format!(
-            "`args` must be a list of at most {MAX_SCRIPT_ARGS} texts without NUL"
+            "`args` must be a list of at most {MAX_SCRIPT_ARGS} strings without NUL"
         ))
     };
     let list = match args.get("args") {
@@ -445,13 +442,13 @@ impl Tool for SkillScriptTool {
         ToolDescriptor::new(
             SCRIPT_TOOL,
             "Skill script",
-            "Run a script of a skill (scripts/*.sh, .py, .js) and read its output.",
+            "Runs a script of a skill (scripts/*.sh, .py, .js) and returns its output.",
         )
         .with_parameters(json!({
             "type": "object",
             "properties": {
                 "skill": {"type": "string"},
-                "script": {"type": "string", "description": "path below scripts/"},
+                "script": {"type": "string", "description": "path in scripts/"},
                 "args": {"type": "array", "items": {"type": "string"}}
             },
             "required": ["skill", "script"],
@@ -477,7 +474,8 @@ impl Tool for SkillScriptTool {
         let taken_up = ctx.state::<ActiveSkills>().and_then(|active| active.get(&name));
         if taken_up.is_some_and(|active| active.hash != hash) {
             let message = format!(
-                "the files of the skill `{name}` changed since it was taken up; take it up again with the tool `skill` first"
+                "the files of the skill `{name}` changed since it was loaded; load it again with the tool \
+                 `skill` first"
             );
             return Err(ToolError::ExecutionFailed(message));
         }

@@ -42,12 +42,12 @@ impl Budget {
         };
         let model = noted("model").and_then(|model| model.as_str().map(str::to_owned)).unwrap_or_default();
         let Some(price) = (self.prices)(&model) else {
-            return Cost::Unknown(format!("the price of {model}, which answered, is not known"));
+            return Cost::Unknown(format!("the model {model} has no price"));
         };
         match usage {
             Some(usage) => Cost::Known(cost(&price, &usage)),
             None if price.input == 0.0 && price.output == 0.0 => Cost::Known(0),
-            None => Cost::Unknown(format!("{model} does not say how many tokens it used")),
+            None => Cost::Unknown(format!("{model} does not report its token usage")),
         }
     }
 
@@ -71,8 +71,7 @@ impl Budget {
     /// The reason to stop, when more was spent.
     pub(super) fn exceeded(&self, spent: u64) -> Option<String> {
         let spent = spent as f64 / BILLION;
-        (spent > self.most)
-            .then(|| format!("${} were spent, the budget is ${}", money(spent), money(self.most)))
+        (spent > self.most).then(|| format!("${} spent; the budget is ${}", money(spent), money(self.most)))
     }
 }
 

@@ -44,7 +44,7 @@ impl Conditions {
                 let cost = own.saturating_add(children);
                 (cost, budget.exceeded(spent.saturating_add(cost)))
             }
-            Cost::Unknown(why) => (children, Some(format!("{why}, so the budget cannot be kept"))),
+            Cost::Unknown(why) => (children, Some(format!("{why}, so the budget cannot be enforced"))),
         })
     }
 

@@ -144,7 +144,7 @@ impl StopPolicy for TokenBudgetPolicy {
     fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision {
         let holds = self.max_total > 0 && stats.total_tokens > self.max_total;
         StopDecision::stop_if(holds, self.id(), || {
-            format!("{} tokens were used, the budget is {}", stats.total_tokens, self.max_total)
+            format!("{} tokens used; the limit is {}", stats.total_tokens, self.max_total)
         })
     }
 }
@@ -183,7 +183,7 @@ impl StopPolicy for TimeoutPolicy {
         let holds = self.max_ms > 0 && stats.elapsed_ms > self.max_ms;
         let seconds = |ms: u64| ms as f64 / 1000.0;
         StopDecision::stop_if(holds, self.id(), || {
-            format!("{:.1} s were spent, the limit is {} s", seconds(stats.elapsed_ms), seconds(self.max_ms))
+            format!("{:.1} s spent; the limit is {} s", seconds(stats.elapsed_ms), seconds(self.max_ms))
         })
     }
 }
@@ -209,7 +209,7 @@ impl StopPolicy for ConsecutiveErrorsPolicy {
     fn evaluate(&self, stats: &StopPolicyStats) -> StopDecision {
         let holds = self.max > 0 && stats.consecutive_errors as usize >= self.max;
         StopDecision::stop_if(holds, self.id(), || {
-            format!("{} tool calls in a row failed, the limit is {}", stats.consecutive_errors, self.max)
+            format!("{} tool calls failed in a row; the limit is {}", stats.consecutive_errors, self.max)
         })
     }
 }

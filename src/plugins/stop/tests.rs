@@ -491,7 +491,7 @@ fn the_shortest_time_limit_interrupts() {
     ]);
     let found = limit(&bench).expect("a limit");
     assert_eq!(found.active, Duration::from_secs(90));
-    let reason = TerminationReason::stopped("timeout", "90.0 s were spent, the limit is 90 s");
+    let reason = TerminationReason::stopped("timeout", "90.0 s spent; the limit is 90 s");
     assert_eq!(found.reason, reason);
     // The agent's own one counts too.
     let config = StopConfig { conditions: vec![StopConditionSpec::Timeout { seconds: 2 }] };

@@ -322,7 +322,7 @@ async fn a_new_message_takes_the_place_of_a_run_whose_child_asks() {
     assert_eq!(go(&runtime).await.0.waiting.len(), 1);
     assert_eq!(go(&runtime).await.0.response, "New.");
     assert_eq!(tasks(&house).await[0].status(), ChildStatus::Cancelled);
-    assert!(parent.result_of("c1").contains("before the agent was done"), "{}", parent.result_of("c1"));
+    assert!(parent.result_of("c1").contains("before it finished"), "{}", parent.result_of("c1"));
     sound(&house).await;
 }
 
@@ -350,7 +350,7 @@ async fn a_child_that_fails_or_is_stopped_is_an_error_for_its_parent() {
     assert!(!runtime.stop_task(&child).await.unwrap(), "it is over");
     let (result, _) = wake(&runtime, UnknownPolicy::Ask).await;
     assert_eq!(result.response, "I see.");
-    assert!(parent.result_of("c1").contains("stopped before it was done"), "{}", parent.result_of("c1"));
+    assert!(parent.result_of("c1").contains("stopped before it finished"), "{}", parent.result_of("c1"));
     sound(&house).await;
 }
 
@@ -392,9 +392,9 @@ async fn a_delegate_must_be_there_and_reachable() {
     let with = |spec: AgentSpec| house.builder(&Script::of([])).with_agent_spec(spec.with_model("m"));
     let said = |builder: AgentRuntimeBuilder| builder.build().unwrap_err().to_string();
     let nobody = said(with(AgentSpec::new("x").with_delegate("ghost")));
-    assert!(nobody.contains("`x` cannot delegate to `ghost`: there is no such agent"), "{nobody}");
+    assert!(nobody.contains("`x` cannot delegate to `ghost`: unknown agent"), "{nobody}");
     let own = said(with(AgentSpec::new("x").with_delegate("x")).with_delegation_depth(None));
-    assert!(own.contains("only where a depth limit is set"), "{own}");
+    assert!(own.contains("only with a depth limit"), "{own}");
     with(AgentSpec::new("x").with_delegate("x")).build().unwrap();
     let endpoint = crate::contract::spec::RemoteEndpoint {
         backend: "a2a".into(),
@@ -407,7 +407,7 @@ async fn a_delegate_must_be_there_and_reachable() {
     let far = with(AgentSpec::new("x").with_delegate("far"))
         .with_agent_spec(AgentSpec::new("far").with_endpoint(endpoint.clone()));
     let far = said(far);
-    assert!(far.contains("it runs elsewhere, through `a2a`"), "{far}");
+    assert!(far.contains("it runs remotely through `a2a`"), "{far}");
 
     struct Echo;
     #[async_trait]

@@ -153,14 +153,14 @@ async fn the_next_step_has_the_prompt_the_model_and_the_tools_of_the_variant() {
         script.result_of("to_writer")
     );
     assert!(script.result_of("to_writer").contains("Go on."));
-    assert_eq!(notices(&events), ["writer goes on, with big"]);
+    assert_eq!(notices(&events), ["handed off to writer, with big"]);
     // The next run goes on with it, in another process too.
     for runtime in [runtime, builder(&house, &script).build().unwrap()] {
         script.answers.lock().unwrap().push_back(Ok(text("Hi.")));
         let (_, events) = say(&runtime, "and now?").await;
         let last = asked(&script).pop().unwrap();
         assert_eq!((last.0.as_str(), last.1.as_str()), ("You write.", "big-1"));
-        assert_eq!(notices(&events), ["writer goes on"]);
+        assert_eq!(notices(&events), ["handed off to writer"]);
     }
     // A run of another agent is that agent's.
     let runtime = builder(&house, &script).with_default_agent("tester").build().unwrap();
@@ -187,7 +187,7 @@ async fn a_handoff_survives_a_restart() {
     assert_eq!(house.executed(), 1);
     let last = asked(&script).pop().unwrap();
     assert_eq!((last.0.as_str(), last.1.as_str()), ("You write.", "big-1"));
-    assert_eq!(notices(&events), ["writer goes on"], "a new terminal is told who answers");
+    assert_eq!(notices(&events), ["handed off to writer"], "a new terminal is told who answers");
 }
 
 #[tokio::test]
@@ -222,8 +222,7 @@ async fn an_unknown_agent_is_an_error_result_and_a_gone_one_is_said() {
     let unknown = script.result_of("to_wrter");
     assert!(unknown.contains("wrter") && unknown.contains("writer"), "{unknown}");
     assert!(asked(&script).iter().all(|(prompt, ..)| prompt == "Be brief."));
-    let why =
-        "the conversation was not handed over to `ghost`: there is no agent `ghost`; there are a, tester";
+    let why = "the conversation was not handed off to `ghost`: unknown agent `ghost`; there are a, tester";
     assert_eq!(notices(&events), [why]);
     let requests = script.requests.lock().unwrap();
     let told = requests.last().unwrap().messages.iter().any(|message| message.text().contains(why));
@@ -247,8 +246,8 @@ async fn a_run_whose_agent_is_gone_says_so_and_can_be_ended() {
         runtime.resume(&"t".into(), Arc::new(VecEventSink::new()), UnknownPolicy::Report).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the run is the agent `tester`'s, which is not there any more; there is a (bring it back to go on, or say \
-         something new: that ends the run)"
+        "the run belongs to the agent `tester`, which no longer exists; there is a; restore the agent to \
+         resume, or send a new message to end the run"
     );
     let (result, _) = say(&runtime, "something new").await;
     assert_eq!(result.response, "New.");

@@ -30,19 +30,20 @@ fn each_reason_is_a_sentence_that_says_what_would_be_right() {
         ),
         (
             agent(|spec| spec.allowed_tools = Some(vec!["Bash(".into()])),
-            "the agent `b` cannot run: the tool pattern `Bash(` is wrong: ",
+            "the agent `b` cannot run: invalid tool pattern `Bash(`: ",
         ),
         (
             agent(|spec| {
                 spec.sections.insert("stop".into(), json!({"conditions": [{"type": "nothing"}]}));
             }),
-            "the agent `b` cannot run: the section `stop` of plugin `stop` is wrong: conditions[0]: unknown variant `nothing`",
+            "the agent `b` cannot run: invalid section `stop` of plugin `stop`: conditions[0]: unknown \
+             variant `nothing`",
         ),
         (
             agent(|spec| {
                 spec.sections.insert("retry".into(), json!({"max_retries": "many"}));
             }),
-            "the agent `b` cannot run: the section `retry` of plugin `retry` is wrong: invalid type",
+            "the agent `b` cannot run: invalid section `retry` of plugin `retry`: invalid type",
         ),
         (
             agent(|spec| {
@@ -90,9 +91,9 @@ fn two_tools_of_one_name_and_agents_that_run_elsewhere_are_refused() {
     let runtime = house.runtime(&Script::of([]));
     runtime.set_agent(AgentSpec::new("far").with_endpoint(endpoint));
     let error = runtime.try_resolve("far").unwrap_err();
-    assert_eq!(error.to_string(), "the agent `far` runs elsewhere: it can be delegated to, not run");
+    assert_eq!(error.to_string(), "the agent `far` runs remotely: delegate to it instead");
     let error = runtime.try_resolve("b").unwrap_err();
-    assert_eq!(runtime.catalog().advice(&error), "there is no agent `b`; did you mean `a`?");
+    assert_eq!(runtime.catalog().advice(&error), "unknown agent `b`; did you mean `a`?");
 }
 
 #[test]

@@ -108,7 +108,7 @@ async fn an_empty_answer_is_an_error_unless_a_call_was_settled() {
     let house = House::new();
     let runtime = house.runtime(&Script::of([empty()]));
     let (result, events) = say(&runtime, "go").await;
-    let why = "m gave an empty answer; ask again, or choose another model";
+    let why = "m gave an empty answer; retry, or choose another model";
     assert_eq!(result.termination, TerminationReason::Error(why.into()));
     assert_eq!(result.error_code.as_deref(), Some("empty_answer"));
     let names = names(&events);
@@ -202,7 +202,7 @@ async fn a_time_limit_interrupts_a_tool_and_the_model_reads_why() {
     let (result, _) = say(&house.runtime(&script), "and now?").await;
     assert_eq!(result.termination, TerminationReason::NaturalEnd);
     let said = script.result_of("c1");
-    assert!(said.starts_with("The run ended while this call ran: the limit is a moment."), "{said}");
+    assert!(said.starts_with("The run was stopped during this call: the limit is a moment."), "{said}");
     assert!(said.contains("half way") && !said.contains("user"), "{said}");
     assert!(script.result_of("c2").contains("Not run"));
 }

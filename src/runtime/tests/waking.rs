@@ -315,7 +315,7 @@ async fn of_several_answers_that_are_carried_out_at_once_a_crash_loses_none() {
         let _ = run.await;
         let (result, _) = wake(&runtime(), UnknownPolicy::Ask).await;
         assert_eq!(result.termination, TerminationReason::NaturalEnd, "{mode:?}");
-        for (call, told) in [("a", "declined"), ("b", "declined"), ("c", "ran"), ("d", "expired")] {
+        for (call, told) in [("a", "denied"), ("b", "denied"), ("c", "ran"), ("d", "expired")] {
             assert!(script.result_of(call).contains(told), "{call}: {}", script.result_of(call));
         }
         assert_eq!(house.executed(), 1);

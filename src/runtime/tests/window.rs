@@ -147,7 +147,7 @@ async fn a_summary_is_made_beside_the_run_and_stands_for_what_is_old() {
     assert!(summary.after_tokens < 100 && summary.before_tokens > 2400, "{summary:?}");
     let asked = room.writer.requests.lock().unwrap().clone();
     assert_eq!(asked.len(), 1, "once, although each request was over the threshold");
-    assert!(asked[0].messages[0].text().contains("Person: request 0\n\nAgent: answer 0 w"));
+    assert!(asked[0].messages[0].text().contains("User: request 0\n\nAgent: answer 0 w"));
     assert!(asked[0].tools.is_empty());
 
     let before = room.last();
@@ -175,7 +175,10 @@ async fn a_summary_is_made_beside_the_run_and_stands_for_what_is_old() {
     assert!(second.upto_seq > summary.upto_seq);
     let asked = room.writer.requests.lock().unwrap().last().unwrap().messages[0].text();
     assert!(asked.contains("<summary-so-far>\nThey agreed on  tea.\n"), "{asked}");
-    assert!(!asked.contains("request 0") && asked.ends_with("special care of this: the drinks"), "{asked}");
+    assert!(
+        !asked.contains("request 0") && asked.ends_with("special attention to this: the drinks"),
+        "{asked}"
+    );
     say(&runtime, "request 8").await;
     assert!(room.last().messages[0].text().contains("then coffee"), "the first process takes it up");
     assert_eq!(room.last().messages.iter().filter(|m| is_summary(m)).count(), 1);
@@ -268,7 +271,7 @@ async fn a_request_that_is_too_long_is_shortened_and_asked_once_more() {
     let (result, _) = say(&runtime, "once more").await;
     assert_eq!(result.error_code.as_deref(), Some("context_overflow"));
     let TerminationReason::Error(why) = result.termination else { panic!("{:?}", result.termination) };
-    assert!(why.starts_with("too long; older messages were left out and it was asked once more"), "{why}");
+    assert!(why.starts_with("too long; it is still too long after older messages were left out"), "{why}");
     assert_eq!(room.script.answers.lock().unwrap().len(), 1);
     // Nothing of it sticks: the next message is tried anew.
     assert_eq!(say(&runtime, "and again").await.0.response, "no third try");
@@ -504,7 +507,7 @@ async fn a_conversation_far_beyond_the_window_is_summarised_in_portions() {
     for later in &asked[2..] {
         assert!(later.contains("<summary-so-far>\nThey went on.") && later.len() < 40_000, "{}", later.len());
     }
-    assert!(asked.iter().all(|asked| asked.ends_with("Take special care of this: the names")));
+    assert!(asked.iter().all(|asked| asked.ends_with("Pay special attention to this: the names")));
     say(&runtime, "go on").await;
     let request = room.last().messages;
     assert!(is_summary(&request[0]) && request.len() == 4, "{:?}", words(&request));

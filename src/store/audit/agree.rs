@@ -317,20 +317,20 @@ impl Agree {
                 let place = places.max_by_key(|place| place.n);
                 left.push((
                     place,
-                    format!("thread {id} is not in its table, and no row tells who deleted it"),
+                    format!("thread {id} is missing from its table, and no row records its deletion"),
                 ));
                 continue;
             }
             for (id, question) in thread.questions {
-                left.push((Some(question.place), format!("question {id} is not in its table any more")));
+                left.push((Some(question.place), format!("question {id} is missing from its table")));
             }
             for ((_, call, attempt), execution) in thread.executions {
-                let what = format!("attempt {attempt} of call {call} is not in its table any more");
+                let what = format!("attempt {attempt} of call {call} is missing from its table");
                 left.push((Some(execution.place), what));
             }
         }
         for (id, grant) in std::mem::take(&mut self.grants) {
-            left.push((Some(grant.place), format!("grant {id} is not in its table any more")));
+            left.push((Some(grant.place), format!("grant {id} is missing from its table")));
         }
         left.sort_by_key(|(place, _)| place.map(|place| place.n));
         for (place, what) in left {
@@ -353,20 +353,20 @@ impl Agree {
                 if !is_older {
                     self.differs(
                         None,
-                        format!("question {id} is in its table, and no row tells that it was asked"),
+                        format!("question {id} is in its table, but no row records that it was asked"),
                     );
                 }
                 continue;
             };
             let place = Some(told.place);
             if told.asked.is_none() && !is_older {
-                self.differs(place, format!("no row tells that question {id} was asked"));
+                self.differs(place, format!("no row records that question {id} was asked"));
             }
             if suspension_status_from(&word) != Some(told.status) {
                 let status = suspension_status(told.status);
                 self.differs(
                     place,
-                    format!("question {id} is {word} in its table, and {status} by this row"),
+                    format!("question {id} is {word} in its table, but {status} in this row"),
                 );
             }
             if let Some(asked) = told.asked {
@@ -375,7 +375,7 @@ impl Agree {
                     digest(&(s.action, p.name, p.arguments, s.expires_at))
                 });
                 if stands != Some(asked) {
-                    self.differs(place, format!("question {id} is about another call in its table"));
+                    self.differs(place, format!("question {id} belongs to another call in its table"));
                 }
             }
             let decision = body_or_null(row, 5)?.and_then(|b| serde_json::from_slice::<Resume>(b).ok());
@@ -388,7 +388,7 @@ impl Agree {
                 (None, None) => false,
             };
             if is_other {
-                self.differs(place, format!("the answer to question {id} is another in its table"));
+                self.differs(place, format!("the answer to question {id} differs in its table"));
             }
         }
         Ok(())
@@ -408,7 +408,7 @@ impl Agree {
             let is_older = n <= self.start.1;
             let Some(told) = told else {
                 if !is_older {
-                    self.differs(None, format!("{what} is in its table, and no row tells that it began"));
+                    self.differs(None, format!("{what} is in its table, but no row records its start"));
                 }
                 continue;
             };
@@ -416,16 +416,16 @@ impl Agree {
             let intent = serde_json::from_slice::<Intent>(body(row, 5)?).ok();
             let stands = intent.map(|i| digest(&(i.tool, i.arguments, i.hash, i.class)));
             match told.began {
-                None if !is_older => self.differs(place, format!("no row tells that {what} began")),
+                None if !is_older => self.differs(place, format!("no row records the start of {what}")),
                 Some(began) if Some(&began) != stands.as_ref() => {
-                    self.differs(place, format!("{what} is about another call in its table"));
+                    self.differs(place, format!("{what} belongs to another call in its table"));
                 }
                 None | Some(_) => {}
             }
             let outcome = body_or_null(row, 6)?.and_then(|b| serde_json::from_slice::<Ended>(b).ok());
             let stands = outcome.map(|outcome| (outcome.kind, outcome.outcome));
             if told.ended != stands && (told.ended.is_some() || !is_older) {
-                self.differs(place, format!("the outcome of {what} is another in its table"));
+                self.differs(place, format!("the outcome of {what} differs in its table"));
             }
         }
         Ok(())
@@ -442,7 +442,7 @@ impl Agree {
             let is_older = n <= self.start.2;
             let Some(told) = self.grants.remove(&id) else {
                 if !is_older {
-                    self.differs(None, format!("grant {id} is in its table, and no row tells who gave it"));
+                    self.differs(None, format!("grant {id} is in its table, but no row records it"));
                 }
                 continue;
             };
@@ -455,17 +455,20 @@ impl Agree {
             });
             let given = given.map(|given| digest(&given));
             if !is_older && (told.given.is_none() || given != told.given || !fits) {
-                self.differs(place, format!("grant {id} is another one in its table"));
+                self.differs(place, format!("grant {id} differs in its table"));
             }
             if is_revoked != told.is_revoked && (told.is_revoked || !is_older) {
-                self.differs(place, format!("grant {id} was taken back in one of table and audit only"));
+                self.differs(place, format!("grant {id} is revoked in only one of table and audit"));
             }
             if is_over != told.is_over && (told.is_over || !is_older) {
-                self.differs(place, format!("the time of grant {id} is over in one of table and audit only"));
+                self.differs(place, format!("grant {id} is expired in only one of table and audit"));
             }
             if uses != told.uses {
-                let what =
-                    format!("grant {id} was used {uses} times by its table, {} by the audit", told.uses);
+                let what = format!(
+                    "grant {id} was used {uses} times according to its table, {} according to the \
+                             audit",
+                    told.uses
+                );
                 self.differs(place, what);
             }
         }

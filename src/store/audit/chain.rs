@@ -213,7 +213,7 @@ impl Chain {
         let last = self.expected - 1;
         let Some((end, hash)) = self.head.clone() else {
             if last > 0 || !self.strays.is_empty() {
-                let what = "the note of where the audit ends is missing: rows at the end may be missing too";
+                let what = "the end mark of the audit is missing; rows at the end may be missing too";
                 faults.push(fault(Kind::Head, None, None, what.to_owned()));
             }
             return Ok(None);
@@ -233,8 +233,8 @@ impl Chain {
         if end < written {
             if !self.bad.iter().any(|bad| bad.link.n > end) {
                 let what = format!(
-                    "the note of the end tells of row {end}, but rows follow up to row {last}: they were added, or \
-                     the note was changed"
+                    "the end mark names row {end}, but rows continue to row {last}: they were inserted, or \
+                     the mark was changed"
                 );
                 faults.push(fault(Kind::Head, Some(end + 1), self.last_at, what));
                 return Ok(None);
@@ -250,8 +250,8 @@ impl Chain {
             if let Some(before) = changed {
                 before.hash_changed = true;
             } else if !is_bad {
-                let what = "it is not the row that the note of the end tells of: it was written anew, or the note \
-                            was changed";
+                let what = "differs from the row in the end mark: the row was rewritten, or the mark was \
+                            changed";
                 faults.push(fault(Kind::Head, (last > 0).then_some(last), self.last_at, what.to_owned()));
             }
         }
@@ -266,8 +266,8 @@ impl Chain {
                 // The first row behind the one that was taken out cannot be checked.
                 if let Some(first) = at(&self.bad, n - 1) {
                     let bad = self.bad.remove(first);
-                    let what = "the row that was written with this number is missing, and the rows behind it were \
-                                numbered anew";
+                    let what = "the original row of this number is missing, and the rows after it were \
+                              renumbered";
                     faults.push(fault(Kind::Missing, Some(n - 1), time(bad.link.at), what.to_owned()));
                 }
                 continue;
@@ -294,7 +294,7 @@ impl Chain {
                 faults.push(if let Some(twin) = twin {
                     doubled(n - 2, twin, written)
                 } else {
-                    let what = "it was put in, and the rows behind it were numbered anew";
+                    let what = "inserted, and the rows after it were renumbered";
                     fault(Kind::Added, Some(n - 2), written, what.to_owned())
                 });
             }
@@ -339,7 +339,7 @@ impl Chain {
                 (Some(twin), _) => doubled(link.n, twin, written),
                 (None, Some(was)) => moved(link.n, was, written),
                 (None, None) => {
-                    let what = "it was added: no row of this number was written";
+                    let what = "inserted: no such row was ever written";
                     fault(Kind::Added, Some(link.n), written, what.to_owned())
                 }
             });
@@ -347,7 +347,7 @@ impl Chain {
         for bad in &self.bad {
             let (n, written) = (bad.link.n, time(bad.link.at));
             if bad.hash_changed {
-                let what = "its hash was changed; what it tells was not";
+                let what = "its hash was changed, its content was not";
                 faults.push(fault(Kind::Hash, Some(n), written, what.to_owned()));
                 continue;
             }
@@ -365,17 +365,16 @@ impl Chain {
                 }
             }
             if added.is_some_and(|(first, last)| (first..=last).contains(&n)) {
-                let what = "it was added: the audit ended before it";
+                let what = "inserted: the audit ended before it";
                 faults.push(fault(Kind::Added, Some(n), written, what.to_owned()));
             } else if bad.after_gap && bad.followed {
                 // Nothing speaks against it, and it cannot be checked: told with what is missing.
             } else if bad.followed {
-                let what =
-                    format!("it was changed, or row {} was written anew with a hash of its own", n - 1);
+                let what = format!("changed, or row {} was rewritten with a new hash", n - 1);
                 faults.push(fault(Kind::Changed, Some(n), written, what));
             } else {
                 let what =
-                    "it was changed, and its hash too: it fits neither the row before nor the row behind";
+                    "changed together with its hash: it matches neither the row before nor the row after";
                 faults.push(fault(Kind::Changed, Some(n), written, what.to_owned()));
             }
         }
@@ -389,19 +388,19 @@ fn fault(kind: Kind, n: Option<i64>, at: Option<u64>, what: String) -> AuditFaul
 
 fn missing(first: i64, last: i64, at: Option<u64>) -> AuditFault {
     let what = if first == last {
-        "it is missing; the row behind it cannot be checked".to_owned()
+        "missing; the row after it cannot be checked".to_owned()
     } else {
-        format!("{} rows are missing; the row behind them cannot be checked", last - first + 1)
+        format!("{} rows are missing; the row after them cannot be checked", last - first + 1)
     };
     AuditFault { last: (first < last).then_some(last), ..fault(Kind::Missing, Some(first), at, what) }
 }
 
 /// `last` holds, for a moment, where the row was.
 fn moved(n: i64, was: i64, at: Option<u64>) -> AuditFault {
-    let what = format!("what stands there was written as row {was}");
+    let what = format!("its content was written as row {was}");
     AuditFault { last: Some(was), ..fault(Kind::Moved, Some(n), at, what) }
 }
 
 fn doubled(n: i64, twin: i64, at: Option<u64>) -> AuditFault {
-    fault(Kind::Doubled, Some(n), at, format!("it is a copy of row {twin}"))
+    fault(Kind::Doubled, Some(n), at, format!("a copy of row {twin}"))
 }

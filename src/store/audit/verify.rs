@@ -68,7 +68,7 @@ fn verify(conn: &Connection) -> Result<AuditReport, StoreError> {
         {
             let hash = told.judgement.tried;
             let list = lists.entry(hash).or_insert_with_key(|hash| {
-                let what = format!("the list of rules {hash} that it names is missing");
+                let what = format!("its list of rules {hash} is missing");
                 faults.push(AuditFault {
                     kind: AuditFaultKind::Rules,
                     n: Some(link.n),
@@ -79,7 +79,7 @@ fn verify(conn: &Connection) -> Result<AuditReport, StoreError> {
                 List { is_there: false, is_right: true, is_named: true }
             });
             if !list.is_named && !list.is_right {
-                let what = "the list of rules that it names was changed";
+                let what = "its list of rules was changed";
                 let (kind, what) = (AuditFaultKind::Rules, what.to_owned());
                 faults.push(AuditFault { kind, n: Some(link.n), last: None, at, what });
             }
@@ -89,7 +89,7 @@ fn verify(conn: &Connection) -> Result<AuditReport, StoreError> {
         chain.step(link)?;
     }
     for (hash, _) in lists.iter().filter(|(_, list)| list.is_there && !list.is_named) {
-        let what = format!("the list of rules {hash} was added or changed: no row names it");
+        let what = format!("the list of rules {hash} was inserted or changed: no row refers to it");
         faults.push(AuditFault { kind: AuditFaultKind::Rules, n: None, last: None, at: None, what });
     }
     drop(rows);

@@ -211,7 +211,7 @@ fn job_of(row: &Row<'_>) -> Result<MailboxJob, StoreError> {
     let status = MailboxJobStatus::ALL.into_iter().find(|status| status.as_str() == word);
     let status = status.ok_or_else(|| StoreError::Damaged {
         thread: mailbox_id.clone(),
-        why: format!("job {job_id} is `{word}`, which is no state of a job"),
+        why: format!("job {job_id} has the invalid state `{word}`"),
     })?;
     let Body { agent_id, messages, origin, sender_id, parent_run_id, request_extras } =
         decode(&mailbox_id, &format!("job {job_id}"), body(row, 17)?)?;

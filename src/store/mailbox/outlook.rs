@@ -27,7 +27,7 @@ const READY: &str = "SELECT m.n, m.mailbox_id FROM mailbox m \
           OR (s.status = 'open' AND s.expires_at <= ?1)))))) \
      ORDER BY m.priority, m.available_at, m.created_at, m.n";
 
-/// See the module's text.
+/// What a worker can claim now, or what it waits for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outlook {
     /// The job that may be claimed now.

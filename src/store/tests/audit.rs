@@ -360,7 +360,7 @@ async fn the_tables_cannot_tell_another_story() {
     for (harm, wanted) in [
         (
             "UPDATE suspension SET status = 'open' WHERE id = 'q1'",
-            "question q1 is open in its table, and applied",
+            "question q1 is open in its table, but applied",
         ),
         (
             "UPDATE suspension SET decided_by = replace(decided_by, 'ada', 'bob') WHERE id = 'q1'",
@@ -372,41 +372,38 @@ async fn the_tables_cannot_tell_another_story() {
         ),
         (
             "UPDATE suspension SET ticket = replace(ticket, 'date', 'rm x') WHERE id = 'q4'",
-            "question q4 is about another",
+            "question q4 belongs to another",
         ),
-        ("DELETE FROM suspension WHERE id = 'q2'", "question q2 is not in its table"),
+        ("DELETE FROM suspension WHERE id = 'q2'", "question q2 is missing from its table"),
         (
             "INSERT INTO suspension (id, thread_id, run_id, call_id, status, created_at, ticket) \
              VALUES ('q7', 't1', 'r1', 'c7', 'open', 1, '{}')",
-            "question q7 is in its table, and no row tells",
+            "question q7 is in its table, but no row records",
         ),
-        ("UPDATE intent SET body = replace(body, 'date', 'rm x')", "attempt 1 of call c1 is about another"),
+        ("UPDATE intent SET body = replace(body, 'date', 'rm x')", "attempt 1 of call c1 belongs to another"),
         (
             "UPDATE intent SET outcome = replace(outcome, 'returned', 'cancelled')",
             "the outcome of attempt 1 of call c1",
         ),
         ("UPDATE intent SET outcome = NULL, kind = NULL", "the outcome of attempt 1 of call c1"),
-        ("DELETE FROM intent", "attempt 1 of call c1 is not in its table"),
+        ("DELETE FROM intent", "attempt 1 of call c1 is missing from its table"),
         (
             "INSERT INTO intent SELECT n + 1, run_id, call_id, 2, thread_id, body, NULL, NULL FROM intent",
-            "no row tells that it began",
+            "no row records",
         ),
+        ("UPDATE grant_row SET body = replace(body, 'status', 'push *') WHERE id = 'g1'", "grant g1 differs"),
+        ("UPDATE grant_row SET expires_at = 9000 WHERE id = 'g2'", "grant g2 differs"),
+        ("UPDATE grant_row SET over = 0 WHERE id = 'g2'", "grant g2 is expired in only one"),
+        ("UPDATE grant_row SET revoked_at = NULL WHERE id = 'g1'", "grant g1 is revoked in only one"),
         (
-            "UPDATE grant_row SET body = replace(body, 'status', 'push *') WHERE id = 'g1'",
-            "grant g1 is another",
+            "UPDATE grant_row SET uses = 0 WHERE id = 'g1'",
+            "grant g1 was used 0 times according to its table, 1",
         ),
-        ("UPDATE grant_row SET expires_at = 9000 WHERE id = 'g2'", "grant g2 is another"),
-        ("UPDATE grant_row SET over = 0 WHERE id = 'g2'", "the time of grant g2"),
-        ("UPDATE grant_row SET revoked_at = NULL WHERE id = 'g1'", "grant g1 was taken back"),
-        ("UPDATE grant_row SET uses = 0 WHERE id = 'g1'", "grant g1 was used 0 times by its table, 1"),
-        ("DELETE FROM grant_row WHERE id = 'g1'", "grant g1 is not in its table"),
-        ("DELETE FROM thread WHERE id = 't1'", "thread t1 is not in its table"),
-        (
-            "UPDATE audit_rules SET body = replace(body, 'rm', 'ls')",
-            "the list of rules that it names was changed",
-        ),
-        ("DELETE FROM audit_rules", "that it names is missing"),
-        ("INSERT INTO audit_rules VALUES ('00', '[]')", "no row names it"),
+        ("DELETE FROM grant_row WHERE id = 'g1'", "grant g1 is missing from its table"),
+        ("DELETE FROM thread WHERE id = 't1'", "thread t1 is missing from its table"),
+        ("UPDATE audit_rules SET body = replace(body, 'rm', 'ls')", "its list of rules was changed"),
+        ("DELETE FROM audit_rules", "is missing"),
+        ("INSERT INTO audit_rules VALUES ('00', '[]')", "no row refers to it"),
     ] {
         let store = Store::in_memory().unwrap();
         story(&store).await;

@@ -108,7 +108,7 @@ fn files_of_others_are_refused_and_left_alone() {
     let before = fs::read(foreign.path()).unwrap();
     let error = refusal(&foreign);
     assert_eq!(error.kind(), OpenErrorKind::NotOurs);
-    assert!(error.to_string().contains("without our mark"), "{error}");
+    assert!(error.to_string().contains("that aye did not create"), "{error}");
     assert_eq!(fs::read(foreign.path()).unwrap(), before);
 
     foreign.raw().pragma_update(None, "application_id", 0x42).unwrap();

@@ -37,7 +37,7 @@ async fn newer() {
     assert_eq!(error.kind(), OpenErrorKind::NewerVersion);
     let text = error.to_string();
     assert!(
-        text.contains(&format!("format {}", ours + 1)) && text.contains(&format!("knows {ours}")),
+        text.contains(&format!("format {}", ours + 1)) && text.contains(&format!("supports {ours}")),
         "{text}"
     );
 }

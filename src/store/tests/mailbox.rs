@@ -230,7 +230,7 @@ async fn a_lease_is_over_behind_its_last_millisecond_and_is_never_shortened() {
     assert!(mailbox.reclaim(until + 1, 9, |_| false).await.unwrap().is_empty(), "extended");
     let back = mailbox.reclaim(12 + LEASE + 1, 9, |_| false).await.unwrap().pop().unwrap();
     assert_eq!((back.status, back.attempt_count), (MailboxJobStatus::Queued, 1));
-    assert!(back.last_error.as_deref().unwrap().contains("stopped answering"));
+    assert!(back.last_error.as_deref().unwrap().contains("stopped responding"));
     assert!(!mailbox.extend_lease(&held.job_id, token(&held), 13, LEASE).await.unwrap());
     assert!(mailbox.ack(&held.job_id, token(&held), 13).await.is_err(), "the old claim is worth nothing");
 }

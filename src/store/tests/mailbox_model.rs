@@ -309,7 +309,7 @@ async fn step(home: &mut Home, store: &mut Store, model: &mut Model, op: Op) {
             over.sort_unstable();
             over.truncate(limit);
             let wanted: Vec<_> =
-                over.into_iter().map(|(_, n)| model.fail(n, None, "its worker stopped answering")).collect();
+                over.into_iter().map(|(_, n)| model.fail(n, None, "its worker stopped responding")).collect();
             assert_eq!(got, wanted);
         }
         Op::Purge(age) => {

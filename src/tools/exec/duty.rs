@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::contract::tool::OnBehalf;
 
-/// See the module's text. As text: `grace[+input]:start_before:run`, the second empty when there is no end.
+/// What a supervisor watches. As text: `grace[+input]:start_before:run`, the second empty when there is no end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Duty {
     /// Between TERM and KILL.

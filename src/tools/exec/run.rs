@@ -105,7 +105,7 @@ fn start(
         program: request.program.to_string_lossy().into_owned(),
         reason: match error.kind() {
             std::io::ErrorKind::NotFound if !request.cwd.is_dir() => {
-                format!("the working directory {} is not there", request.cwd.display())
+                format!("the working directory {} does not exist", request.cwd.display())
             }
             _ => error.to_string(),
         },
@@ -116,8 +116,7 @@ fn start(
     Ok((running, output))
 }
 
-/// Sees to it that nothing is left of the commands of a run whose owner lost it. It returns soon after that is so, and
-/// within seconds in any case.
+/// Kills the remaining commands of a run whose owner lost it. Returns once they are gone, within seconds in any case.
 ///
 /// When the owner is dead, their supervisors end them. When it lives (it was stopped, or its machine stood still), they
 /// do not know that anything happened: then TERM goes to the commands from here, and KILL after the grace. Nobody may

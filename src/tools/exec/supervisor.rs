@@ -93,7 +93,7 @@ pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     }
     let duty = first.and_then(|word| word.to_str()?.parse::<Duty>().ok());
     let (Some(duty), Some(program)) = (duty, args.next()) else {
-        report(&Report::NotStarted { error: "a supervisor is started by aye only".into() });
+        report(&Report::NotStarted { error: "only aye starts a supervisor".into() });
         return ExitCode::from(2);
     };
     match start(&duty, program, args) {
@@ -216,7 +216,7 @@ fn start(
 ) -> std::io::Result<(i32, Option<Said>)> {
     let input = input(duty)?;
     if is_alone() {
-        return Err(std::io::Error::other("the program that wanted it is gone"));
+        return Err(std::io::Error::other("the process that started it is gone"));
     }
     // Refused only when it leads a group already, which a plainly spawned process does not.
     let _ = rustix::process::setsid();
@@ -224,7 +224,7 @@ fn start(
     let output: OwnedFd = std::io::stderr().as_fd().try_clone_to_owned()?;
     // The last thing before the start: whoever wanted it may have been stopped, and another process may go on by now.
     if duty.start_before.is_some_and(|end| uptime_ms() >= end) {
-        return Err(std::io::Error::other("it came too late: another process may go on with the run"));
+        return Err(std::io::Error::other("it came too late: another process may resume the run"));
     }
     shed_ptrace();
     let mut command = Command::new(&program);

@@ -54,14 +54,14 @@ async fn write_replaces_only_what_was_read() {
     let sandbox = Sandbox::new();
     sandbox.write("a", "old\n");
     let text = sandbox.refused("Write", write("a", "new\n")).await;
-    assert_eq!(text, "a exists; Read it first, then write over it, or Edit it");
+    assert_eq!(text, "a exists; Read it before replacing it, or use Edit");
     sandbox.ok("Read", json!({"file_path": "a"})).await;
     assert_eq!(sandbox.ok("Write", write("a", "new\n")).await, "changed a (+1 -1)");
     // What was written is known as well.
     assert_eq!(sandbox.ok("Write", write("a", "newer\n")).await, "changed a (+1 -1)");
     sandbox.write("a", "by hand\n");
     let text = sandbox.refused("Write", write("a", "mine\n")).await;
-    assert_eq!(text, "a changed since it was read; Read it again before writing over it");
+    assert_eq!(text, "a changed since it was read; Read it again before replacing it");
     assert_eq!(sandbox.read("a"), b"by hand\n");
     let other = ToolCallContext {
         run_identity: crate::contract::identity::RunIdentity {
@@ -144,11 +144,11 @@ async fn edit_refuses_what_it_cannot_do_right() {
         (edit("a", "aa", "b"), "2 times in a"),
         (edit("a", "x", "x"), "are the same"),
         (edit("a", "", "x"), "`old_string` is empty"),
-        (edit("gone", "a", "x"), "gone is not there"),
+        (edit("gone", "a", "x"), "gone does not exist"),
         (edit("bin", "\u{fffd}", "x"), "not UTF-8"),
         (edit("ro", "x", "y"), "read-only (mode 0444)"),
         (edit("dir", "x", "y"), "is a folder"),
-        (edit("dangling", "x", "y"), "a link to a file that is not there"),
+        (edit("dangling", "x", "y"), "a link to a missing file"),
         (edit("etc/passwd", "root", "y"), "leads out of the workspace"),
         (edit("/dev/null", "x", "y"), "belongs to the system"),
         (

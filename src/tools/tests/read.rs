@@ -14,13 +14,13 @@ async fn a_file_is_shown_with_line_numbers_and_paged() {
     sandbox.write("many", many);
     let text = sandbox.ok("Read", json!({"file_path": "many"})).await;
     assert!(
-        text.ends_with("  2000\tl2000\n[truncated: lines 1-2000 of 3000; go on with offset 2001]"),
+        text.ends_with("  2000\tl2000\n[truncated: lines 1-2000 of 3000; continue with offset 2001]"),
         "{text}"
     );
     let text = sandbox.ok("Read", json!({"file_path": "many", "offset": 2999, "limit": 5})).await;
     assert_eq!(text, "  2999\tl2999\n  3000\tl3000");
     let text = sandbox.refused("Read", json!({"file_path": "many", "offset": 3001})).await;
-    assert_eq!(text, "many has 3000 lines; there is no line 3001");
+    assert_eq!(text, "many has only 3000 lines; line 3001 does not exist");
     sandbox.write("empty", "");
     assert_eq!(sandbox.ok("Read", json!({"file_path": "empty"})).await, "(empty is empty)");
 }
@@ -36,17 +36,17 @@ async fn what_is_no_text_is_refused_by_what_it_is() {
     rustix::fs::mkfifoat(rustix::fs::CWD, sandbox.path("fifo"), 0o600.into()).expect("a FIFO");
     let _socket = std::os::unix::net::UnixListener::bind(sandbox.path("sock")).expect("a socket");
     for (path, word) in [
-        ("dir", "dir is a folder; List shows it"),
+        ("dir", "dir is a folder; use List"),
         ("x.pdf", "a PDF document"),
         ("prog", "an ELF program"),
         ("bin", "UTF-16 text or binary data"),
-        ("dangling", "a link to a file that is not there"),
-        ("gone", "not found: gone is not there"),
+        ("dangling", "a link to a missing file"),
+        ("gone", "not found: gone does not exist"),
         ("fifo", "fifo is a FIFO"),
         ("sock", "sock is a socket"),
         ("/dev/zero", "a device"),
         ("/dev/stdin", "not a regular file"),
-        ("/proc/self/environ", "the inside of a process"),
+        ("/proc/self/environ", "belongs to a process"),
         ("src/\0../x", "NUL byte"),
         ("", "`file_path` is empty"),
     ] {
@@ -71,7 +71,7 @@ async fn a_picture_is_shown_as_one() {
     let file = std::fs::File::options().write(true).open(sandbox.path("x.png")).expect("there");
     file.set_len((5 << 20) + 1).expect("longer");
     let text = sandbox.refused("Read", json!({"file_path": "x.png"})).await;
-    assert!(text.contains("at most 3.75 MiB"), "{text}");
+    assert!(text.contains("the maximum is 3.75 MiB"), "{text}");
 }
 
 fn resident_kib() -> u64 {
@@ -92,7 +92,7 @@ async fn a_huge_sparse_file_costs_no_memory() {
     std::fs::write(&path, "first\nsecond".to_owned() + &"x".repeat(9000)).expect("written");
     std::fs::File::options().write(true).open(&path).expect("there").set_len(10 << 30).expect("sparse");
     let text = sandbox.ok("Read", json!({"file_path": "big", "limit": 1})).await;
-    assert_eq!(text, "     1\tfirst\n[truncated: lines 1-1; go on with offset 2]");
+    assert_eq!(text, "     1\tfirst\n[truncated: lines 1-1; continue with offset 2]");
     assert!(resident_kib().saturating_sub(before) < 64 << 10);
 }
 

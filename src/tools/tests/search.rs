@@ -37,7 +37,7 @@ async fn list_shows_a_folder() {
     std::fs::create_dir(sandbox.path("empty")).expect("made");
     assert_eq!(sandbox.ok("List", json!({"path": "empty"})).await, "(empty is empty)");
     for (args, word) in [
-        (json!({"path": "gone"}), "gone is not there"),
+        (json!({"path": "gone"}), "gone does not exist"),
         (json!({"path": "README.md"}), "not a folder"),
         (json!({"depth": 0}), "at least 1"),
     ] {
@@ -48,7 +48,7 @@ async fn list_shows_a_folder() {
         sandbox.write(format!("many/{n:03}"), "");
     }
     let text = sandbox.ok("List", json!({"path": "many"})).await;
-    assert!(text.ends_with("499\n[100 more; List a folder in it]"), "{text}");
+    assert!(text.ends_with("499\n[100 more; List a subfolder]"), "{text}");
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn glob_finds_the_newest_first_and_respects_gitignore() {
     let pattern = format!("{}/src/*.rs", sandbox.workspace.cwd.display());
     assert_eq!(glob(json!({"pattern": pattern})).await, "src/main.rs");
     let text = sandbox.refused("Glob", json!({"pattern": "a["})).await;
-    assert!(text.contains("`pattern` cannot be read: unclosed character class"), "{text}");
+    assert!(text.contains("invalid `pattern`: unclosed character class"), "{text}");
     for n in 0..250 {
         sandbox.write(format!("many/{n:03}.x"), "");
     }
@@ -121,11 +121,11 @@ async fn grep_searches_as_ripgrep_does() {
         "src/deep/lib.rs:1:pub fn name() {}\n[more matches; narrow the search or raise head_limit]"
     );
     for (args, word) in [
-        (json!({"pattern": "("}), "not a regular expression"),
+        (json!({"pattern": "("}), "not a valid regular expression"),
         (json!({"pattern": "a\\nb"}), "set multiline"),
         (json!({"pattern": "a", "output_mode": "x"}), "must be content, files_with_matches or count"),
-        (json!({"pattern": "a", "path": "gone"}), "gone is not there"),
-        (json!({"pattern": "a", "glob": "{"}), "`glob` cannot be read"),
+        (json!({"pattern": "a", "path": "gone"}), "gone does not exist"),
+        (json!({"pattern": "a", "glob": "{"}), "invalid `glob`"),
         (json!({"pattern": ""}), "empty"),
     ] {
         let text = sandbox.refused("Grep", args).await;

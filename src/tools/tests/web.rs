@@ -85,7 +85,7 @@ async fn local_hosts_are_refused_by_address_and_by_name() {
         // A name is resolved, and what it resolves to is looked at.
         (format!("http://localhost:{port}/page"), "no public address"),
         ("ftp://example.org/".into(), "only http and https"),
-        ("example.org".into(), "must be a whole one"),
+        ("example.org".into(), "expected a full URL"),
     ] {
         let text = sandbox.refused("WebFetch", json!({"url": url})).await;
         assert!(text.contains(word), "{url}: {text}");

@@ -34,7 +34,7 @@ fn points() -> BackPoints {
             point(2, "now 漢字 and 👩‍👩‍👧 emoji\nsecond line"),
             point(6, "\u{1b}[31mred"),
         ],
-        undo: Some("2 files went back before “hello”".into()),
+        undo: Some("rewound 2 files to before “hello”".into()),
     }
 }
 
@@ -60,7 +60,7 @@ fn preview() -> BackPreview {
 fn escape_twice_with_nothing_written_asks_where() {
     let mut app = talked(80);
     app.keys("<esc>");
-    assert!(app.live().contains("Esc again: go back"), "{}", app.live());
+    assert!(app.live().contains("Esc again: rewind"), "{}", app.live());
     assert!(asked(&app).is_empty());
     app.wait(1500);
     app.keys("<esc>");
@@ -97,8 +97,8 @@ fn what_goes_back_is_shown_before_it_does() {
     let went = WentBack {
         thread: "t2".into(),
         text: Some("now 漢字".into()),
-        words: "the conversation went back before “now”; /rewind can take that back".into(),
-        failed: vec!["a.txt did not go back: a folder is in the way".into()],
+        words: "rewound the conversation to before “now”; /rewind can undo this".into(),
+        failed: vec!["a.txt was not restored: a folder is in the way".into()],
     };
     told(&mut app, BackMsg::Went(Ok(went)));
     assert!(matches!(app.cmds.last(), Some(Cmd::Open(Some(id))) if id.as_str() == "t2"));
@@ -106,7 +106,7 @@ fn what_goes_back_is_shown_before_it_does() {
     opened.thread.id = "t2".into();
     app.send(Msg::Opened(Ok(Box::new(opened))));
     assert_eq!(app.app.composer.text(), "now 漢字");
-    assert!(app.screen().contains("did not go back: a folder is in the way"), "{}", app.screen());
+    assert!(app.screen().contains("was not restored: a folder is in the way"), "{}", app.screen());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn the_last_going_back_can_be_taken_back() {
     let none =
         BackPreview { moves: true, no_files: Some("they are elsewhere".into()), ..BackPreview::default() };
     told(&mut app, BackMsg::Preview(None, Ok(none)));
-    assert!(app.live().contains("files stay as they are: they are elsewhere"), "{}", app.live());
+    assert!(app.live().contains("files stay unchanged: they are elsewhere"), "{}", app.live());
     app.keys("<enter>");
     assert_eq!(asked(&app).last(), Some(&&BackCmd::Go("t".into(), None, BackWhat::Conversation)));
 }
@@ -155,9 +155,9 @@ fn conversations_are_searched_in_what_was_said() {
         Some(BackCmd::Search(number, words)) if words == "needle" => *number,
         other => panic!("{other:?}"),
     };
-    assert!(app.live().contains("nothing fits"));
+    assert!(app.live().contains("no match"));
     told(&mut app, BackMsg::Found(number - 1, vec![("t1".into(), "old needle".into())], true));
-    assert!(app.live().contains("nothing fits"), "an older search");
+    assert!(app.live().contains("no match"), "an older search");
     told(&mut app, BackMsg::Found(number, vec![("t2".into(), "a needle in it".into())], true));
     assert!(app.live().contains("a needle in it"), "{}", app.live());
     app.keys("<enter>");
@@ -175,7 +175,7 @@ fn the_menu_of_a_conversation_names_pins_and_deletes_it() {
     menu(&mut app);
     insta::assert_snapshot!("thread_menu_80", app.live());
     app.keys("<down><enter>");
-    assert!(app.live().contains("Call it:  fix 漢字"), "{}", app.live());
+    assert!(app.live().contains("Name:  fix 漢字"), "{}", app.live());
     app.keys("<backspace>!<enter>");
     assert_eq!(asked(&app).last(), Some(&&BackCmd::Rename("t1".into(), "fix 漢!".into())));
     menu(&mut app);
@@ -250,7 +250,7 @@ fn what_was_changed_is_read_file_by_file_and_hunk_by_hunk() {
         "{copied:?}"
     );
     app.keys("]]]");
-    assert!(app.screen().contains("there is none below"), "{}", app.screen());
+    assert!(app.screen().contains("no more below"), "{}", app.screen());
     assert!(app.screen().contains("src/last.rs"), "{}", app.screen());
     app.keys("<tab>");
     assert!(!app.screen().contains("new(\"👍"), "{}", app.screen());
@@ -286,7 +286,7 @@ fn changes_against_git_are_asked_for_by_that_word() {
     assert_eq!(asked(&app), [&BackCmd::GitChanges("src/a b".into())]);
     told_changes(&mut app, Changes::default());
     assert!(app.app.viewer.is_none());
-    assert!(app.screen().contains("nothing is different"), "{}", app.screen());
+    assert!(app.screen().contains("no differences"), "{}", app.screen());
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn a_screen_reader_is_told_what_changed_in_order() {
     told_changes(&mut app, some_changes());
     assert!(app.app.viewer.is_none());
     let told = app.scrollback.join("\n") + &app.live();
-    assert!(told.contains("6 files are different") && told.contains("new(\"👍"), "{told}");
+    assert!(told.contains("6 files differ") && told.contains("new(\"👍"), "{told}");
 }
 
 fn stored(seq: u64, message: Message) -> StoredMessage {

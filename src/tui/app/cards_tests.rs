@@ -47,7 +47,7 @@ fn a_change_is_read_to_its_end_before_it_is_allowed() {
         let mut test = long_edit(24);
         test.keys(key);
         assert!(test.decisions().is_empty(), "{key}");
-        assert!(test.live().contains("not all of the change was shown yet"), "{key}: {}", test.live());
+        assert!(test.live().contains("the end of the change was not shown yet"), "{key}: {}", test.live());
         assert!(test.app.cards[0].form().is_none(), "{key}: no rule is granted either");
     }
     // A jump over rows is no reading of them: pages follow each other without a gap.
@@ -70,7 +70,7 @@ fn arguments_of_any_tool_are_read_to_their_end_too() {
     let mut test = asked(80, 20, "mcp__mail__send", json!({ "body": body }), json!({}));
     test.keys("y");
     assert!(test.decisions().is_empty(), "{}", test.live());
-    assert!(test.live().contains("not all of the call was shown yet"), "{}", test.live());
+    assert!(test.live().contains("the end of the call was not shown yet"), "{}", test.live());
 
     // A call that may have run is run again by the same rule.
     let mut test = TestApp::new(80, 20);
@@ -211,9 +211,9 @@ fn a_card_says_what_will_happen() {
         let row = live.lines().find(|row| row.starts_with('┃')).expect("a card").to_owned();
         row.trim_start_matches('┃').trim().to_owned()
     };
-    let shadow = json!({"does": "wants to open /etc/shadow, outside this project", "outside": true});
+    let shadow = json!({"does": "opens /etc/shadow, outside this project", "outside": true});
     let told = title("Read", json!({"file_path": "/etc/shadow"}), shadow);
-    assert_eq!(told, "Read wants to open /etc/shadow, outside this project");
+    assert_eq!(told, "Read opens /etc/shadow, outside this project");
     let told =
         title("Bash", json!({"command": "rm x"}), json!({"does": "runs a command that deletes files"}));
     assert_eq!(told, "Bash runs a command that deletes files");

@@ -56,7 +56,7 @@ fn a_theme_by_name_and_a_broken_one() {
     test.send(Msg::Themes(themes(), Some("mine".into())));
     assert!(test.screen().contains("mine.toml:2: no") && test.app.theme().name() == "nord");
     test.send(Msg::Themes(themes(), Some("nix".into())));
-    assert!(test.screen().contains("there is no theme nix"), "{}", test.screen());
+    assert!(test.screen().contains("unknown theme nix"), "{}", test.screen());
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_sequence_is_seen_and_cancelled_without_a_clock() {
     let mut test = TestApp::new(100, 24);
     test.keys("hi<ctrl-x>");
     assert!(
-        test.live().contains("Ctrl-X …  Ctrl-E: write on in your editor · Esc: cancel"),
+        test.live().contains("Ctrl-X …  Ctrl-E: edit the text in your editor · Esc: cancel"),
         "{}",
         test.live()
     );
@@ -119,7 +119,7 @@ fn help_begins_with_what_works_now() {
     test.start("go");
     test.ask_bash("c", "git push");
     test.send(Msg::Key(crossterm::event::KeyEvent::from(crossterm::event::KeyCode::F(1))));
-    assert!(test.live().contains("On a question (now)"), "{}", test.live());
+    assert!(test.live().contains("Question card (now)"), "{}", test.live());
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn the_effort_is_chosen_like_a_model_and_shown_beside_it() {
     test.keys("<enter>");
     assert!(test.cmds.contains(&Cmd::SetEffort(None)), "the first row leaves it to the model");
     test.keys("/effort huge<enter>");
-    assert!(test.live().contains("there is no effort huge"), "{}", test.live());
+    assert!(test.live().contains("unknown effort huge"), "{}", test.live());
 }
 
 #[test]

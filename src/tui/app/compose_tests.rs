@@ -88,7 +88,7 @@ fn any_queued_message_can_be_taken_back_or_dropped() {
     test.cmds.clear();
     test.keys("<up><up>");
     assert!(test.live().contains("▸ queued two"), "{}", test.live());
-    assert!(test.live().contains("Enter takes it back"), "{}", test.live());
+    assert!(test.live().contains("Enter: edit"), "{}", test.live());
     // It is dropped, and the words are not lost even so.
     test.keys("<delete>");
     assert_eq!(test.cmds, [Cmd::Unqueue(vec![2])]);
@@ -148,7 +148,7 @@ fn a_command_of_the_person_is_sent_as_one_and_never_steers() {
     assert_eq!((input.shell, input.text.as_str(), input.steers), (Some(Shell::Hidden), "make", false));
     test.finish(TerminationReason::NaturalEnd);
     test.keys("!<enter>");
-    assert!(test.live().contains("! runs the command behind it"), "{}", test.live());
+    assert!(test.live().contains("! runs the command after it"), "{}", test.live());
     test.app.composer.clear();
     test.start("go");
     test.ask_bash("a", "git push");
@@ -205,7 +205,7 @@ fn the_editor_gets_the_whole_text_and_gives_it_back() {
     test.keys("<ctrl-g>");
     assert_eq!(test.cmds.last(), Some(&Cmd::Compose(long.clone())));
     test.send(Msg::Composed(Ok(long.clone())));
-    assert_eq!(test.app.composer.text(), "[paste 1: 20 lines]", "nothing was changed");
+    assert_eq!(test.app.composer.text(), "[paste 1: 20 lines]", "nothing changed");
     test.send(Msg::Composed(Ok("short\x1b[2J\n".into())));
     assert_eq!(test.app.composer.text(), "short^[[2J");
     test.keys("<ctrl-_><alt-p>");
@@ -310,7 +310,7 @@ fn what_is_written_is_kept_and_comes_back() {
 fn words_behind_a_command_are_helped_with_and_enter_sends_what_is_written() {
     let mut test = TestApp::new(100, 30);
     test.keys("/export ");
-    assert!(test.live().contains("/export [md|json|html]  write this conversation"), "{}", test.live());
+    assert!(test.live().contains("/export [md|json|html]  export this conversation"), "{}", test.live());
     test.keys("<enter>");
     assert!(matches!(test.cmds.last(), Some(Cmd::Export(..))), "{:?}", test.cmds);
     test.keys("/mode <down><down><enter>");

@@ -109,7 +109,7 @@ fn an_edit_is_taken_back_and_the_proposed_call_is_what_is_allowed() {
     test.keys("e more<esc>");
     assert!(test.app.cards[0].edit.is_none());
     test.keys("e<enter>");
-    assert!(test.live().contains("nothing was changed"), "{}", test.live());
+    assert!(test.live().contains("nothing changed"), "{}", test.live());
     test.keys("e<ctrl-u><enter>");
     assert!(test.live().contains("the command is empty"), "{}", test.live());
     assert_eq!(reviewed(&test), None);
@@ -127,7 +127,7 @@ fn what_would_not_run_cannot_be_allowed() {
         test.wait(400);
         test.keys("y");
         assert!(test.decisions().is_empty());
-        assert!(test.live().contains("u takes it back"), "{}", test.live());
+        assert!(test.live().contains("u: discard"), "{}", test.live());
     }
     // An answer about a version before this one counts for nothing.
     let mut test = asked(100, 30, "git push");
@@ -152,7 +152,7 @@ fn a_long_edited_command_is_read_to_its_end_before_it_is_allowed() {
     answer_review(&mut test, Ok(review(Ruling::Ask, "?")));
     test.wait(400);
     test.keys("y");
-    assert!(test.decisions().is_empty() && test.live().contains("not all of the command"), "{}", test.live());
+    assert!(test.decisions().is_empty() && test.live().contains("the end of the command"), "{}", test.live());
     for _ in 0..16 {
         test.keys("<down>");
     }
@@ -178,7 +178,7 @@ fn a_paste_goes_into_the_command_and_answers_nothing() {
 fn a_call_is_sent_back_with_what_to_change() {
     let mut test = asked(100, 30, "git push");
     test.keys("m<enter>");
-    assert!(test.decisions().is_empty() && test.live().contains("say what to change"), "{}", test.live());
+    assert!(test.decisions().is_empty() && test.live().contains("write what to change"), "{}", test.live());
     test.keys("use make<enter>");
     let decision = test.decisions()[0];
     assert_eq!(decision.action, ResumeDecisionAction::Cancel);
@@ -322,10 +322,10 @@ fn all_that_only_read_are_allowed_at_once_and_the_rest_denied_each_by_itself() {
     use ResumeDecisionAction::{Cancel, Resume};
     let mut test = three(["reads", "runs", "reads"]);
     let live = test.live();
-    assert!(live.contains("[R] allow 2 that only read") && live.contains("[D] deny the other 1"), "{live}");
+    assert!(live.contains("[R] allow 2 read-only") && live.contains("[D] deny the other 1"), "{live}");
     test.keys("R");
     let live = test.live();
-    assert!(live.contains("Allow these 2 calls that only read?"), "{live}");
+    assert!(live.contains("Allow these 2 read-only calls?"), "{live}");
     assert!(live.contains("$ run a") && live.contains("$ run c") && !live.contains("$ run b"), "{live}");
     test.keys("R");
     assert!(decided(&test).is_empty(), "pressed twice by mistake is no yes");
@@ -352,7 +352,7 @@ fn a_card_that_comes_or_was_edited_is_not_answered_with_the_others() {
     let mut test = three(["reads", "reads", "runs"]);
     test.keys("e -l<enter>");
     test.wait(400);
-    assert!(test.live().contains("allow 1 that only read") || test.app.cards[0].edit.is_some());
+    assert!(test.live().contains("allow 1 read-only") || test.app.cards[0].edit.is_some());
     test.keys("R");
     test.wait(400);
     let late = json!({"risk": "reads"});
@@ -365,6 +365,6 @@ fn a_card_that_comes_or_was_edited_is_not_answered_with_the_others() {
     let mut test = three(["runs", "nonsense", "edits"]);
     assert!(!test.live().contains("only read") && test.live().contains("[D] deny all 3"), "{}", test.live());
     test.keys("R");
-    assert!(test.live().contains("no open call is known to only read"), "{}", test.live());
+    assert!(test.live().contains("no pending call is read-only"), "{}", test.live());
     assert!(decided(&test).is_empty());
 }

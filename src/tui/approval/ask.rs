@@ -136,8 +136,8 @@ impl AskState {
     pub(super) fn hint(&self) -> Option<String> {
         let text = match (self.writing.is_some(), self.multi) {
             (true, _) => return None,
-            (false, true) => "choose with Space first",
-            (false, false) => "choose one first, with the arrows or its number",
+            (false, true) => "select with Space first",
+            (false, false) => "select one first, with the arrows or its number",
         };
         Some(text.to_owned())
     }

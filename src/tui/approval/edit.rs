@@ -92,7 +92,7 @@ impl Card {
             return self.with_argument(name, text);
         }
         if text.trim().is_empty() {
-            self.problem = Some("the text is empty: nothing was changed".to_owned());
+            self.problem = Some("the text is empty; nothing changed".to_owned());
             return Reply::Taken;
         }
         match serde_json::from_str::<Value>(&text) {
@@ -100,7 +100,7 @@ impl Card {
             Err(error) => {
                 let (line, column) = (error.line(), error.column());
                 self.problem =
-                    Some(format!("this is not JSON: line {line}, column {column}; e opens your text again"));
+                    Some(format!("invalid JSON at line {line}, column {column}; e reopens your text"));
                 self.draft = Some(text);
                 Reply::Taken
             }
@@ -113,7 +113,7 @@ impl Card {
         let text = text.take();
         self.stage = Stage::Open;
         if text.trim().is_empty() {
-            self.problem = Some("the command is empty; nothing was changed".to_owned());
+            self.problem = Some("the command is empty; nothing changed".to_owned());
             return Reply::Taken;
         }
         self.with_argument("command", text)
@@ -132,9 +132,9 @@ impl Card {
         if arguments == self.ticket.pending.arguments {
             let text = if self.edit.is_some() {
                 self.unedit();
-                "edits discarded: this is what was proposed"
+                "edits discarded; this is the original proposal"
             } else {
-                "nothing was changed"
+                "nothing changed"
             };
             self.problem = Some(text.to_owned());
             return Reply::Taken;
@@ -172,11 +172,11 @@ impl Card {
         let edit = self.edit.as_ref()?;
         match &edit.review {
             None => Some("the edited call is being checked; wait a moment".to_owned()),
-            Some(Err(why)) => Some(format!("{why}; e changes it, u takes it back")),
+            Some(Err(why)) => Some(format!("{why}; e: edit, u: discard")),
             Some(Ok(review)) => match review.ruling {
                 Ruling::Allow | Ruling::Ask => None,
                 Ruling::Deny | Ruling::Error => {
-                    Some(format!("it would not run: {}; e changes it, u takes it back", review.words))
+                    Some(format!("the edited call would not run: {}; e: edit, u: discard", review.words))
                 }
             },
         }
@@ -203,9 +203,9 @@ impl Card {
         });
         match hunks {
             Some(hunks) if !hunks.all().is_empty() => self.stage = Stage::Hunks(Box::new(hunks)),
-            Some(_) => self.problem = Some("it changes nothing".to_owned()),
+            Some(_) => self.problem = Some("the edited call changes nothing".to_owned()),
             None => {
-                self.problem = Some("there is no text here to choose hunks of; e edits the call".to_owned());
+                self.problem = Some("this call has no hunks to choose; e edits the call".to_owned());
             }
         }
         self.scroll = 0;

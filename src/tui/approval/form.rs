@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::contract::surface::{Piece, Surface, text_of};
 use crate::tui::composer::Composer;
 
-/// See the module's text.
+/// The state of a form while it is filled in.
 #[derive(Clone, Debug, Default)]
 pub struct FormState {
     surface: Surface,
@@ -107,7 +107,7 @@ impl FormState {
 
     /// Why Enter was no answer.
     pub(super) fn hint(&self) -> Option<String> {
-        self.cursor.is_none().then(|| "go to a field or a button first, with the arrows".to_owned())
+        self.cursor.is_none().then(|| "select a field or a button first, with the arrows".to_owned())
     }
 
     /// Enter in a field: keeps what was written and goes on to the next one.

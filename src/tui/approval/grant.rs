@@ -165,11 +165,11 @@ impl Card {
         if form.chosen >= proposals.len() {
             match form.preview(&pattern) {
                 None => {
-                    self.problem = Some("one moment: the pattern is being looked at".to_owned());
+                    self.problem = Some("wait a moment; the pattern is being checked".to_owned());
                     return Reply::Taken;
                 }
                 Some(GrantPreview { problem: Some(_), .. }) => {
-                    self.problem = Some("this pattern cannot be granted: e changes it".to_owned());
+                    self.problem = Some("this pattern cannot be granted; e edits it".to_owned());
                     return Reply::Taken;
                 }
                 Some(GrantPreview { problem: None, .. }) => {}
@@ -181,7 +181,7 @@ impl Card {
             scope: self.scope(form.scope, project),
             end: form.end.clone(),
         };
-        self.stage = Stage::Deciding("storing the rule");
+        self.stage = Stage::Deciding("granting the rule");
         Reply::Grant(request)
     }
 

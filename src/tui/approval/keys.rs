@@ -25,7 +25,7 @@ impl Card {
                 Edited::Sent => {
                     let reason = line.take();
                     let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
-                    self.decide(Answer::no(reason), "saying no")
+                    self.decide(Answer::no(reason), "denying")
                 }
                 Edited::Left => {
                     self.stage = Stage::Open;
@@ -38,12 +38,12 @@ impl Card {
                 Edited::Sent => {
                     let feedback = line.take().trim().to_owned();
                     if feedback.is_empty() {
-                        self.problem = Some("say what to change; Esc goes back, n is a plain no".to_owned());
+                        self.problem = Some("write what to change; Esc: back, n: deny".to_owned());
                         return Reply::Taken;
                     }
                     let answer =
                         Answer { result: ToolCallResume::modify_payload(), ..Answer::no(Some(feedback)) };
-                    self.decide(answer, "sending it back")
+                    self.decide(answer, "requesting changes")
                 }
                 edited => self.line_reply(&edited),
             },
@@ -103,7 +103,7 @@ impl Card {
                     Some(Err(_)) | None => Value::Null,
                 };
                 let answer = Answer { arguments: Some(edit.arguments.clone()), ..Answer::yes(payload) };
-                self.decide(answer, "allowing what was edited")
+                self.decide(answer, "allowing the edited call")
             }
         }
     }
@@ -220,23 +220,21 @@ impl Card {
             Action::AllowReads if !is_unknown => Reply::Batch(Batch::AllowReads),
             Action::DenyRest if !is_unknown => Reply::Batch(Batch::DenyRest),
             Action::Grant if self.edit.is_some() => {
-                self.problem =
-                    Some("a rule is for the call as it was proposed: u goes back to it".to_owned());
+                self.problem = Some("a rule covers the call as proposed; u discards your edits".to_owned());
                 Reply::Taken
             }
             Action::Grant if !is_unknown => {
                 if self.proposals().is_empty() {
-                    self.problem =
-                        Some("there is no rule to propose for this call: y allows it once".to_owned());
+                    self.problem = Some("no rule fits this call; y allows it once".to_owned());
                 } else {
                     self.scroll = 0;
                     self.stage = Stage::Grant(Box::default());
                 }
                 Reply::Taken
             }
-            Action::RunAgain if is_unknown => self.decide(choice("rerun"), "running it again"),
-            Action::MarkDone if is_unknown => self.decide(choice("done"), "marking it done"),
-            Action::Skip if is_unknown => self.decide(choice("skip"), "skipping it"),
+            Action::RunAgain if is_unknown => self.decide(choice("rerun"), "running the call again"),
+            Action::MarkDone if is_unknown => self.decide(choice("done"), "marking the call as done"),
+            Action::Skip if is_unknown => self.decide(choice("skip"), "skipping the call"),
             other => self.common_key(other),
         }
     }
@@ -251,7 +249,7 @@ impl Card {
         let (down, again) =
             (keymap.chord_of(Place::Card, Action::ScrollDown), keymap.chord_of(Place::Card, action));
         self.problem =
-            Some(format!("not all of the {what} was shown yet; press {down} for the rest, then {again}"));
+            Some(format!("the end of the {what} was not shown yet; press {down} for the rest, then {again}"));
         Reply::Taken
     }
 
@@ -338,7 +336,7 @@ impl Card {
             Some(Action::ScrollUp) => self.ask.step(-1),
             Some(Action::ScrollDown) => self.ask.step(1),
             Some(Action::Toggle) => self.ask.toggle(),
-            Some(Action::Skip) => return self.decide(Answer::no(None), "skipping it"),
+            Some(Action::Skip) => return self.decide(Answer::no(None), "skipping the call"),
             Some(Action::Accept) => match self.ask.accept() {
                 Some(answer) => return self.decide(Answer::yes(answer), "answering"),
                 None => self.problem = self.ask.hint(),
@@ -370,7 +368,7 @@ impl Card {
             Some(Action::ScrollUp) => self.surface.step(-1),
             Some(Action::ScrollDown) => self.surface.step(1),
             Some(Action::Toggle) => self.surface.toggle(),
-            Some(Action::Skip) => return self.decide(Answer::no(None), "skipping it"),
+            Some(Action::Skip) => return self.decide(Answer::no(None), "skipping the call"),
             Some(Action::Accept) => match self.surface.accept() {
                 Some(answer) => return self.decide(Answer::yes(answer), "answering"),
                 None => self.problem = self.surface.hint(),

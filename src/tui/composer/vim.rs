@@ -58,7 +58,7 @@ struct LastChange {
     typed: String,
 }
 
-/// See the module's text.
+/// The state of the vi keys.
 #[derive(Clone, Debug, Default)]
 pub struct Vim {
     mode: VimMode,

@@ -134,7 +134,7 @@ impl Patch {
         }
         if !old.is_empty() && !new.is_empty() && old.ends_with('\n') != new.ends_with('\n') {
             let which = if new.ends_with('\n') { "before" } else { "now" };
-            patch.below = Some(format!("no line end at the end of the file {which}"));
+            patch.below = Some(format!("no newline at the end of the file {which}"));
         }
         patch
     }

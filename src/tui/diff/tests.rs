@@ -76,7 +76,7 @@ fn new_emptied_and_equal_files() {
 #[test]
 fn line_ends_are_not_hidden() {
     assert_eq!(plain("a\nb\n", "a\r\nb\r\n"), "1 - a\n2 - b\n1 + a␍\n2 + b␍");
-    assert_eq!(plain("a\n", "b"), "1 - a\n1 + b\n⋯ no line end at the end of the file now");
+    assert_eq!(plain("a\n", "b"), "1 - a\n1 + b\n⋯ no newline at the end of the file now");
 }
 
 #[test]

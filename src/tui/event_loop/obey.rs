@@ -136,7 +136,7 @@ impl<W: io::Write, T: Tty> Stage<W, T> {
         let stopped = self.tty.stop_process();
         self.take()?;
         if stopped.is_err() {
-            self.app.say_hint("this process cannot be stopped here");
+            self.app.say_hint("this process cannot be suspended here");
         }
         Ok(())
     }

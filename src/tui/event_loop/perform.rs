@@ -170,7 +170,7 @@ impl Performer {
             Cmd::CountElsewhere(here) => self.spawn(async move {
                 match host.waiting_elsewhere(here.as_ref()).await {
                     Ok(count) => send(Msg::Elsewhere(count)),
-                    Err(error) => tracing::warn!(error, "what waits elsewhere could not be counted"),
+                    Err(error) => tracing::warn!(error, "pending questions elsewhere could not be counted"),
                 }
             }),
             Cmd::Question(id) => self.spawn(async move {
@@ -203,7 +203,7 @@ impl Performer {
             Cmd::Themes(wanted) => send(Msg::Themes(host.themes(), wanted)),
             Cmd::Keep(choice, value) => self.spawn(async move {
                 if let Err(error) = host.keep(choice, &value).await {
-                    send(Msg::Failed(format!("the {} is used, and not kept: {error}", choice.key())));
+                    send(Msg::Failed(format!("the {} applies now but was not saved: {error}", choice.key())));
                 }
             }),
             Cmd::Skills => send(Msg::Skills(host.skills())),

@@ -35,7 +35,7 @@ pub enum Way {
 /// What is known of the terminal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Heard {
-    /// Nothing stands between us and it.
+    /// No multiplexer or ssh in between.
     pub(super) is_direct: bool,
     /// Its environment says that it takes files; another one may have left that there.
     pub(super) takes_files: bool,
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn pictures_wait_for_the_first_answers() {
         let auto = || Gallery::new(Some(Depth::True)).on(true, false).held(Moment(5));
-        assert_eq!(auto().held_until(), None, "nothing waits");
+        assert_eq!(auto().held_until(), None, "no pending questions");
         let (mut gallery, mut cmds) = told(auto(), &[Reply::Cell(9, 18)]);
         assert_eq!((gallery.held_until(), cmds.len()), (Some(Moment(405)), 0));
         gallery.let_go(&mut cmds);

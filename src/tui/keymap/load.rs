@@ -57,7 +57,7 @@ impl Keymap {
         for (table, entries) in parsed.get_ref() {
             let Some(place) = Place::from_name(table.get_ref()) else {
                 let what = format!(
-                    "unknown table '{}'; there are global, composer, empty, vim, card, list and viewer",
+                    "unknown table '{}'; expected global, composer, empty, vim, card, list or viewer",
                     table.get_ref()
                 );
                 return Err(error(table.span(), what));
@@ -72,7 +72,8 @@ impl Keymap {
                 let name = key.get_ref().as_ref();
                 let Some(chords) = Chord::parse_all(name) else {
                     let what = format!(
-                        "'{name}' is not a key; write for example ctrl-x, alt-enter, shift-tab, f5 or \"ctrl-x ctrl-e\""
+                        "invalid key '{name}'; expected for example ctrl-x, alt-enter, shift-tab, f5 or \
+                         \"ctrl-x ctrl-e\""
                     );
                     return Err(error(key.span(), what));
                 };
@@ -82,7 +83,7 @@ impl Keymap {
                 };
                 if chords.len() > 1 && chords[0].writes() && place != Place::Card && place != Place::Vim {
                     let what = format!(
-                        "'{name}' begins with a character, which is written in [{}]; begin with ctrl- or alt-",
+                        "'{name}' starts with a character that is typed in [{}]; start with ctrl- or alt-",
                         place.name()
                     );
                     return Err(error(key.span(), what));
@@ -103,14 +104,17 @@ impl Keymap {
                     return Err(error(value.span(), what));
                 };
                 if !action.belongs_to(place) {
-                    let what =
-                        format!("'{wanted}' means nothing in [{}]{}", place.name(), nearest(wanted, place));
+                    let what = format!(
+                        "action '{wanted}' has no effect in [{}]{}",
+                        place.name(),
+                        nearest(wanted, place)
+                    );
                     return Err(error(value.span(), what));
                 }
                 let says_yes = matches!(action, Action::Allow | Action::Grant | Action::RunAgain);
                 if says_yes && chords.last().is_some_and(|last| last.is_reflex()) {
                     let what =
-                        format!("'{name}' is pressed without looking and cannot be '{wanted}'; use a letter");
+                        format!("'{name}' is too easy to press by accident for '{wanted}'; use a letter");
                     return Err(error(key.span(), what));
                 }
                 if self.bindings.insert((place, chord), action).is_none() {
@@ -130,7 +134,7 @@ impl Keymap {
         let known = self.sequences.iter().position(|known| known == chords);
         let number = known.unwrap_or(self.sequences.len());
         if number >= MAX_SEQUENCES {
-            return Err(format!("there are more than {MAX_SEQUENCES} sequences of keys"));
+            return Err(format!("more than {MAX_SEQUENCES} key sequences"));
         }
         if known.is_none() {
             self.sequences.push(chords.to_vec());
@@ -151,10 +155,10 @@ impl Keymap {
         others.sort_by_key(|(other, _)| *other);
         for (other, bound) in others {
             let Some(theirs) = self.bindings.get(&(*other, *bound)) else { continue };
-            let (their_keys, away) = (keys(*bound), "take one of them away with \"none\"");
+            let (their_keys, away) = (keys(*bound), "remove one of them with \"none\"");
             if their_keys.len() < mine.len() && mine.starts_with(&their_keys) {
                 return Some(format!(
-                    "'{}' begins with '{}', which is '{}' in [{}]; {away}",
+                    "'{}' starts with '{}', which is '{}' in [{}]; {away}",
                     written(&mine),
                     written(&their_keys),
                     theirs.name(),
@@ -163,7 +167,7 @@ impl Keymap {
             }
             if mine.len() < their_keys.len() && their_keys.starts_with(&mine) {
                 return Some(format!(
-                    "'{}' is '{}' here, and '{}' in [{}] begins with it; {away}",
+                    "'{}' is '{}' here, and '{}' in [{}] starts with it; {away}",
                     written(&mine),
                     action.name(),
                     written(&their_keys),

@@ -86,16 +86,17 @@ impl Book {
         let mut book = Book::new(Subject::Changes);
         let files = changes.files.len() + changes.more;
         let title = match files {
-            0 => "nothing is different".to_owned(),
-            1 => "1 file is different".to_owned(),
-            n => format!("{n} files are different"),
+            0 => "no differences".to_owned(),
+            1 => "1 file differs".to_owned(),
+            n => format!("{n} files differ"),
         };
         book.pages.page(title, changes.notes.join("\n"));
         for file in &changes.files {
             book.take_file(file);
         }
         if changes.more > 0 {
-            let text = format!("and {} more files; /diff PATH shows those whose path holds it", changes.more);
+            let text =
+                format!("and {} more files; /diff PATH shows those whose path contains PATH", changes.more);
             book.pages.note(Level::Info, text);
         }
         book

@@ -30,7 +30,7 @@ impl Progress {
     }
 }
 
-/// See the module's text.
+/// The title and progress of the window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chrome {
     /// The title, safe to send.

@@ -79,7 +79,7 @@ impl StatusFeed {
                 // What fails once would fail at each change: it is left alone.
                 self.is_on = false;
                 self.due = None;
-                Some(format!("the command of the status line: {why}; the built-in line is shown"))
+                Some(format!("status line command: {why}; showing the built-in line"))
             }
         }
     }

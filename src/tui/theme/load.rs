@@ -82,7 +82,9 @@ fn resolve(
             return Err(source.error(key.span(), what));
         }
         let Some((parent_file, parent_text)) = find(parent) else {
-            return Err(source.error(value.span(), format!("there is no theme '{parent}' to inherit from")));
+            return Err(
+                source.error(value.span(), format!("cannot inherit from theme '{parent}'; not found"))
+            );
         };
         chain.push(parent.to_owned());
         let inherited;
@@ -117,7 +119,7 @@ impl Source<'_> {
 
     fn bad_colour(&self, at: Range<usize>, text: &str) -> ThemeError {
         let what = format!(
-            "'{text}' is not a colour; use a name of [palette], red … bright-white, 0 … 255 or #rrggbb"
+            "invalid colour '{text}'; expected a name from [palette], red … bright-white, 0 … 255 or #rrggbb"
         );
         self.error(at, what)
     }
@@ -127,7 +129,7 @@ impl Source<'_> {
         value
             .get_ref()
             .as_str()
-            .ok_or_else(|| self.error(value.span(), format!("'{name}' must be text in quotes, not {kind}")))
+            .ok_or_else(|| self.error(value.span(), format!("'{name}' must be a quoted string, not {kind}")))
     }
 
     fn table_of<'v, 'i>(
@@ -175,7 +177,8 @@ impl Source<'_> {
                         let name = self.text_of(item, "modifiers")?;
                         let Some(found) = modifier(name) else {
                             let what = format!(
-                                "unknown modifier '{name}'; there are bold, dim, italic, underline, reverse, strikethrough"
+                                "unknown modifier '{name}'; expected bold, dim, italic, underline, reverse or \
+                              strikethrough"
                             );
                             return Err(self.error(item.span(), what));
                         };

@@ -60,7 +60,8 @@ fn a_users_default_may_inherit_the_embedded_default() {
 fn complaints_name_file_and_line() {
     assert_eq!(
         refused("[roles]\nerror = \"blurple\"\n"),
-        "mine.toml:2: 'blurple' is not a colour; use a name of [palette], red … bright-white, 0 … 255 or #rrggbb"
+        "mine.toml:2: invalid colour 'blurple'; expected a name from [palette], red … bright-white, 0 … 255 \
+         or #rrggbb"
     );
     assert_eq!(
         refused("[roles]\n\nerorr = \"red\"\n"),
@@ -78,7 +79,7 @@ fn complaints_name_file_and_line() {
     assert!(refused("[roles]\nerror = 3\n").contains("must be a table"));
     assert!(refused("[roles\n").starts_with("mine.toml:1: "));
     assert!(refused("[roles]\ndiff.add = \"red\"\n").contains("names with a dot need quotes"));
-    assert_eq!(refused("inherits = \"gone\"\n"), "mine.toml:1: there is no theme 'gone' to inherit from");
+    assert_eq!(refused("inherits = \"gone\"\n"), "mine.toml:1: cannot inherit from theme 'gone'; not found");
 }
 
 #[test]

@@ -273,7 +273,7 @@ impl Transcript {
         self.entries.truncate(from);
         if had_more {
             let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            self.note(Level::Warning, format!("the answer was cut off and is asked for again{why}"));
+            self.note(Level::Warning, format!("the answer was cut off; requesting it again{why}"));
         }
         self.step = self.entries.len();
     }

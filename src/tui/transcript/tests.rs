@@ -227,7 +227,7 @@ fn a_withdrawn_answer_goes_away_and_says_so() {
     };
     let mut events = vec![E::StepStart { message_id: "m".into() }, text("Hal"), retry];
     let transcript = fold(&events);
-    assert_eq!(transcript.retry(Moment(0)).as_deref(), Some("try 2 of 3 in 1 s: the stream broke"));
+    assert_eq!(transcript.retry(Moment(0)).as_deref(), Some("retry 2 of 3 in 1 s: the stream broke"));
     events.extend([text("Hello"), complete()]);
     let transcript = fold(&events);
     assert_eq!(transcript.last_answer(), Some("Hello"));
@@ -352,12 +352,12 @@ fn a_handoff_is_a_notice_and_says_who_answers_until_the_next_run() {
     let handed = E::ActivitySnapshot {
         message_id: "m".into(),
         activity_type: "notice".into(),
-        content: json!({"source": "handoff", "text": "writer goes on, with big", "agent": "writer", "model": "big-1"}),
+        content: json!({"source": "handoff", "text": "handed off to writer, with big", "agent": "writer", "model": "big-1"}),
         replace: Some(false),
     };
     let transcript = fold(&[start(), handed.clone(), text("Hi.")]);
     assert_eq!(transcript.handed_to(), Some(("writer", "big-1")));
-    let is_said = |entry: &Entry| matches!(&entry.kind, EntryKind::Notice { text, .. } if text == "handoff: writer goes on, with big");
+    let is_said = |entry: &Entry| matches!(&entry.kind, EntryKind::Notice { text, .. } if text == "handoff: handed off to writer, with big");
     assert!(transcript.entries().iter().any(is_said), "{:?}", transcript.entries());
     assert_eq!(fold(&[start(), handed.clone(), start()]).handed_to(), None);
     assert_eq!(fold(&[start(), handed, finish(TerminationReason::NaturalEnd)]).handed_to(), None);

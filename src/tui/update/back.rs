@@ -37,7 +37,7 @@ impl App {
         self.back.armed = Some(self.now);
         let chord = self.keymap.chord_of(Place::Composer, Action::Interrupt);
         self.hint = Some((
-            format!("{chord} again: go back to an earlier message"),
+            format!("{chord} again: rewind to an earlier message"),
             self.now.plus(HINT_MS.min(TWICE_MS)),
         ));
     }
@@ -69,7 +69,7 @@ impl App {
 
     fn ask_where(&mut self, chooses: Chooses, cmds: &mut Vec<Cmd>) {
         if self.is_awake() && chooses == Chooses::Back {
-            self.say_hint("stop the run first, then go back");
+            self.say_hint("interrupt the run first, then rewind");
             return;
         }
         let Some(thread) = self.thread_id().cloned() else { return };
@@ -88,20 +88,20 @@ impl App {
         };
         if points.points.is_empty() && (points.undo.is_none() || chooses == Chooses::Fork) {
             self.picker = None;
-            self.say_hint("nothing was said here yet");
+            self.say_hint("this conversation has no messages yet");
             return;
         }
         let mut rows = Vec::new();
         match (chooses, &points.undo) {
             (Chooses::Back, Some(undo)) => rows.push(PickRow {
                 value: UNDO.to_owned(),
-                label: "take the last one back".to_owned(),
+                label: "undo the last rewind".to_owned(),
                 detail: undo.clone(),
                 ..PickRow::default()
             }),
             (Chooses::Fork, _) => rows.push(PickRow {
                 value: String::new(),
-                label: "here: all of it".to_owned(),
+                label: "here: the whole conversation".to_owned(),
                 ..PickRow::default()
             }),
             (Chooses::Back, None) => {}
@@ -182,11 +182,11 @@ impl App {
             rows.push(row(BackWhat::Both, "conversation and files", count.clone()));
         }
         if preview.moves {
-            let detail = if has_files { "files stay as they are" } else { "" };
+            let detail = if has_files { "files stay unchanged" } else { "" };
             rows.push(row(BackWhat::Conversation, "conversation", detail.to_owned()));
         }
         if has_files {
-            let detail = if preview.moves { "what was said stays".to_owned() } else { count };
+            let detail = if preview.moves { "messages stay".to_owned() } else { count };
             rows.push(row(BackWhat::Files, "files", detail));
         }
         self.back.preview = Some(preview);
@@ -201,7 +201,7 @@ impl App {
         }
         let Some(preview) = &self.back.preview else { return Vec::new() };
         let mut lines = Vec::new();
-        lines.extend(preview.no_files.iter().map(|why| format!("files stay as they are: {why}")));
+        lines.extend(preview.no_files.iter().map(|why| format!("files stay unchanged: {why}")));
         lines.extend(preview.files.iter().take(NAMED).map(file_in_words));
         if preview.files.len() > NAMED {
             lines.push(format!("… and {} more", preview.files.len() - NAMED));
@@ -245,7 +245,7 @@ impl App {
         self.back.found = found.into_iter().map(|(id, around)| (id.to_string(), around)).collect();
         self.fill_threads();
         if !is_all {
-            self.say_hint(format!("not all conversations were searched for “{words}”"));
+            self.say_hint(format!("too many conversations to search all for “{words}”"));
         }
     }
 
@@ -264,21 +264,18 @@ impl App {
             detail: detail.to_owned(),
             ..PickRow::default()
         };
-        let (pin, pin_detail) = if summary.marks.pinned {
-            ("unpin", "back among the others")
-        } else {
-            ("pin", "before all others")
-        };
+        let (pin, pin_detail) =
+            if summary.marks.pinned { ("unpin", "remove the pin") } else { ("pin", "list it first") };
         let rows = vec![
             row("open", "open", &summary.thread.title),
             row("rename", "rename", ""),
             row(pin, pin, pin_detail),
-            row("fork", "fork", "a new conversation of it, up to a message or step"),
-            row("compare", "compare", "put another one beside it"),
+            row("fork", "fork", "at a message or step"),
+            row("compare", "compare", "with another conversation"),
             row("md", "export Markdown", "to a file in this folder"),
-            row("json", "export JSON", "everything that is stored"),
+            row("json", "export JSON", "everything stored"),
             row("html", "export HTML", "one file for a browser"),
-            row("delete", "delete", "asks first"),
+            row("delete", "delete", "asks for confirmation"),
         ];
         self.back.menu = Some(thread);
         self.picker = Some(Picker::new(PickerKind::Thread, rows));
@@ -303,7 +300,7 @@ impl App {
                 };
                 let rows = vec![
                     row("no", "no, keep it", String::new()),
-                    row("yes", "yes, delete it", format!("{messages} messages; nothing brings them back")),
+                    row("yes", "yes, delete it", format!("{messages} messages; cannot be undone")),
                 ];
                 self.picker = Some(Picker::new(PickerKind::DeleteThread, rows));
             }
@@ -321,7 +318,7 @@ impl App {
             .map(|summary| summary.thread.title.clone())
             .or_else(|| self.thread.as_ref().filter(|own| own.id == *thread).map(|own| own.title.clone()))
             .unwrap_or_default();
-        let row = PickRow { label: "Enter keeps the name".to_owned(), ..PickRow::default() };
+        let row = PickRow { label: "Enter saves the name".to_owned(), ..PickRow::default() };
         let mut picker = Picker::new(PickerKind::NameThread, vec![row]);
         picker.set_filter(title);
         self.back.menu = Some(thread.clone());
@@ -356,7 +353,7 @@ impl App {
             // A screen reader is told everything in order.
             BackMsg::Changes(Ok((changes, _))) if self.is_linear => self.transcript.changes(changes),
             BackMsg::Changes(Ok((_, book))) if book.count() == 0 => {
-                self.transcript.note(Level::Info, "nothing is different");
+                self.transcript.note(Level::Info, "no differences");
             }
             BackMsg::Compared(Ok(book)) if self.is_linear => {
                 self.transcript.page("two conversations", source::book(&book));

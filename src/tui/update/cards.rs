@@ -46,7 +46,8 @@ impl App {
         if is_of_other && is_grant && matches!(card.stage, Stage::Open) && card.line().is_none() {
             let chord = self.keymap.chord_of(Place::List, Action::Jump);
             card.problem = Some(format!(
-                "it is of another project: a rule for it is made in its own conversation ({chord} in the list goes there)"
+                "this call belongs to another project; grant a rule in its own conversation ({chord} in the \
+                 inbox opens it)"
             ));
             self.card_key_at = Some(now);
             return true;
@@ -200,8 +201,8 @@ impl App {
         let ids: Vec<SuspensionId> = self.batch_of(which).map(|card| card.id.clone()).collect();
         if ids.is_empty() || self.cards.len() < 2 {
             let text = match which {
-                Batch::AllowReads => "no open call is known to only read",
-                Batch::DenyRest => "there is no other open call",
+                Batch::AllowReads => "no pending call is read-only",
+                Batch::DenyRest => "no other call is pending",
             };
             if let Some(card) = self.cards.get_mut(self.card) {
                 card.problem = Some(text.to_owned());
@@ -229,14 +230,13 @@ impl App {
             Some(action) if action == again => {
                 if which == Batch::AllowReads && card.is_unread {
                     let down = self.keymap.chord_of(Place::Card, Action::ScrollDown);
-                    card.problem =
-                        Some(format!("not all of the calls were shown yet; press {down} for the rest"));
+                    card.problem = Some(format!("some calls were not shown yet; press {down} for the rest"));
                     return;
                 }
                 self.batch = None;
                 let (answer, word) = match which {
                     Batch::AllowReads => (Answer::yes(Value::Null), "allowing"),
-                    Batch::DenyRest => (Answer::no(None), "saying no"),
+                    Batch::DenyRest => (Answer::no(None), "denying"),
                 };
                 for card in self.cards.iter_mut().filter(|card| ids.contains(&card.id)) {
                     // Each call by itself; one that somebody else answers meanwhile keeps their answer.
@@ -302,7 +302,7 @@ impl App {
     /// Goes to the question from the text.
     pub(super) fn focus_card(&mut self) {
         if self.cards.is_empty() {
-            self.say_hint("no question is open");
+            self.say_hint("no question is pending");
             return;
         }
         self.focus = Focus::Card;
@@ -325,7 +325,7 @@ impl App {
             Ok(DecideOutcome::Accepted(_) | DecideOutcome::Repeated(_)) => None,
             Ok(DecideOutcome::AlreadyDecided(record)) => Some(self.who_decided(&record, "already ")),
             Ok(DecideOutcome::Closed(record)) => Some(format!(
-                "the question about {} was closed before your answer",
+                "the question about {} was closed before your decision",
                 record.ticket.pending.name
             )),
             Ok(DecideOutcome::Expired(record)) => {
@@ -333,11 +333,11 @@ impl App {
                 let at =
                     end.map_or_else(String::new, |end| format!(" at {}", self.clock.hour_and_minute(end)));
                 Some(format!(
-                    "the question about {} expired{at}; it did not run. Say so to the agent to be asked again",
+                    "the question about {} expired{at}; the call did not run. Ask the agent to try again",
                     record.ticket.pending.name
                 ))
             }
-            Ok(DecideOutcome::NotFound) => Some("the question is not known any more".to_owned()),
+            Ok(DecideOutcome::NotFound) => Some("the question no longer exists".to_owned()),
         };
         self.remove_cards(|card| card.id == *id);
         if let Some(note) = note {
@@ -350,7 +350,7 @@ impl App {
         let tool = &record.ticket.pending.name;
         match record.status {
             SuspensionStatus::Superseded => format!("the question about {tool} was closed"),
-            SuspensionStatus::Expired => format!("the question about {tool} expired; it did not run"),
+            SuspensionStatus::Expired => format!("the question about {tool} expired; the call did not run"),
             SuspensionStatus::Open | SuspensionStatus::Decided | SuspensionStatus::Applied => {
                 self.who_decided(record, "")
             }

@@ -15,7 +15,7 @@ use crate::contract::lifecycle::RunStatus;
 use crate::contract::record::ThreadSummary;
 
 /// What is said to go on after a stop.
-const GO_ON: &str = "Go on.";
+const GO_ON: &str = "Continue.";
 
 impl App {
     /// Opens the list of conversations before the first one is open; leaving it begins a new one.
@@ -86,7 +86,7 @@ impl App {
             }
         }
         if let Some((_, "")) = Shell::of(&written) {
-            self.say_hint("! runs the command behind it, !! without showing it to the model");
+            self.say_hint("! runs the command after it; !! hides it from the model");
             return;
         }
         let (images, draft) = (self.composer.attached(), self.composer.pasted());
@@ -128,7 +128,7 @@ impl App {
         self.focus = Focus::Card;
         if !self.card_key(key, cmds) {
             self.focus = Focus::Composer;
-            self.say_hint(format!("{written} answers nothing here"));
+            self.say_hint(format!("no pending question takes {written}"));
         } else if self.current_card().is_none_or(|card| card.line().is_none()) {
             self.focus = Focus::Composer;
         }
@@ -169,23 +169,25 @@ impl App {
             "permissions" => self.fetch(PickerKind::Rules, Cmd::Rules, cmds),
             "mode" if !words.is_empty() => match Mode::parse(words) {
                 Some(mode) => self.set_mode(mode, cmds),
-                None => self.say_hint(format!("there is no mode {words}: ask, accept-edits, plan or yolo")),
+                None => {
+                    self.say_hint(format!("unknown mode {words}; expected ask, accept-edits, plan or yolo"))
+                }
             },
             "mode" => self.open_modes(),
             "copy" if self.transcript.last_address().is_some() => {
                 cmds.extend(self.transcript.last_address().map(|address| Cmd::Copy(address.to_owned())));
-                self.say_hint("the address is on the clipboard, if the terminal lets us");
+                self.say_hint("URL sent to the clipboard, if the terminal allows it");
             }
             "copy" => match self.transcript.last_answer() {
                 Some(answer) => {
                     cmds.push(Cmd::Copy(answer.to_owned()));
-                    self.say_hint("the last answer is on the clipboard, if the terminal lets us");
+                    self.say_hint("last answer sent to the clipboard, if the terminal allows it");
                 }
                 None => self.say_hint("there is no answer yet"),
             },
             "vim" => self.toggle_vim(),
             "continue" if self.can_go_on() => self.go_on(cmds),
-            "continue" => self.say_hint("nothing was stopped here by a limit"),
+            "continue" => self.say_hint("no limit stopped this conversation"),
             "export" => self.export(words, cmds),
             "rewind" | "fork" | "diff" | "rename" | "compare" => self.back_command(name, words, cmds),
             "screen" => self.toggle_screen(),
@@ -204,7 +206,7 @@ impl App {
         let format = if words.is_empty() { Some(ExportFormat::Markdown) } else { ExportFormat::parse(words) };
         match (format, self.thread_id().cloned()) {
             (Some(format), Some(thread)) => cmds.push(Cmd::Export(thread, format)),
-            (None, _) => self.say_hint(format!("there is no format {words}: md, json or html")),
+            (None, _) => self.say_hint(format!("unknown format {words}; expected md, json or html")),
             (Some(_), None) => self.say_hint("no conversation is open yet"),
         }
     }
@@ -217,7 +219,7 @@ impl App {
     /// Opens another conversation. What runs in this one goes on; what waits keeps waiting.
     pub(super) fn open(&mut self, thread: Option<ThreadId>, cmds: &mut Vec<Cmd>) {
         if self.is_awake() && !self.is_driven_elsewhere() {
-            self.transcript.note(Level::Info, "the run of this conversation goes on in the background");
+            self.transcript.note(Level::Info, "the run of this conversation continues in the background");
         }
         self.opening += 1;
         cmds.push(Cmd::Open(thread));
@@ -244,10 +246,10 @@ impl App {
             ..PickRow::default()
         };
         let rows = vec![
-            row(Mode::Ask, "the rules decide; what they leave open is asked"),
-            row(Mode::AcceptEdits, "files of the project are changed without a question"),
-            row(Mode::Plan, "only looking; nothing is changed"),
-            row(Mode::Yolo, "nothing is asked; what rules deny stays denied"),
+            row(Mode::Ask, "the rules decide; anything else is asked"),
+            row(Mode::AcceptEdits, "file changes in the project are allowed"),
+            row(Mode::Plan, "read only; nothing changes"),
+            row(Mode::Yolo, "nothing is asked; deny rules still hold"),
         ];
         self.picker = Some(Picker::new(PickerKind::Modes, rows));
     }
@@ -277,14 +279,11 @@ impl App {
             ..PickRow::default()
         }));
         for (label, detail) in [
-            ("@PATH", "name a file or folder; what fits is offered"),
-            (
-                "@path#name @#name",
-                "a function or type of a file or the project: its lines go with the message",
-            ),
-            ("@thread: @skill:", "another conversation, a skill: its text goes with the message"),
-            ("!COMMAND", "run it, by the same rules; the model sees what came of it"),
-            ("!!COMMAND", "run it; the model does not see it"),
+            ("@PATH", "mention a file or folder, with completion"),
+            ("@path#name @#name", "a function or type of a file or the project; its lines are attached"),
+            ("@thread: @skill:", "another conversation or a skill; its text is attached"),
+            ("!COMMAND", "run a command under the same rules; the model sees its output"),
+            ("!!COMMAND", "run a command; the model does not see its output"),
         ] {
             rows.push(PickRow { label: label.into(), detail: detail.into(), ..PickRow::default() });
         }
@@ -364,10 +363,10 @@ impl App {
                 (0, Some(RunStatus::Running)) => "running, ".to_owned(),
                 (0, _) => String::new(),
             };
-            let title = if thread.title.is_empty() { "(nothing said)" } else { &thread.title };
+            let title = if thread.title.is_empty() { "(no messages)" } else { &thread.title };
             let pin = if marks.pinned { "★ " } else { "" };
             let copy = match (&marks.left_for, &marks.fork) {
-                (Some(_), _) => "left by going back, ",
+                (Some(_), _) => "left by a rewind, ",
                 (None, Some(fork)) if !fork.is_rewind => "copy, ",
                 (None, _) => "",
             };

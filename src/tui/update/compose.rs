@@ -63,7 +63,7 @@ impl App {
             Some(Action::DeleteOrQuit) if self.composer.is_empty() => self.quit(cmds),
             Some(Action::OpenPaste) => {
                 if !self.composer.open_paste() {
-                    self.say_hint("there is no long paste in the text");
+                    self.say_hint("the text has no folded paste");
                 }
             }
             Some(Action::AttachImage) => self.attach_clipboard(cmds),
@@ -121,9 +121,9 @@ impl App {
     pub(super) fn toggle_vim(&mut self) {
         self.set_vim(self.vim.is_none());
         self.say_hint(if self.vim.is_some() {
-            "the keys of vi: Esc leaves insert mode; tui.editing = \"vim\" in the settings keeps them"
+            "vi keys on: Esc leaves insert mode; tui.editing = \"vim\" in the settings makes them the default"
         } else {
-            "without the keys of vi; tui.editing in the settings decides it for the next start"
+            "vi keys off; tui.editing in the settings sets the default"
         });
     }
 

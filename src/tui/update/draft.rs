@@ -50,7 +50,7 @@ impl App {
             return;
         }
         self.composer.restore(draft);
-        self.say_hint("what you had written and not sent is back");
+        self.say_hint("draft restored");
         self.refresh_palette(cmds);
     }
 }

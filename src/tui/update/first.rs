@@ -8,9 +8,10 @@ impl App {
     /// Shows the words of the first start, above the text that is written.
     pub fn welcome(&mut self) {
         let text = if self.info.is_demo {
-            "I am the demo model: I come with aye and work offline. I understand a few commands and use the same tools, \
-             rules and questions as any model. Try `list files`, `run ls -l` or `help`.\n\
-             To connect a real model, type /login and paste a key, or start Ollama. /model lists what can be used."
+            "I am the demo model: I come with aye and work offline. I understand a few commands and use the \
+             same tools, rules and questions as any model. Try `list files`, `run ls -l` or `help`.\nTo \
+             connect a real model, type /login and paste a key, or start Ollama. /model lists the available \
+             models."
                 .to_owned()
         } else {
             format!(

@@ -36,7 +36,7 @@ impl App {
         };
         let mut rows = vec![row("back", "to the list", KEEP)];
         if grant.holds {
-            rows.push(row("take it back…", "it then allows nothing any more", &format!("{ASK}{id}")));
+            rows.push(row("revoke…", "stops allowing such calls", &format!("{ASK}{id}")));
         }
         let question = grant.question.as_deref().unwrap_or("none");
         for (name, text) in [
@@ -45,8 +45,8 @@ impl App {
             ("state", &grant.state),
             ("end", &grant.end),
             ("uses", &grant.uses),
-            ("given", &grant.given),
-            ("at the question", question),
+            ("granted", &grant.given),
+            ("question", question),
             ("id", &grant.id),
         ] {
             rows.push(PickRow { is_heading: true, ..row(&format!("{name}: {text}"), "", "") });
@@ -63,7 +63,7 @@ impl App {
             let row = |label: String, value: String| PickRow { value, label, ..PickRow::default() };
             let rows = vec![
                 row("no, keep it".to_owned(), KEEP.to_owned()),
-                row(format!("yes, take {} back", pattern.unwrap_or_default()), format!("{REVOKE}{id}")),
+                row(format!("yes, revoke {}", pattern.unwrap_or_default()), format!("{REVOKE}{id}")),
             ];
             self.picker = Some(Picker::new(PickerKind::Grant, rows));
         } else if value == KEEP {
@@ -76,11 +76,8 @@ impl App {
     pub(super) fn revoked(&mut self, id: &str, revoked: bool) {
         let grant = self.grants.iter().find(|grant| grant.id == id);
         let pattern = grant.map_or(id, |grant| grant.pattern.as_str()).to_owned();
-        let text = if revoked {
-            format!("{pattern} was taken back: it allows nothing from now on")
-        } else {
-            format!("{pattern} was taken back before")
-        };
+        let text =
+            if revoked { format!("revoked {pattern}") } else { format!("{pattern} was already revoked") };
         self.transcript.note(Level::Info, text);
     }
 }

@@ -78,7 +78,7 @@ impl App {
         let place = short_path(&row.cwd, self.info.home.as_deref());
         let of = match &row.child {
             Some(child) => format!(" · asked by {}", child.agent),
-            None if row.parent_run_id.is_some() => " · a run of a run".to_owned(),
+            None if row.parent_run_id.is_some() => " · subagent".to_owned(),
             None => String::new(),
         };
         let is_here = if self.thread_id().is_some_and(|shown| row.thread_id.is_at_or_below(shown)) {
@@ -116,7 +116,7 @@ impl App {
             Ok(Some(opened)) => opened,
             Ok(None) => {
                 self.remove_cards(|card| card.id == *id && card.elsewhere.is_some());
-                self.say_hint("the question is not there any more: its conversation was deleted");
+                self.say_hint("the question no longer exists; its conversation was deleted");
                 return;
             }
             Err(error) => return self.transcript.note(Level::Error, error),
@@ -175,7 +175,7 @@ impl App {
             return;
         };
         if matches!(outcome, Ok(DecideOutcome::Accepted(_) | DecideOutcome::Repeated(_))) {
-            self.say_hint(format!("answered; “{}” goes on in the background", of.title));
+            self.say_hint(format!("answered; “{}” continues in the background", of.title));
         }
     }
 }

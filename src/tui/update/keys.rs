@@ -146,7 +146,7 @@ impl App {
         }
         let chord = self.keymap.chord_of(Place::Global, Action::CancelOrQuit);
         let gap = if done.is_empty() { "" } else { "; " };
-        let waiting = if self.own_cards() == 0 { "" } else { " (open questions keep waiting)" };
+        let waiting = if self.own_cards() == 0 { "" } else { " (questions stay in the inbox)" };
         self.hint = Some((
             format!("{done}{gap}press {chord} again to quit{waiting}"),
             self.now.plus(super::super::app::QUIT_MS),
@@ -171,7 +171,7 @@ impl App {
 
     pub(super) fn say_who_drives(&mut self) {
         if let Driver::Other(pid) = self.driver {
-            self.say_hint(format!("process {pid} drives this conversation: it is stopped there"));
+            self.say_hint(format!("process {pid} runs this conversation; interrupt it there"));
         }
     }
 
@@ -348,7 +348,7 @@ impl App {
         }
         let folded = self.folded_since_last_words();
         if folded.is_empty() {
-            self.say_hint("nothing is folded");
+            self.say_hint("no output is folded");
         } else {
             self.unfolded = folded.last().copied();
             cmds.push(Cmd::ShowWhole(folded));

@@ -63,7 +63,7 @@ impl App {
             [provider] => self.ask_key(provider),
             [provider, ..] => {
                 self.ask_key(provider);
-                self.say_hint("paste the key here: what is typed after /login is not used");
+                self.say_hint("paste the key here; text after /login is ignored");
             }
         }
     }
@@ -72,7 +72,7 @@ impl App {
         let row = PickRow {
             value: provider.to_owned(),
             label: provider.to_owned(),
-            detail: "the key is tried, and kept in a file that only you can read".to_owned(),
+            detail: "the key is checked and stored in a file that only you can read".to_owned(),
             ..PickRow::default()
         };
         self.picker = Some(Picker::new(PickerKind::Key, vec![row]));
@@ -84,9 +84,9 @@ impl App {
         let provider = picker.chosen().map(|row| row.value.clone()).unwrap_or_default();
         let key = picker.filter().trim().to_owned();
         if key.is_empty() {
-            self.say_hint("no key was typed");
+            self.say_hint("no key entered");
         } else {
-            self.say_hint(format!("trying the key of {provider} …"));
+            self.say_hint(format!("checking the key of {provider} …"));
             cmds.push(Cmd::LogIn(provider, Secret(key)));
         }
     }
@@ -102,13 +102,12 @@ impl App {
                 note,
                 ..PickRow::default()
             };
-            let mut rows =
-                vec![row(THEIR_OWN, "as the model does by itself", in_use(self.info.effort.is_none()))];
+            let mut rows = vec![row(THEIR_OWN, "the model's default", in_use(self.info.effort.is_none()))];
             for word in ReasoningEffort::WORDS {
                 let effort = ReasoningEffort::parse(word);
                 let detail = match effort {
-                    Some(ReasoningEffort::None) => "does not think first",
-                    Some(ReasoningEffort::Max) => "as much as it can",
+                    Some(ReasoningEffort::None) => "no thinking",
+                    Some(ReasoningEffort::Max) => "the most the model supports",
                     _ => "",
                 };
                 rows.push(row(word, detail, in_use(effort.is_some() && effort == self.info.effort)));
@@ -119,7 +118,7 @@ impl App {
         match ReasoningEffort::parse(word) {
             None if word != THEIR_OWN => {
                 let words = ReasoningEffort::WORDS.join(", ");
-                self.say_hint(format!("there is no effort {word}: {words} or {THEIR_OWN}"));
+                self.say_hint(format!("unknown effort {word}; expected {words} or {THEIR_OWN}"));
             }
             effort => cmds.push(Cmd::SetEffort(effort)),
         }

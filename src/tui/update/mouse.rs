@@ -40,7 +40,7 @@ impl App {
         match action {
             Action::Choose | Action::Mark | Action::CopyMark => {
                 if let Some(text) = text.flatten() {
-                    self.copy_out(text, "what is marked", cmds);
+                    self.copy_out(text, "selection", cmds);
                 }
             }
             Action::ScrollUp => drop(self.read(|reader, scene| reader.scroll(scene, -WHEEL))),

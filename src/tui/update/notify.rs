@@ -26,7 +26,7 @@ impl App {
             let question = card.ticket.suspension.parameters.get("question").and_then(Value::as_str);
             let what =
                 question.map_or_else(|| call_summary(&pending.name, &pending.arguments), str::to_owned);
-            format!("a question waits: {what}")
+            format!("question: {what}")
         });
         if bell || desktop.is_some() {
             cmds.push(Cmd::Notify { bell, desktop });

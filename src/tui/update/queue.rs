@@ -19,8 +19,8 @@ impl App {
             Ok(row) => {
                 if self.run == RunState::Waiting {
                     self.say_hint(match self.cards.len() {
-                        1 => "queued behind the open question".to_owned(),
-                        n => format!("queued behind {n} open questions"),
+                        1 => "queued after the pending question".to_owned(),
+                        n => format!("queued after {n} pending questions"),
                     });
                 }
                 self.keep_row(row, Some(input));
@@ -141,7 +141,7 @@ impl App {
     pub(super) fn press_queued(&mut self, at: usize, cmds: &mut Vec<Cmd>) {
         let Some(id) = self.queued.get(at).map(|row| row.id) else { return };
         if !self.composer.is_empty() {
-            self.say_hint("what is written comes first: send or clear it, then take back what is queued");
+            self.say_hint("send or clear the draft first, then edit the queued message");
             return;
         }
         self.focus = Focus::Composer;
@@ -172,19 +172,19 @@ impl App {
                     own.map(|input| input.written()).or_else(|| row.map(|row| row.text)).unwrap_or_default();
                 self.composer.keep_killed(text);
                 let chord = self.keymap.chord_of(Place::Composer, Action::Yank);
-                self.say_hint(format!("dropped; {chord} puts its words into the text"));
+                self.say_hint(format!("dropped; {chord} pastes its text"));
                 continue;
             }
             inputs.extend(own.or(row));
         }
         if gone.iter().any(|id| self.dropped.remove(id)) {
-            self.say_hint("it is not queued any more: it was read, or it began");
+            self.say_hint("the message is no longer queued; the model read it or its run started");
         }
         self.queued.retain(|row| !back.contains(&row.id) && !gone.contains(&row.id));
         self.own_queued.retain(|id, _| !gone.contains(id));
         self.hand_back(&inputs);
         if !inputs.is_empty() {
-            self.say_hint("what was queued is back in the text");
+            self.say_hint("queued message moved to the composer");
         }
     }
 }

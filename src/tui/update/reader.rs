@@ -24,7 +24,7 @@ impl App {
         }
         if self.viewer.take().is_none() {
             if self.transcript.entries().is_empty() {
-                self.say_hint("nothing was said yet");
+                self.say_hint("no messages yet");
                 return;
             }
             self.viewer = Some(Reader::new(true, &self.transcript));
@@ -40,7 +40,7 @@ impl App {
     /// A screen reader is told everything in order; another screen would tell it nothing.
     fn is_read_aloud(&mut self) -> bool {
         if self.is_linear {
-            self.say_hint("everything was already read out; there is no other screen for a screen reader");
+            self.say_hint("everything was already read out; the screen reader mode has no viewer");
         }
         self.is_linear
     }
@@ -88,7 +88,7 @@ impl App {
                 if self.pane.is_some() {
                     self.reader_action(action, cmds);
                 } else {
-                    self.say_hint("the terminal scrolls by itself here; /screen switches");
+                    self.say_hint("the terminal scrolls inline output; /screen switches to the full screen");
                 }
                 true
             }
@@ -197,13 +197,13 @@ impl App {
     pub(super) fn copy_out(&mut self, text: String, what: &str, cmds: &mut Vec<Cmd>) {
         let size = text.len();
         cmds.push(Cmd::Copy(text));
-        self.say_hint(format!("copied {what}, {size} bytes, if the terminal lets us"));
+        self.say_hint(format!("copied {what}, {size} bytes, if the terminal allows it"));
     }
 
     pub(super) fn reader_action(&mut self, action: Action, cmds: &mut Vec<Cmd>) {
         let jump = |app: &mut App, to: Landmark, forward: bool| {
             if app.read(|reader, scene| reader.jump(scene, to, forward)) == Some(false) {
-                app.say_hint(if forward { "there is none below" } else { "there is none above" });
+                app.say_hint(if forward { "no more below" } else { "no more above" });
             }
         };
         match action {
@@ -229,7 +229,7 @@ impl App {
             Action::SearchPrevious => self.find(false),
             Action::CodeBlock => {
                 if self.code_of_chosen().is_empty() {
-                    self.say_hint("there is no block of code in this answer");
+                    self.say_hint("this answer has no code block");
                 } else {
                     self.begin_input(Wanted::Code);
                 }
@@ -237,10 +237,10 @@ impl App {
             Action::CopySource => {
                 let marked = self.read(Reader::marked).flatten();
                 if let Some(text) = marked {
-                    self.copy_out(text, "what is marked", cmds);
+                    self.copy_out(text, "selection", cmds);
                 } else if let Some(kind) = self.chosen_kind() {
                     let text = source::text(kind);
-                    self.copy_out(text, "its source", cmds);
+                    self.copy_out(text, "source", cmds);
                 }
             }
             Action::View => {
@@ -311,12 +311,12 @@ impl App {
             return;
         }
         match self.read(|reader, scene| reader.find(scene, forward)) {
-            Some(Found::Wrapped) => self.say_hint("round the end"),
+            Some(Found::Wrapped) => self.say_hint("wrapped around"),
             Some(Found::Nowhere)
                 if self.transcript.starts_at().is_some()
                     && self.viewer.as_ref().is_some_and(|viewer| viewer.book.is_none()) =>
             {
-                self.say_hint("not found in what is loaded; Home loads more");
+                self.say_hint("not found in the loaded part; Home loads more");
             }
             Some(Found::Nowhere) => self.say_hint("not found"),
             Some(Found::Here) | None => {}
@@ -362,7 +362,7 @@ impl App {
                         let code = blocks.swap_remove(number - 1);
                         self.copy_out(code.text, &format!("block {number}"), cmds);
                     }
-                    _ => self.say_hint(format!("write a number from 1 to {}", blocks.len())),
+                    _ => self.say_hint(format!("enter a number from 1 to {}", blocks.len())),
                 }
             }
         }

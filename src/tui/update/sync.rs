@@ -115,7 +115,7 @@ impl App {
         }
         // What is being written on it is not thrown away under the hands; it comes too late all the same.
         let is_kept = card.is_written_on();
-        self.over.insert(record.id.clone(), format!("{what}: this answer comes too late"));
+        self.over.insert(record.id.clone(), format!("{what}: your decision came too late"));
         if !is_kept {
             self.remove_cards(|card| card.id == record.id);
             self.say_hint(what);
@@ -142,10 +142,8 @@ impl App {
         if self.thread_id() != Some(thread) {
             return;
         }
-        self.transcript.note(
-            Level::Warning,
-            "another process took this conversation over; below is what is stored of it",
-        );
+        self.transcript
+            .note(Level::Warning, "another process took over this conversation; its stored messages follow");
         self.run = RunState::Idle;
         self.opening += 1;
         cmds.push(Cmd::Open(Some(thread.clone())));

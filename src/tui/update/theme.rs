@@ -72,7 +72,7 @@ impl App {
                 }
             }
             Some(Err(why)) => self.transcript.note(Level::Error, why),
-            None => self.say_hint(format!("there is no theme {name}: /theme shows them")),
+            None => self.say_hint(format!("unknown theme {name}; /theme lists the themes")),
         }
     }
 }

@@ -21,9 +21,9 @@ pub(super) fn changes(changes: &Changes, page: Page<'_>) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let count = changes.files.len() + changes.more;
     let title = match count {
-        0 => "nothing is different".to_owned(),
-        1 => "1 file is different".to_owned(),
-        n => format!("{n} files are different"),
+        0 => "no differences".to_owned(),
+        1 => "1 file differs".to_owned(),
+        n => format!("{n} files differ"),
     };
     lines.push(Line::styled(title, theme.style(Role::Accent)));
     for note in &changes.notes {
@@ -38,7 +38,8 @@ pub(super) fn changes(changes: &Changes, page: Page<'_>) -> Vec<Line<'static>> {
     }
     if changes.more > 0 {
         lines.push(Line::default());
-        let text = format!("  and {} more files; /diff PATH shows those whose path holds it", changes.more);
+        let text =
+            format!("  and {} more files; /diff PATH shows those whose path contains PATH", changes.more);
         lines.push(Line::styled(truncate(&text, page.width), theme.style(Role::Dim)));
     }
     lines

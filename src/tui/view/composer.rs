@@ -176,30 +176,30 @@ fn placeholder(app: &App) -> Cow<'static, str> {
         let (answers, enter, behind) =
             (chord(Action::FocusCard), chord(Action::Send), chord(Action::SendBehind));
         return Cow::Owned(if app.keeps_waiting || app.is_awake() {
-            format!("{answers} answers; {enter} waits behind it")
+            format!("{answers} answers; {enter} queues after it")
         } else if behind.is_empty() {
-            format!("{answers} answers; {enter} withdraws it")
+            format!("{answers} answers; {enter} supersedes it")
         } else {
-            format!("{answers} answers; {enter} withdraws it, {behind} waits behind it")
+            format!("{answers} answers; {enter} supersedes it, {behind} queues after it")
         });
     } else if !app.cards.is_empty() {
-        "Tab answers the question of the other conversation"
+        "Tab answers the other conversation's question"
     } else if app.can_go_on() {
         let enter = app.keymap.chord_of(Place::Composer, Action::Send);
-        return Cow::Owned(format!("{enter} goes on where it stopped, or say something else"));
+        return Cow::Owned(format!("{enter}: continue, or type a message"));
     } else if app.is_awake() {
         let chord = |action| app.keymap.chord_of(Place::Composer, action);
         let up = chord(Action::Up);
         if app.queued_at.is_some() {
             let chord = |action| app.keymap.chord_of(Place::Queue, action);
             let (edit, drop, close) = (chord(Action::Accept), chord(Action::Drop), chord(Action::Close));
-            return Cow::Owned(format!("{edit} takes it back · {drop} drops it · {close} leaves it"));
+            return Cow::Owned(format!("{edit}: edit · {drop}: drop · {close}: keep"));
         }
         if app.queued.len() > 1 {
-            return Cow::Owned(format!("{up} goes to what is queued, to change or drop it"));
+            return Cow::Owned(format!("{up}: edit or drop queued messages"));
         }
         if !app.queued.is_empty() {
-            return Cow::Owned(format!("{up} takes the last one back, to change it"));
+            return Cow::Owned(format!("{up}: edit the last queued message"));
         }
         return Cow::Owned(format!(
             "{}: after the current calls · {}: in the next turn",

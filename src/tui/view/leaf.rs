@@ -50,7 +50,7 @@ pub(super) fn file(file: &FileLeaf, page: Page<'_>) -> Line<'static> {
 pub(super) fn hunk(hunk: &HunkLeaf, page: Page<'_>) -> Vec<Line<'static>> {
     let theme = page.theme;
     let inner = page.width.saturating_sub(INDENT).max(1);
-    let goes_on = if hunk.goes_on { " goes on" } else { "" };
+    let goes_on = if hunk.goes_on { " continued" } else { "" };
     let mut head =
         vec![Span::styled(format!("{}{goes_on}", hunk.patch.place()), theme.style(Role::DiffHunk))];
     let dim = theme.style(Role::Dim);

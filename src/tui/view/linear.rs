@@ -73,7 +73,7 @@ fn queue(app: &App) -> String {
                 let chord = |action| app.keymap.chord_of(Place::Queue, action);
                 let (edit, drop) = (chord(Action::Accept), chord(Action::Drop));
                 let text = visible_line(row.shown.as_ref().unwrap_or(&row.text));
-                format!("Queued {} of {count}: {text}. {edit} takes it back, {drop} drops it.", at + 1)
+                format!("Queued {} of {count}: {text}. {edit}: edit, {drop}: drop.", at + 1)
             }
             None => format!("{count} queued."),
         },
@@ -121,7 +121,7 @@ fn list(app: &App) -> Vec<String> {
         return Vec::new();
     }
     let mut lines = vec![format!(
-        "{}: {} rows. Up and down choose, Enter takes, Escape closes.",
+        "{}: {} rows. Up and down select, Enter uses, Escape closes.",
         picker.kind.title(),
         picker.count()
     )];

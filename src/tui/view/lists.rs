@@ -98,8 +98,8 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
         lines.push(Line::styled("    …", theme.style(Role::Dim)));
     } else if picker.count() == 0 {
         let why = match picker.kind {
-            _ if !picker.filter().is_empty() => "    nothing fits",
-            PickerKind::Inbox => "    nothing waits",
+            _ if !picker.filter().is_empty() => "    no match",
+            PickerKind::Inbox => "    no pending questions",
             PickerKind::Threads
             | PickerKind::Models
             | PickerKind::Skills
@@ -119,7 +119,7 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
             | PickerKind::NameThread
             | PickerKind::DeleteThread
             | PickerKind::Compare
-            | PickerKind::Help => "    there is nothing here",
+            | PickerKind::Help => "    empty",
         };
         lines.push(Line::styled(why, theme.style(Role::Dim)));
     }
@@ -138,15 +138,15 @@ pub(super) fn picker(picker: &Picker, more: &[String], columns: u16, most: usize
     if has_keys {
         let verb = picker.kind.verb().map(|verb| format!("Enter {verb}"));
         let jump = match picker.kind {
-            PickerKind::Inbox => Some("→ go there"),
+            PickerKind::Inbox => Some("→ open"),
             PickerKind::Threads => Some("→ more"),
             _ => None,
         };
         let typing = match picker.kind {
             PickerKind::NameThread => "type its name",
-            PickerKind::Key => "paste the key: it is not shown",
+            PickerKind::Key => "paste the key; it is not shown",
             PickerKind::Threads => "type to search",
-            _ => "type to narrow",
+            _ => "type to filter",
         };
         let hints: Vec<Hint> = [
             verb.map(|verb| Hint::plain(verb, &[KeyCode::Enter])),

@@ -198,14 +198,14 @@ fn foot(app: &App, viewer: &Reader, scene: &Scene<'_>, theme: &Theme) -> Picture
     let dim = |text: String| Span::styled(text, theme.style(Role::Dim));
     if let Some((wanted, text)) = &viewer.input {
         let lead = match wanted {
-            Wanted::Search => "  look for: ".to_owned(),
+            Wanted::Search => "  search: ".to_owned(),
             Wanted::Code => {
                 let blocks = app.code_of_chosen();
                 let list = blocks.iter().enumerate().map(|(n, code)| {
                     let lines = code.text.lines().count();
                     format!("{} {} {lines} lines", n + 1, visible_line(&code.language))
                 });
-                format!("  copy which? ({}): ", list.collect::<Vec<_>>().join(" · "))
+                format!("  copy block ({}): ", list.collect::<Vec<_>>().join(" · "))
             }
         };
         let lead = super::truncate(&lead, columns.saturating_sub(8));

@@ -239,7 +239,7 @@ fn what_is_written_for_the_model_is_not_shown() {
     let screen = finished("Bash", json!({"command": "rm"}), denied, ToolCallOutcome::Failed);
     assert!(screen.contains("⊘ Bash denied  rm") && screen.contains("deny by rule `x`"), "{screen}");
     assert!(!screen.contains("another way"), "{screen}");
-    let declined = error("declined", "The user declined this call; it was not run.", "");
+    let declined = error("declined", "The user denied this call. It did not run.", "");
     let screen = finished("Bash", json!({"command": "rm"}), declined, ToolCallOutcome::Cancelled);
     assert!(screen.contains("− Bash declined  rm") && !screen.contains("The user"), "{screen}");
     // Answers and other data are lines to read, not JSON.

@@ -93,14 +93,14 @@ fn keys(card: &Card, app: &App) -> String {
     let how = match card.kind {
         CardKind::Ask if card.ask.choices().is_empty() => format!("write the answer, {accept} sends it"),
         CardKind::Ask if card.ask.is_multi() => {
-            format!("the arrows or a number choose, {} ticks, {accept} answers", chord(Action::Toggle))
+            format!("the arrows or a number select, {} ticks, {accept} answers", chord(Action::Toggle))
         }
-        CardKind::Ask => format!("the arrows or a number choose, {accept} answers"),
+        CardKind::Ask => format!("the arrows or a number select, {accept} answers"),
         CardKind::Form | CardKind::Permission | CardKind::Unknown | CardKind::Plan => {
-            format!("the arrows go from one to the next, {accept} writes, ticks or presses")
+            format!("the arrows move between fields, {accept} edits, ticks or presses")
         }
     };
-    format!("{tab} goes to it; there {how}, {skip} leaves it unanswered.")
+    format!("{tab} selects the question; then {how}, {skip} skips it.")
 }
 
 fn paragraphs(text: &str) -> Vec<String> {
@@ -150,7 +150,7 @@ fn said(piece: &Piece, card: &Card, count: usize, at: &mut usize, lines: &mut Ve
         Piece::Divider => {}
         Piece::Unknown(what) => lines.push(format!("{} is not shown here", visible_line(what))),
         Piece::Button(button) if button.action.is_empty() => {
-            lines.push(format!("button without an effect: {}", visible_line(&button.label)));
+            lines.push(format!("button without an action: {}", visible_line(&button.label)));
         }
         Piece::Field(_) | Piece::Check(_) | Piece::Button(_) => {
             lines.push(stop(piece, card, *at, count));
@@ -165,7 +165,7 @@ fn stop(piece: &Piece, card: &Card, at: usize, count: usize) -> String {
     match piece {
         Piece::Check(field) => {
             let tick = if field.value == true { "ticked" } else { "not ticked" };
-            format!("{}, box to tick, {tick}, {place}", visible_line(&field.label))
+            format!("{}, checkbox, {tick}, {place}", visible_line(&field.label))
         }
         Piece::Button(button) => {
             let label = if button.label.is_empty() { &button.action } else { &button.label };

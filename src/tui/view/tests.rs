@@ -141,7 +141,7 @@ fn an_answer_that_streams() {
 
     ────────────────────────────────────────────────────────────
     ❯ Enter: after the current calls · Tab: in the next turn
-      ⠸ answering 1.2s · Esc stops · demo · ask · ~/proj
+      ⠸ answering 1.2s · Esc interrupts · demo · ask · ~/proj
     ");
 }
 
@@ -197,7 +197,7 @@ fn all_states_of_a_call() {
     ────────────────────────────────────────────────────────────────────────
     ❯ Enter: after the current calls · Tab: in the next turn
     ────────────────────────────────────────────────────────────────────────
-      ⠋ running Bash 3.0s · Esc stops · demo · ask · ~/proj
+      ⠋ running Bash 3.0s · Esc interrupts · demo · ask · ~/proj
     ");
 }
 

@@ -83,7 +83,7 @@ fn rules(row: &Row, home: &Home, bytes: &[u8]) -> Found {
             ensure(out.status.code() == Some(3) && !home.work().join("pwn").exists(), || {
                 format!("{}: {}", out.status, out.stderr)
             })?;
-            ensure(out.stderr.contains("everything asks"), || out.stderr.clone())
+            ensure(out.stderr.contains("every call asks"), || out.stderr.clone())
         }
         verdict @ ("ok" | "ask for git push" | "ask" | "allow" | "deny") => {
             is_decent(&out)?;

@@ -312,19 +312,19 @@ fn retry_after_is_waited_for() -> Found {
     ensure(out.status.code() == Some(0) && began.elapsed() >= Duration::from_millis(950), || {
         format!("{:?} {}", began.elapsed(), out.stderr)
     })?;
-    ensure(out.stderr.contains("next try in 1."), || out.stderr.clone())?;
+    ensure(out.stderr.contains("retrying in 1."), || out.stderr.clone())?;
     // Seven are waited for too, and a signal ends the wait.
     let llm = MockLlm::by(|_| Answer::error(429, "slow down").header("retry-after", "7"));
     let home = home_at(&llm.url);
     let run = home.aye(&["-p", "go"]).spawn();
-    run.until_told("next try in 7.");
+    run.until_told("retrying in 7.");
     let began = Instant::now();
     run.signal(rustix::process::Signal::INT);
     let out = run.end();
     ensure(out.status.code() == Some(130) && began.elapsed() < Duration::from_secs(4), || {
         format!("{} {}", out.status, out.stderr)
     })?;
-    ensure(out.stderr.contains("next try in 7."), || out.stderr.clone())
+    ensure(out.stderr.contains("retrying in 7."), || out.stderr.clone())
 }
 
 fn not_waited_for(value: &'static str) -> Found {

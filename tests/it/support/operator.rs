@@ -236,7 +236,7 @@ impl Operator {
             let diary = &self.diary;
             assert!(self.tried.contains(id), "nobody answered {id}: {diary:#?}");
             if !allow {
-                assert!(text.contains("declined") && !unknown, "{id}: {text}\n{diary:#?}");
+                assert!(text.contains("user denied") && !unknown, "{id}: {text}\n{diary:#?}");
             } else if !unknown {
                 assert!(ran && text.contains(&format!("{id} ran")), "{id}: {text}\n{diary:#?}");
             }

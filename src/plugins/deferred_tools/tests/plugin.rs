@@ -216,10 +216,7 @@ async fn what_is_found_can_be_called_from_the_next_step_on() {
     let known = PersistedState { revision: 0, values: persisted.values };
     other.phases.store().restore(known, UnknownKeyPolicy::Skip).expect("restored");
     let result = other.search("select:mcp__server1__get_file,Read,nope").await.model_text();
-    assert!(
-        result.contains("mcp__server1__get_file") && result.contains("no tool is named: nope"),
-        "{result}"
-    );
+    assert!(result.contains("mcp__server1__get_file") && result.contains("unknown tools: nope"), "{result}");
     let third = other.step(&[]).await;
     assert!(third.offers(CREATE) && third.offers("mcp__server1__get_file"));
 }
@@ -346,7 +343,7 @@ async fn what_others_keep_from_the_model_is_not_told_of_or_found() {
     assert!(!told(&shape).contains("server0__*: create_branch, create_comment, create_file, create_issue"));
     assert!(shape.why_not(CREATE).is_none(), "it is not said to be loaded soon");
     let found = thread.search(&format!("select:{CREATE}")).await;
-    assert!(found.is_error() && found.model_text().contains("no tool is named: mcp__server0__create_issue"));
+    assert!(found.is_error() && found.model_text().contains("unknown tools: mcp__server0__create_issue"));
     assert!(!thread.search("+server0 +create +issue").await.model_text().contains("<function>"));
 }
 

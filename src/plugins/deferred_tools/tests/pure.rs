@@ -112,7 +112,7 @@ fn a_section_that_cannot_be_used_says_where() {
         ),
         (
             json!({"rules": [{"tool": "Bash(rm *)", "mode": "deferred"}]}),
-            "rules[0].tool: `Bash(rm *)` looks at arguments",
+            "rules[0].tool: `Bash(rm *)` matches arguments",
         ),
         (json!({"rules": [{"tool": "a", "mode": "lazy"}]}), "lazy"),
         (json!({"disc_beta": {"omega": 0}}), "disc_beta.omega: 0 must be above 0 and at most 1"),

@@ -82,7 +82,7 @@ fn the_list_narrows_and_follows_what_happens() {
     );
     let screen = test.screen();
     for text in
-        ["What waits", "1/3", "▸ Bash make it", "about t2", "runs · just now", "expires at 12:30", "~/other"]
+        ["Inbox", "1/3", "▸ Bash make it", "about t2", "runs · just now", "expires at 12:30", "~/other"]
     {
         assert!(screen.contains(text), "{text}: {screen}");
     }
@@ -98,7 +98,7 @@ fn the_list_narrows_and_follows_what_happens() {
     test.send(Msg::Inbox(Ok(vec![row("perm_a", "t2", "make it"), row("d", "t4", "touch that")])));
     assert!(test.screen().contains("▸ Bash touch that"), "{}", test.screen());
     test.send(Msg::Inbox(Ok(Vec::new())));
-    assert!(test.screen().contains("nothing fits"), "{}", test.screen());
+    assert!(test.screen().contains("no match"), "{}", test.screen());
     test.keys("<ctrl-t>");
     assert!(test.app.picker.is_none(), "the same chord closes it");
     test.cmds.clear();
@@ -115,7 +115,7 @@ fn a_small_terminal_shows_the_list() {
     test.keys("<down><down>");
     insta::assert_snapshot!(test.live(), @r"
 
-      What waits                                           3/30
+      Inbox                                                3/30
         Bash make 0   about t2                  runs · just now
         Bash make 1   about t2                  runs · just now
       ▸ Bash make 2   about t2                  runs · just now
@@ -123,7 +123,7 @@ fn a_small_terminal_shows_the_list() {
         Bash make 4   about t2                  runs · just now
         expires at 12:30 · no rule allows `make 2`
         about t2 · in ~/other
-        Enter answer · → go there · type to narrow · Esc close
+        Enter answer · → open · type to filter · Esc close
       demo · ask · ~/proj
     ");
     for (width, height) in [(20, 5), (10, 2), (1, 1), (200, 60)] {
@@ -167,7 +167,7 @@ fn a_question_of_another_conversation_is_answered_in_place() {
         Ok(DecideOutcome::Accepted(Box::new(question(SuspensionStatus::Decided).record))),
     ));
     assert!(test.app.cards.is_empty() && test.app.focus == Focus::Composer);
-    assert!(test.screen().contains("“fix the parser” goes on in the background"), "{}", test.screen());
+    assert!(test.screen().contains("“fix the parser” continues in the background"), "{}", test.screen());
     assert_eq!(test.cmds, [Cmd::CountElsewhere(Some("t".into()))]);
 }
 
@@ -231,9 +231,9 @@ fn what_happens_elsewhere_takes_the_card_away_and_says_who_it_was() {
 
     // Chosen, and gone before it was fetched.
     for (gone, text) in [
-        (found(SuspensionStatus::Expired), "expired; it did not run"),
+        (found(SuspensionStatus::Expired), "expired; the call did not run"),
         (found(SuspensionStatus::Superseded), "was closed"),
-        (Msg::Question(perm_a(), Ok(None)), "not there any more"),
+        (Msg::Question(perm_a(), Ok(None)), "no longer exists"),
     ] {
         let mut test = listed(100, 24, vec![row("perm_a", "t2", "make it")]);
         test.keys("<enter>");
@@ -268,7 +268,7 @@ fn no_rule_is_made_at_a_card_of_another_project() {
     let mut test = card(100, 24);
     test.wait(1000);
     test.keys("a");
-    assert!(test.screen().contains("it is of another project"), "{}", test.screen());
+    assert!(test.screen().contains("this call belongs to another project"), "{}", test.screen());
     assert!(test.cmds.is_empty(), "{:?}", test.cmds);
     test.keys("y");
     assert_eq!(test.decisions().len(), 1);

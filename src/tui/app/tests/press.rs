@@ -109,7 +109,7 @@ fn the_caret_goes_where_the_click_is() {
 fn the_viewer_and_a_run_are_closed_by_a_click() {
     let mut test = full(100, 24);
     test.start("look");
-    click(&mut test, "Esc stops");
+    click(&mut test, "Esc interrupts");
     assert!(test.cmds.iter().any(|cmd| matches!(cmd, Cmd::Cancel(_))), "{:?}", test.cmds);
     test.finish(TerminationReason::Cancelled);
     test.keys("<ctrl-o>");
@@ -141,7 +141,7 @@ fn a_queued_message_is_chosen_by_a_click_and_taken_back_by_another() {
     // What is written stays what it is; one alone needs no choice.
     test.app.queued.retain(|row| row.id == 7);
     click(&mut test, "the first one");
-    assert!(test.live().contains("what is written comes first"), "{}", test.live());
+    assert!(test.live().contains("send or clear the draft first"), "{}", test.live());
     test.keys("<ctrl-u>");
     click(&mut test, "the first one");
     assert_eq!(taken(&test).len(), 2);

@@ -139,7 +139,7 @@ fn ctrl_c_closes_the_viewer_and_nothing_more() {
     assert!(test.screen().contains("❯ draft"), "{}", test.screen());
     let mut empty = TestApp::new(80, 24);
     empty.keys("<ctrl-o>");
-    assert!(empty.app.viewer.is_none() && empty.screen().contains("nothing was said yet"));
+    assert!(empty.app.viewer.is_none() && empty.screen().contains("no messages yet"));
     empty.keys("<alt-/>");
     assert!(empty.app.viewer.is_none());
 }

@@ -88,7 +88,7 @@ fn a_command_is_told_what_changed_and_sleeps_while_nothing_does() {
     test.wait(5000);
     assert_eq!(told(&test).len(), 2);
     test.send(Msg::StatusLine(Err("exit status 1".into())));
-    assert!(test.screen().contains("exit status 1; the built-in line is shown"), "{}", test.screen());
+    assert!(test.screen().contains("exit status 1; showing the built-in line"), "{}", test.screen());
     assert!(status(&test).contains("demo"), "{}", status(&test));
     test.keys("hello");
     test.wait(60_000);

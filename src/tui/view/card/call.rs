@@ -32,7 +32,7 @@ pub(super) fn call(
         lines.extend(command_lines(command, inner, theme));
         let hidden = count_unsafe(command);
         if hidden > 0 {
-            let text = format!("{hidden} invisible or control characters, written out above");
+            let text = format!("{hidden} invisible or control characters, escaped above");
             lines.extend(Wrap::words(inner).text(&text, theme.style(Role::Warning)));
         }
         told = &["command"];

@@ -51,7 +51,7 @@ pub(super) fn writing(text: &Composer, inner: u16, room: usize, theme: &Theme) -
 fn places(hunks: &Hunks, at: usize) -> String {
     let numbers: Vec<String> = hunks.places().iter().map(|before| (before + at + 1).to_string()).collect();
     match &numbers[..] {
-        [] => "in a place that is not known".to_owned(),
+        [] => "at an unknown place".to_owned(),
         [one] => format!("line {one}"),
         [all @ .., last] => format!("lines {} and {last}", all.join(", ")),
     }
@@ -136,8 +136,8 @@ pub(super) fn review(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static
 /// What is about to be answered at once, in words.
 pub(super) fn batch_title(app: &App) -> String {
     match &app.batch {
-        Some((Batch::AllowReads, ids)) if ids.len() == 1 => "Allow this call that only reads?".to_owned(),
-        Some((Batch::AllowReads, ids)) => format!("Allow these {} calls that only read?", ids.len()),
+        Some((Batch::AllowReads, ids)) if ids.len() == 1 => "Allow this read-only call?".to_owned(),
+        Some((Batch::AllowReads, ids)) => format!("Allow these {} read-only calls?", ids.len()),
         Some((Batch::DenyRest, ids)) if ids.len() == 1 => "Deny this call?".to_owned(),
         Some((Batch::DenyRest, ids)) => format!("Deny these {} calls?", ids.len()),
         None => String::new(),

@@ -70,11 +70,11 @@ pub(super) fn foot(
     if let Some(line) = card.line() {
         let (label, is_secret) = card.surface.asks();
         let asks = match (&card.stage, card.form().and_then(|form| form.writing.as_ref())) {
-            (Stage::Reason(_), _) => "why not? ",
-            (Stage::Modify(_), _) => "what to change: ",
+            (Stage::Reason(_), _) => "reason: ",
+            (Stage::Modify(_), _) => "change: ",
             (Stage::Comment(_), _) => "comment: ",
             (_, Some(Writing::Pattern(_))) => "pattern: ",
-            (_, Some(Writing::End(_))) => "until (a date, 2h, 7d, or a number of calls): ",
+            (_, Some(Writing::End(_))) => "expiry (a date, 2h, 7d, or a number of calls): ",
             _ if card.kind == CardKind::Form => &visible_line(&label),
             _ => "answer: ",
         };
@@ -218,19 +218,19 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
         Stage::Stopping => return vec![Entry::told("stopping…", "")],
         Stage::Deciding(word) => return vec![Entry::told(format!("{word}…"), "")],
         Stage::Reason(_) => vec![enter("deny, with or without a reason"), esc("back")],
-        Stage::Modify(_) => vec![enter("request changes; nothing runs"), esc("back")],
-        Stage::Comment(_) => vec![enter("keep it for the answer"), esc("back")],
+        Stage::Modify(_) => vec![enter("request changes; the call does not run"), esc("back")],
+        Stage::Comment(_) => vec![enter("add the comment"), esc("back")],
         Stage::Edit(_) => {
             vec![enter("review"), of(Place::Composer, Action::Newline, "new line"), esc("back")]
         }
         Stage::Hunks(_) => vec![
             key(Action::Toggle, "keep or drop"),
             Entry::up_down("which"),
-            enter("use what is kept"),
+            enter("use the kept hunks"),
             esc("back"),
         ],
         Stage::Away => return vec![Entry::told("in your editor…", "")],
-        Stage::Grant(form) if form.writing.is_some() => vec![enter("use it"), esc("back")],
+        Stage::Grant(form) if form.writing.is_some() => vec![enter("use"), esc("back")],
         Stage::Grant(_) => vec![
             enter("grant and allow"),
             Entry::up_down("rule"),
@@ -266,10 +266,10 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
                 keys.push(key(Action::Stop, "keep planning"));
                 keys
             }
-            CardKind::Form if card.surface.line().is_some() => vec![enter("keep it"), esc("back")],
+            CardKind::Form if card.surface.line().is_some() => vec![enter("keep"), esc("back")],
             CardKind::Form => vec![
                 Entry::up_down("fields and buttons"),
-                enter("write, tick or press"),
+                enter("edit, tick or press"),
                 key(Action::Skip, "skip"),
                 stop("stop"),
             ],
@@ -298,7 +298,7 @@ fn keys(card: &Card, app: &App, has_focus: bool) -> Vec<Entry> {
         keys.push(key(Action::NextCard, "next"));
         let (reads, rest) = (app.batch_count(Batch::AllowReads), app.batch_count(Batch::DenyRest));
         if reads > 0 {
-            keys.push(key(Action::AllowReads, &format!("allow {reads} that only read")));
+            keys.push(key(Action::AllowReads, &format!("allow {reads} read-only")));
         }
         if rest > 0 {
             let which = if reads > 0 { format!("deny the other {rest}") } else { format!("deny all {rest}") };

@@ -48,13 +48,13 @@ pub(super) fn grant(
 
 fn reach(scope: usize, card: &Card, app: &App) -> String {
     match scope {
-        0 => "until this run is over".to_owned(),
+        0 => "until this run ends".to_owned(),
         1 => "in this conversation, also after a restart".to_owned(),
         2 => format!(
             "in every conversation of {}",
             short_path(card.project(&app.info.project), app.info.home.as_deref())
         ),
-        _ => "in every project of yours".to_owned(),
+        _ => "in all your projects".to_owned(),
     }
 }
 
@@ -95,15 +95,15 @@ fn matched(preview: &GrantPreview, app: &App, inner: u16, theme: &Theme) -> Vec<
     let (dim, warning) = (theme.style(Role::Dim), theme.style(Role::Warning));
     let others = |n: usize| if n == 1 { "call" } else { "calls" };
     let head = match (preview.total, preview.of) {
-        (_, 0) => "No other call of this tool was made in this project yet.".to_owned(),
-        (0, of) => format!("It matches none of the {of} other {} made in this project.", others(of)),
-        (total, of) => format!("It would have allowed {total} of {of} {} made in this project:", others(of)),
+        (_, 0) => "This project has no other call of this tool yet.".to_owned(),
+        (0, of) => format!("Matches none of the {of} other {} in this project.", others(of)),
+        (total, of) => format!("Would have allowed {total} of {of} {} in this project:", others(of)),
     };
     let mut lines = Wrap::words(inner).text(&head, dim);
     for row in &preview.matches {
         let style = if row.declined > 0 { warning } else { dim };
         let times = if row.times > 1 { format!(" ×{}", row.times) } else { String::new() };
-        let no = if row.declined > 0 { ", you declined it" } else { "" };
+        let no = if row.declined > 0 { ", denied by you" } else { "" };
         let note = format!("{times}, {}{no}", app.clock.ago(app.now, row.last_at));
         let room = inner.saturating_sub(4).saturating_sub(note.chars().count() as u16).max(8);
         let text = format!("    {}{note}", truncate(&visible_line(&row.summary), room));
@@ -112,9 +112,9 @@ fn matched(preview: &GrantPreview, app: &App, inner: u16, theme: &Theme) -> Vec<
     let more = preview.total.saturating_sub(preview.matches.len());
     let (text, style) = match (more, preview.declined) {
         (0, 0) => (None, dim),
-        (more, 0) => (Some(format!("and {more} more; none of them you declined")), dim),
-        (0, declined) => (Some(format!("{declined} of them you declined")), warning),
-        (more, declined) => (Some(format!("and {more} more; {declined} of all you declined")), warning),
+        (more, 0) => (Some(format!("and {more} more; you denied none of them")), dim),
+        (0, declined) => (Some(format!("you denied {declined} of them")), warning),
+        (more, declined) => (Some(format!("and {more} more; you denied {declined} of them all")), warning),
     };
     if let Some(text) = text {
         // What was declined is said where it is seen first.

@@ -35,7 +35,7 @@ pub(super) fn deltas(card: &Card, inner: u16, theme: &Theme) -> Vec<Line<'static
         let name = rest.next().and_then(|line| line.strip_prefix("--- a/")).unwrap_or_default();
         let _ = rest.next();
         lines.push(Line::default());
-        let head = format!("What changed in {} since you were asked:", visible_line(name));
+        let head = format!("Changes in {} since the question:", visible_line(name));
         lines.extend(Wrap::words(inner).text(&head, theme.style(Role::Warning)));
         for line in rest {
             if shown == MAX_LINES {
@@ -63,7 +63,7 @@ pub(super) fn time_left(card: &Card, app: &App, inner: u16, theme: &Theme) -> Ve
     let Some(end) = card.expires_at() else { return Vec::new() };
     let at = app.clock.hour_and_minute(end);
     let (text, role) = match end.checked_sub(app.unix_now()).filter(|left| *left > 0) {
-        None => (format!("expired at {at}: it will not run"), Role::Warning),
+        None => (format!("expired at {at}; the call will not run"), Role::Warning),
         Some(left) => match left.div_ceil(60_000) {
             1 => (format!("expires in less than a minute, at {at}"), Role::Warning),
             minutes @ 2..=120 => (format!("expires in {minutes} min, at {at}"), Role::Dim),

@@ -21,7 +21,7 @@ pub(super) fn known(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Li
     let time = |key: &str| parameters.get(key).and_then(Value::as_u64);
     let mut lines = Vec::new();
     if let Some(started) = time("started_at") {
-        let mut text = format!("It began at {}", app.clock.hour_and_minute(started));
+        let mut text = format!("Started at {}", app.clock.hour_and_minute(started));
         if let Some(found) = time("found_at") {
             let minutes = found.saturating_sub(started).div_ceil(60_000);
             let passed = match minutes {
@@ -31,7 +31,7 @@ pub(super) fn known(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Li
             };
             let _ = write!(
                 text,
-                " and was found interrupted at {}: it ran for {passed} at most.",
+                " and found interrupted at {}, after at most {passed}.",
                 app.clock.hour_and_minute(found)
             );
         }
@@ -45,8 +45,8 @@ pub(super) fn known(card: &Card, app: &App, inner: u16, theme: &Theme) -> Vec<Li
     }
     let hidden = rows.len().saturating_sub(MAX_ROWS);
     let head = match hidden {
-        0 => "It had printed:".to_owned(),
-        hidden => format!("The end of what it had printed ({hidden} lines before it):"),
+        0 => "Its output:".to_owned(),
+        hidden => format!("The end of its output ({hidden} earlier lines):"),
     };
     lines.extend(Wrap::words(inner).text(&head, dim));
     for row in &rows[hidden..] {
