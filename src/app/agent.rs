@@ -1,4 +1,4 @@
-//! The parts put together: store, tools, plugins, model, runtime.
+//! Assembles the parts: store, tools, plugins, model, runtime.
 
 use std::sync::{Arc, RwLock};
 

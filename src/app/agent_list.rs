@@ -1,4 +1,4 @@
-//! `aye agents` and `/agent`: which agents there are, and what they come to.
+//! `aye agents` and `/agent`: the agents and their resulting settings.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The agents that a person can talk to: the built-in one, and those of files and settings, made ready to run.
+//! The agents a user can talk to: the built-in one, and those of files and settings, ready to run.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};

@@ -1,7 +1,7 @@
-//! What waits for a person, and the answers: `aye inbox`, `aye approvals` and their short forms.
+//! Pending questions and decisions: `aye inbox`, `aye approvals` and their short forms.
 //!
-//! All of them go through three functions, so that what waits can come from one more place: [`waiting`] lists,
-//! [`find`] looks one up by the beginning of its id, [`decide`] answers it. Besides the store these are the processes
+//! All of them use three functions, so that questions can come from one more place: [`waiting`] lists, [`find`] finds
+//! one by the first characters of its id, [`decide`] decides it. Besides the store, these places are the processes
 //! that keep a conversation in memory.
 
 mod follow;

@@ -1,4 +1,4 @@
-//! `aye audit`: what was proposed, judged, asked, decided and done, and whether anybody tampered with the record.
+//! `aye audit`: proposals, verdicts, questions, decisions and outcomes, and whether the record was tampered with.
 
 mod block;
 mod object;

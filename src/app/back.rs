@@ -1,4 +1,4 @@
-//! Going back: the conversation, the files, or both; copies of a conversation's beginning; what was changed in one.
+//! Rewind of the conversation, the files, or both; forks; the file changes of a conversation.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A budget in money: the prices of the models that may answer.
+//! The budget in money: the prices of the models that may answer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -1,4 +1,4 @@
-//! The subcommands: each reads or writes one thing and ends.
+//! Small subcommands: each reads or writes one thing and exits.
 
 use std::fmt::{Display, Write as _};
 use std::io::BufRead as _;

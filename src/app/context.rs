@@ -1,4 +1,4 @@
-//! The window of the model: how much of it there is, what fills it, and `/compact`.
+//! The context window: its size, what fills it, and `/compact`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Deferred tools: which ones, and what that saves.
+//! Deferred tools: which ones, and how many tokens that saves.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

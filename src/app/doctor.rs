@@ -1,4 +1,4 @@
-//! `aye doctor`: looks for what keeps aye from working here.
+//! `aye doctor`: checks the installation and this folder.
 
 use std::fmt::Write as _;
 

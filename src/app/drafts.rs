@@ -1,5 +1,5 @@
-//! What is written in the terminal and not sent: a file for each conversation, so that it outlives the program however
-//! that ends. Nothing waits for the disk: a power cut may take the last words.
+//! Drafts of the terminal: a file per conversation, so that a draft survives any end of the program. Nothing waits
+//! for the disk: a power cut may lose the last words.
 
 use std::collections::HashMap;
 use std::fs;

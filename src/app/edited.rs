@@ -1,4 +1,4 @@
-//! Calls that a person changes before they allow them, and several questions answered at once.
+//! Calls that users edit before approving them, and several questions answered at once.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The person's own editor, on a file that only they can read.
+//! Opens the user's editor on a file that only they can read.
 
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Runs of conversations that belong to other folders: they go on in the background, each in its own folder and under
-//! the rules of that folder. To what is on the screen they are as another process is.
+//! Background runs of conversations in other folders, each in its own folder under the rules of that folder. The
+//! screen treats them like runs of another process.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A conversation as text for people or for programs.
+//! Exports a conversation as text for users or for programs.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What every start needs first: where things are, what the settings say, what is trusted.
+//! What every start needs first: paths, settings, trust.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};

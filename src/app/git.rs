@@ -1,8 +1,8 @@
-//! What differs in a folder from the last commit of its repository: staged, not staged, and not tracked.
+//! The differences between a folder and the last commit of its repository: staged, unstaged, untracked.
 //!
-//! A repository can make git run anything: hooks, filters, a file system monitor, helpers to fetch what is missing, a
-//! program that shows differences. So git is only asked which files may differ and what stood in them, with all of that
-//! off; what stands in them now is read here, without following links.
+//! A repository can make git run anything: hooks, filters, a file system monitor, helpers that fetch missing objects,
+//! a diff program. So git only lists which files may differ and their committed content, with all of that disabled;
+//! their current content is read here, without following links.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -1,4 +1,4 @@
-//! `aye approvals approve --grant`: an allow rule given with an answer, from any terminal.
+//! `aye approvals approve --grant`: grants a rule with a decision, from any terminal.
 
 use std::sync::Arc;
 

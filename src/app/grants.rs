@@ -1,4 +1,4 @@
-//! Allow rules that a person gave at a question.
+//! Allow rules that a user granted with a question.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! `aye permissions simulate` and `suggest`: rules and what was decided in the past.
+//! `aye permissions simulate` and `suggest`: rules compared with past decisions.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! What the terminal asks, done with the runtime.
+//! Serves the terminal's requests with the runtime.
 
 use std::path::PathBuf;
 use std::sync::Arc;

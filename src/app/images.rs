@@ -1,4 +1,4 @@
-//! Pictures that a person attaches: read from a file or from the clipboard, looked at, and kept by the store.
+//! Images that a user attaches: read from a file or from the clipboard, checked, and stored.
 
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;

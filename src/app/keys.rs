@@ -1,7 +1,7 @@
-//! Keys of providers that a login stores: `aye login`, `aye logout`, `/login`, `/logout`.
+//! Stored keys of providers: `aye login`, `aye logout`, `/login`, `/logout`.
 //!
-//! One file for each provider, mode 0600. A start only looks which files there are; a key is read when its model is
-//! asked. A key belongs to the address that it was tried at and is sent to no other one. Variables win over stored keys.
+//! One file for each provider, mode 0600. A start only lists the files; a key is read when its model is used. A key
+//! belongs to the URL at which it was checked and is sent to no other. Variables override stored keys.
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! `aye grants`: what people allowed at questions, from now on or for a while.
+//! `aye grants`: lists, shows and revokes grants.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;

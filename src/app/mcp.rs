@@ -1,4 +1,4 @@
-//! Tool servers in the program: from the configuration to connections, what was agreed to, and the page of `/mcp`.
+//! MCP servers in the program: from configuration to connections, trust, and the page of `/mcp`.
 
 mod attach;
 mod commands;

@@ -1,4 +1,4 @@
-//! Notes that outlive conversations: `aye memory`, and `/memory` in the terminal.
+//! Notes across conversations: `aye memory`, and `/memory` in the terminal.
 
 use std::fmt::Write as _;
 use std::io::Read as _;

@@ -1,4 +1,4 @@
-//! What `@` names besides files: skills, and other conversations, whose text goes with the message.
+//! Mentions with `@` besides files: skills, and other conversations, whose text is attached to the message.
 
 use super::agent::App;
 use super::export::{self, Form};

@@ -1,5 +1,5 @@
-//! The composition root: the only place that names everything. It reads the environment, puts the parts together and
-//! hands them to a front end.
+//! The composition root: the only module that names everything. It reads the environment, assembles the parts and
+//! passes them to a front end.
 
 mod agent;
 mod agent_list;

@@ -1,4 +1,4 @@
-//! Which model answers, what servers offer, and the executor that reaches a model.
+//! The active model, the models that servers offer, and the executor that reaches a model.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

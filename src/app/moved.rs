@@ -1,4 +1,4 @@
-//! A project that was moved to another folder is known by the first commit of its repository.
+//! Recognises a moved project by the first commit of its repository.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Programs that are told of new questions. Each gets the question as JSON on its standard input and decides nothing by
-//! itself: it may call `aye approvals` like anybody.
+//! Notify programs for new questions. Each gets the question as JSON on stdin and decides nothing itself: it may call
+//! `aye approvals` like any program.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

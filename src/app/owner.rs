@@ -1,5 +1,4 @@
-//! Learns at once that the process that is awake on a conversation is gone, or when it should have renewed its lease,
-//! without looking again and again.
+//! Detects without polling that the process driving a conversation has ended, or should have renewed its lease.
 
 use tokio::time::Instant;
 

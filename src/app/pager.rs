@@ -1,4 +1,4 @@
-//! Long lists on a terminal: a screenful is written as it is, more goes through a pager. Elsewhere everything goes to
+//! Long lists on a terminal: one screenful is printed, more goes through a pager. Elsewhere everything goes to
 //! stdout.
 
 use std::ffi::OsString;

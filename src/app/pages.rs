@@ -1,4 +1,4 @@
-//! Commands of the terminal that give something to read.
+//! Terminal commands that show a page of text.
 
 use super::agent::App;
 use crate::contract::ids::ThreadId;

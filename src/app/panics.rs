@@ -1,7 +1,7 @@
-//! What becomes of panics: one that is caught goes to the log only, one that ends the program is printed at its end.
+//! Handling of panics: a caught one goes to the log only, one that ends the program is printed at its end.
 //!
 //! A hook cannot know whether a panic will be caught, and the terminal may show a conversation. So it prints nothing;
-//! what has to be given back is given back while the stack unwinds, and only then the message is printed.
+//! resources are released while the stack unwinds, and only then the message is printed.
 
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};

@@ -1,8 +1,8 @@
-//! The system prompt. Short, because each request pays for it, and the same bytes through a whole conversation, so
-//! that prompt caches hold.
+//! The system prompt. Short, because each request pays for it, and constant through a conversation, so that prompt
+//! caches hit.
 //!
-//! It has three parts: who the agent is (aye, or the text of an agent's file), how one works with tools and permissions
-//! here, and the place with its instructions. Only the first one is an agent's own.
+//! It has three parts: who the agent is (aye, or the text of an agent's file), how to work with tools and permissions
+//! here, and the environment with its instructions. Only the first one is an agent's own.
 
 use crate::contract::workspace::Workspace;
 

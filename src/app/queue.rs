@@ -1,4 +1,4 @@
-//! `aye queue`: messages that wait for somebody to work on them.
+//! `aye queue`: adds, lists, cancels and retries jobs.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Reminders from files: found, read, checked.
+//! Finds, reads and checks reminder files.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

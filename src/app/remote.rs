@@ -1,9 +1,9 @@
-//! Questions of conversations that are kept in memory only, answered from other terminals all the same.
+//! Questions of conversations in memory, answered from other terminals.
 //!
-//! Such a store has no file that another process could open, so the process that has it serves its open questions on a
-//! Unix socket, in a folder that only the user can enter, as long as there are any. One JSON line asks, one answers:
-//! `{"list":{}}`, `{"show":"perm_c1"}`, `{"decide":{"id":"perm_c1","decision":{…}}}`. A decision goes the way of all
-//! decisions, through `AgentRuntime::decide` and the same compare-and-set, so there is one truth here too.
+//! Such a store has no file that another process could open, so its process serves the pending questions on a Unix
+//! socket, in a folder that only the user can enter, as long as there are any. One JSON line is the request, one the
+//! response: `{"list":{}}`, `{"show":"perm_c1"}`, `{"decide":{"id":"perm_c1","decision":{…}}}`. A decision goes
+//! through `AgentRuntime::decide` and the same compare-and-set as all others, so there is one truth here too.
 
 mod client;
 mod place;

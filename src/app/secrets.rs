@@ -1,10 +1,10 @@
-//! Keys are taken out of what other processes can read of this one.
+//! Removes keys from what other processes can read of this one.
 //!
-//! The kernel shows what a process was started with in `/proc/PID/environ` for as long as it runs, whatever it does with
-//! its variables later. So a program that finds secrets in its environment starts itself once more without them and
-//! hands them over on a socket that only the new one holds. They are in no environment then, and not in the socket
-//! either once they were read. Memory is guarded by `PR_SET_DUMPABLE`, and against root's own commands by taking
-//! `CAP_SYS_PTRACE` from them (`tools/exec/supervisor.rs`).
+//! The kernel shows the environment a process was started with in `/proc/PID/environ` for as long as it runs,
+//! whatever it does with its variables later. So a program that finds secrets in its environment restarts itself
+//! without them and passes them over a socket that only the new process has. They are in no environment then, and not
+//! in the socket either once they were read. Memory is guarded by `PR_SET_DUMPABLE`, and against root's own commands
+//! by removing their `CAP_SYS_PTRACE` (`tools/exec/supervisor.rs`).
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -1,4 +1,4 @@
-//! Configuration of plugins in the settings: given to the agent that people talk to, and checked at the start.
+//! Plugin sections of the settings: given to the active agent, and checked at start.
 
 use super::Failure;
 use super::agent::AGENT;

@@ -1,4 +1,4 @@
-//! A point in time as a person types it.
+//! Parses times as users type them.
 
 use super::Failure;
 

@@ -1,4 +1,4 @@
-//! `aye stats` and `/stats`: what was done, by model, tool and day.
+//! `aye stats` and `/stats`: usage by model, tool and day.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! What the status line is made of: the command of the settings, the chosen parts, and the branch of git.
+//! The content of the status line: the configured command, the configured segments, and the git branch.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `aye store`: the file that holds all conversations.
+//! `aye store`: the database of all conversations.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

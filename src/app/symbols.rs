@@ -1,4 +1,4 @@
-//! What `@path#name` and `@#name` name: definitions in the files of the project, found when they are asked for.
+//! Definitions that `@path#name` and `@#name` mention, found in the files of the project on request.
 
 use std::collections::HashMap;
 use std::io::Read as _;

@@ -1,4 +1,4 @@
-//! Agents that other agents set to work: `aye tasks` and `/tasks`.
+//! Subagents: `aye tasks` and `/tasks`.
 
 use std::fmt::Write as _;
 

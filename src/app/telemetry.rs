@@ -1,4 +1,4 @@
-//! What is measured goes to a collector, when the person named one: in the variable `OTEL_EXPORTER_OTLP_ENDPOINT`, or in
+//! Telemetry goes to a collector if the user configured one: in the variable `OTEL_EXPORTER_OTLP_ENDPOINT`, or in
 //! their own settings. A project cannot.
 
 use std::sync::Arc;

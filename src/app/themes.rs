@@ -1,4 +1,4 @@
-//! Themes of the program and of the person, and where the chosen one is kept.
+//! Built-in themes and the user's own, and where the choice is stored.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `aye threads`: conversations that are kept.
+//! `aye threads`: stored conversations.
 
 use std::fmt::Write as _;
 use std::path::Path;

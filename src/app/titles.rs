@@ -1,4 +1,5 @@
-//! Names of conversations, made by a model: once for each, in the background. Whatever goes wrong, the first line stays.
+//! Titles of conversations, made by a model: once for each, in the background. On any failure the first line stays
+//! the title.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,13 +1,13 @@
-//! Keeps the conversation that the terminal shows in line with the store, whoever works in it.
+//! Keeps the conversation in the terminal in sync with the store, whichever process drives it.
 //!
-//! Any terminal that shows a conversation is equal to any other: the right to write to it is held only while a run is
-//! awake. While another process is awake this one looks on: it reads what that one commits, when the bell of the store
-//! says that there is something. It goes on with the run when the other process dies, or ceases to renew its lease; it
-//! carries out answers that were given elsewhere when nobody is awake, and begins what is queued. Several may try: the
-//! lease decides, and who loses looks on.
+//! All terminals that show a conversation are equal: the right to write to it is held only while a run is active.
+//! While another process drives, this one follows: it reads what that process commits, when the change feed of the
+//! store reports a change. It resumes the run if the other process dies or stops renewing its lease; if nobody
+//! drives, it applies decisions that were stored elsewhere, and starts queued messages. If several try, the lease
+//! picks one; the others follow.
 //!
-//! Nothing here polls. While nobody is awake the only thing that is waited for is the bell; only while a question waits is
-//! the store also read every 30 seconds, because the message of an answer may have been lost.
+//! Nothing here polls. While no process drives, this waits only for the change feed; only while a question is
+//! pending, it also reads the store every 30 seconds, because the message of a decision may have been lost.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

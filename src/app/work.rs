@@ -1,11 +1,11 @@
 //! `aye work`: serves the mailbox without a terminal.
 //!
-//! A worker claims a job, and stays with its run until that is over or waits for a person. Then the job is given back: it
-//! is claimed again, by whoever is there, when the question was answered. What the run came to stands in its
+//! A worker claims a job and drives its run until the run is done or waits for the user. Then it returns the job to
+//! the queue, where any worker can claim it again once the question is answered. The result of the run is in its
 //! conversation.
 //!
-//! Nothing here polls often. A worker without a job waits for the bell of the store, for the next moment at which
-//! something becomes due by itself, and for the end of those who work on other jobs; every 30 seconds it looks by itself,
+//! Nothing here polls often. A worker without a job waits for the change feed of the store, for the next time at
+//! which something becomes due, and for the end of the drivers of other jobs; every 30 seconds it checks anyway,
 //! because a message of another process may have been lost.
 
 mod consumer;

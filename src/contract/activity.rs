@@ -1,4 +1,4 @@
-//! What plugins and tools tell the person beside the conversation.
+//! What plugins and tools show the user beside the conversation.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

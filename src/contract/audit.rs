@@ -1,4 +1,4 @@
-//! The audit: what was proposed, judged, asked, decided, begun and ended, in the order it was written.
+//! The audit: proposals, verdicts, questions, decisions, starts and outcomes, in the order they were written.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Runs that serve a call of another run.
+//! Child runs: runs that serve a call of another run.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Time as a value that the composition root gives.
+//! Time as a value from the composition root.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

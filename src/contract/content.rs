@@ -1,4 +1,4 @@
-//! What a message is made of.
+//! The content of messages.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Messages that plugins and tools put before the model without the person having said them.
+//! Messages that plugins and tools add for the model, not written by the user.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! SHA-256 as text: what intents, previews, ids and trust compare by. One form, because one room writes what another
-//! reads: the hash of a file in a preview is made by a tool and compared by the runtime after a crash.
+//! SHA-256 as text: intents, previews, ids and trust are compared by it. One form, because one module writes what
+//! another reads: a tool hashes the file of a preview, and the runtime compares it after a crash.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! Foreign text made safe to show.
 //!
-//! What a model, a tool, a file name or a server says may hold bytes that a terminal obeys or that a reader cannot
-//! see. [`visible`] turns each of them into something that is seen and does nothing.
+//! Text from a model, a tool, a file name or a server may contain bytes that a terminal executes or that a reader
+//! cannot see. [`visible`] turns each of them into something visible and harmless.
 
 use std::borrow::Cow;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! What a run tells while it runs.
+//! The events of a run.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

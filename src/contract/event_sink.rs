@@ -1,4 +1,4 @@
-//! Where events go.
+//! Receivers of events.
 
 use std::sync::Mutex;
 

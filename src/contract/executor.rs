@@ -1,4 +1,4 @@
-//! The seam to models, and how the calls of a step are executed.
+//! The interface to models, and how the calls of a step are executed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a person may say when a rule is granted at a question: which calls, how far, until when.
+//! The options of a grant: which calls, scope, expiry.
 
 use serde::{Deserialize, Serialize};
 

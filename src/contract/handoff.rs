@@ -1,4 +1,4 @@
-//! A run that goes on as another agent: who it is now, and who was asked to take over.
+//! Handoff: the active agent of a run, and the agent that was asked to take over.
 
 use serde::{Deserialize, Serialize};
 

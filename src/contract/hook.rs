@@ -1,4 +1,4 @@
-//! What a command that watches a run did at a boundary, on its way into the audit.
+//! What a hook command did at a boundary of a run, for the audit.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Which run this is.
+//! The identity of a run.
 
 use serde::{Deserialize, Serialize};
 

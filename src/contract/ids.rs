@@ -1,4 +1,4 @@
-//! Names of things. Each is a type of its own, so that two of them cannot be swapped.
+//! Ids. Each is its own type, so that two of them cannot be swapped.
 
 use serde::{Deserialize, Serialize};
 

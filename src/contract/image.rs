@@ -1,4 +1,4 @@
-//! Pictures: what they are by their first bytes, and how a message names one whose bytes the store keeps.
+//! Images: detected by their first bytes, and referred to by a message while the store keeps their bytes.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What an inference is asked and what it gives.
+//! The input and output of an inference.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! JSON text before it is read, and schemas of JSON.
+//! JSON text before it is parsed, and JSON schemas.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What was made of a call at the gate, for the record: the verdict, and every rule that was tried.
+//! The evaluation of a call at the gate, for the audit: the verdict, and every rule that was tried.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The vocabulary that every layer speaks: data, and the seams that layers meet at.
+//! The vocabulary of all layers: data, and the traits between them.
 
 pub mod activity;
 pub mod audit;

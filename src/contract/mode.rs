@@ -1,4 +1,4 @@
-//! How much a run may do without a question.
+//! Permission modes: how much a run may do without a question.
 
 use std::fmt;
 use std::str::FromStr;

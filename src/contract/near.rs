@@ -1,4 +1,4 @@
-//! Names that are nearly right: what somebody may have meant by one that is unknown.
+//! Similar names: suggestions for an unknown one.
 
 /// Edits that turn one word into the other, case ignored, a swap of neighbours counted as one.
 pub fn distance(a: &str, b: &str) -> usize {

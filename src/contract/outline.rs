@@ -1,5 +1,5 @@
-//! What has to be known of a whole conversation to send its end: kept beside its messages, so that a long one need not be
-//! read again.
+//! What sending the end of a conversation needs to know about all of it: stored beside its messages, so that a long
+//! one need not be read again.
 
 use std::collections::BTreeMap;
 

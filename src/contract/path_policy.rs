@@ -1,8 +1,8 @@
-//! What the permission rules say about files, as one value for everything that reads or writes them.
+//! The permission rules for files, as one value for all code that reads or writes them.
 //!
-//! The gate of a call judges the paths that its arguments name. What a call only comes across (the files below a folder
-//! that is searched, a file that a message attaches, what a command line would read) is held against the same rules
-//! through a [`PathPolicy`]. A sandbox that has to keep files out of reach asks it too.
+//! The gate of a call checks the paths in its arguments. Files that a call only encounters (those below a searched
+//! folder, those attached to a message, those that a command line would read) are checked against the same rules
+//! through a [`PathPolicy`]. A sandbox uses it too.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Values that outlive a thread: what an agent, a person's settings or a group of agents share.
+//! Values that outlive a thread, shared by an agent, a user's settings or a group of agents.
 //!
-//! A value has two names. The namespace ([`ProfileKey::KEY`]) belongs to a type and is fixed when the program is
-//! compiled; the key is any text and says which instance is meant, such as an agent's name or a [`StateScope`].
+//! A value has two names. The namespace ([`ProfileKey::KEY`]) belongs to a type and is fixed at compile time; the key
+//! is any string and names the instance, such as an agent's name or a [`StateScope`].
 
 use std::any::TypeId;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What the store keeps: rows as types. Times are Unix milliseconds.
+//! Rows of the store as types. Times are Unix milliseconds.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What a schema of JSON asks for, shown to users: a value that fits, and its form in words.
+//! JSON schemas for users: a matching value, and the expected form in words.
 
 use serde_json::{Map, Value, json};
 

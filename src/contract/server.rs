@@ -1,4 +1,4 @@
-//! Tool servers (MCP) as configuration describes them: what would be started or connected to, before anything is.
+//! MCP servers as configured, before any is started or connected.
 
 use std::collections::BTreeMap;
 use std::fmt;

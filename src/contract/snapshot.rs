@@ -1,4 +1,4 @@
-//! Going back: how the files of a folder were before a step changed them, and what it takes to have them so again.
+//! Snapshots: the files of a folder before a step changed them, and how to restore them.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Counts of what was done: answers of models, executions of tools, answers of people.
+//! Usage counts: model answers, tool executions, user decisions.
 
 use serde::{Deserialize, Serialize};
 

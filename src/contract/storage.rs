@@ -1,4 +1,4 @@
-//! What can go wrong when values are kept, whoever keeps them.
+//! Errors of storing values, for any store.
 
 /// Why something was not read or written; nothing of the request was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

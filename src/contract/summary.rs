@@ -1,4 +1,4 @@
-//! Summaries that stand for the older messages of a conversation. The messages themselves stay as they are.
+//! Summaries that replace the older messages of a conversation in requests. The messages themselves stay unchanged.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

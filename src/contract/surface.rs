@@ -1,5 +1,5 @@
-//! A surface: components that a model names instead of drawing them, over a model of data (A2UI v0.8). Front ends
-//! draw it, and what a person puts into it goes back as an answer.
+//! A surface: components that a model names instead of drawing them, over a data model (A2UI v0.8). Front ends draw
+//! it, and the user's input returns as an answer.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Questions that wait for an answer, and the answers.
+//! Pending questions and their decisions.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! On which terms a question is asked: when it ends unanswered, and who is told that it waits.
+//! When a question expires and who is notified.
 
 use std::fmt;
 use std::str::FromStr;

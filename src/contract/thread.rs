@@ -1,5 +1,4 @@
-//! A conversation without its messages, as programs that embed aye hand it around. What the store keeps is
-//! [`ThreadRecord`].
+//! A conversation without its messages, for programs that embed aye. The stored form is [`ThreadRecord`].
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The seam to tools.
+//! The interface to tools.
 
 use std::path::PathBuf;
 use std::sync::Arc;

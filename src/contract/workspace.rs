@@ -1,4 +1,4 @@
-//! Where in the world a program runs: values that only the composition root may find out.
+//! The environment of a program: values that only the composition root may read.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What a driver tells: the events of a run, and how it came out.
+//! Emits the events of a run and its result for a driver.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! How answers, and times that ran out, reach a driver: by rows of the store, whoever wrote them.
+//! Delivers decisions and expired deadlines to a driver: as rows of the store, whoever wrote them.
 
 use std::time::Duration;
 

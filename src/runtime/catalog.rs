@@ -1,4 +1,4 @@
-//! What is registered: agents, models, providers, tools, plugins.
+//! The registered agents, models, providers, tools and plugins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

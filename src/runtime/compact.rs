@@ -1,4 +1,4 @@
-//! Makes the summary that stands for the older messages of a conversation.
+//! Makes the summary that replaces the older messages of a conversation in requests.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,8 +1,8 @@
 //! Agents as tools of other agents, and the backends that run them.
 //!
-//! An agent of this runtime is not run inside of the call: the call suspends with a ticket of its own kind
-//! ([`ACTION_CHILD_RUN`]), and what serves it is a run of a thread of its own (`children.rs`), so that it outlives the
-//! process as any question does. An agent that runs elsewhere is asked through a registered [`AgentBackend`].
+//! A subagent of this runtime does not run inside the call: the call suspends with a ticket of its own kind
+//! ([`ACTION_CHILD_RUN`]) and is served by a run in its own thread (`children.rs`), so that it outlives the process
+//! as any question does. A remote agent is called through a registered [`AgentBackend`].
 
 use std::sync::Arc;
 use std::time::Duration;

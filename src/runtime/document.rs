@@ -1,4 +1,4 @@
-//! What a checkpoint keeps of a run besides its messages: the machine, and what the machine does not know.
+//! What a checkpoint stores of a run besides its messages: the machine, and what the machine does not know.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The driver: does what the machine asks, in order, and reports what happened as the next facts.
+//! The driver: executes what the machine asks, in order, and reports the results as the next facts.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Hears of answers that were given elsewhere, while a driver is awake, and says so to it.
+//! Wakes drivers when another process stores a decision.
 //!
-//! One watch serves all drivers of a runtime, and is gone with the last of them: a program in which nothing runs is
-//! never woken.
+//! All drivers of a runtime share one subscription, which ends with the last of them: a program without active runs
+//! is never woken.
 
 use std::sync::{Arc, Weak};
 

@@ -1,4 +1,4 @@
-//! Calls that a person changed before they allowed them: what the model is told of it.
+//! Calls that the user edited before approving them, as the model sees them.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

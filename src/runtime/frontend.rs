@@ -1,5 +1,5 @@
-//! Tools that a client declares and carries out: a call of one waits, and its answer is the result. They belong to the
-//! run: whoever goes on with it, in any process, offers them too.
+//! Tools that a client declares and runs: a call of one waits, and the decision is its result. They belong to the
+//! run: any process that resumes it offers them too.
 
 use std::sync::Arc;
 

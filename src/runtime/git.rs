@@ -1,5 +1,5 @@
-//! Which branch and commit a folder is at, read off the files of its repository. Git itself is never started: a
-//! repository can make it run anything.
+//! Reads branch and commit of a folder from the files of its repository. Never starts git: a repository can make it
+//! run anything.
 
 use std::fs::OpenOptions;
 use std::io::Read as _;

@@ -1,4 +1,4 @@
-//! A run that goes on as another agent: at the start of a step the driver takes over what the state says.
+//! Handoff: at the start of a step the driver switches to the agent that the state names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

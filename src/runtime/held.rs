@@ -1,4 +1,4 @@
-//! What the store holds of a conversation that somebody begins to drive.
+//! The stored state of a thread, loaded before a driver starts.
 
 use std::collections::BTreeMap;
 

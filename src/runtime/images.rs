@@ -1,4 +1,5 @@
-//! Pictures of a request: their bytes are put in right before it goes out. What is held of a conversation only names them.
+//! Images of a request: their bytes are inserted right before it is sent. A loaded conversation contains only
+//! references.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

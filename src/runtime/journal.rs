@@ -1,4 +1,4 @@
-//! What a driver writes down: results, outcomes, questions, and the checkpoints that make them true.
+//! What a driver stores: results, outcomes, questions, and the checkpoints that make them true.
 
 use serde::Deserialize as _;
 use serde_json::Value;

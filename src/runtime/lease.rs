@@ -1,9 +1,8 @@
-//! The right of a driver to write to its thread, kept up while the driver is awake.
+//! The lease of an active driver, renewed until dropped.
 //!
-//! A lease ends at a moment of the machine's monotonic clock unless it is renewed before. Whoever wants the thread then
-//! takes it, also from an owner that still lives: it may have been stopped, or starved. Such an owner learns of it with
-//! its next write, which fails, with its next renewal, and before each start of a tool, which it does not begin unless
-//! it surely has time left.
+//! A lease expires at a point of the machine's monotonic clock unless it is renewed before. Another process can then
+//! acquire the thread, even from an owner that is alive but was stopped or starved. Such an owner notices it at its
+//! next write, which fails, at its next renewal, and before each start of a tool, which needs enough time left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! The drivers that are awake in this process, one a thread at most.
+//! The active drivers of this process, at most one per thread.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};

@@ -1,5 +1,5 @@
-//! Jobs of the mailbox and the runs that serve them. A job knows the run that it began, from the transaction that began
-//! it: whoever claims it next goes on with that run and begins no second one.
+//! Jobs of the mailbox and the runs that serve them. A job stores the id of its run in the transaction that starts
+//! the run: the next claim resumes that run and starts no second one.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! The runtime: starts, decides, cancels; one driver per run that is awake.
+//! The runtime: starts, decides, cancels; one driver per active run.
 //!
-//! A run that waits has no driver, no task and no lease: it is rows in the store. [`AgentRuntime::decide`] writes an
-//! answer into its row; [`AgentRuntime::resume`] wakes the run and carries out whatever answers are there, in this
-//! process or in any other.
+//! A waiting run has no driver, no task and no lease: it is rows in the store. [`AgentRuntime::decide`] writes a
+//! decision into its row; [`AgentRuntime::resume`] starts a driver for the run and applies the stored decisions, in
+//! this process or in any other.
 
 mod announce;
 mod answers;

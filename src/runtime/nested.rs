@@ -1,4 +1,4 @@
-//! What a child does, told to whoever listens to its parent: as one activity that stands for all of it.
+//! Reports a child run to the observers of its parent, as one activity that represents all of it.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! The sink that running tools report to: events go on at once, output is kept in the store a little later.
+//! The sink that running tools report to: forwards events at once and stores output a little later.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Questions that wait: which there are, their answers, and the end of their time.
+//! Pending questions: list, decide, expire.
 
 use super::live::Delivery;
 use super::request::{self, DecideError};

@@ -1,5 +1,5 @@
-//! Messages that wait until their thread is free. A queued message leaves the queue in the transaction that begins its
-//! run, so it begins exactly once, whoever begins it.
+//! Messages queued until their thread is free. A queued message leaves the queue in the transaction that starts its
+//! run, so it starts exactly once, whichever process starts it.
 
 use std::sync::Arc;
 

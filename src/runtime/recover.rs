@@ -1,4 +1,4 @@
-//! What a dead process left: calls that were running and whose outcome nobody wrote down.
+//! Recovery after a dead process: calls that were running and have no stored outcome.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What fills the window of a conversation.
+//! What fills the context window of a conversation.
 
 use super::held::Held;
 use super::window::{answer_of, load, place, room};

@@ -1,4 +1,4 @@
-//! What a run is asked for, and what comes of it.
+//! Requests for a run, and their results.
 
 use std::panic::AssertUnwindSafe;
 

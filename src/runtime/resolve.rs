@@ -1,4 +1,4 @@
-//! From an agent's id to everything a run of it needs, in three stages: look up, plugins, tools.
+//! Resolves an agent's id to everything a run of it needs, in three stages: look up, plugins, tools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A store that was restored from a backup: what was decided or started when the backup was made may have run since.
+//! A store restored from a backup: calls decided or started when the backup was made may have run since.
 
 use super::document::RunDocument;
 use super::words;

@@ -1,5 +1,5 @@
-//! The files as they are before a step changes them: taken before the calls of a step that may, and written down with
-//! their intents.
+//! Snapshots of files before a step changes them: taken before the calls of a step that may change files, and stored
+//! with their intents.
 
 use std::collections::HashSet;
 use std::path::PathBuf;

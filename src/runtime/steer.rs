@@ -1,6 +1,6 @@
-//! What a person says while a run is awake: it is queued like any message, and the run takes it in before it asks the
-//! model again. One that no step takes in begins a run of its own, as queued messages do; either happens in one
-//! transaction with its leaving the queue.
+//! Messages that a user sends during a run: each is queued like any message, and the run takes it before its next
+//! inference. A message that no step takes starts its own run, like any queued message; both happen in one
+//! transaction with its removal from the queue.
 
 use serde_json::json;
 

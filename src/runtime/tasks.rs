@@ -1,4 +1,4 @@
-//! Children in the background: nobody's call waits for them, and their end comes to the parent as a message.
+//! Background children: no call waits for them, and their end reaches the parent as a message.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! A name for a conversation, made by a model.
+//! Titles for conversations, made by a model.
 
 use std::fmt::Write as _;
 

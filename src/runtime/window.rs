@@ -1,8 +1,8 @@
-//! What of a conversation goes into a request, and what is remembered of that between requests.
+//! Chooses what part of a conversation goes into a request, and remembers it between requests.
 //!
-//! A request is cut where the one before it was, as long as that serves, so that a provider finds its beginning in a
+//! A request is cut where the previous one was, as long as that fits, so that the provider finds its start in a
 //! cache. The cuts and the correction of the estimates are kept for each conversation while the program runs; a new
-//! start finds them again by itself, at the price of one request that is not cached.
+//! process finds them again, at the price of one uncached request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
-//! What the model reads of calls that were closed without their tool's own result.
+//! Results for calls that closed without one.
 //!
-//! A call that was never approved is told apart from one whose outcome nobody knows: the first did not run, the second
-//! may have.
+//! A call that was never approved and a call with an unknown outcome have different results: the first did not run,
+//! the second may have.
 
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
-//! The world that a question was asked in: an answer counts for it, and for no other.
+//! Preconditions of an approval; if one changes, the question is asked again.
 //!
-//! What the card showed is kept with the question: the arguments, the folder, what git has checked out, and the content
-//! of each file that the call depends on. When the answer comes, all of it is looked at once more. What moved is told in
-//! words, and the question is asked again.
+//! The question stores what the card showed: the arguments, the folder, what git has checked out, and the content of
+//! each file that the call depends on. When the decision comes, all of it is compared again. The new question lists
+//! what changed.
 
 use std::fs::OpenOptions;
 use std::io::Read as _;

@@ -1,7 +1,7 @@
-//! The audit: rows that are only ever added, each chained to the one before by its hash.
+//! The audit: append-only rows, each chained to the one before by its hash.
 //!
-//! They are written in the transactions that make true what they tell, so none is missing and none tells of what did
-//! not happen. Nothing in this program changes or deletes one.
+//! Rows are written in the transactions they record, so none is missing and none records what did not happen. Nothing
+//! in this program changes or deletes one.
 
 mod agree;
 mod chain;

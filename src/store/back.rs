@@ -1,7 +1,7 @@
-//! Going back: snapshots before steps, copies of a thread's beginning, and what lists show of threads.
+//! Rewind: snapshots before steps, forks of a thread, and thread metadata for lists.
 //!
-//! Nothing that was said is ever taken away. To go back in a conversation is to go on with a copy of its beginning; the
-//! thread that is left stays whole, and says what it was left for.
+//! No message is ever deleted. A rewind continues with a fork of the conversation; the old thread stays complete and
+//! records its fork.
 
 use std::collections::BTreeMap;
 

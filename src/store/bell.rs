@@ -1,13 +1,12 @@
-//! Tells other processes that something was committed, so that nobody has to look again and again.
+//! Publishes commits to other processes; nobody polls.
 //!
-//! Whoever wants to know binds a datagram socket in the folder `bells` beside the store; whoever commits sends a
-//! message of a few bytes to every socket there. A message says only where to look: what is true stands in the store,
-//! so one that is forged, doubled or late does no harm. One that is lost would: a receiver that finds its queue full
-//! is told [`Change::anything`].
+//! A subscriber binds a datagram socket in the folder `bells` beside the store; each commit sends a message of a few
+//! bytes to every socket there. A message says only what to read: the truth is in the store, so a forged, duplicated
+//! or late message does no harm. A lost one would: a receiver whose queue is full gets [`Change::anything`].
 //!
-//! A message that was never sent (its process was killed, or the folder was deleted) is not noticed. So whoever waits for
-//! something uses [`Watch::next_or_check`], which also reports a change every 30 seconds and restores its socket. A
-//! process that waits for nothing is never woken.
+//! A message that was never sent (its process was killed, or the folder was deleted) is not noticed. So subscribers
+//! use [`Watch::next_or_check`], which also reports a change every 30 seconds and restores its socket. A process
+//! without subscriptions is never woken.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixDatagram;

@@ -1,4 +1,4 @@
-//! Threads that a call of another thread began.
+//! Threads started by a call of another thread.
 
 use std::path::PathBuf;
 

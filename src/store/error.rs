@@ -1,4 +1,4 @@
-//! What can go wrong in the store, in words for a person.
+//! Errors of the store, worded for users.
 
 use std::path::PathBuf;
 

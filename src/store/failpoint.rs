@@ -1,8 +1,7 @@
-//! Places where a test build dies as if the power of the process were cut, or stops as if the machine had no time for
-//! it.
+//! Places where a test build dies as if the process lost power, or stops as if the machine had no time for it.
 //!
-//! Without the feature `failpoints` a place is an empty inline function. With it, the composition root arms one
-//! place once at start; nothing here reads the environment.
+//! Without the feature `failpoints` a place is an empty inline function. With it, the composition root arms one place
+//! once at start; nothing here reads the environment.
 
 #[cfg(feature = "failpoints")]
 pub use armed::{arm, failpoint};

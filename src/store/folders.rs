@@ -1,4 +1,4 @@
-//! Folders that were worked in, by the first commit of their repository.
+//! Folders used with aye, by the first commit of their repository.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! A conversation as it stands in one moment, for a front end that shows it while others may work in it.
+//! A thread read in one transaction, for front ends.
 
 use rusqlite::Connection;
 

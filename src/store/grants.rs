@@ -1,4 +1,4 @@
-//! The grant ledger: allow rules that people gave at prompts.
+//! The grant ledger: allow rules that users granted with questions.
 
 use rusqlite::{Connection, Row, Rows, Transaction};
 

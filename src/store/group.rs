@@ -1,6 +1,5 @@
-//! Requests that share a transaction: those that come while the store works are carried out together, and wait for the
-//! disk once. Each has a savepoint of its own, so that one that is refused takes nothing back but itself; and each is
-//! answered after the commit, so that what is acknowledged is durable.
+//! Group commit: requests share a transaction and an fsync. Each has its own savepoint, so a refused request rolls
+//! back only itself; and each is answered after the commit, so that acknowledged writes are durable.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};

@@ -1,4 +1,4 @@
-//! Calls of the past, out of the audit: for what a rule would have made of them.
+//! Past calls from the audit, to evaluate a rule against them.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The bytes of pictures. A message names them by their hash (`ContentBlock::StoredImage`): one that comes with its bytes
-//! (`ContentBlock::Image`) leaves them here on its way into a row, so that no list of messages carries them about.
+//! The bytes of images. A message refers to them by hash (`ContentBlock::StoredImage`): storing a message with image
+//! bytes (`ContentBlock::Image`) moves them here, so that lists of messages do not carry them.
 
 use std::borrow::Cow;
 

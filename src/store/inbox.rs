@@ -1,4 +1,4 @@
-//! Everything that waits for a person, over all threads.
+//! The pending questions of all threads.
 
 use rusqlite::Row;
 

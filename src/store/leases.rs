@@ -1,4 +1,4 @@
-//! Who may write to a thread.
+//! Leases: the right to write to a thread.
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
 

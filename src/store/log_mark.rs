@@ -1,8 +1,9 @@
-//! Notices that the write-ahead log was deleted, or replaced by another store's: SQLite takes the file for all there is
-//! then, and shows what was true some time ago.
+//! Detects a write-ahead log that was deleted or replaced by another store's: SQLite would then open the file without
+//! it and show an earlier state.
 //!
-//! The mark beside the store names its log (the first salt of its header, which SQLite counts up) and the time at which the
-//! file itself was last written. A program that folds the log into the file changes that time: then the mark says nothing.
+//! The mark beside the store contains the log's identity (the first salt of its header, which SQLite counts up) and
+//! the time of the last write to the file itself. A program that folds the log into the file changes that time: then
+//! the mark does not apply.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};

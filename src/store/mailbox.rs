@@ -1,7 +1,8 @@
-//! The mailbox: requests for runs, kept until somebody serves them.
+//! The mailbox: requests for runs, stored until a worker serves them.
 //!
-//! What becomes of a job is durable when it is acknowledged, and requests that come together share one wait for the disk
-//! (see `group`). A claim does not wait: a power cut that takes it away takes its worker away too. One claimed job a mailbox and one open job for a key are held by indexes of the database, whatever is written here.
+//! The result of a job is durable when it is acknowledged, and concurrent requests share one fsync (see `group`). A
+//! claim does not wait: a power cut that loses it ends its worker too. Database indexes allow one claimed job per
+//! mailbox and one open job per key, whatever the code here writes.
 
 mod jobs;
 mod outlook;

@@ -1,11 +1,12 @@
-//! SQLite: the one place that knows it.
+//! The SQLite store: no other module uses SQLite.
 //!
-//! A [`Store`] is a handle to one thread that owns the connection. A request is a boxed closure on a channel and its
-//! answer comes back through a oneshot channel, so every request runs alone and in the order of sending. A request
-//! whose future is dropped is still carried out: a write is never half a write.
+//! A [`Store`] is a handle to the one thread that owns the connection. A request is a boxed closure on a channel and
+//! its answer returns through a oneshot channel, so every request runs alone and in the order of sending. A request
+//! whose future is dropped is still executed: a write is never half a write.
 //!
-//! The promises of the design that live here: what is acknowledged has been committed with `synchronous=FULL`, except
-//! what a power cut makes meaningless (see `relaxed`); one step is one transaction; a decision is spent once; a writer that lost its thread to another process is refused.
+//! The guarantees of the design that live here: acknowledged data has been committed with `synchronous=FULL`, except
+//! what a power cut makes meaningless (see `relaxed`); one step is one transaction; a decision is spent once; a
+//! writer that lost its thread to another process is refused.
 
 mod audit;
 mod back;

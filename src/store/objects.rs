@@ -1,8 +1,8 @@
-//! Pieces of files by their SHA-256, in a database of their own: what snapshots are made of. A piece that is there once
-//! is never written again, so a snapshot costs what changed since the last one.
+//! Pieces of files by their SHA-256, in a separate database: the content of snapshots. A piece is written only once,
+//! so a snapshot costs only what changed since the last one.
 //!
-//! It blocks: callers are on a thread that may. Losing the last moments of it in a power cut loses a way back, nothing
-//! else, so it does not wait for the disk.
+//! Calls block, so callers run on a thread that may. A power cut can lose the latest snapshots, nothing else, so it
+//! does not wait for the disk.
 
 use std::collections::HashSet;
 use std::io::{Read as _, Write as _};

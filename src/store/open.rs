@@ -1,4 +1,4 @@
-//! Opening: what the path is, who wrote the file, the settings that the promises rest on, migrations.
+//! Opens a store: checks the path and the file's origin, sets what the guarantees rest on, runs migrations.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};

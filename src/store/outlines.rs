@@ -1,7 +1,7 @@
-//! What is known of a whole thread without reading it, and the end of a thread that a request is made of.
+//! The outline of a thread, known without reading all of it, and the end of a thread that a request contains.
 //!
-//! The outline of a thread is written with its messages. One that an older version wrote has none: until it is known, what is
-//! not loaded is taken for what the runtime writes, steps whose calls all have their results.
+//! The outline of a thread is written with its messages. A thread from an older version has none: until it is
+//! computed, unloaded messages are assumed to be what the runtime writes, steps whose calls all have results.
 
 use std::collections::{BTreeMap, HashSet};
 

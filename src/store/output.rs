@@ -1,4 +1,4 @@
-//! What a tool prints while it runs, so that a crash keeps it: the first bytes and the last ones of each execution.
+//! Output of running tools, stored so that a crash keeps it: the first and the last bytes of each execution.
 
 use std::fmt::Write as _;
 

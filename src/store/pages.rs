@@ -1,4 +1,4 @@
-//! Lists for programs that embed aye: page by page, in an order that what is added later does not change.
+//! Lists for programs that embed aye: page by page, in an order that later additions do not change.
 
 use super::mailbox::jobs_from;
 use super::rows::int;

@@ -1,4 +1,4 @@
-//! The file that a store has open: whether it is still the one at its path, and who holds it locked.
+//! The open file of a store: whether it is still the one at its path, and which process locks it.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What was typed in a folder, for the composer's history.
+//! Prompts typed in a folder, for the composer's history.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The messages of one thread that wait until it is free: the mailbox as a front end sees it.
+//! The queued messages of one thread: the mailbox as a front end sees it.
 
 use rusqlite::Connection;
 

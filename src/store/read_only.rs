@@ -1,5 +1,5 @@
-//! Opening a store that cannot be written to, for looking only: from a backup, a disk that is mounted so, a folder of
-//! somebody else. Nothing beside it is made or changed.
+//! Opens a store that cannot be written to, for reading only: a backup, a read-only disk, another user's folder.
+//! Creates and changes nothing beside it.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;

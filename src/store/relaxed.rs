@@ -1,8 +1,8 @@
-//! Commits that do not wait for the disk.
+//! Commits without fsync.
 //!
-//! Such a row outlives this process at once, and a power cut from the next durable commit on: the log is written in
-//! order, so whatever is durable later takes it along. It is for what a power cut makes meaningless (who owns a
-//! thread) or what nobody was told about yet (a thread before its first message).
+//! Such a row survives this process at once, and a power cut from the next durable commit on: the log is written in
+//! order, so any later durable commit includes it. It is for data that a power cut makes meaningless (the owner of a
+//! thread) or that was not acknowledged yet (a thread before its first message).
 
 use rusqlite::{Connection, Transaction};
 

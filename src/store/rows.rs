@@ -1,4 +1,4 @@
-//! The border between rows and our types: JSON bodies, numbers, paths, words.
+//! Conversion between rows and our types: JSON bodies, numbers, paths, words.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

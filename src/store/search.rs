@@ -1,7 +1,7 @@
-//! Searching what users and models said.
+//! Searches messages of users and models.
 //!
-//! The index is brought up to date by a search, not by a run: whoever sends a message never waits for it. It only narrows
-//! down; a match is a message that contains the text. Without the right to write, what is not indexed is read instead.
+//! A search updates the index, not a run: sending a message never waits for it. The index only narrows down; a match
+//! is a message that contains the text. Without write access, messages that are not indexed are read instead.
 
 use std::collections::HashSet;
 

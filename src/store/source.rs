@@ -1,4 +1,4 @@
-//! Where a program that embeds aye keeps threads and runs.
+//! The traits through which a program that embeds aye stores threads and runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};

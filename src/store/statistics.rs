@@ -1,4 +1,4 @@
-//! Counts of what was done, beside the rows that tell it in full: those are long, and go away with their thread.
+//! Usage counts, stored beside the full rows: those are long and are deleted with their thread.
 
 use rusqlite::Connection;
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! Summaries that stand for the older messages of a thread. A summary is of messages that never change, so whoever
-//! makes one may write it, with a lease or without: the one that reaches farthest counts.
+//! Summaries that replace the older messages of a thread in requests. Summarised messages never change, so any
+//! process may write a summary, with a lease or without: the one that reaches farthest is used.
 
 use rusqlite::{Connection, OptionalExtension as _};
 

@@ -1,4 +1,4 @@
-//! Questions that wait, and the answers to them.
+//! Pending questions and their decisions.
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction};
 

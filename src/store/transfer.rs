@@ -1,4 +1,4 @@
-//! Whole conversations on their way out of a store and into another one.
+//! Export and import of whole conversations.
 
 use std::collections::{BTreeMap, HashSet};
 

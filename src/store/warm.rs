@@ -1,4 +1,4 @@
-//! What is done before the first message so that it need not wait for it.
+//! Work done before the first message, so that the message does not wait for it.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Questions that wait for the person, as cards: what each key means on them. "Approval" is only the picture; what is
-//! answered is a suspension.
+//! Pending questions as cards, and their keys. "Approval" is only the name on screen; what is answered is a
+//! suspension.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Going back, and what else is done with whole conversations: what is asked of the host and what it answers.
+//! Rewind and other actions on whole conversations: requests to the host and their answers.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

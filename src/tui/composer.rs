@@ -1,5 +1,5 @@
-//! The text that is being written: editing, undo, history. Where its rows break is in [`layout`], words and cases in
-//! [`words`], what was deleted in [`kill`], long pastes in [`paste`], the keys of vi in [`vim`].
+//! The composer's text: editing, undo, history. Row breaks are in [`layout`], words and cases in [`words`], deleted
+//! text in [`kill`], long pastes in [`paste`], vi keys in [`vim`].
 
 use unicode_segmentation::GraphemeCursor;
 

@@ -1,5 +1,5 @@
-//! The difference of two texts as styled lines: hunks with three lines around, line numbers, changed words marked,
-//! side by side in wide terminals.
+//! The difference of two texts as styled lines: hunks with three lines of context, line numbers, changed words
+//! marked, side by side in wide terminals.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};

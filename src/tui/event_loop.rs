@@ -1,7 +1,7 @@
-//! The one loop: keys first, then answers of the host, then what runs tell, then frames.
+//! The UI loop: keys first, then answers of the host, then events of runs, then frames.
 //!
 //! A key is drawn at once. Events are taken in bulk and drawn at most once a frame. When nothing happens nothing is
-//! scheduled: the loop sleeps until something comes.
+//! scheduled: the loop sleeps until the next event.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Pictures of the conversation as far as they are needed on the screen: asked for when an entry has one, kept for a while.
+//! Images of the conversation as far as the screen needs them: fetched when an entry has one, kept for a while.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! Pictures as pixels: what a terminal is asked about them, and those in terminals that place them by characters (the
-//! graphics protocol of kitty with its Unicode placeholders).
+//! Images as pixels: what a terminal is queried for, and terminals that place images by characters (the graphics
+//! protocol of kitty with its Unicode placeholders).
 //!
-//! A picture is sent once under a number. What stands for it in the text are ordinary cells: each says which part it is
-//! by marks on its character, and which picture by its colour. So it scrolls, is broken and is erased as text is. For
-//! terminals that draw pictures where their cursor stands the same cells say where that is; they do not go out.
+//! An image is sent once under a number. Ordinary cells represent it in the text: combining marks on a cell's
+//! character select the part, its colour selects the image. So it scrolls, wraps and is erased like text. For
+//! terminals that draw images at their cursor the same cells mark the position; they are not sent.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -1,11 +1,11 @@
-//! Colours code away from the thread that draws.
+//! Colours code on a thread of its own.
 //!
-//! A worker thread starts with the first block of a language it may know; until then nothing is loaded. It keeps
-//! the parser's state of each open block, so that a line that streams in is looked at once. What it finds are
-//! roles, not colours: a theme can change without asking it again.
+//! A worker thread starts with the first block of a known language; until then nothing is loaded. It keeps the
+//! parser's state of each open block, so that a line that streams in is highlighted at once. Its results are roles,
+//! not colours: a theme can change without asking it again.
 //!
-//! Nobody waits for it. Code is drawn plain until its colours are there; what is printed for good (see
-//! `MarkdownStream::drain_stable`) is held back until then, but never more than [`MAX_WAITING`] lines.
+//! Nothing waits for it. Code is drawn plain until its colours arrive; lines printed for good (see
+//! `MarkdownStream::drain_stable`) are held back until then, but at most [`MAX_WAITING`] of them.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What the terminal asks of the program behind it. It sends requests through [`Host`] and reads events; it names
+//! The terminal's interface to the program behind it. It sends requests through [`Host`] and reads events; it names
 //! no runtime, no store and no model.
 
 use std::path::PathBuf;

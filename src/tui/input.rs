@@ -1,9 +1,9 @@
-//! What the person does: keys, pastes, focus, a new size, a terminal that went away.
+//! User input: keys, pastes, focus, size changes, the end of the terminal.
 //!
-//! A thread of our own reads and decodes standard input. The decoder of crossterm is not used (its key types are):
-//! it spins when the terminal goes away, cannot be paused for an editor, leaves the rest of a large burst unread
-//! until the next key, and hides an end-of-paste mark inside a paste. The thread sleeps in `poll` without a
-//! timeout; only while an escape sequence is incomplete it waits a moment.
+//! A dedicated thread reads and decodes standard input. The decoder of crossterm is not used (its key types are): it
+//! spins when the terminal disappears, cannot be paused for an editor, leaves the rest of a large burst unread until
+//! the next key, and hides an end-of-paste mark inside a paste. The thread sleeps in `poll` without a timeout; only
+//! while an escape sequence is incomplete it waits a moment.
 
 use std::io::{self, PipeWriter, Write as _};
 use std::os::fd::AsFd;

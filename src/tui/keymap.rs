@@ -1,6 +1,6 @@
-//! Keys: a closed list of actions, and a table of chords for each place they are pressed in.
+//! Keys: a closed list of actions, and a table of chords for each key context.
 //!
-//! The table is an embedded TOML file with the person's own laid over it; the help is made from the same table.
+//! The table is an embedded TOML file with the user's own laid over it; the help is generated from the same table.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,8 @@
-//! Addresses behind text (OSC 8).
+//! Links (OSC 8).
 //!
-//! A cell of the screen has no room for an address, only for a number: it goes where the colour of the underline is,
-//! marked by a modifier that no terminal knows. Addresses are kept for as long as the program runs, so that a number
-//! never comes to mean another one.
+//! A cell of the screen has no room for a URL, only for a number: the number is stored as the underline colour,
+//! marked by a modifier that no terminal uses. URLs are kept for as long as the program runs, so that a number never
+//! changes its meaning.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

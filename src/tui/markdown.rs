@@ -1,9 +1,9 @@
 //! Markdown as styled lines, also while it still streams in.
 //!
 //! A [`MarkdownStream`] cuts the text into units that later text cannot change: a block once another block has
-//! begun, an item of a list once the next one has begun, a line of a code block once it is complete. A unit is laid
-//! out once per width; only what is behind the last unit is laid out again for each frame. Cuts are made at ends of
-//! lines only, because an unfinished line can still turn out to be something else; so the units, and with them the
+//! started, an item of a list once the next one has started, a line of a code block once it is complete. A unit is
+//! laid out once per width; only the text after the last unit is laid out again for each frame. Cuts are made at ends
+//! of lines only, because an unfinished line can still turn out to be something else; so the units, and with them the
 //! lines, do not depend on how the text arrived.
 
 use std::collections::{HashMap, VecDeque};

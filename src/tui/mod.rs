@@ -1,8 +1,8 @@
 //! The terminal front end.
 //!
-//! [`run`] is the way in: it takes the terminal, sends requests through a [`host::Host`], reads events from a channel,
-//! and gives the terminal back. The model is [`app::App`], changed only by `App::update`; pictures of it are made in
-//! [`view`]; everything that is done in the world is a [`msg::Cmd`] carried out by the loop.
+//! [`run`] is the entry point: it takes the terminal, sends requests through a [`host::Host`], reads events from a
+//! channel, and restores the terminal. The model is [`app::App`], changed only by `App::update`; [`view`] renders it;
+//! every effect is a [`msg::Cmd`] executed by the loop.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What happens to the application, and what it wants done.
+//! Messages to the application, and the commands it returns.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What is offered while a command or a path is being written.
+//! Completions while a command or a path is being typed.
 
 use std::ops::Range;
 

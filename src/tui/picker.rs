@@ -1,6 +1,7 @@
 //! Lists to choose from, in place of the composer.
 //!
-//! They may be long: the text that a filter looks at is made once, and which rows fit is kept until the filter changes.
+//! They may be long: the text that a filter searches is built once, and the matching rows are kept until the filter
+//! changes.
 
 use super::wrap::width;
 

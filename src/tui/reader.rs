@@ -1,8 +1,8 @@
-//! The conversation on a screen of its own: where it is looked at, what is folded, looked for and marked. The viewer
-//! (everything, unabridged) and the full screen (as the inline terminal prints it) are both made of this.
+//! The conversation on a full screen: position, folds, search and selection. The viewer (everything in full) and the
+//! full screen (as the inline terminal prints it) are both built on this.
 //!
-//! However long the conversation is, only what is near is laid out: a place is an entry and a row in it, and moving
-//! goes from entry to entry.
+//! However long the conversation is, only the part around the position is laid out: a position is an entry and a row
+//! in it, and moving goes from entry to entry.
 
 use std::collections::HashMap;
 use std::sync::Arc;

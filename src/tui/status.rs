@@ -1,4 +1,4 @@
-//! The status line: pieces by importance, as many as there is room for.
+//! The status line: segments by importance, as many as there is room for.
 
 use std::path::Path;
 

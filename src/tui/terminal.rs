@@ -1,10 +1,10 @@
 //! An inline terminal: finished lines go once into the terminal's own scrollback, below them a small live region is
 //! redrawn in place.
 //!
-//! It never asks the terminal where the cursor is (the answer would race with the input thread and can take
-//! seconds). All moves are relative to the first row of the live region, which stays true when the terminal
-//! scrolls: rows are made by `\r\n` at the end of the region, and finished lines are printed over the region's top
-//! with the region painted again below them. A frame is one write inside a synchronized update.
+//! It never asks the terminal where the cursor is (the answer would race with the input thread and can take seconds).
+//! All moves are relative to the first row of the live region, which stays true when the terminal scrolls: rows are
+//! made by `\r\n` at the end of the region, and finished lines are printed over the region's top with the region
+//! painted again below them. A frame is one write inside a synchronized update.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -1,8 +1,8 @@
-//! Colours by meaning: a view asks for a role, a theme file says what the role looks like.
+//! Colours by meaning: a view asks for a role, a theme file defines how the role looks.
 //!
-//! A theme file has an optional `inherits`, a `[palette]` of named colours, and `[roles]`. Its palette counts for the
-//! roles that it inherits, too. The embedded themes are parsed like a user's own; `default` uses the terminal's sixteen
-//! colours only.
+//! A theme file has an optional `inherits`, a `[palette]` of named colours, and `[roles]`. Its palette applies to the
+//! roles that it inherits, too. The embedded themes are parsed like a user's own; `default` uses the terminal's
+//! sixteen colours only.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! What was said and done, as entries. Live events and stored messages are folded by the same code, so that a live
+//! The transcript as entries. Live events and stored messages are folded by the same code, so that a live
 //! conversation and a reopened one look the same.
 
 use std::collections::VecDeque;

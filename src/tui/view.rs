@@ -1,7 +1,7 @@
-//! Pictures of the model: lines out, nothing sent, saved or timed.
+//! Renders the model to lines. Pure: no I/O, no clock.
 //!
-//! The live region is put together from below: the status line, the text that is written, the card, and as much of
-//! the growing conversation as there is room for. Finished entries go to the terminal's own scrollback, see [`feed`].
+//! The live region is assembled from below: the status line, the composer, the card, and as much of the growing
+//! transcript as there is room for. Finished entries go to the terminal's own scrollback, see [`feed`].
 
 use ratatui::layout::Position;
 use ratatui::text::{Line, Span};

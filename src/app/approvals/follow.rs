@@ -1,4 +1,4 @@
-//! After an answer: who goes on with the run, or how to.
+//! After a decision: resumes the run, or shows how to.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The list of what waits, for people and for programs.
+//! The list of pending questions, for users and for programs.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;

@@ -1,4 +1,4 @@
-//! Why an answer is not taken: each reason its own sentence, with what would be right.
+//! Errors for decisions that are not accepted: each reason with what was expected.
 
 use std::fmt::Write as _;
 

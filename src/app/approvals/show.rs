@@ -1,4 +1,4 @@
-//! One question with everything that is known of it.
+//! One question in full.
 
 use std::fmt::Write as _;
 

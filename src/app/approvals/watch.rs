@@ -1,4 +1,4 @@
-//! `aye inbox --watch`: what waits, then each new question as it comes.
+//! `aye inbox --watch`: pending questions, then each new one.
 
 use std::collections::HashSet;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! One call of the audit as a person reads it: a heading, then a line or more for each row, at most 80 columns.
+//! One call of the audit for users: a heading, then one or more lines per row, at most 80 columns.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What the terminal can do by what its environment tells, and what to set where it could do more.
+//! What the terminal supports according to its environment, and which settings would improve it.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Whole conversations: going back, copies, names, search, deletion.
+//! Whole conversations: rewind, fork, titles, search, deletion.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! The clipboard, read by the programs that systems have for it.
+//! Reads the clipboard through the programs that systems have for it.
 
 use std::ffi::OsString;
 use std::process::Stdio;

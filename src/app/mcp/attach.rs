@@ -1,4 +1,4 @@
-//! What a person says with a server's help: `/SERVER:PROMPT words`, and `@SERVER:URI` in a message.
+//! Messages with an MCP server's help: `/SERVER:PROMPT words`, and `@SERVER:URI` in a message.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What `aye doctor` says of tool servers: what is written down and known of each, and nothing is started or asked.
+//! What `aye doctor` reports about MCP servers: their configuration and trust; it starts and contacts none.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Writing servers down, and taking them out again: in the person's settings or in the project's `.mcp.json`.
+//! Adds and removes servers in the user's settings or in the project's `.mcp.json`.
 
 use std::fmt::Write as _;
 use std::path::Path;

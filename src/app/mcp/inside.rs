@@ -1,4 +1,4 @@
-//! `/mcp login` and `/mcp logout`: a login while the program goes on.
+//! `/mcp login` and `/mcp logout`: a login while the program continues.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Where logins at servers are kept: a folder that only the person opens, with one private file for each server.
+//! Stored logins at MCP servers: a folder that only the user can open, with one private file per server.
 
 use std::fs::{OpenOptions, Permissions};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};

@@ -1,5 +1,5 @@
-//! Where a step or a run ends, the calls of servers that still wait for a person end too. Before each inference the model
-//! reads what servers say about the use of their tools.
+//! At the end of a step or a run, closes the questions of MCP servers with their calls. Before each inference, gives
+//! the model the servers' instructions.
 
 use async_trait::async_trait;
 

@@ -1,4 +1,4 @@
-//! The side that answers.
+//! The side that sends decisions.
 
 use std::io::ErrorKind;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! The folder of the sockets: one that only this user can enter, or none at all.
+//! The folder of the sockets: one that only this user can enter, or none.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};

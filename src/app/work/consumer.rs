@@ -1,4 +1,4 @@
-//! Who claims a job: the process, in a form that another process can look up.
+//! The identity of a worker in a claim: its process, in a form that another process can look up.
 
 use std::fmt;
 

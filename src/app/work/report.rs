@@ -1,4 +1,4 @@
-//! What a worker tells: a line for each job on stdout, and what it is doing on stderr.
+//! Output of a worker: a line per job on stdout, and its activity on stderr.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Signals to a worker: the first one ends it behind its current job, the second one at once.
+//! Signals to a worker: the first stops it after its current job, the second at once.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -1,4 +1,4 @@
-//! The audit against the tables: what it tells of questions, executions and grants, and what stands there now.
+//! Compares the audit with the tables: questions, executions and grants.
 
 use std::collections::{HashMap, HashSet};
 

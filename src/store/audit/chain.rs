@@ -1,9 +1,9 @@
-//! The chain by itself: which rows do not follow from the row before, and what was done to them.
+//! The audit chain: which rows do not follow from the row before, and how they were changed.
 //!
-//! A row's hash covers the hash of the row before, its own number and all it tells. So a row that was changed does not
-//! fit, and what was done can be told by trying: with which number, after which row, does it fit? One thing cannot be
-//! found: somebody who writes a row and every row after it anew, and the note of the end with them. Who may write the
-//! file can do that; a copy of the last hash kept elsewhere tells it.
+//! A row's hash covers the hash of the row before, its own number and its content. So a changed row does not match,
+//! and trying numbers and predecessors shows what was done. One change cannot be detected: rewriting a row, every row
+//! after it and the end mark. Write access to the file is enough for that; a copy of the last hash kept elsewhere
+//! detects it.
 
 use super::Covered;
 use crate::contract::audit::{AuditFault, AuditFaultKind as Kind};

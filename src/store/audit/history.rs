@@ -1,4 +1,4 @@
-//! The audit as a story: the rows of one call together, and what the past says of rules.
+//! The audit as history: the rows of one call together, and past verdicts of rules.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! The walk over the whole audit, in one transaction: the chain, the lists of rules, the tables beside it.
+//! Verifies the whole audit in one transaction: the chain, the lists of rules, the tables beside it.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Jobs as rows, and looking for them.
+//! Jobs as rows, and queries for them.
 
 use rusqlite::{Connection, Params, Row};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What a worker looks at: the job it may begin now, and what it waits for when there is none.
+//! What a worker can claim now, or what it waits for.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! A question with choices, words, or both.
+//! A question with choices, text, or both.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! A call that the person changes on its card: what is changed, by what, and how the change is put together.
+//! Editing a call on its card: what is edited, how, and how the edit is assembled.
 
 use std::path::PathBuf;
 

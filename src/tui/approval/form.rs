@@ -1,4 +1,4 @@
-//! A surface that is filled in: which of its fields, boxes and buttons the arrows are at, and what was put in so far.
+//! Filling in a surface: the selected field, box or button, and the input so far.
 
 use serde_json::{Value, json};
 

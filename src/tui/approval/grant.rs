@@ -1,4 +1,4 @@
-//! A rule that is being granted at a question: its pattern, how far, until when, and what it would have matched.
+//! Granting a rule on a card: its pattern, scope, expiry, and what it would have matched.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What each key means on a card. Enter alone is never a yes: an arrow key has to select an answer first.
+//! The keys of a card. Enter alone never approves: an arrow key has to select an answer first.
 
 use std::path::Path;
 

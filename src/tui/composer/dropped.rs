@@ -1,5 +1,5 @@
-//! Paths of pictures in a text: terminals paste a file that was dropped on them as its path, quoted in one way or another,
-//! and people write `@path`.
+//! Image paths in a text: terminals paste a dropped file as its path, quoted in one way or another, and users write
+//! `@path`.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Pictures in the text that is written: each stands there as a short mark, which moves and goes as one.
+//! Images in the composer's text: each is a short placeholder that moves and is deleted as one.
 
 use super::Composer;
 use super::paste::Paste;

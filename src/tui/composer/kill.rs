@@ -1,4 +1,4 @@
-//! What was deleted, so that it can be put back: the last piece first, older ones in turn.
+//! Deleted text that can be pasted again: the last piece first, then older ones.
 
 use super::{Change, Composer};
 

@@ -1,4 +1,4 @@
-//! Where the rows of the composer break, and which cell the caret is in.
+//! The composer's row breaks, and the cell of the cursor.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Pastes. A long one stands in the text as a short mark, which moves and goes as one; it can be opened.
+//! Pastes. A long one is a short placeholder in the text that moves and is deleted as one; it can be expanded.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
-//! The keys of vi: insert, normal and visual mode, operators with motions and text objects, counts, `.`.
+//! Vi keys: insert, normal and visual mode, operators with motions and text objects, counts, `.`.
 //!
-//! What is typed outside of insert mode is a small language: `parse` reads it, `motion` and `object` say which
-//! bytes are meant, and this file changes the text. Chords with ctrl and alt are the keymap's, as everywhere.
+//! Input outside insert mode is a small language: `parse` reads it, `motion` and `object` select the bytes, and this
+//! file changes the text. Chords with ctrl and alt are the keymap's, as everywhere.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Words: where they begin and end, and changes of whole ones.
+//! Words: their start and end, and changes of whole ones.
 
 use unicode_segmentation::UnicodeSegmentation;
 

@@ -1,4 +1,4 @@
-//! A change taken apart, so that a person keeps some of it and drops the rest.
+//! Splits a change so that a user can keep some hunks and drop the rest.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A change as styled lines: one below the other, or both sides beside each other.
+//! A diff as styled lines: unified, or side by side.
 
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};

@@ -1,4 +1,4 @@
-//! A change as stretches of lines, made from two texts or read from a unified diff.
+//! A diff as hunks, made from two texts or parsed from a unified diff.
 
 use similar::{ChangeTag, DiffOp, TextDiff};
 

@@ -1,4 +1,4 @@
-//! What the loop has in its hands, and the one place where commands are carried out, whichever message they came of.
+//! The UI loop, the only place that executes commands.
 
 use std::io;
 use std::ops::ControlFlow;

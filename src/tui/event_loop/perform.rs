@@ -1,4 +1,4 @@
-//! Carries out commands: requests to the host in tasks of their own, their answers as messages.
+//! Executes commands: requests to the host in their own tasks, their answers as messages.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

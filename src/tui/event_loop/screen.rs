@@ -1,4 +1,4 @@
-//! What the terminal shows: the inline screen with its scrollback, or the terminal's other screen while one of ours is up.
+//! The screen: the inline screen with its scrollback, or the terminal's alternate screen while one of ours is open.
 
 use std::collections::HashSet;
 use std::io;

@@ -1,7 +1,7 @@
-//! In which way pictures are shown: what the person wants, and what the terminal says of itself.
+//! The protocol for images: the user's setting, and what the terminal reports.
 //!
-//! It is asked for its name, the size of its cells and its attributes, in this order; every terminal answers the last
-//! one, so whatever else it answers is known then. Nobody waits for that.
+//! It is queried for its name, the size of its cells and its attributes, in this order; every terminal answers the
+//! last one, so all other answers are known by then. Nothing waits for them.
 
 use super::super::graphics::{Maker, Question, Reply};
 use super::super::msg::Cmd;

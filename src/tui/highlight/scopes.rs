@@ -1,4 +1,4 @@
-//! From the scopes of syntax definitions to roles of the theme.
+//! Maps scopes of syntax definitions to roles of the theme.
 
 use std::collections::HashMap;
 

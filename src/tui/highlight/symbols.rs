@@ -1,4 +1,4 @@
-//! What a file defines, by the same descriptions of languages that colour it: names of functions, types and the like.
+//! Definitions in a file (functions, types and the like), found with the same grammars that highlight it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;

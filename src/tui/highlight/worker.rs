@@ -1,4 +1,4 @@
-//! The part that parses.
+//! The worker thread that parses.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

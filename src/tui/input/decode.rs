@@ -1,4 +1,4 @@
-//! Bytes of a terminal to keys: legacy and kitty forms, bracketed paste, focus, the mouse.
+//! Decodes bytes of a terminal to keys: legacy and kitty forms, bracketed paste, focus, the mouse.
 
 use crossterm::event::{
     KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,

@@ -1,4 +1,4 @@
-//! One key with what is held beside it, in one form whatever the terminal sent.
+//! One key with its modifiers, in one form whatever the terminal sent.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Reads key files; every complaint names the file and the line.
+//! Reads key files; every error names the file and the line.
 
 use std::collections::HashMap;
 use std::ops::Range;

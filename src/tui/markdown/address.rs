@@ -1,4 +1,4 @@
-//! Addresses that stand in running text: they lead where they say.
+//! URLs in running text, as links to themselves.
 
 use ratatui::text::Span;
 

@@ -1,4 +1,4 @@
-//! Lays out one piece of markdown.
+//! Lays out one block of markdown.
 //!
 //! A loop over events with stacks of our own, not a recursion: a thousand nested quotes must not end the program.
 

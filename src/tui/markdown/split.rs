@@ -1,4 +1,4 @@
-//! Cuts markdown into pieces that later text cannot change.
+//! Cuts markdown into blocks that later text cannot change.
 
 use std::collections::HashMap;
 use std::ops::Range;

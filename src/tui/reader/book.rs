@@ -1,5 +1,5 @@
-//! Something else than the conversation that is read in the viewer: what changed in files, two conversations beside
-//! each other. It is made of entries as the conversation is, so that everything that can be done there can be done here.
+//! A document in the viewer other than the conversation: file changes, or two conversations side by side. It consists
+//! of entries like the conversation, so that everything that works there works here.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Looking for a text, without regard to capitals, from where one is, and round the end.
+//! Text search, ignoring case, from the current position and wrapping around.
 
 use regex::{Regex, RegexBuilder};
 

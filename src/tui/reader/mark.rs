@@ -1,4 +1,4 @@
-//! Marking with the mouse: from where the button went down to where it is.
+//! Text selection with the mouse: from where the button went down to where it is.
 
 use super::{Reader, Scene, Spot};
 use crate::tui::wrap;

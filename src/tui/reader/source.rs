@@ -1,4 +1,4 @@
-//! What stands behind an entry: the text that was sent or received, before it was made to look well.
+//! The source of an entry: the text as it was sent or received, before rendering.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What the terminal shows of the program outside of its text: the title of its window, and progress beside its name.
+//! What the terminal shows outside its text: the title of its window, and progress beside it.
 
 use super::short_path;
 use crate::contract::display::visible_line;

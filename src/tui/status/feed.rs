@@ -1,6 +1,6 @@
-//! A command of the person's own that writes the status line: what it is told, and when.
+//! A user's command that writes the status line: its input, and when it runs.
 //!
-//! It is told when something changed, some time after the change, one at a time, and never again while nothing changes.
+//! It runs some time after a change, one at a time, and never again while nothing changes.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The parts that a person can put together.
+//! The segments of the status line that a user can configure.
 
 use super::{Piece, cost, duration, short_number, short_path};
 use crate::contract::display::visible_line;

@@ -1,4 +1,4 @@
-//! What a terminal can do beside showing text, judged by its environment: it is asked nothing.
+//! What a terminal supports besides text, judged by its environment without a query.
 
 use crate::tui::theme::Depth;
 

@@ -1,4 +1,4 @@
-//! Text on the person's clipboard, by asking their terminal (OSC 52): it works over a remote shell, too.
+//! Writes the user's clipboard through the terminal (OSC 52): it works over a remote shell, too.
 
 use base64::Engine as _;
 

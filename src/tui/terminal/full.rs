@@ -1,4 +1,4 @@
-//! The other screen of a terminal: all of it is ours, and only cells that changed are written.
+//! The terminal's alternate screen: all of it is ours, and only changed cells are written.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Takes the terminal's modes and gives them back on every way out.
+//! Sets the terminal's modes and restores them on every way out.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};

@@ -1,7 +1,7 @@
-//! A terminal that is read aloud: lines one after another, nothing that was written changes.
+//! A terminal for a screen reader: lines one after another; written text never changes.
 //!
-//! What is written by the person stands in the last line. It grows at its end and is taken back from its end; any other
-//! change writes it once more in a new line.
+//! The user's text is in the last line. It grows and shrinks at its end; any other change writes it again in a new
+//! line.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a terminal is told beside its picture: that somebody is wanted.
+//! Notifications through the terminal.
 
 use crate::contract::display::visible_line;
 

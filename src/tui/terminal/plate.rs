@@ -1,8 +1,8 @@
-//! Pictures that a terminal draws where its cursor stands.
+//! Images that a terminal draws at its cursor.
 //!
-//! Their rows are made first, empty, as rows of text are; then the cursor goes back up, the picture is drawn over them,
-//! and the cursor returns to where it was: what a terminal does to it behind a picture does not matter, and nothing
-//! scrolls meanwhile. Such rows are never written to again.
+//! Their rows are created first, empty, like rows of text; then the cursor moves up, the image is drawn over them,
+//! and the cursor returns: where a terminal leaves the cursor after an image does not matter, and nothing scrolls
+//! meanwhile. Such rows are never written to again.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The themes that the program comes with.
+//! The built-in themes.
 
 /// By name, in the order of the picker. Files of the same name in a person's folder come first.
 pub(super) const BUILTIN: [(&str, &str); 16] = [

@@ -1,4 +1,4 @@
-//! What a person may call a theme: its name, or one that stands for a pair, of which the background chooses.
+//! Theme names a user can choose: a theme, or a pair from which the background selects one.
 
 use super::{Depth, Theme, ThemeError};
 

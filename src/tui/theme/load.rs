@@ -1,4 +1,4 @@
-//! Reads theme files; every complaint names the file and the line.
+//! Reads theme files; every error names the file and the line.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

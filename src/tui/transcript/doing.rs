@@ -1,4 +1,4 @@
-//! What a run that is awake does right now.
+//! The current activity of a run.
 
 use super::{EntryKind, ToolState, Transcript};
 

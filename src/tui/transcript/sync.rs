@@ -1,5 +1,5 @@
-//! Folds what other processes committed into the entries, so that a conversation that is looked on at looks as it does
-//! in the process that is awake on it, and as it will when it is opened again.
+//! Folds commits of other processes into the entries, so that a followed conversation looks as it does in the process
+//! that drives it, and as it will when reopened.
 
 use super::{Moment, Tail, ToolState, Transcript};
 use crate::contract::child::TaskRecord;

@@ -1,4 +1,4 @@
-//! The end of what a running tool prints.
+//! The end of a running tool's output.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What the model plans to do.
+//! The model's task list.
 
 use serde_json::Value;
 

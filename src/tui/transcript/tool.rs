@@ -1,4 +1,4 @@
-//! A tool call as the person sees it.
+//! A tool call as the user sees it.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! A conversation that grows for long: what is far above is in the store, and is fetched from there to be looked at.
+//! Trims a long conversation: entries far above stay in the store and are fetched from there when shown.
 
 use super::{FIRST_ID, Transcript};
 use crate::contract::message::Role;

@@ -1,4 +1,4 @@
-//! What runs tell, and conversations that are opened.
+//! Events of runs, and opened conversations.
 
 use std::collections::VecDeque;
 

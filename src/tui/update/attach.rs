@@ -1,4 +1,4 @@
-//! Pictures on their way into the text: by a path that was pasted or named, or from the clipboard.
+//! Attaches images to the text: by a path that was pasted or named, or from the clipboard.
 
 use super::super::app::App;
 use super::super::composer::dropped;

@@ -1,4 +1,4 @@
-//! Going back: the list of places, what goes back, and the menu of a conversation.
+//! Rewind: the list of points, what to restore, and the menu of a conversation.
 
 use super::super::app::{App, HINT_MS, RunState};
 use super::super::back::{BackCmd, BackMsg, BackPoints, BackPreview, Chooses, WentBack};

@@ -1,4 +1,4 @@
-//! Answers to questions, and what became of them.
+//! Decisions on questions, and their results.
 
 use crossterm::event::KeyEvent;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Sending, commands that begin with `/`, and what is chosen from lists.
+//! Sending messages, commands that start with `/`, and selections in lists.
 
 use crossterm::event::{KeyCode, KeyEvent};
 

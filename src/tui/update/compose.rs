@@ -1,4 +1,4 @@
-//! Keys of the text that is written, and what else happens to it.
+//! Keys of the composer, and other changes of its text.
 
 use crossterm::event::KeyEvent;
 

@@ -1,4 +1,4 @@
-//! What is written and not sent is kept: over the end of the program, however it ends.
+//! Keeps the draft across the end of the program, however it ends.
 
 use super::super::app::App;
 use super::super::composer::paste::Draft;

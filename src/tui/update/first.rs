@@ -1,4 +1,4 @@
-//! The first start: who answers, and how to connect another model. Nothing is asked.
+//! The first start: names the active model and how to connect another. Asks nothing.
 
 use super::super::app::App;
 use super::super::transcript::Level;

@@ -1,4 +1,4 @@
-//! The ledger of grants: the list, one grant, and taking it back.
+//! The grant ledger: the list, one grant, and revoking it.
 
 use super::super::app::App;
 use super::super::host::GrantRow;

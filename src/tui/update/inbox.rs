@@ -1,4 +1,4 @@
-//! What waits over all conversations: the list, and cards of other conversations that are answered in place.
+//! The inbox of all conversations: the list, and cards of other conversations that are answered in place.
 
 use super::super::app::{App, Focus};
 use super::super::approval::{Card, Elsewhere};

@@ -1,4 +1,4 @@
-//! Keys and pastes: to the list that is open, to the card, or to the text.
+//! Routes keys and pastes to the open list, the card, or the composer.
 
 use crossterm::event::KeyEvent;
 

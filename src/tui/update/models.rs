@@ -1,4 +1,4 @@
-//! Models, how hard they think, and the keys that they need.
+//! Models, reasoning effort, and the keys of providers.
 
 use super::super::app::App;
 use super::super::host::{ModelRow, Secret};

@@ -1,4 +1,4 @@
-//! The mouse, where it is ours: the wheel, marking, and clicks on what is written below the conversation.
+//! The mouse, where it is ours: the wheel, text selection, and clicks below the transcript.
 
 use crossterm::event::MouseEvent;
 

@@ -1,4 +1,4 @@
-//! Telling a person that a question waits, and its end when nobody answers.
+//! Notifies the user of a new question, and closes questions that expire.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Messages that the store keeps until their conversation is free.
+//! Messages queued until their conversation is free.
 
 use serde::Deserialize as _;
 use serde_json::Value;

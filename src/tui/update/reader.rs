@@ -1,4 +1,4 @@
-//! The viewer and the full screen: keys, and what they come to.
+//! The viewer and the full screen: keys and their effects.
 
 use crossterm::event::KeyEvent;
 

@@ -1,4 +1,4 @@
-//! What other processes did in the conversation that is shown.
+//! Changes by other processes in the conversation on screen.
 
 use super::super::app::{App, Early, RunState};
 use super::super::approval::{Card, CardKind};

@@ -1,4 +1,4 @@
-//! The colours: a list whose chosen row is shown at once, and what the terminal says of its background.
+//! Themes: a list whose selected row is previewed at once, and the terminal's report of its background.
 
 use super::super::app::App;
 use super::super::host::Choice;

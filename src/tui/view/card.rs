@@ -1,4 +1,4 @@
-//! Questions that wait, as cards: what is asked in full, who asks, where it will run, and the keys.
+//! Pending questions as cards: the full call, the agent that asks, where it will run, and the keys.
 
 use ratatui::layout::Position;
 use ratatui::text::{Line, Span};

@@ -1,4 +1,4 @@
-//! What was changed in files, as a page of diffs.
+//! File changes as a page of diffs.
 
 use ratatui::text::{Line, Span};
 

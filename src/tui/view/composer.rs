@@ -1,4 +1,4 @@
-//! The text that is written, with the list of what is offered below it.
+//! Renders the composer, with the completions below it.
 
 use std::borrow::Cow;
 use std::ops::Range;

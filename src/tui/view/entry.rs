@@ -1,4 +1,4 @@
-//! Entries of the conversation as lines.
+//! Entries of the transcript as lines.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
-//! Which lines go to the terminal's scrollback for good, and which are still drawn anew.
+//! Splits the lines into those that go to the terminal's scrollback for good and those that are redrawn.
 //!
-//! Entries are handed out in order, each once. A growing answer hands out what no later text can change, so that
-//! the live region stays small however long the answer is.
+//! Entries are emitted in order, each once. A growing answer emits what no later text can change, so that the live
+//! region stays small however long the answer is.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Pages of a book as lines: files and hunks, and two conversations beside each other.
+//! Entries of a document as lines: files and hunks, and two conversations side by side.
 
 use ratatui::text::{Line, Span};
 

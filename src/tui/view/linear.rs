@@ -1,4 +1,4 @@
-//! The model for a screen reader: the same words as in the pictures, without frames, as lines that are read once.
+//! The model for a screen reader: the same words as on the screen, without frames, as lines that are read once.
 
 use ratatui::text::Line;
 

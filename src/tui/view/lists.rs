@@ -1,4 +1,4 @@
-//! Lists: what is offered below the text, and lists in place of it.
+//! Renders lists: completions below the composer, and pickers in place of it.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The viewer and the full screen as pictures.
+//! Renders the viewer and the full screen.
 
 use ratatui::layout::Position;
 use ratatui::style::{Modifier, Style};

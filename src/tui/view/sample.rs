@@ -1,4 +1,4 @@
-//! A bit of everything that has a colour of its own, for whoever chooses a theme.
+//! A sample of everything that has its own colour, for choosing a theme.
 
 use ratatui::text::{Line, Span};
 

@@ -1,6 +1,7 @@
-//! Entries as lines, for a conversation that is looked at anywhere: laid out where they are looked at, kept for a while.
+//! Caches entries as lines for a conversation shown at any position: laid out where they are shown, kept for a while.
 //!
-//! What the inline terminal prints for good goes through [`super::feed`]; here an entry may be drawn again at any time.
+//! Lines that the inline terminal prints for good go through [`super::feed`]; here an entry may be redrawn at any
+//! time.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Questions with choices and forms in words, for a screen reader: what is asked and each thing to put in once, in a line
-//! of its own, then only what the arrows come to.
+//! Questions with choices and forms in words, for a screen reader: the question and each input once, in a line of its
+//! own, then only what the arrows select.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Surfaces that a model describes, as lines: frames, columns, tables, and the fields of a form.
+//! Surfaces of a model as lines: frames, columns, tables, and the fields of a form.
 
 use pulldown_cmark::Alignment;
 use ratatui::text::{Line, Span};

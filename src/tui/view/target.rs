@@ -1,5 +1,4 @@
-//! What a click on the rows below the conversation means: the key that is written there, a row of a list, or a place
-//! in the text.
+//! Targets of a click below the transcript: a key, a row of a list, or a position in the text.
 
 use std::ops::Range;
 

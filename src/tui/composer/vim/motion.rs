@@ -1,4 +1,4 @@
-//! Where motions lead, in bytes of a text.
+//! Targets of motions, in bytes of a text.
 
 use super::super::{left_of, right_of};
 use super::parse::Motion;

@@ -1,4 +1,4 @@
-//! Text objects: what `iw`, `a"`, `i(`, `ap` and the like mean at a place.
+//! Text objects: the range of `iw`, `a"`, `i(`, `ap` and the like at a position.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Reads what was typed outside of insert mode: `[count] command`, `[count] operator [count] target`.
+//! Parses what was typed outside insert mode: `[count] command`, `[count] operator [count] target`.
 
 use super::motion::Find;
 use super::object::Object;

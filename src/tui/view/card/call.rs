@@ -1,4 +1,4 @@
-//! The call that is asked about: every byte that will be executed can be seen.
+//! The call of a question: every byte that will be executed is visible.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! A call that is changed on its card, and several cards that are about to get one answer.
+//! A call edited on its card, and several cards that are about to get one decision.
 
 use ratatui::layout::Position;
 use ratatui::text::{Line, Span};

@@ -1,4 +1,4 @@
-//! The keys of a card, and the line that is being written on it.
+//! The keys of a card, and the line that is typed on it.
 
 use crossterm::event::{KeyCode, KeyEvent};
 use ratatui::layout::Position;

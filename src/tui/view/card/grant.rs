@@ -1,4 +1,4 @@
-//! The rule that would be stored, spelled out, and what it would have matched.
+//! The rule to grant, in words, and the calls it would have matched.
 
 use ratatui::text::{Line, Span};
 

@@ -1,4 +1,4 @@
-//! What time does to a question: what moved since it was asked before, how long it is still open.
+//! Time and a question: what changed since it was asked before, and when it expires.
 
 use ratatui::text::Line;
 

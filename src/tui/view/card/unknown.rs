@@ -1,4 +1,4 @@
-//! A call whose outcome nobody knows: when it began, and what it had printed until then.
+//! A call with an unknown outcome: when it started, and its output so far.
 
 use std::fmt::Write as _;
 

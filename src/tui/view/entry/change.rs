@@ -1,4 +1,4 @@
-//! What a call changed in a file.
+//! The file change of a call.
 
 use std::path::Path;
 

@@ -1,6 +1,5 @@
-//! A picture of the conversation: in pixels where the terminal draws them, else in half blocks, two pixels a cell; with a
-//! line below that says what it is. Where it is drawn again and again it is in half blocks, unless the terminal places
-//! pixels by characters.
+//! An image of the conversation: in pixels where the terminal draws them, else in half blocks, two pixels a cell;
+//! with a caption below. Where it is redrawn it is in half blocks, unless the terminal places pixels by characters.
 
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};

@@ -1,4 +1,4 @@
-//! What the model plans to do: in its call what changed, and below the conversation all of it while something is open.
+//! The model's task list: its changes in the call, and all of it below the transcript while an item is open.
 
 use ratatui::text::{Line, Span};
 

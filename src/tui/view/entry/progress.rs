@@ -1,4 +1,4 @@
-//! How far a running call is.
+//! The progress of a running call.
 
 use ratatui::text::{Line, Span};
 

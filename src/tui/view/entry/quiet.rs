@@ -1,4 +1,4 @@
-//! Calls that only look: one line each, and one for several behind each other.
+//! Read-only calls: one line each, and one line for several in a row.
 
 use ratatui::text::{Line, Span};
 use serde_json::Value;

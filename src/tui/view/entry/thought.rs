@@ -1,4 +1,4 @@
-//! What the model thought.
+//! The model's reasoning.
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
