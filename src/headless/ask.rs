@@ -292,18 +292,14 @@ impl Desk<'_> {
         self.show_ended(run, expired).await
     }
 
-    /// The result of a run that is over, and its events again.
+    /// The result of a run that is over, and its messages again.
     async fn show_ended(
         &self,
         run: &RunRecord,
         expired: Vec<SuspensionId>,
     ) -> Result<AgentRunResult, RuntimeError> {
-        let stored = self.runtime.store().messages(&run.thread_id).await?;
-        let last = stored
-            .iter()
-            .rev()
-            .filter(|stored| stored.run_id == run.id)
-            .find(|stored| stored.message.role == Role::Assistant);
+        let (count, stored) = self.runtime.store().messages_of_run(&run.thread_id, &run.id).await?;
+        let last = stored.iter().rfind(|stored| stored.message.role == Role::Assistant);
         let result = AgentRunResult {
             thread_id: run.thread_id.clone(),
             run_id: run.id.clone(),
@@ -315,7 +311,7 @@ impl Desk<'_> {
             usage: run.usage,
             waiting: Vec::new(),
             expired,
-            messages: stored.len() as u64,
+            messages: count,
         };
         self.printer.emit(started(&result, Some(run))).await;
         let messages = stored.iter().map(|stored| json!(stored.message)).collect();

@@ -345,10 +345,8 @@ async fn end_state(
     result: &AgentRunResult,
 ) -> Result<ChildRunState, RuntimeError> {
     let mut spent = Vec::new();
-    for stored in shared.store.messages(&result.thread_id).await? {
-        if stored.run_id == result.run_id {
-            spent_on(&stored.message, &mut spent);
-        }
+    for stored in shared.store.messages_of_run(&result.thread_id, &result.run_id).await?.1 {
+        spent_on(&stored.message, &mut spent);
     }
     Ok(ChildRunState {
         agent: agent.to_owned(),

@@ -180,6 +180,38 @@ impl Store {
         self.read(move |conn| tail(conn, &id, Some(n))).await
     }
 
+    /// The messages of a run, in order, and the number of messages of its thread. The messages of a run stand together, so
+    /// nothing before them is read.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when a message of the run, or one after it, is unreadable.
+    pub async fn messages_of_run(
+        &self,
+        id: &ThreadId,
+        run: &RunId,
+    ) -> Result<(u64, Vec<StoredMessage>), StoreError> {
+        let (id, run) = (id.clone(), run.clone());
+        self.read(move |conn| {
+            let (count, _) = tail(conn, &id, Some(0))?;
+            let sql =
+                "SELECT seq, run_id, created_at, body FROM message WHERE thread_id = ?1 ORDER BY seq DESC";
+            let mut statement = conn.prepare_cached(sql)?;
+            let mut rows = statement.query((id.as_str(),))?;
+            let mut messages = Vec::new();
+            while let Some(row) = rows.next()? {
+                let message = message_of(&id, row)?;
+                if message.run_id == run {
+                    messages.push(message);
+                } else if !messages.is_empty() {
+                    break;
+                }
+            }
+            messages.reverse();
+            Ok((count, messages))
+        })
+        .await
+    }
+
     /// So many messages before a place, in order.
     ///
     /// # Errors
@@ -244,7 +276,8 @@ impl Store {
     }
 }
 
-/// The list of threads. What is skipped is not counted: only what a page shows costs more than a step of an index.
+/// The list of threads. What is skipped is not counted: only what a page shows costs more than a step of an index. The
+/// joins are CROSS, because SQLite keeps the order of those: it would go through all open questions for each row.
 pub(super) fn list_sql(of_folder: bool) -> String {
     const ORDER: &str = "pinned_at IS NULL, updated_at DESC, n DESC";
     let folder = if of_folder { "t.cwd = ?1" } else { "?1 IS NULL" };
@@ -255,7 +288,7 @@ pub(super) fn list_sql(of_folder: bool) -> String {
          (SELECT max(seq) FROM message m WHERE m.thread_id = t.id), \
          (SELECT count(*) FROM suspension s \
           WHERE s.thread_id = t.id AND s.status = 'open' AND s.action IS NOT ?2) \
-         + (SELECT count(*) FROM child c JOIN suspension s ON s.thread_id = c.thread_id \
+         + (SELECT count(*) FROM child c CROSS JOIN suspension s ON s.thread_id = c.thread_id \
           WHERE c.root_thread = t.id AND s.status = 'open' AND s.action IS NOT ?2), \
          (SELECT r.status FROM run r WHERE r.thread_id = t.id ORDER BY r.n DESC LIMIT 1), \
          t.pinned_at, t.branch, t.fork, t.left_for \

@@ -145,3 +145,21 @@ async fn only_what_is_read_can_be_damaged() {
     let gone = store.thread_tail(&id, Portion { floor: usize::MAX, bytes: 0, count: 0 }).await;
     assert!(gone.unwrap_err().to_string().contains("missing"));
 }
+
+#[tokio::test]
+async fn the_messages_of_a_run_are_read_without_those_before_it() {
+    let store = Store::in_memory().unwrap();
+    let id = ThreadId::from("t1");
+    store.create_thread(thread("t1")).await.unwrap();
+    let said: Vec<_> = (0..9).map(|n| Message::user(format!("message {n}"))).collect();
+    write(&store, "t1", &said, 3).await;
+    store.tamper("UPDATE message SET body = 'x' WHERE seq < 3").await;
+    let texts = |found: (u64, Vec<StoredMessage>)| {
+        (found.0, found.1.iter().map(|stored| stored.message.text()).collect::<Vec<_>>())
+    };
+    let found = store.messages_of_run(&id, &"t1-2".into()).await.unwrap();
+    assert_eq!(texts(found), (9, ["message 6", "message 7", "message 8"].map(str::to_owned).to_vec()));
+    let found = store.messages_of_run(&id, &"t1-1".into()).await.unwrap();
+    assert_eq!(texts(found), (9, ["message 3", "message 4", "message 5"].map(str::to_owned).to_vec()));
+    assert!(store.messages_of_run(&id, &"t1-0".into()).await.is_err(), "two of them are damaged");
+}

@@ -257,4 +257,5 @@ async fn a_list_is_paged_without_sorting_and_counts_only_what_it_shows() {
         !listed.contains("TEMP B-TREE") && !listed.contains("SCAN s") && !listed.contains("SCAN m"),
         "{listed}"
     );
+    assert!(!listed.contains("suspension_open"), "all questions are gone through for each row: {listed}");
 }
