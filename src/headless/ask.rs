@@ -226,9 +226,9 @@ impl Desk<'_> {
         if any {
             let time = limit.map_or_else(String::new, |limit| format!(" for {} s", limit.as_secs_f64()));
             let after = if self.options.is_kept {
-                format!("Ctrl-C leaves the question open, to go on with: aye -r {} -p", result.thread_id)
+                format!("Ctrl-C leaves the question pending; resume with: aye -r {} -p", result.thread_id)
             } else {
-                "with the end of this process the question is gone".to_owned()
+                "the question ends with this process".to_owned()
             };
             note(&format!("waiting{time} for an answer from another terminal; {after}"));
         }
@@ -251,7 +251,7 @@ impl Desk<'_> {
             match self.runtime.resume(&self.thread, self.printer.clone(), self.options.unknown).await {
                 Err(RuntimeError::ThreadAlreadyRunning { pid, .. }) => {
                     if !std::mem::replace(&mut is_told, true) {
-                        note(&format!("process {pid} goes on with this run; waiting for what comes of it"));
+                        note(&format!("process {pid} resumed this run; waiting for its result"));
                     }
                     self.standing.set(Some(AgentRunResult { waiting: Vec::new(), ..before.clone() }));
                     // A process that is stopped says nothing and does not die: its right to go on ends all the same.
@@ -288,7 +288,7 @@ impl Desk<'_> {
             let now = self.runtime.store().suspension(&question.id).await?;
             expired.extend(now.filter(|now| now.status == SuspensionStatus::Expired).map(|now| now.id));
         }
-        note("another process went on with this run to its end; this is what came of it");
+        note("another process finished this run; its result follows");
         self.show_ended(run, expired).await
     }
 
@@ -330,7 +330,7 @@ impl Desk<'_> {
         if run.status != RunStatus::Done {
             return Ok(None);
         }
-        note("this run is over already; this is what came of it");
+        note("this run is already done; its result follows");
         self.show_ended(&run, Vec::new()).await.map(Some)
     }
 }
@@ -356,7 +356,7 @@ fn finished(result: &AgentRunResult) -> AgentEvent {
 fn tell_answer(question: &SuspensionRecord) {
     let id = visible_line(question.id.as_str());
     match (question.status, &question.decision, &question.decided_by) {
-        (SuspensionStatus::Expired, ..) => note(&format!("  {id}: nobody answered in time; it expired")),
+        (SuspensionStatus::Expired, ..) => note(&format!("  {id}: expired without an answer")),
         (SuspensionStatus::Superseded, ..) => note(&format!("  {id}: closed without an answer")),
         (SuspensionStatus::Decided | SuspensionStatus::Applied, Some(decision), Some(by)) => {
             let word = match decision.action {

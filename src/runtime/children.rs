@@ -1,10 +1,10 @@
-//! Children: runs that serve calls of other runs.
+//! Child runs: runs that serve calls of other runs.
 //!
-//! A call that is served is suspended, so a crash at any moment leaves rows and nothing else. The driver of the parent
-//! drives its children along: it begins those that were never begun, goes on with those that were left, and writes the
-//! end of each into the row of its call as the decision, which resumes the call like any other answer. A child's thread
-//! has its name from the call, so one call has one child, however often it is begun. The parent's driver goes to sleep
-//! when all its children wait for people, and whoever wakes the parent wakes them.
+//! A served call is suspended, so a crash at any moment leaves only rows. The driver of the parent drives its
+//! children too: it starts new children, resumes interrupted ones, and stores the end of each in the row of its call
+//! as the decision, which resumes the call like any other decision. The id of a child's thread is derived from the
+//! call, so one call has one child, however often it is started. The parent's driver stops when all its children wait
+//! for users; waking the parent wakes them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -229,7 +229,10 @@ impl Driver {
                 Ok(())
             }
             DecideOutcome::Closed(_) | DecideOutcome::Expired(_) | DecideOutcome::NotFound => {
-                Err(RuntimeError::Internal(format!("the row of {question} went away while its child worked")))
+                Err(RuntimeError::Internal(format!(
+                    "the row of {question} disappeared while its child was \
+                              active"
+                )))
             }
         }
     }
@@ -297,7 +300,7 @@ impl Driver {
             let (call, result) = self.children.next().await;
             self.children.at_work.remove(&call);
             if let Err(error) = result {
-                tracing::warn!(%call, %error, "a child was left as it is");
+                tracing::warn!(%call, %error, "a child run was left unchanged");
             }
         }
         self.children.asleep.remove(call);
@@ -469,7 +472,7 @@ impl AgentRuntime {
             Some(run) if run.status == RunStatus::Done => self.result_of(run.clone()).await,
             Some(_) => Box::pin(self.resume_fenced(held, slot, lease, sink, unknown)).await,
             None if self.is_unwanted(thread).await? => {
-                Err(RuntimeError::ResolveFailed { message: "it was stopped before it began".into() })
+                Err(RuntimeError::ResolveFailed { message: "it was stopped before it started".into() })
             }
             None => {
                 let own = self.inner.shared.catalog().agents.get(&child.agent).map(|spec| spec.model.clone());

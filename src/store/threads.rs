@@ -379,11 +379,11 @@ impl Places {
             return Some(format!("{} of its {written} messages are missing", written - count));
         }
         if count > written {
-            return Some(format!("it has {count} messages where {written} were written"));
+            return Some(format!("it has {count} messages, but {written} were written"));
         }
         // Places are unique, so the right number of them between the right ends leaves no gap.
         let in_order = count == 0 || (min == Some(1) && max == Some(count));
-        (!in_order).then(|| "the places of its messages do not count up from 1".to_owned())
+        (!in_order).then(|| "its messages are not numbered from 1".to_owned())
     }
 
     /// Refuses places whose ends are wrong; says what is wrong with all of them.
@@ -392,7 +392,7 @@ impl Places {
             return Ok(());
         }
         let why = counted(conn, id)?.and_then(|places| places.damage());
-        let why = why.unwrap_or_else(|| "the places of its messages do not count up from 1".to_owned());
+        let why = why.unwrap_or_else(|| "its messages are not numbered from 1".to_owned());
         Err(StoreError::Damaged { thread: id.clone(), why })
     }
 }
@@ -444,7 +444,7 @@ pub(super) fn tail(
             return Err(damaged(format!("message {next} is missing")));
         }
         if seq < next {
-            return Err(damaged(format!("message {seq} is there twice")));
+            return Err(damaged(format!("message {seq} is duplicated")));
         }
         next += 1;
         messages.push(message_of(id, row)?);
@@ -495,7 +495,7 @@ pub(super) fn append(
                 // Somebody wrote there by hand. To go on would only bury it.
                 Some(rusqlite::ErrorCode::ConstraintViolation) => StoreError::Damaged {
                     thread: thread.clone(),
-                    why: format!("there is a message {seq} that nobody counted"),
+                    why: format!("message {seq} is not in the count"),
                 },
                 _ => error.into(),
             }

@@ -1,4 +1,4 @@
-//! What keeps the file safe and small: backups, deleting for good, pruning, shrinking.
+//! Maintenance: backups, permanent deletion, pruning, shrinking.
 
 use std::path::Path;
 

@@ -139,7 +139,7 @@ fn what_somebody_did_to_the_file_is_named() {
             "CREATE TABLE kept AS SELECT * FROM audit WHERE n = {ended}; DELETE FROM audit WHERE n = {ended};"
         ),
         "INSERT INTO audit SELECT * FROM kept; DROP TABLE kept;",
-        &format!("row {ended} (behind "),
+        &format!("row {ended} (after "),
     );
     undone(
         "UPDATE suspension SET decided_by = replace(decided_by, 'tester', 'nobody')",

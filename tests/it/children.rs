@@ -91,7 +91,7 @@ fn a_child_is_stopped_and_not_answered_for() {
     let task = tasks(&home).remove(0);
     let id = task["task_id"].as_str().expect("an id").to_owned();
     let stopped = home.ok(&["tasks", "stop", &id]).stdout;
-    assert!(stopped.contains("(scout) ends"), "{stopped}");
+    assert!(stopped.contains("(scout)"), "{stopped}");
     assert!(home.open().is_empty());
     home.aye(&["tasks", "stop", &id]).run().exits(1);
     assert_eq!(home.ok(&["-c", "-p"]).stdout, "The lead is done.\n");

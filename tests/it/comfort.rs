@@ -61,9 +61,9 @@ fn keys_one_after_another_and_a_key_file_that_is_wrong() {
     let mut tty = Pty::start(&home, &[], 100, 30);
     tty.ready();
     tty.send("?");
-    tty.shows("Writing (now)");
+    tty.shows("Composer, empty (now)");
     tty.send("\x1b");
-    tty.wait("the help is closed", |view| !view.has("Writing (now)"));
+    tty.wait("the help is closed", |view| !view.has("Composer, empty (now)"));
     tty.send("hi\x18");
     tty.shows("Ctrl-X …");
     tty.send("k");

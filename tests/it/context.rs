@@ -273,7 +273,7 @@ fn the_rest_of_a_large_result_can_be_read_without_a_question() {
             let preview = chat.result("big");
             let start =
                 preview.find("The full result is in ").unwrap_or_else(|| panic!("no path in {preview}"));
-            let path = preview[start + 16..].split(": Read").next().expect("a path").to_owned();
+            let path = preview[start + 22..].split(": use Read").next().expect("a path").to_owned();
             found.lock().expect("no panic").clone_from(&path);
             Answer::new().call("again", "Read", json!({"file_path": path, "offset": 2401, "limit": 2}))
         }

@@ -114,7 +114,7 @@ fn the_editor_changes_a_call_and_a_bad_text_is_kept() {
     assert_eq!(std::fs::read_dir(&tmp).expect("a folder").count(), 0, "nothing is left behind");
     let out = edit("sed -i 2s/:/=/").exits(2);
     assert!(out.stderr.contains("line 2, column") && out.stderr.contains("nothing was decided"), "{out:?}");
-    let kept = out.stderr.split("kept in ").nth(1).expect("a path").trim().to_owned();
+    let kept = out.stderr.split("saved in ").nth(1).expect("a path").trim().to_owned();
     assert!(std::fs::read_to_string(&kept).expect("it is there").contains("\"command\"="), "{kept}");
     edit("sed -i s/old/new/").exits(0);
     home.ok(&["-c", "-p"]);

@@ -156,7 +156,7 @@ fn a_grant_is_taken_back_in_the_list() {
     tty.send("\r");
     tty.shows("All done.");
     tty.say("/grants");
-    tty.shows("all projects, no end, used 0");
+    tty.shows("all projects, no expiry, used 0");
     tty.send("\r");
     tty.shows("by tester (tui");
     tty.send(&format!("{DOWN}\r"));

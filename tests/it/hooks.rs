@@ -110,9 +110,9 @@ fn a_block_ends_the_run_with_a_status_of_its_own() {
 fn a_command_that_fails_at_the_gate_closes_it() {
     for (line, why) in [
         ("echo broken pipe dream >&2; exit 3", "exit status 3: broken pipe dream"),
-        ("echo not json", "no answer"),
+        ("echo not json", "an invalid answer"),
         ("echo '{\"allow\": true}'", "unknown field `allow`"),
-        ("echo '{\"stop\": 1}'", "no answer"),
+        ("echo '{\"stop\": 1}'", "an invalid answer"),
         ("kill -9 $$", "ended by SIGKILL"),
         ("sleep 60", "its time limit"),
         ("yes | head -c 400000", "too much to stdout"),

@@ -105,7 +105,7 @@ fn the_list_is_over_all_threads_oldest_first_and_filtered() {
         1
     );
     assert_eq!(list(&["--older-than", "1h"]), ["make three"]);
-    home.aye(&["inbox", "--thread", "nope"]).run().exits(2).says("no thread `nope`");
+    home.aye(&["inbox", "--thread", "nope"]).run().exits(2).says("unknown thread `nope`");
     home.aye(&["inbox", "--older-than", "soon"]).run().exits(2).says("30m, 2h or 1d");
 
     // For people: two lines each, with an id that is enough.
@@ -199,7 +199,7 @@ fn several_are_answered_at_once_or_none() {
     home.aye(&[&["-p", "go"], &parallel[..]].concat()).run().exits(3);
     let ids: Vec<String> = home.open().iter().map(id_of).collect();
     assert_eq!(ids.len(), 2);
-    refused(&home, &["approve", &ids[0], "nope", &ids[1]], 2, &["no question `nope`"]);
+    refused(&home, &["approve", &ids[0], "nope", &ids[1]], 2, &["unknown question `nope`"]);
     let out = home.ok(&["approve", &ids[0], &ids[1], &ids[0]]);
     assert_eq!(out.stderr.matches("approved: ").count(), 2, "{}", out.stderr);
     assert_eq!(out.stderr.matches("resume with: ").count(), 1, "{}", out.stderr);
@@ -290,7 +290,7 @@ fn a_run_that_another_process_drives_is_left_to_it() {
 fn bad_ids_are_refused_one_by_one() {
     let (_llm, home, id) = waiting();
     for command in ["approve", "deny"] {
-        refused(&home, &[command, "nope"], 2, &["no question `nope`", "aye inbox"]);
+        refused(&home, &[command, "nope"], 2, &["unknown question `nope`", "aye inbox"]);
         refused(&home, &[command, ""], 2, &["empty", "aye inbox"]);
         refused(&home, &[command, "perm\u{1b}[2J\u{202e}"], 2, &["control characters", "^[[2J", "aye inbox"]);
         refused(&home, &[command, &id.to_uppercase()], 2, &["no question"]);
@@ -619,7 +619,7 @@ fn right_goes_to_the_conversation_of_a_question() {
     let mut tty = Pty::start(&home, &[], 100, 30);
     tty.ready();
     tty.say("/inbox");
-    tty.wait("the list", |view| view.has("run aye there") && view.has("Bash echo one"));
+    tty.wait("the list", |view| view.has("→ open") && view.has("Bash echo one"));
     tty.send("\x1b[C");
     tty.wait("its conversation", |view| view.has("❯ echo one >> log.txt") && view.has("1 waiting"));
     tty.card("echo one");

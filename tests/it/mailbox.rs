@@ -107,7 +107,7 @@ fn what_is_queued_is_listed_and_taken_back() {
     assert!(shown.contains("(not before 20"), "{shown}");
     assert_eq!(listed(&home, &["--thread", &thread]).len(), 2);
 
-    home.aye(&["queue", "cancel", "1", "9"]).run().exits(2).says("no job `9`");
+    home.aye(&["queue", "cancel", "1", "9"]).run().exits(2).says("unknown job `9`");
     assert_eq!(listed(&home, &[]).len(), 3, "a typing error changes nothing");
     let id = jobs[1]["job_id"].as_str().expect("an id");
     home.ok(&["queue", "cancel", id, "3"]);
@@ -254,7 +254,7 @@ fn a_job_is_given_up_after_its_tries_and_can_be_tried_again() {
     ));
     let out = home.ok(&["queue", "retry", &number]);
     assert_eq!(out.stdout, "1  queued again as 2\n");
-    home.aye(&["queue", "retry", &number]).run().exits(2).says("no job `1`");
+    home.aye(&["queue", "retry", &number]).run().exits(2).says("unknown job `1`");
     assert_eq!(statuses(&work(&home, 0)), ["done"]);
     assert_eq!(by_user(&home, &thread), ["hello"]);
 }

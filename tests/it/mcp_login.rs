@@ -210,7 +210,7 @@ fn logging_out_takes_the_tokens_back() {
         (json!(revoke), false, "its tokens are revoked"),
         (json!(revoke), true, "could not be revoked: its login answered HTTP 503"),
         (json!("http://evil.test/revoke"), false, "could not be revoked: a login needs https, not http"),
-        (json!(null), false, "not taken back: its login has no revocation URL"),
+        (json!(null), false, "could not be revoked: its login has no revocation URL"),
     ] {
         far.state().metadata.remove("revocation_endpoint");
         far.revoke(true);
@@ -291,7 +291,7 @@ fn a_login_that_cannot_be_trusted_is_not_begun() {
         ("authorization_endpoint", json!("http://evil.test/authorize"), "needs https, not http"),
         ("authorization_endpoint", json!("javascript:alert(1)"), "needs a host"),
         ("token_endpoint", json!("http://evil.test/token"), "needs https, not http"),
-        ("registration_endpoint", json!("ftp://evil.test/"), "over https, not over ftp"),
+        ("registration_endpoint", json!("ftp://evil.test/"), "needs https, not ftp"),
         ("registration_endpoint", json!(null), "oauth_client_id"),
         ("code_challenge_methods_supported", json!(["plain"]), "PKCE"),
         ("code_challenge_methods_supported", json!(null), "PKCE"),

@@ -85,7 +85,7 @@ fn a_person_adds_edits_and_forgets() {
     let refused = home.aye(&["memory", "edit", "p1", &long]).run().exits(2);
     assert!(refused.stderr.contains("3000"), "{}", refused.stderr);
     let refused = home.aye(&["memory", "forget", "p1", "p9"]).run().exits(2);
-    assert!(refused.stderr.contains("no note p9"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("unknown note p9"), "{}", refused.stderr);
     home.ok(&["memory", "list"]).prints("Uses blanks.");
     let gone = home.ok(&["memory", "forget", "p1", "u1", "--json"]).json();
     assert_eq!(gone.as_array().map(Vec::len), Some(2));

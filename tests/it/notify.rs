@@ -92,7 +92,7 @@ fn a_program_that_fails_is_said_once_and_decides_nothing() {
     home.rules(&rule("notify: [{command: [/nonexistent/tell]}]"));
     let out = home.aye(&["-p", "do it"]).run().exits(3);
     assert_eq!(
-        out.stderr.matches("notify: /nonexistent/tell: it cannot be started").count(),
+        out.stderr.matches("notify: /nonexistent/tell: it did not start").count(),
         1,
         "{}",
         out.stderr

@@ -31,7 +31,7 @@ fn a_run_that_another_process_finished_gives_its_answer() {
     home.ok(&["approve", &home.question(), "--resume"]);
     let out = home.ok(&["-r", &thread, "-p"]);
     assert_eq!(out.stdout, "It is done.\n");
-    assert!(out.stderr.contains("would already have expired"), "{}", out.stderr);
+    assert!(out.stderr.contains("already done"), "{}", out.stderr);
     let out = home.ok(&["-r", &thread, "-p", "--output-format", "json"]).json();
     assert_eq!((&out["status"], &out["response"]), (&"done".into(), &"It is done.".into()));
     assert_eq!(home.read("log.txt"), "ran\n");
@@ -83,7 +83,7 @@ fn a_store_that_vanished_is_not_replaced_silently() {
     }
     for args in [&["-p", "help"][..], &["inbox"], &["threads", "list"]] {
         let out = home.aye(args).run().exits(1);
-        assert!(out.stderr.contains("is gone") && out.stderr.contains("store restore"), "{}", out.stderr);
+        assert!(out.stderr.contains("is missing") && out.stderr.contains("store restore"), "{}", out.stderr);
     }
     assert!(!file(&home).exists(), "nothing was made in its place");
     home.ok(&["store", "restore", "copy.db"]);

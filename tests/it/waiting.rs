@@ -250,7 +250,7 @@ fn a_run_that_another_process_ended_is_told() {
     home.ok(&["-c", "-p"]);
     run.signal(Signal::CONT);
     let out: Out = run.end().exits(0);
-    out.clone().says("another process went on");
+    out.clone().says("another process finished");
     let events = out.events();
     assert_eq!(events[events.len() - 3..], ["run_start", "messages_snapshot", "run_finish(natural_end)"]);
     let last = out.lines().pop().expect("lines");
@@ -274,7 +274,7 @@ fn a_run_that_another_process_drives_is_followed() {
     let mut other = home.aye(&["-c", "-p", "--output-format", "stream-json"]).spawn();
     other.until_line("It is ");
     run.signal(Signal::CONT);
-    run.until_told("goes on with this run");
+    run.until_told("resumed this run");
     gate.open();
     other.end().exits(0);
     assert_eq!(run.end().exits(0).stdout, "It is done.\n");
@@ -296,7 +296,7 @@ fn a_run_whose_other_process_dies_is_taken_back() {
     let mut other = home.aye(&["-c", "-p", "--output-format", "stream-json"]).spawn();
     other.until_line("It is");
     run.signal(Signal::CONT);
-    run.until_told("goes on with this run");
+    run.until_told("resumed this run");
     other.signal(Signal::KILL);
     assert!(other.end().was_killed());
     assert_eq!(run.end().exits(0).stdout, "It is done.\n");
@@ -409,7 +409,7 @@ fn a_conversation_in_memory_serves_its_questions_while_they_wait() {
     ]);
     let home = Home::with(&llm);
     let mut run = home.aye(&["-p", "do it", "--ephemeral", "--output-format", "stream-json"]).spawn();
-    run.until_told("with the end of this process the question is gone");
+    run.until_told("the question ends with this process");
     let sockets_now = sockets(&home);
     let mode = |path: &Path| std::fs::metadata(path).expect("there").permissions().mode() & 0o777;
     assert_eq!(mode(&sockets_now[0]), 0o600);
@@ -430,7 +430,7 @@ fn a_conversation_in_memory_serves_its_questions_while_they_wait() {
     assert_eq!(caller.ask(r#"{"show":"x"}"#), json!({"questions": []}));
     for wrong in ["no json", r#"{"drop":{}}"#, r#"{"list":{"all":true}}"#, "[]"] {
         let refused = caller.ask(wrong);
-        assert!(refused["refused"].as_str().is_some_and(|why| why.contains("no request")), "{refused}");
+        assert!(refused["refused"].as_str().is_some_and(|why| why.contains("invalid request")), "{refused}");
     }
     assert_eq!(caller.ask(&decision("perm_c2", "resume")), json!({"outcome": "not_found"}));
     // Somebody who says nothing keeps nobody else from it.

@@ -84,11 +84,8 @@ async fn damage_closes_one_thread_and_no_other() {
         ("DELETE FROM message WHERE thread_id = 't1' AND seq = 1", "1 is missing"),
         ("DELETE FROM message WHERE thread_id = 't1' AND seq = 5", "1 of its 5 messages"),
         ("UPDATE message SET seq = 9 WHERE thread_id = 't1' AND seq = 5", "5 is missing"),
-        ("UPDATE message SET seq = 0 WHERE thread_id = 't1' AND seq = 5", "do not count up"),
-        (
-            "INSERT INTO message SELECT thread_id, 6, run_id, 0, body FROM message WHERE seq = 1",
-            "where 5 were",
-        ),
+        ("UPDATE message SET seq = 0 WHERE thread_id = 't1' AND seq = 5", "are not numbered"),
+        ("INSERT INTO message SELECT thread_id, 6, run_id, 0, body FROM message WHERE seq = 1", "but 5 were"),
         (
             "UPDATE message SET body = '{\"id\":1' WHERE thread_id = 't1' AND seq = 4",
             "message 4 cannot be read",
@@ -140,7 +137,7 @@ async fn a_doubled_place_is_damage() {
         .unwrap();
     let store = home.open();
     let error = store.messages(&"t1".into()).await.unwrap_err();
-    assert!(error.to_string().contains("2 is there twice"), "{error}");
+    assert!(error.to_string().contains("2 is duplicated"), "{error}");
     assert!(store.threads(None).await.unwrap()[0].damaged.is_some());
 }
 

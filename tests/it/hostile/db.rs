@@ -82,7 +82,7 @@ fn newer() -> Found {
     let ours: i64 = conn.query_row("PRAGMA user_version", (), |row| row.get(0)).expect("a number");
     conn.pragma_update(None, "user_version", ours + 1).expect("set");
     drop(conn);
-    refused(&home, 1, &[&format!("format {}", ours + 1), &format!("knows {ours}")])
+    refused(&home, 1, &[&format!("format {}", ours + 1), &format!("supports {ours}")])
 }
 
 fn version_out_of_range() -> Found {
