@@ -398,8 +398,11 @@ impl Driver {
         if memory.compacting || !(counted >= threshold || is_cut) || !grew {
             return;
         }
-        let compaction = self.compaction(policy.clone(), memory);
-        self.shared.windows.change(&self.record.thread_id, |memory| memory.compacting = true);
+        let bill = self.shared.windows.change(&self.record.thread_id, |memory| {
+            memory.compacting = true;
+            Arc::clone(&memory.bill)
+        });
+        let compaction = self.compaction(policy.clone(), bill);
         tokio::spawn(async move {
             let (shared, thread) = (Arc::clone(&compaction.shared), compaction.thread_id.clone());
             // Given back whatever happens, also when the task is dropped.
@@ -414,14 +417,14 @@ impl Driver {
         });
     }
 
-    fn compaction(&self, policy: ContextWindowPolicy, memory: &Memory) -> Compaction {
+    fn compaction(&self, policy: ContextWindowPolicy, bill: Arc<Mutex<TokenUsage>>) -> Compaction {
         Compaction {
             shared: Arc::clone(&self.shared),
             thread_id: self.record.thread_id.clone(),
             agent_id: self.record.agent_id.clone(),
             agent: self.agent.clone(),
             policy,
-            bill: Arc::clone(&memory.bill),
+            bill,
             existing: self.packing.summary.clone(),
         }
     }
@@ -460,10 +463,10 @@ impl Driver {
         }
         let refused = self.packing.estimated;
         let model = self.agent.model_id.clone();
-        let memory = self.shared.windows.change(&self.record.thread_id, |memory| {
+        let bill = self.shared.windows.change(&self.record.thread_id, |memory| {
             *memory = std::mem::take(memory).of_model(&model);
             memory.ceiling = Some(refused - refused / 4);
-            memory.clone()
+            Arc::clone(&memory.bill)
         });
         self.partial.clear();
         let told = AgentEvent::ActivitySnapshot {
@@ -481,7 +484,7 @@ impl Driver {
         };
         self.sink.emit(told).await;
         let policy = self.agent.spec.context_policy.clone().unwrap_or_default();
-        let compaction = self.compaction(policy, &memory);
+        let compaction = self.compaction(policy, bill);
         self.in_flight.push(Box::pin(async move {
             if let Err(error) = compaction.run(None).await {
                 // What is left out helps all the same.

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::Focus;
-use super::tests::TestApp;
+use super::tests::{TestApp, suspended, ticket};
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::suspension::{ACTION_PERMISSION, ACTION_UNKNOWN_OUTCOME, ResumeDecisionAction};
 use crate::contract::tool::FilePreview;
-use crate::tui::approval::Answer;
+use crate::tui::approval::{Answer, QUIET_MS};
 use crate::tui::composer::Composer;
 use crate::tui::msg::Msg;
 
@@ -193,6 +193,23 @@ fn digits_never_start_a_message_while_a_question_waits() {
     test.keys("wait");
     assert_eq!((test.app.focus, test.app.composer.text()), (Focus::Composer, "wait"));
     assert!(test.decisions().is_empty());
+}
+
+#[test]
+fn a_digit_that_is_swallowed_holds_the_card_back_as_any_key_does() {
+    let mut test = TestApp::new(80, 24);
+    test.start("go");
+    test.keys("x<backspace>");
+    let arguments = json!({"command": "git push"});
+    test.call("c1", "Bash", arguments.clone());
+    test.event(suspended(ticket("c1", "Bash", arguments, ACTION_PERMISSION, json!(null))));
+    test.wait(QUIET_MS - 1);
+    assert_eq!(test.app.focus, Focus::Composer);
+    test.keys("1");
+    test.wait(QUIET_MS - 1);
+    assert_eq!(test.app.focus, Focus::Composer, "the next key may be meant for the text");
+    test.wait(1);
+    assert_eq!(test.app.focus, Focus::Card);
 }
 
 #[test]

@@ -47,6 +47,8 @@ impl App {
             && !self.is_linear
             && !is_command;
         if is_stray && self.focus == Focus::Composer {
+            // Somebody is typing: the card does not take the keys after it.
+            self.typed_at = Some(self.now);
             let chord = self.keymap.chord_of(Place::Composer, Action::FocusCard);
             self.say_hint(format!("digits answer the question; press {chord} first"));
         } else if is_stray {
