@@ -1,4 +1,4 @@
-//! Two conversations side by side.
+//! What differs between two conversations.
 
 use crate::contract::ids::ThreadId;
 use crate::store::Store;

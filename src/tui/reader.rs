@@ -20,7 +20,7 @@ pub mod source;
 #[cfg(test)]
 mod tests;
 
-pub use book::{Book, FileLeaf, HunkLeaf, Leaf, Subject};
+pub use book::{Book, FileLeaf, HunkLeaf, Leaf};
 pub use find::{Found, Search};
 pub use mark::{Mark, Point};
 
@@ -139,7 +139,6 @@ impl Reader {
         let mut reader = Reader::new(true, &book.pages);
         reader.follows = false;
         reader.chosen = book.pages.entries().first().map_or(0, |entry| entry.id);
-        reader.folds.extend(book.folded.iter().map(|id| (*id, true)));
         reader.book = Some(Arc::new(book));
         reader
     }
@@ -372,13 +371,10 @@ fn fits(kind: &EntryKind, to: Landmark) -> bool {
             is_asked || tool.result.as_ref().is_some_and(|result| result.touched.is_some())
         }
         (EntryKind::Leaf(leaf), to) => match (&**leaf, to) {
-            (Leaf::File(_) | Leaf::Same { .. }, Landmark::Message) => true,
+            (Leaf::File(_), Landmark::Message) => true,
             // What goes on with the one above is no hunk of its own.
             (Leaf::Hunk(hunk), Landmark::Tool) => !hunk.goes_on,
-            (Leaf::Pair(left, right), to) => {
-                [left, right].into_iter().flatten().any(|entry| fits(&entry.kind, to))
-            }
-            (Leaf::File(_) | Leaf::Hunk(_) | Leaf::Same { .. }, _) => false,
+            (Leaf::File(_) | Leaf::Hunk(_), _) => false,
         },
         (
             EntryKind::User { .. }

@@ -338,15 +338,9 @@ impl Transcript {
         self.push(EntryKind::Changes(Box::new(changes)), true);
     }
 
-    /// Adds a page of a book, and gives its id.
-    pub(in crate::tui) fn leaf(&mut self, leaf: Leaf) -> Option<u64> {
+    /// Adds a page of a book.
+    pub(in crate::tui) fn leaf(&mut self, leaf: Leaf) {
         self.push(EntryKind::Leaf(Box::new(leaf)), true);
-        self.entries.last().map(|entry| entry.id)
-    }
-
-    /// The entries by themselves.
-    pub(in crate::tui) fn into_entries(self) -> Vec<Entry> {
-        self.entries
     }
 
     /// The call of that id, the newest when an id was used again.

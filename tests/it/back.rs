@@ -107,7 +107,7 @@ fn changes_are_shown_and_a_copy_goes_its_own_way() {
     pty.shows("Ready with: only in the copy");
     let other = threads(&home)[1]["id"].as_str().expect("an id").to_owned();
     pty.say(&format!("/compare {other}"));
-    pty.shows("messages are the same in both  … ");
+    pty.shows("messages are the same in both");
     pty.shows("only in the copy");
     pty.send("q");
     pty.wait("the viewer closed", |view| !view.on_other_screen());

@@ -65,10 +65,6 @@ fn leaf_pieces(leaf: &Leaf) -> Vec<Cow<'_, str>> {
     match leaf {
         Leaf::File(file) => vec![file.shown.as_str().into()],
         Leaf::Hunk(hunk) => hunk.patch.all_lines().map(Cow::Borrowed).collect(),
-        Leaf::Same { entries, .. } => entries.iter().flat_map(|entry| pieces(&entry.kind)).collect(),
-        Leaf::Pair(left, right) => {
-            [left, right].into_iter().flatten().flat_map(|entry| pieces(&entry.kind)).collect()
-        }
     }
 }
 
@@ -76,20 +72,10 @@ fn leaf_text(leaf: &Leaf) -> String {
     match leaf {
         Leaf::File(file) => file.shown.clone(),
         Leaf::Hunk(hunk) => hunk.patch.unified(),
-        Leaf::Same { entries, .. } => {
-            entries.iter().map(|entry| text(&entry.kind)).collect::<Vec<_>>().join("\n\n")
-        }
-        Leaf::Pair(left, right) => {
-            let side = |name: &str, entry: &Option<Box<super::super::transcript::Entry>>| {
-                entry.as_ref().map(|entry| format!("{name}: {}", text(&entry.kind)))
-            };
-            let sides = [side("one", left), side("other", right)];
-            sides.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
-        }
     }
 }
 
-/// A whole book: changes as a patch, conversations one below the other.
+/// A whole book, as a patch.
 pub fn book(book: &Book) -> String {
     let mut all = String::new();
     for entry in book.pages.entries() {
@@ -100,7 +86,7 @@ pub fn book(book: &Book) -> String {
             continue;
         }
         all.push_str(text(&entry.kind).trim_end());
-        all.push_str(if matches!(book.subject, super::Subject::Changes) { "\n" } else { "\n\n" });
+        all.push('\n');
     }
     all
 }

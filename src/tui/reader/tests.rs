@@ -19,7 +19,6 @@ fn looked(transcript: &Transcript, info: &HostInfo, rows: usize, act: impl FnOnc
         info,
         now: Moment(0),
         whole: true,
-        is_part: false,
         gallery: &gallery,
         epoch: 1,
         layout: DiffLayout::Auto,

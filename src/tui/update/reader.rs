@@ -7,7 +7,7 @@ use super::super::diff::SIDES_NEED;
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
 use super::super::reader::source::{self, Code};
-use super::super::reader::{Book, Found, Landmark, Reader, Scene, Search, Subject, Wanted};
+use super::super::reader::{Book, Found, Landmark, Reader, Scene, Search, Wanted};
 use super::super::transcript::{self, Entry, EntryKind};
 use super::super::view;
 use crate::contract::ids::ThreadId;
@@ -251,10 +251,7 @@ impl App {
             Action::ViewAll => {
                 let book = self.viewer.as_ref().and_then(|viewer| viewer.book.as_deref());
                 cmds.push(match book {
-                    Some(book) => {
-                        let ending = if book.subject == Subject::Changes { "diff" } else { "md" };
-                        Cmd::View(format!("aye.{ending}"), source::book(book))
-                    }
+                    Some(book) => Cmd::View("aye.diff".to_owned(), source::book(book)),
                     None => Cmd::View("conversation.md".to_owned(), source::conversation(&self.transcript)),
                 });
             }

@@ -1,18 +1,16 @@
-//! Entries of a document as lines: files and hunks, and two conversations side by side.
+//! Entries of a document as lines: files and hunks.
 
 use ratatui::text::{Line, Span};
 
 use super::super::diff::Show;
 use super::super::reader::{FileLeaf, HunkLeaf, Leaf};
 use super::super::theme::Role;
-use super::super::transcript::{Entry, EntryKind};
+use super::super::transcript::EntryKind;
 use super::super::wrap::{truncate, width};
 use super::entry::{Page, indented};
 use crate::contract::display::visible_line;
 use crate::contract::snapshot::Change;
 
-/// From so many columns on two conversations stand beside each other: a terminal of 100, less what frames it.
-const SIDES_FROM: u16 = 98;
 /// Where hunks begin.
 const INDENT: u16 = 2;
 
@@ -66,76 +64,6 @@ pub(super) fn hunk(hunk: &HunkLeaf, page: Page<'_>) -> Vec<Line<'static>> {
             let style = line.style;
             let spans = line.spans.into_iter().map(|span| span.patch_style(style)).collect::<Vec<_>>();
             indented(Line::from(spans), INDENT)
-        })
-        .collect()
-}
-
-/// What both conversations begin with.
-pub(super) fn same(
-    messages: usize,
-    entries: &[Entry],
-    page: Page<'_>,
-    draw: impl Fn(&Entry, u16) -> Vec<Line<'static>>,
-) -> Vec<Line<'static>> {
-    let text = match messages {
-        1 => "the first message is the same in both".to_owned(),
-        n => format!("the first {n} messages are the same in both"),
-    };
-    let mut lines = vec![Line::styled(truncate(&text, page.width), page.theme.style(Role::Accent))];
-    for entry in entries {
-        lines.push(Line::default());
-        lines.extend(draw(entry, page.width));
-    }
-    lines
-}
-
-/// What was said in one and in the other: beside each other where there is room, else one below the other.
-pub(super) fn pair(
-    left: Option<&Entry>,
-    right: Option<&Entry>,
-    page: Page<'_>,
-    draw: impl Fn(&Entry, u16) -> Vec<Line<'static>>,
-) -> Vec<Line<'static>> {
-    let theme = page.theme;
-    let rule = theme.style(Role::Rule);
-    if page.width < SIDES_FROM {
-        let mut lines = Vec::new();
-        for (name, entry) in [("one", left), ("other", right)] {
-            let Some(entry) = entry else { continue };
-            lines.push(Line::styled(truncate(&format!("{name}:"), page.width), theme.style(Role::Dim)));
-            let drawn = draw(entry, page.width.saturating_sub(INDENT).max(1));
-            lines.extend(drawn.into_iter().map(|line| {
-                let mut spans = vec![Span::styled("│ ", rule)];
-                spans.extend(
-                    line.spans.into_iter().map(|span| Span { style: line.style.patch(span.style), ..span }),
-                );
-                Line::from(spans)
-            }));
-        }
-        return lines;
-    }
-    let column = page.width.saturating_sub(3) / 2;
-    let side = |entry: Option<&Entry>| entry.map(|entry| draw(entry, column)).unwrap_or_default();
-    let (left, right) = (side(left), side(right));
-    let row = |line: Option<&Line<'static>>, fill: bool| {
-        let mut spans: Vec<Span<'static>> = Vec::new();
-        if let Some(line) = line {
-            let styled = line.spans.iter().cloned();
-            let styled = styled.map(|span| Span { style: line.style.patch(span.style), ..span });
-            spans = super::fit(styled.collect(), usize::from(column));
-        }
-        let used: usize = spans.iter().map(Span::width).sum();
-        if fill {
-            spans.push(Span::raw(" ".repeat(usize::from(column).saturating_sub(used))));
-        }
-        spans
-    };
-    (0..left.len().max(right.len()))
-        .map(|at| {
-            let mut spans = row(left.get(at), true);
-            spans.push(Span::styled(" │ ", rule));
-            spans.extend(row(right.get(at), false));
-            Line::from(spans)
         })
         .collect()
 }

@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 
 use super::super::app::App;
 use super::super::keymap::{Action, Place};
-use super::super::reader::{Book, Reader, Scene, Spot, Subject, Wanted};
+use super::super::reader::{Book, Reader, Scene, Spot, Wanted};
 use super::super::theme::{Role, Theme};
 use super::super::wrap::width;
 use super::sheet::{Paper, Sheets, text_of};
@@ -33,7 +33,6 @@ pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Book>) -> Scene<'a>
         info: &app.info,
         now: app.now,
         whole,
-        is_part: false,
         gallery: &app.gallery,
         epoch: book.map_or(app.epoch, |book| book.epoch),
         layout: app.layout,
@@ -237,11 +236,8 @@ fn foot(app: &App, viewer: &Reader, scene: &Scene<'_>, theme: &Theme) -> Picture
             vec![(Action::SearchNext, "next"), (Action::SearchPrevious, "before"), (Action::Close, "close")],
         ),
         (None, None) => {
-            let subject = viewer.book.as_ref().map(|book| book.subject);
-            let (message, call) = match subject {
-                Some(Subject::Changes) => ("file", "hunk"),
-                Some(Subject::Forks) | None => ("message", "call"),
-            };
+            let has_code = viewer.book.is_none();
+            let (message, call) = if has_code { ("message", "call") } else { ("file", "hunk") };
             let keys = [
                 (Action::Search, "search"),
                 (Action::NextMessage, message),
@@ -252,7 +248,6 @@ fn foot(app: &App, viewer: &Reader, scene: &Scene<'_>, theme: &Theme) -> Picture
                 (Action::View, "editor"),
                 (Action::Close, "close"),
             ];
-            let has_code = subject.is_none();
             let keys = keys.into_iter().filter(|(action, _)| has_code || *action != Action::CodeBlock);
             (String::new(), keys.collect())
         }

@@ -35,8 +35,6 @@ pub struct Paper<'a> {
     pub now: Moment,
     /// Nothing is left out, as the viewer has it; else as the inline terminal prints it.
     pub whole: bool,
-    /// It is only a part of what is shown.
-    pub is_part: bool,
     /// Pictures that are here.
     pub gallery: &'a Gallery,
     /// Which conversation it is: ids of entries begin anew in each.
@@ -156,7 +154,7 @@ impl Sheets {
             EntryKind::Tool(tool) => entry::colours(tool, &self.look.highlighter),
             EntryKind::Leaf(leaf) => match &**leaf {
                 Leaf::Hunk(hunk) => Some(entry::colours_of(&hunk.patch, &hunk.shown, &self.look.highlighter)),
-                Leaf::File(_) | Leaf::Same { .. } | Leaf::Pair(..) => None,
+                Leaf::File(_) => None,
             },
             _ => None,
         };
@@ -235,7 +233,10 @@ impl Sheets {
             EntryKind::Notice { level, text } => entry::notice(*level, text, paper.width, theme),
             EntryKind::Page { title, text } => entry::page(title, text, page),
             EntryKind::Changes(changes) => super::changes::changes(changes, page),
-            EntryKind::Leaf(leaf) => self.leaf(leaf, page, paper),
+            EntryKind::Leaf(leaf) => match &**leaf {
+                Leaf::File(file) => vec![leaf::file(file, page)],
+                Leaf::Hunk(hunk) => leaf::hunk(hunk, page),
+            },
         };
         (lines, kept)
     }
@@ -243,21 +244,7 @@ impl Sheets {
     /// For the words of an answer. Where a block of code can be named by its number, the number is shown.
     fn stream(&self, paper: &Paper<'_>) -> MarkdownStream {
         let stream = MarkdownStream::new(&self.look.highlighter);
-        if paper.whole && !paper.is_part { stream.with_numbers() } else { stream }
-    }
-
-    /// A page of a book. What was said in two conversations is drawn as it is in one.
-    fn leaf(&self, leaf: &Leaf, page: Page<'_>, paper: &Paper<'_>) -> Vec<Line<'static>> {
-        let draw = |entry: &Entry, width: u16| {
-            let paper = Paper { width: width.max(1), is_part: true, ..*paper };
-            self.body(entry, &paper, None, None).0
-        };
-        match leaf {
-            Leaf::File(file) => vec![leaf::file(file, page)],
-            Leaf::Hunk(hunk) => leaf::hunk(hunk, page),
-            Leaf::Same { messages, entries } => leaf::same(*messages, entries, page, draw),
-            Leaf::Pair(left, right) => leaf::pair(left.as_deref(), right.as_deref(), page, draw),
-        }
+        if paper.whole { stream.with_numbers() } else { stream }
     }
 }
 
