@@ -6,6 +6,7 @@ use super::Failure;
 use super::agent::App;
 use super::foundation::Foundation;
 use crate::contract::clock::Clock;
+use crate::contract::display::shortened;
 use crate::contract::event_sink::EventSink;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
@@ -90,12 +91,7 @@ fn words_of(message: &Message) -> String {
 }
 
 fn short(text: &str) -> String {
-    let line = text.trim().lines().next().unwrap_or_default();
-    let mut short: String = line.chars().take(NAMED).collect();
-    if short.len() < line.len() {
-        short.push('…');
-    }
-    short
+    shortened(text.trim().lines().next().unwrap_or_default(), NAMED).into_owned()
 }
 
 fn count(n: usize, what: &str) -> String {

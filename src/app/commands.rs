@@ -14,7 +14,7 @@ use super::{
 };
 use crate::cli::{Cli, Command, ConfigCommand, JsonFlag, PermissionsCommand, SkillsCommand};
 use crate::config::{Env, list_models};
-use crate::contract::display::{escape_json, visible_line};
+use crate::contract::display::{escape_json, shortened, visible_line};
 use crate::contract::record::ThreadRecord;
 use crate::plugins::permission::{CheckContext, Layer, RuleSet, check_line};
 use crate::plugins::skills::{Severity, SkillRow, check_dir, check_discovery, list_rows};
@@ -126,10 +126,7 @@ fn skills(command: SkillsCommand, foundation: &Foundation) -> Result<u8, Failure
                     let (name, scope) = (visible_line(&row.name), row.scope);
                     let hidden = hidden.unwrap_or_default();
                     let summary = row.summary();
-                    let mut description: String = summary.chars().take(SHOWN).collect();
-                    if description.len() < summary.len() {
-                        description.push('…');
-                    }
+                    let description = shortened(&summary, SHOWN);
                     let who = match (row.model_invocable, row.user_invocable) {
                         (true, true) => "",
                         (false, _) => "  (started by you only)",

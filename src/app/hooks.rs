@@ -15,7 +15,7 @@ use super::foundation::Foundation;
 use super::{Failure, put};
 use crate::cli::{HooksCommand, JsonFlag};
 use crate::contract::clock::Clock;
-use crate::contract::display::visible_line;
+use crate::contract::display::{shell_word, visible_line};
 use crate::contract::message::ToolCall;
 use crate::contract::tool::OnBehalf;
 use crate::phase::{PhaseContext, ToolCallInfo};
@@ -170,9 +170,7 @@ fn list(json: bool, foundation: &Foundation) -> Result<u8, Failure> {
 
 /// The words of a command, those in quotes that need them.
 fn words(command: &[String]) -> String {
-    let quoted =
-        |word: &String| shlex::try_quote(word).map_or_else(|_| word.clone(), std::borrow::Cow::into_owned);
-    command.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    command.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")
 }
 
 async fn test(name: &str, json: bool, foundation: &Foundation) -> Result<u8, Failure> {

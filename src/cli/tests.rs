@@ -228,7 +228,7 @@ fn spans_of_time_are_read() {
     for (text, seconds) in [("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86_400), ("1h 30min", 5400)] {
         assert_eq!(span(text), Ok(Duration::from_secs(seconds)), "{text}");
     }
-    for text in ["", " ", "2", "h", "-2h", "2 hours", "2h3", "1.5h", "２h"] {
+    for text in ["", " ", "2", "h", "-2h", "2h3", "1.5h", "２h"] {
         assert!(span(text).is_err(), "{text}");
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::env::Env;
 use super::providers::{self, BuiltInProvider, PROVIDERS};
 use super::settings::{Adapter, Settings};
+use crate::contract::address::is_this_machine;
 
 /// A local server that is worth a look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,11 +209,10 @@ fn is_openai(url: &str) -> bool {
 pub(super) fn is_loopback(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split('/').next().unwrap_or_default();
-    if authority.starts_with("[::1]") {
-        return true;
-    }
-    let host = authority.rsplit('@').next().and_then(|host| host.split(':').next()).unwrap_or_default();
-    host == "localhost" || host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    // A port, but not the end of an IPv6 address.
+    let host = host.rsplit_once(':').filter(|(_, port)| !port.contains(']')).map_or(host, |(host, _)| host);
+    is_this_machine(host)
 }
 
 /// The local servers to try, in order, when neither flag nor settings nor keys name a model.

@@ -2,13 +2,15 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
 use super::schema::{self, Fields, Kind, Leaf, Node};
 use super::settings::OnAsk;
 use super::tree::{Tree, json_of};
-use crate::contract::display::visible_line;
+use crate::contract::display::{shortened, visible_line};
+use crate::contract::span::parse_span;
 use crate::contract::terms::{Expiry, Notify};
 
 /// A dotted key as its parts, such as `["models", "gpt-4.1", "price", "input"]`.
@@ -293,11 +295,7 @@ impl Layer {
 
 /// At most 80 characters of what was typed, without control characters.
 fn shown(text: &str) -> String {
-    let mut short: String = text.chars().take(80).collect();
-    if short.len() < text.len() {
-        short.push('…');
-    }
-    short.escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'")
+    shortened(text, 80).escape_debug().to_string().replace("\\\"", "\"").replace("\\'", "'")
 }
 
 /// Takes `models."gpt-4.1".max_output=5` apart at the first `=` outside of quotes.
@@ -552,18 +550,10 @@ pub(super) fn whole(value: &DeValue<'_>) -> Option<u64> {
 const MAX_SECONDS: u64 = 7 * 24 * 3600;
 
 /// Reads `500ms`, `90s`, `2m` or `1h`; bare digits are seconds.
-pub(crate) fn parse_duration(text: &str) -> Option<std::time::Duration> {
-    let text = text.trim();
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let number: u64 = text[..digits].parse().ok()?;
-    let millis = match text[digits..].trim() {
-        "ms" => Some(number),
-        "" | "s" => number.checked_mul(1000),
-        "m" | "min" => number.checked_mul(60_000),
-        "h" => number.checked_mul(3_600_000),
-        _ => None,
-    }?;
-    (millis > 0 && millis <= MAX_SECONDS * 1000).then(|| std::time::Duration::from_millis(millis))
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+    let bare = text.trim().parse().ok().map(Duration::from_secs);
+    bare.or_else(|| parse_span(text))
+        .filter(|span| !span.is_zero() && *span <= Duration::from_secs(MAX_SECONDS))
 }
 
 fn is_plain_url(text: &str) -> bool {

@@ -70,7 +70,7 @@ impl fmt::Display for Kind {
                 "a URL such as \"http://127.0.0.1:8080/v1/\", without a user name or password",
             ),
             Self::Expiry => f.write_str(
-                "a time with a unit such as \"30m\" (s, m, h or d; 1 second to 365 days), or \"never\"",
+                "a time with a unit such as \"30m\" (s, m, h, d or w; 1 second to 365 days), or \"never\"",
             ),
             Self::NotifyList => f.write_str(
                 "a list such as [\"bell\", \"desktop\", {command = [\"/path/program\", \"argument\"]}]",

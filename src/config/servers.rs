@@ -17,7 +17,7 @@ use super::layer::{Origin, line_column};
 use super::layers::{Provenance, read_text};
 use super::settings::{McpSettings, ServerSettings};
 use crate::contract::digest::sha256_hex;
-use crate::contract::display::visible_line;
+use crate::contract::display::{shell_word, visible_line};
 use crate::contract::server::{
     LoginConfig, LoginGrant, ServerConfig, ServerScope, ServerTransport, streamable_url,
 };
@@ -481,10 +481,6 @@ fn expand_home(text: &str, env: &Env) -> PathBuf {
         (Some(below), Some(home)) => home.join(below),
         (Some(_) | None, _) => PathBuf::from(text),
     }
-}
-
-fn shell_word(word: &str) -> String {
-    shlex::try_quote(word).map_or_else(|_| word.to_owned(), Cow::into_owned)
 }
 
 /// The `.mcp.json` files that count for a folder: its own first, then those above it up to the repository's root.

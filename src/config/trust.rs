@@ -14,7 +14,7 @@ use super::layers::{defaults, project_config_files, project_refusal, read_layer,
 use super::paths::{PrivateFileError, write_private};
 use super::schema::ProjectMay;
 use crate::contract::digest::hex;
-use crate::contract::display::visible_line;
+use crate::contract::display::{shortened, visible_line};
 
 const FORMAT: u32 = 1;
 const MAX_STORE: u64 = 16 << 20;
@@ -161,11 +161,7 @@ fn hooks_item(folder: &Path, repository: &Path) -> Option<TrustItem> {
             let list = hook.get("command").and_then(toml::Value::as_array).into_iter().flatten();
             let words: Vec<&str> = list.filter_map(toml::Value::as_str).collect();
             let line = [&[word("phase"), word("tool")], &words[..]].concat().join(" ");
-            let mut shown: String = visible_line(&line).chars().take(500).collect();
-            if shown.len() < visible_line(&line).len() {
-                shown.push('…');
-            }
-            let _ = write!(summary, "\n  {shown}");
+            let _ = write!(summary, "\n  {}", shortened(&visible_line(&line), 500));
             for word in words {
                 // Inside of the project a file is as changeable as the list itself.
                 if let Ok(file) = folder.join(word).canonicalize()

@@ -174,11 +174,21 @@ pub fn call_summary(tool: &str, arguments: &serde_json::Value) -> String {
         (None, serde_json::Value::Object(map)) if map.is_empty() => tool.to_owned(),
         (None, other) => other.to_string(),
     };
-    let line = visible_line(text.trim()).into_owned();
-    if line.chars().count() <= SUMMARY {
-        return line;
+    shortened(&visible_line(text.trim()), SUMMARY).into_owned()
+}
+
+/// A word as a shell reads it back.
+pub fn shell_word(word: &str) -> Cow<'_, str> {
+    shlex::try_quote(word).unwrap_or(Cow::Borrowed(word))
+}
+
+/// The text in at most `max` characters, the last one `…` when something is missing.
+pub fn shortened(text: &str, max: usize) -> Cow<'_, str> {
+    if text.char_indices().nth(max).is_none() {
+        return text.into();
     }
-    line.chars().take(SUMMARY - 1).chain(std::iter::once('…')).collect()
+    let end = text.char_indices().nth(max.saturating_sub(1)).map_or(0, |(end, _)| end);
+    format!("{}…", &text[..end]).into()
 }
 
 /// How many characters of the text a reader could not see.
@@ -189,6 +199,14 @@ pub fn count_unsafe(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_text_ends_with_a_mark() {
+        assert_eq!(shortened("", 0), "");
+        assert_eq!(shortened("añb", 3), "añb");
+        assert_eq!(shortened("añbc", 3), "añ…");
+        assert_eq!(shortened("漢字", 1), "…");
+    }
 
     proptest::proptest! {
         #[test]

@@ -1,6 +1,7 @@
 //! The vocabulary of all layers: data, and the traits between them.
 
 pub mod activity;
+pub mod address;
 pub mod audit;
 pub mod child;
 pub mod clock;
@@ -33,6 +34,7 @@ pub mod record;
 pub mod schema;
 pub mod server;
 pub mod snapshot;
+pub mod span;
 pub mod spec;
 pub mod statistics;
 pub mod storage;

@@ -1,27 +1,11 @@
 //! Similar names: suggestions for an unknown one.
 
-/// Edits that turn one word into the other, case ignored, a swap of neighbours counted as one.
+/// Edits that turn one word into the other, case ignored, `-` and `_` the same, a swap of neighbours counted as one.
 pub fn distance(a: &str, b: &str) -> usize {
     // Keys are short; a very long one is no misspelling and not worth the square of its length.
-    let (a, b): (Vec<char>, Vec<char>) =
-        (a.to_lowercase().chars().take(40).collect(), b.to_lowercase().chars().take(40).collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for (j, cell) in rows[0].iter_mut().enumerate() {
-        *cell = j;
-    }
-    for i in 1..=a.len() {
-        rows[i][0] = i;
-        for j in 1..=b.len() {
-            let change = rows[i - 1][j - 1]
-                + usize::from(a[i - 1] != b[j - 1] && !(a[i - 1] == '-' && b[j - 1] == '_'));
-            let mut best = change.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = best;
-        }
-    }
-    rows[a.len()][b.len()]
+    let [a, b] =
+        [a, b].map(|word| word.to_lowercase().chars().take(40).collect::<String>().replace('-', "_"));
+    strsim::osa_distance(&a, &b)
 }
 
 /// Whether a name may be meant by a word: so few edits lie between them that a typing error explains it.

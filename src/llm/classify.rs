@@ -11,6 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use super::provider::Adapter;
+use crate::contract::display::shortened;
 use crate::contract::executor::InferenceExecutionError;
 
 /// In every message about a model that a provider does not know.
@@ -38,11 +39,7 @@ impl Origin {
         {
             text = text.replace(key.expose_secret(), "[key]");
         }
-        text = hide_keys(&text);
-        if text.chars().count() > MAX_SHOWN {
-            text = text.chars().take(MAX_SHOWN).collect::<String>() + "…";
-        }
-        text
+        shortened(&hide_keys(&text), MAX_SHOWN).into_owned()
     }
 
     /// The answer to the request was not a success.

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::classify::{Origin, looks_like_html};
 use super::sse::SseParser;
+use crate::contract::address::is_this_machine;
 use crate::contract::executor::InferenceExecutionError;
 
 /// Builds the client on first use, so that starting the program does not pay for certificates it may not need.
@@ -48,7 +49,7 @@ pub(super) fn build(base: Option<&reqwest::Url>) -> reqwest::Result<reqwest::Cli
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
     let mut builder = reqwest::Client::builder();
-    if base.is_some_and(is_loopback) {
+    if base.and_then(reqwest::Url::host_str).is_some_and(is_this_machine) {
         builder = builder.no_proxy();
     }
     if base.is_some_and(|base| base.scheme() == "http") {
@@ -62,11 +63,6 @@ pub(super) fn build(base: Option<&reqwest::Url>) -> reqwest::Result<reqwest::Cli
             .collect()
     });
     finish(builder.tls_certs_merge(roots.iter().cloned()))
-}
-
-fn is_loopback(url: &reqwest::Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 fn finish(builder: reqwest::ClientBuilder) -> reqwest::Result<reqwest::Client> {

@@ -23,7 +23,8 @@ use super::login::{Bearer, Session};
 use super::open::{CancelGuard, MAX_CALL, OpenCall, Step};
 use super::transport::Guarded;
 use super::{Launch, Surroundings};
-use crate::contract::display::visible_line;
+use crate::contract::address::is_this_machine;
+use crate::contract::display::{shortened, visible_line};
 use crate::contract::server::{ServerConfig, ServerTransport, streamable_url};
 
 /// One message of a server.
@@ -87,9 +88,7 @@ impl std::fmt::Display for CallError {
 
 /// A text of the other side for a person or a model: one line, bounded.
 pub(super) fn words_of(text: &str) -> String {
-    let short: String = text.chars().take(MAX_ERROR).collect();
-    let cut = if short.len() < text.len() { "…" } else { "" };
-    format!("{}{cut}", visible_line(short.trim()))
+    visible_line(&shortened(text.trim(), MAX_ERROR)).into_owned()
 }
 
 pub(super) fn call_error(error: ServiceError) -> CallError {
@@ -485,11 +484,7 @@ pub(super) fn http_client(url: &str) -> reqwest::Result<reqwest::Client> {
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
     let mut builder = reqwest::Client::builder();
-    let is_here = reqwest::Url::parse(url).is_ok_and(|url| {
-        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-    });
-    if is_here {
+    if reqwest::Url::parse(url).is_ok_and(|url| url.host_str().is_some_and(is_this_machine)) {
         builder = builder.no_proxy();
     }
     builder = if url.starts_with("http://") {

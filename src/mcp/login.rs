@@ -20,6 +20,7 @@ pub use kept::LoginState;
 pub use landing::Landing;
 pub use revoke::{LoggedOut, log_out};
 
+use crate::contract::display::{shell_word, visible_line};
 use crate::contract::server::{LoginGrant, ServerConfig, ServerTransport};
 
 /// Where logins are kept: one text for each server, which nobody else reads.
@@ -101,7 +102,5 @@ pub fn login_state(config: &ServerConfig, store: &dyn LoginStore) -> Result<Opti
 
 /// The command that logs in, as it is typed.
 pub fn login_command(name: &str) -> String {
-    let shown = crate::contract::display::visible_line(name);
-    let word = shlex::try_quote(&shown).map_or_else(|_| shown.to_string(), std::borrow::Cow::into_owned);
-    format!("aye mcp login {word}")
+    format!("aye mcp login {}", shell_word(&visible_line(name)))
 }

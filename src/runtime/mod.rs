@@ -51,6 +51,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use crate::contract::clock::Clock;
+use crate::contract::display::shortened;
 use crate::contract::event_sink::EventSink;
 use crate::contract::ids::{RunId, ThreadId};
 use crate::contract::lifecycle::RunStatus;
@@ -631,10 +632,5 @@ impl std::fmt::Debug for AgentRuntime {
 
 /// A title from what a person said first: one line, at most 80 characters.
 fn title_of(text: &str) -> String {
-    let line = text.trim().lines().next().unwrap_or_default();
-    let mut title: String = line.chars().take(80).collect();
-    if title.len() < line.len() {
-        title.push('…');
-    }
-    title
+    shortened(text.trim().lines().next().unwrap_or_default(), 80).into_owned()
 }

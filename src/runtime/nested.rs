@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::AgentRuntime;
 use crate::contract::child::{CHILD_RUN_ACTIVITY_TYPE, ChildRunState, ChildStatus};
-use crate::contract::display::call_summary;
+use crate::contract::display::{call_summary, shortened};
 use crate::contract::event::AgentEvent;
 use crate::contract::event_sink::EventSink;
 use crate::contract::inference::TokenUsage;
@@ -110,11 +110,7 @@ impl ChildSink {
 }
 
 fn cut(line: &str) -> String {
-    let line = line.trim();
-    match line.char_indices().nth(MAX_LINE) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line.to_owned(),
-    }
+    shortened(line.trim(), MAX_LINE).into_owned()
 }
 
 #[async_trait]

@@ -7,6 +7,7 @@ use super::super::foundation::Foundation;
 use super::super::{Failure, print, say};
 use crate::cli::{Cli, ThenArgs};
 use crate::contract::clock::uptime_ms;
+use crate::contract::display::shell_word;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::{LeaseRecord, Owner, SuspensionRecord, SuspensionStatus};
 use crate::headless::{self, Job};
@@ -133,9 +134,7 @@ impl Place {
 
     fn command(&self) -> String {
         let folder = self.folder.to_string_lossy();
-        let folder =
-            shlex::try_quote(&folder).map_or_else(|_| folder.clone(), |quoted| quoted.into_owned().into());
-        let place = if self.is_elsewhere { format!(" -C {folder}") } else { String::new() };
+        let place = if self.is_elsewhere { format!(" -C {}", shell_word(&folder)) } else { String::new() };
         format!("aye{place} -r {} -p", self.thread)
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::Failure;
 use super::super::commands::when;
 use super::{Answer, LIST, summary};
-use crate::contract::display::visible_line;
+use crate::contract::display::{shortened, visible_line};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
 use crate::contract::schema::{self, answer_command};
@@ -205,9 +205,5 @@ pub(super) fn moment(ms: u64) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    let line = visible_line(text.trim());
-    if line.chars().count() <= QUOTED {
-        return line.into_owned();
-    }
-    line.chars().take(QUOTED - 1).chain(std::iter::once('…')).collect()
+    shortened(&visible_line(text.trim()), QUOTED).into_owned()
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::{put, say};
 use super::is_dead;
-use crate::contract::display::{escape_json, visible_line};
+use crate::contract::display::{escape_json, shortened, visible_line};
 use crate::contract::ids::JobId;
 use crate::contract::mailbox::MailboxJob;
 use crate::contract::message::Message;
@@ -55,11 +55,7 @@ pub(super) fn lost(job: &MailboxJob) {
 
 fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
-    let mut short: String = line.chars().take(100).collect();
-    if short.len() < line.len() {
-        short.push('…');
-    }
-    visible_line(&short).into_owned()
+    visible_line(&shortened(line, 100)).into_owned()
 }
 
 impl Report {

@@ -1,12 +1,12 @@
 //! What a login may reach. Where it goes is said by documents of strangers: each request is looked at before it is made.
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use reqwest::Url;
 use rmcp::transport::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
 
+use crate::contract::address::is_this_machine;
 use crate::mcp::client::http_client;
 
 /// One answer, and how long it may take.
@@ -23,11 +23,7 @@ pub(super) struct Http {
 
 /// Whether an address is one of this machine.
 fn is_here(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_lowercase();
-    let host = host.trim_end_matches('.');
-    host == "localhost"
-        || host.ends_with(".localhost")
-        || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback() || ip.is_unspecified())
+    url.host_str().is_some_and(is_this_machine)
 }
 
 impl Http {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::config::phase_name;
 use super::runner::HookOutput;
 use crate::contract::context_message::ContextTarget;
-use crate::contract::display::visible_line;
+use crate::contract::display::{shortened, visible_line};
 use crate::state::Phase;
 
 /// Characters of a reason that are kept.
@@ -115,7 +115,7 @@ fn last_line(text: &str) -> Option<String> {
 fn refused(phase: Phase, output: &HookOutput) -> Result<Answer, String> {
     let reason = match output.stderr.trim() {
         "" => "no reason given (exit status 2, empty stderr)".to_owned(),
-        reason => clipped(reason, MAX_REASON),
+        reason => shortened(reason, MAX_REASON).into_owned(),
     };
     match phase {
         Phase::BeforeToolExecute => Ok(Answer { deny: Some(reason), ..Answer::default() }),
@@ -152,15 +152,6 @@ fn parse(phase: Phase, output: &HookOutput) -> Result<Answer, String> {
     answer.checked(phase)
 }
 
-fn clipped(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
-        return text.to_owned();
-    }
-    let mut short: String = text.chars().take(most - 1).collect();
-    short.push('…');
-    short
-}
-
 impl Answer {
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
@@ -189,16 +180,16 @@ impl Answer {
         for reason in
             [&mut self.block, &mut self.deny, &mut self.notice, &mut self.stop].into_iter().flatten()
         {
-            *reason = clipped(reason, MAX_REASON);
+            *reason = shortened(reason, MAX_REASON).into_owned();
         }
         if let Some(ask) = &mut self.ask {
-            ask.question = clipped(&ask.question, MAX_REASON);
+            ask.question = shortened(&ask.question, MAX_REASON).into_owned();
         }
         for message in &mut self.context {
-            message.content = clipped(&message.content, MAX_CONTENT);
+            message.content = shortened(&message.content, MAX_CONTENT).into_owned();
         }
         if let Some(result) = &mut self.set_result {
-            result.text = clipped(&result.text, MAX_CONTENT);
+            result.text = shortened(&result.text, MAX_CONTENT).into_owned();
         }
         Ok(self)
     }
@@ -231,6 +222,6 @@ impl Answer {
         if let Some(text) = &self.notice {
             say("notice", text);
         }
-        if parts.is_empty() { "nothing".to_owned() } else { clipped(&parts.join("; "), 300) }
+        if parts.is_empty() { "nothing".to_owned() } else { shortened(&parts.join("; "), 300).into_owned() }
     }
 }

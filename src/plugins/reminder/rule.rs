@@ -1,5 +1,6 @@
 use super::output::{OutputMatcher, Seen};
 use crate::contract::context_message::{ContextMessage, ContextTarget};
+use crate::contract::display::shortened;
 use crate::pattern::{Pattern, Quantifier};
 use crate::phase::ToolCallInfo;
 
@@ -86,10 +87,7 @@ impl ReminderRule {
     pub(super) fn notice(&self) -> String {
         const SHOWN: usize = 200;
         let one_line = self.content.split_whitespace().collect::<Vec<_>>().join(" ");
-        let mut text: String = one_line.chars().take(SHOWN).collect();
-        if text.len() < one_line.len() {
-            text.push('…');
-        }
+        let text = shortened(&one_line, SHOWN).into_owned();
         if self.is_named { format!("{}: {text}", self.name) } else { text }
     }
 }

@@ -256,7 +256,7 @@ async fn all_rules_that_match_fire_in_order_and_are_shown() {
         {"tool": "Bash", "message": {"target": "suffix_system", "content": "x".repeat(300)}},
     ])));
     let told = steps.settled(1, call("Bash", json!({})), ToolResult::text("Bash", "ok")).await;
-    let long = format!("{}…", "x".repeat(200));
+    let long = format!("{}…", "x".repeat(199));
     let notice = |text: &str| Activity::notice("reminder", text);
     assert_eq!(told, [notice("b: one two"), notice("a: three"), notice("a: five"), notice(&long)]);
     let words: Vec<_> = steps.request(1).await.into_iter().map(|message| message.content).collect();

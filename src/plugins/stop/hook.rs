@@ -6,6 +6,7 @@ use super::budget::{Budget, Cost};
 use super::policy::{MaxRoundsPolicy, StopDecision, StopPoint, StopPolicy, StopPolicyStats};
 use super::state::{SettledCall, StopStateKey, StopStateUpdate, fingerprint};
 use super::{StopConfigKey, config};
+use crate::contract::display::shortened;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::message::Role;
 use crate::contract::spec::{AgentSpec, PluginConfigKey};
@@ -79,9 +80,10 @@ impl Conditions {
             let elapsed_ms = u64::try_from(active.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
             match policy.evaluate(&StopPolicyStats { elapsed_ms, ..StopPolicyStats::default() }) {
                 StopDecision::Continue => None,
-                StopDecision::Stop { code, detail } => {
-                    Some(TimeLimit { active, reason: TerminationReason::stopped(code, clipped(&detail)) })
-                }
+                StopDecision::Stop { code, detail } => Some(TimeLimit {
+                    active,
+                    reason: TerminationReason::stopped(code, shortened(&detail, DETAIL_LIMIT)),
+                }),
             }
         });
         limits.min_by_key(|limit| limit.active)
@@ -102,21 +104,12 @@ impl Conditions {
             match policy.evaluate(stats.get_or_insert_with(|| stats_of(ctx))) {
                 StopDecision::Continue => {}
                 StopDecision::Stop { code, detail } => {
-                    return Ok(Some(TerminationReason::stopped(code, clipped(&detail))));
+                    return Ok(Some(TerminationReason::stopped(code, shortened(&detail, DETAIL_LIMIT))));
                 }
             }
         }
         Ok(None)
     }
-}
-
-fn clipped(detail: &str) -> String {
-    if detail.chars().count() <= DETAIL_LIMIT {
-        return detail.to_owned();
-    }
-    let mut text: String = detail.chars().take(DETAIL_LIMIT - 1).collect();
-    text.push('…');
-    text
 }
 
 /// The text and the tools of the latest answer; from the conversation when the process was restarted since.
@@ -182,7 +175,10 @@ impl PhaseHook for JudgeHook {
                 command.update::<StopStateKey>(StopStateUpdate::Spent(cost));
             }
             if let Some(why) = over {
-                command.update::<StopRequest>(TerminationReason::stopped("budget", clipped(&why)));
+                command.update::<StopRequest>(TerminationReason::stopped(
+                    "budget",
+                    shortened(&why, DETAIL_LIMIT),
+                ));
             }
         }
         Ok(command)
