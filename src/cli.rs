@@ -143,7 +143,7 @@ pub struct Cli {
     ///
     /// `suspend` leaves them pending and exits with status 3. `deny` denies each at once and continues. `wait` waits
     /// until you answer from another terminal; after SECONDS the question expires, and the status is 6. Default:
-    /// suspend; with --ephemeral, which keeps nothing to resume, wait.
+    /// suspend. With --ephemeral, which keeps nothing to resume, the default is deny, and wait asks in this terminal.
     #[arg(long, value_name = "ACTION")]
     pub on_ask: Option<String>,
 

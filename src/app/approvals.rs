@@ -1,8 +1,7 @@
 //! Pending questions and decisions: `aye inbox`, `aye approvals` and their short forms.
 //!
-//! All of them use three functions, so that questions can come from one more place: [`waiting`] lists, [`find`] finds
-//! one by the first characters of its id, [`decide`] decides it. Besides the store, these places are the processes
-//! that keep a conversation in memory.
+//! All of them use three functions: [`waiting`] lists, [`find`] finds one by the first characters of its id, [`decide`]
+//! decides it.
 
 mod follow;
 mod list;
@@ -73,14 +72,11 @@ pub(super) async fn run(
         ApprovalsCommand::List(args) => inbox(&args, foundation).await,
         ApprovalsCommand::Show { id, json } => {
             let store = foundation.open_store_to_read()?;
-            let suspension = find(&store, foundation, &id).await?;
+            let suspension = find(&store, &id).await?;
             if json {
                 put_json(&serde_json::json!(suspension))?;
             } else {
                 put(&show::shown(&suspension))?;
-                if let Some(pid) = foundation.remote().holder(&suspension.id) {
-                    put(&format!("in memory of process {pid} only\n"))?;
-                }
             }
             store.close().await;
             Ok(0)
@@ -122,7 +118,7 @@ pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundatio
                 "a rule can be granted with one question at a time; nothing was decided",
             ));
         };
-        let suspension = find(&store, foundation, id).await?;
+        let suspension = find(&store, id).await?;
         refusal::all(refusal::look(&store, &suspension).await?.into_iter().collect())?;
         giving::give(granting, &suspension, &store, foundation, cli).await?;
     }
@@ -132,7 +128,7 @@ pub(super) async fn approve(args: ApproveArgs, cli: &Cli, foundation: &Foundatio
     let [id] = ids.as_slice() else {
         return Err(Failure::usage("only one call at a time can be edited; nothing was decided"));
     };
-    let suspension = find(&store, foundation, id).await?;
+    let suspension = find(&store, id).await?;
     refusal::all(refusal::look(&store, &suspension).await?.into_iter().collect())?;
     let answer = edited::edited(&suspension, args, yes, &store, foundation, cli).await?;
     answer_all(&store, &[suspension.id.to_string()], &answer, then, cli, foundation).await
@@ -153,7 +149,7 @@ pub(super) async fn answer(args: AnswerArgs, cli: &Cli, foundation: &Foundation)
     let result = match args.answer.as_deref().map(str::trim) {
         None | Some("") => {
             let store = foundation.open_store_to_read()?;
-            return Err(refusal::no_answer(&find(&store, foundation, &args.id).await?));
+            return Err(refusal::no_answer(&find(&store, &args.id).await?));
         }
         Some(text) => {
             serde_json::from_str(text).map_err(|e| Failure::usage(format!("the answer is not JSON: {e}")))?
@@ -170,11 +166,7 @@ pub(super) async fn waiting(store: &Store, filter: InboxFilter, now: u64) -> Res
 }
 
 /// The question whose id begins so.
-pub(super) async fn find(
-    store: &Store,
-    foundation: &Foundation,
-    id: &str,
-) -> Result<SuspensionRecord, Failure> {
+pub(super) async fn find(store: &Store, id: &str) -> Result<SuspensionRecord, Failure> {
     if id.is_empty() {
         return Err(Failure::usage(format!("the id of a question is empty; {LIST}")));
     }
@@ -183,11 +175,7 @@ pub(super) async fn find(
             "`{id}` contains control characters and is not the id of a question; {LIST}"
         )));
     }
-    let local = store.find_suspension(id).await.map_err(Failure::failed)?;
-    if let Some(suspension) = foundation.remote().find(id, &local).await? {
-        return Ok(suspension);
-    }
-    match local {
+    match store.find_suspension(id).await.map_err(Failure::failed)? {
         SuspensionLookup::One(suspension) => Ok(*suspension),
         SuspensionLookup::None => Err(Failure::usage(format!("unknown question `{id}`; {LIST}"))),
         SuspensionLookup::Many(found) => Err(refusal::ambiguous(id, &found)),
@@ -197,16 +185,12 @@ pub(super) async fn find(
 /// Stores an answer that fits its question.
 pub(super) async fn decide(
     store: &Store,
-    foundation: &Foundation,
     suspension: &SuspensionRecord,
     answer: &Answer,
     actor: Actor,
     now: u64,
 ) -> Result<DecideOutcome, Failure> {
     let decision = Decision { resume: answer.resume(now), actor };
-    if let Some(outcome) = foundation.remote().decide(&suspension.id, &decision).await? {
-        return Ok(outcome);
-    }
     store.decide(&suspension.id, decision, now).await.map_err(|error| match error {
         StoreError::ReadOnly => {
             Failure::failed("the store is read-only; the decision cannot be stored; nothing changed")
@@ -241,7 +225,7 @@ async fn answer_all(
     let mut found: Vec<SuspensionRecord> = Vec::new();
     let mut refused = Vec::new();
     for id in ids {
-        match find(store, foundation, id).await {
+        match find(store, id).await {
             Ok(suspension) if found.iter().all(|known| known.id != suspension.id) => found.push(suspension),
             Ok(_) => {}
             Err(failure) => refused.push(failure),
@@ -311,13 +295,10 @@ async fn settle(
     let mut answered = Vec::new();
     for suspension in found {
         let actor = super::agent::actor(foundation, "cli");
-        match decide(store, foundation, &suspension, answer, actor, now).await? {
+        match decide(store, &suspension, answer, actor, now).await? {
             DecideOutcome::Accepted(record) | DecideOutcome::Repeated(record) => {
                 say(&format!("{}: {}", answer.done, summary(&record)));
-                match foundation.remote().holder(&record.id) {
-                    Some(pid) => say(&format!("process {pid} resumes the run")),
-                    None => answered.push(*record),
-                }
+                answered.push(*record);
             }
             // Somebody was faster than this command.
             DecideOutcome::AlreadyDecided(record)

@@ -4,19 +4,16 @@ use std::fmt::Write as _;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::Arc;
 
-use tokio::sync::mpsc::UnboundedReceiver;
-
 use super::agent::App;
 use super::elsewhere::Elsewhere;
 use super::foundation::Foundation;
 use super::host::TerminalHost;
-use super::remote::{Counter, Place};
 use super::{Failure, commands, moved, say, statusline, themes};
 use crate::cli::{Cli, ThreadChoice};
 use crate::config::{Env, Images, Screen};
 use crate::contract::display::{visible, visible_line};
 use crate::tui::gallery::Images as ShownImages;
-use crate::tui::host::{Host as _, HostEvent};
+use crate::tui::host::HostEvent;
 use crate::tui::keymap::Keymap;
 use crate::tui::links::Links;
 use crate::tui::terminal::{Abilities, Clipboard, Desktop, reflows};
@@ -99,22 +96,7 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
             moved::note(&app).await;
         });
     }
-    let place = app.foundation.is_ephemeral.then(|| Place::make(&app.foundation.env));
-    let (events, counter) = match place {
-        Some(Ok(place)) => {
-            let (events, counter) = served(&app, &host, place, events);
-            (events, Some(counter))
-        }
-        Some(Err(why)) => {
-            tracing::warn!("questions can be answered in this terminal only: {why}");
-            (events, None)
-        }
-        None => (events, None),
-    };
     let status = Box::pin(tui::run(options, Arc::<TerminalHost>::clone(&host), events)).await;
-    if let Some(counter) = counter {
-        counter.close().await;
-    }
     host.leave().await;
     app.notifier.settle(LAST_WAIT).await;
     app.telemetry.end().await;
@@ -136,34 +118,6 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         Cause::Hangup => 129,
         Cause::Terminated => 143,
     })
-}
-
-/// Lets other terminals answer the questions of conversations that are in memory only, as those of kept ones.
-fn served(
-    app: &App,
-    host: &Arc<TerminalHost>,
-    place: Place,
-    mut events: UnboundedReceiver<HostEvent>,
-) -> (UnboundedReceiver<HostEvent>, Arc<Counter>) {
-    let host = Arc::clone(host);
-    let counter = Counter::new(app.runtime.clone(), place, move |question| {
-        let (host, thread) = (Arc::clone(&host), question.thread_id.clone());
-        // Opening a conversation wakes its run.
-        tokio::spawn(async move { host.open_thread(Some(thread)).await.map(drop) });
-    });
-    let (forward, seen) = tokio::sync::mpsc::unbounded_channel();
-    let hearing = Arc::clone(&counter);
-    tokio::spawn(async move {
-        while let Some(event) = events.recv().await {
-            if matches!(&event, HostEvent::Agent(_, event) if Counter::concerns(event)) {
-                hearing.look().await;
-            }
-            if forward.send(event).is_err() {
-                return;
-            }
-        }
-    });
-    (seen, counter)
 }
 
 /// Whether this is the first start of somebody who has set up nothing.

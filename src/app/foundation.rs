@@ -1,10 +1,9 @@
 //! What every start needs first: paths, settings, trust.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use super::Failure;
-use super::remote::Client;
 use crate::cli::Cli;
 use crate::config::{
     Env, Instructions, Loaded, Paths, Sources, TrustAssessment, TrustItem, TrustStore, load,
@@ -42,7 +41,6 @@ pub(super) struct Foundation {
     /// Nothing is kept.
     pub(super) is_ephemeral: bool,
     pub(super) effort: Effort,
-    remote: OnceLock<Client>,
 }
 
 impl Foundation {
@@ -88,7 +86,6 @@ impl Foundation {
             warnings,
             is_ephemeral: cli.global.ephemeral,
             effort: Effort::default(),
-            remote: OnceLock::new(),
         };
         foundation.warnings.extend(foundation.loaded.warnings.iter().map(ToString::to_string));
         foundation.effort.set(foundation.loaded.settings.effort);
@@ -145,11 +142,6 @@ impl Foundation {
             load_instructions(&self.paths.config_dir, &self.workspace.root, &self.workspace.cwd);
         self.warnings.extend(instructions.warnings.iter().cloned());
         instructions
-    }
-
-    /// The processes that keep a conversation in memory, and have questions.
-    pub(super) fn remote(&self) -> &Client {
-        self.remote.get_or_init(|| Client::new(&self.env))
     }
 
     pub(super) fn open_store(&self) -> Result<Store, Failure> {

@@ -46,7 +46,6 @@ mod print;
 mod prompt;
 mod queue;
 mod reminders;
-mod remote;
 mod secrets;
 mod sections;
 mod since;

@@ -8,15 +8,13 @@ use std::time::Duration;
 
 use super::agent::App;
 use super::foundation::Foundation;
-use super::remote::{Counter, Hearing, Place};
 use super::{Failure, commands, images, moved, say};
 use crate::cli::{Cli, OnUnknown, OutputFormat, ThreadChoice};
 use crate::config::{self, Env, TrustAssessment};
-use crate::contract::event_sink::EventSink;
 use crate::contract::ids::ThreadId;
 use crate::contract::message::Message;
 use crate::contract::tool::ToolDescriptor;
-use crate::headless::{self, AnswerSchema, Format, Job, OnAsk, Options};
+use crate::headless::{self, AnswerSchema, Format, Job, OnAsk, Options, TypedAnswers};
 use crate::plugins::skills::{invocation, refused};
 use crate::runtime::{RunRequest, UnknownPolicy};
 
@@ -34,7 +32,8 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
         (None, piped) => piped,
     };
     let schema = answer_schema(cli.json_schema.as_deref())?;
-    let (on_ask, place) = on_ask(&foundation)?;
+    let on_ask = on_ask(&foundation)?;
+    let typed = typed_answers(&foundation, on_ask)?;
     let _log = crate::logging::to_file(&foundation.paths.log_dir());
     let app = App::build(foundation, cli).await?;
     for warning in &app.warnings {
@@ -83,16 +82,9 @@ pub(super) async fn run(cli: &Cli, env: Env) -> Result<u8, Failure> {
     };
     let mut options = options(&app, cli.output_format, cli.on_unknown, on_ask);
     options.schema = schema;
-    let counter = place.map(|place| {
-        let answered = Arc::clone(&options.answered);
-        Counter::new(app.runtime.clone(), place, move |_| answered.notify_one())
-    });
-    options.also = counter.clone().map(|counter| Arc::new(Hearing(counter)) as Arc<dyn EventSink>);
+    options.typed = typed;
     let code = headless::run(&app.runtime, job, &options, &app.clock).await;
     moved::note(&app).await;
-    if let Some(counter) = counter {
-        counter.close().await;
-    }
     app.mcp.manager.close().await;
     app.notifier.finish().await;
     app.telemetry.end().await;
@@ -174,45 +166,41 @@ pub(super) fn options(app: &App, format: OutputFormat, unknown: OnUnknown, on_as
         on_ask,
         is_kept: !app.foundation.is_ephemeral,
         actor: app.actor("headless"),
-        answered: Arc::default(),
-        also: None,
+        typed: None,
         clean: std::io::stdout().is_terminal(),
         schema: None,
     }
 }
 
-/// What happens to questions. Suspending needs a store that outlives the process, and waiting a way in for those who
-/// answer: the store's file, or a place for a socket.
-pub(super) fn on_ask(foundation: &Foundation) -> Result<(OnAsk, Option<Place>), Failure> {
-    let wanted = foundation.loaded.settings.on_ask;
-    if !foundation.is_ephemeral {
-        return Ok(match wanted {
-            config::OnAsk::Auto | config::OnAsk::Suspend => (OnAsk::Suspend, None),
-            config::OnAsk::Deny => (OnAsk::Deny, None),
-            config::OnAsk::Wait(limit) => (OnAsk::Wait(limit), None),
-        });
-    }
-    let limit = match wanted {
-        config::OnAsk::Suspend => {
+/// What happens to questions. Without a store nothing outlives the process, so they are denied unless somebody waits
+/// for them.
+pub(super) fn on_ask(foundation: &Foundation) -> Result<OnAsk, Failure> {
+    Ok(match foundation.loaded.settings.on_ask {
+        config::OnAsk::Auto if foundation.is_ephemeral => OnAsk::Deny,
+        config::OnAsk::Suspend if foundation.is_ephemeral => {
             let origin = foundation.loaded.provenance.origin("on_ask").map(ToString::to_string);
             return Err(Failure::usage(format!(
-                "{}: `suspend` does not work with --ephemeral, which keeps nothing to resume; use wait or \
-                 deny",
+                "{}: `suspend` does not work with --ephemeral, which keeps nothing to resume; use wait or deny",
                 origin.unwrap_or_default()
             )));
         }
-        config::OnAsk::Deny => return Ok((OnAsk::Deny, None)),
-        config::OnAsk::Wait(limit) => limit,
-        config::OnAsk::Auto => None,
-    };
-    match Place::make(&foundation.env) {
-        Ok(place) => Ok((OnAsk::Wait(limit), Some(place))),
-        Err(why) if wanted == config::OnAsk::Auto => {
-            say(&format!("aye: questions are denied, because no other terminal could answer them: {why}"));
-            Ok((OnAsk::Deny, None))
-        }
-        Err(why) => Err(Failure::failed(format!("no other terminal could answer: {why}"))),
+        config::OnAsk::Auto | config::OnAsk::Suspend => OnAsk::Suspend,
+        config::OnAsk::Deny => OnAsk::Deny,
+        config::OnAsk::Wait(limit) => OnAsk::Wait(limit),
+    })
+}
+
+/// The terminal of this process, when nobody else can answer what it waits for.
+fn typed_answers(foundation: &Foundation, on_ask: OnAsk) -> Result<Option<Arc<TypedAnswers>>, Failure> {
+    if !(foundation.is_ephemeral && matches!(on_ask, OnAsk::Wait(_))) {
+        return Ok(None);
     }
+    TypedAnswers::open().map(|typed| Some(Arc::new(typed))).map_err(|error| {
+        Failure::failed(format!(
+            "--on-ask wait with --ephemeral asks in this terminal, and there is none: {error}; use deny, or drop \
+             --ephemeral to answer from another terminal"
+        ))
+    })
 }
 
 /// What a pipe or a file on stdin holds; `None` when there is neither, or nothing in it. A terminal, a socket or a

@@ -489,9 +489,6 @@ pub struct InboxRow {
     /// Whose question it is, when an agent asks that another one set to work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<InboxChild>,
-    /// The process that holds it in memory, for a conversation that is kept nowhere else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ephemeral: Option<u32>,
 }
 
 /// A child that asks.

@@ -23,7 +23,7 @@ use crate::contract::message::Role;
 use crate::contract::record::{RunRecord, SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::{Actor, CHANNEL_POLICY, ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::ToolResult;
-use crate::runtime::{AgentRunResult, AgentRuntime, RunDocument, RuntimeError, stop_reason_of};
+use crate::runtime::{AgentRunResult, AgentRuntime, DecideError, RunDocument, RuntimeError, stop_reason_of};
 
 /// What happens to questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +166,8 @@ impl Desk<'_> {
         // Heard from before the look on, so that nothing is missed between the two.
         let mut watch = store.watch()?;
         self.announce(result, limit);
+        let typed = self.typed_answer(&result.waiting[0]);
+        tokio::pin!(typed);
         loop {
             let mut moved = false;
             for question in &result.waiting {
@@ -205,7 +207,7 @@ impl Desk<'_> {
             let end = own.chain(given_up).min();
             tokio::select! {
                 () = async { while !watch.next_or_check().await.concerns(&self.thread) {} } => {}
-                () = self.options.answered.notified() => {}
+                answered = &mut typed => return answered,
                 () = until(end) => {}
             }
         }
@@ -220,7 +222,9 @@ impl Desk<'_> {
             }
             let end = limit.map(|limit| Instant::now() + limit);
             self.told.insert(question.id.clone(), end);
-            note(&Question::of(question).lines());
+            if self.options.typed.is_none() {
+                note(&Question::of(question).lines());
+            }
             any = true;
         }
         if any {
@@ -230,7 +234,21 @@ impl Desk<'_> {
             } else {
                 "the question ends with this process".to_owned()
             };
-            note(&format!("waiting{time} for an answer from another terminal; {after}"));
+            let place = if self.options.typed.is_some() { "in this" } else { "from another" };
+            note(&format!("waiting{time} for an answer {place} terminal; {after}"));
+        }
+    }
+
+    /// Asks in this process's terminal until an answer to the question is stored; never returns without a terminal.
+    async fn typed_answer(&self, question: &SuspensionRecord) -> Result<(), RuntimeError> {
+        let Some(typed) = &self.options.typed else { return std::future::pending().await };
+        loop {
+            let resume = typed.ask(question, self.clock.now_ms()).await;
+            match self.runtime.decide(&question.id, resume, self.options.actor.clone()).await {
+                Ok(_) => return Ok(()),
+                Err(DecideError::Store(error)) => return Err(error.into()),
+                Err(error) => note(&format!("  {}", visible_line(&error.to_string()))),
+            }
         }
     }
 

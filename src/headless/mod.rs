@@ -5,16 +5,13 @@ mod question;
 mod queue;
 mod schema;
 mod signals;
+mod typed;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-use async_trait::async_trait;
-use serde_json::json;
-use tokio::sync::Notify;
 
 use crate::contract::activity::NOTICE_ACTIVITY_TYPE;
 use crate::contract::clock::Clock;
@@ -27,9 +24,12 @@ use crate::contract::progress::INFERENCE_RETRY_ACTIVITY_TYPE;
 use crate::contract::summary::COMPACTED_ACTIVITY_TYPE;
 use crate::contract::suspension::Actor;
 use crate::runtime::{AgentRunResult, AgentRuntime, RunRequest, RuntimeError, UnknownPolicy};
+use async_trait::async_trait;
+use serde_json::json;
 
 pub use ask::OnAsk;
 pub use schema::AnswerSchema;
+pub use typed::TypedAnswers;
 
 use ask::{Attended, Desk, Standing};
 use question::Question;
@@ -97,10 +97,8 @@ pub struct Options {
     pub is_kept: bool,
     /// Who declines under [`OnAsk::Deny`]; the channel becomes `policy`.
     pub actor: Actor,
-    /// Rung when an answer was stored through this very process, of which the store does not tell it.
-    pub answered: Arc<Notify>,
-    /// Hears the events too, before they are written.
-    pub also: Option<Arc<dyn EventSink>>,
+    /// Where answers are typed; without it they come from other terminals.
+    pub typed: Option<Arc<TypedAnswers>>,
     /// Whether stdout is a terminal, so that foreign control characters are made visible in text too.
     pub clean: bool,
     /// What the answer must match.
@@ -113,7 +111,6 @@ const LAST_SUMMARY: Duration = Duration::from_mins(1);
 /// Writes events as they come: lines of JSON to stdout, or progress to stderr.
 struct Printer {
     format: Format,
-    also: Option<Arc<dyn EventSink>>,
     clock: Arc<dyn Clock>,
     seq: AtomicU64,
     broken: AtomicBool,
@@ -167,9 +164,6 @@ fn note(text: &str) {
 #[async_trait]
 impl EventSink for Printer {
     async fn emit(&self, event: AgentEvent) {
-        if let Some(also) = &self.also {
-            also.emit(event.clone()).await;
-        }
         let seq = self.seq.fetch_add(1, Ordering::Relaxed) + 1;
         match self.format {
             Format::StreamJson => {
@@ -245,7 +239,6 @@ fn progress(event: &AgentEvent) {
 pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Arc<dyn Clock>) -> u8 {
     let printer = Arc::new(Printer {
         format: options.format,
-        also: options.also.clone(),
         clock: Arc::clone(clock),
         seq: AtomicU64::new(0),
         broken: AtomicBool::new(false),

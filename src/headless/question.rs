@@ -44,28 +44,32 @@ impl<'a> Question<'a> {
         [yes, format!("aye deny {id} --reason TEXT")]
     }
 
-    /// For stderr.
-    pub(super) fn lines(&self) -> String {
+    /// What is asked and why.
+    pub(super) fn about(&self) -> String {
         let mut text = format!(
-            "waiting for a decision: {}\n  {} {}\n",
+            "waiting for a decision: {}\n  {} {}",
             visible_line(self.record.id.as_str()),
             self.tool,
             self.summary
         );
         if let Some(why) = &self.why {
-            text.push_str("  why: ");
+            text.push_str("\n  why: ");
             text.push_str(why);
-            text.push('\n');
         }
         let moved =
             self.record.ticket.suspension.parameters.pointer("/stale/moved").and_then(Value::as_array);
         for words in moved.into_iter().flatten().filter_map(Value::as_str) {
-            text.push_str("  asked again: ");
+            text.push_str("\n  asked again: ");
             text.push_str(&visible_line(words));
-            text.push('\n');
         }
+        text
+    }
+
+    /// The same, and the commands that answer it from another terminal.
+    pub(super) fn lines(&self) -> String {
+        let mut text = self.about();
         let [yes, no] = self.answers();
-        let _ = write!(text, "  answer: {yes}   or: {no}");
+        let _ = write!(text, "\n  answer: {yes}   or: {no}");
         if let Some(schema) = &self.record.ticket.suspension.response_schema {
             let form = form(schema);
             if form.contains(" or ") {

@@ -176,6 +176,5 @@ fn row_of(row: &Row<'_>) -> Result<Option<InboxRow>, StoreError> {
             (Some(agent), Some(root)) => Some(InboxChild { agent, root: root.into() }),
             _ => None,
         },
-        ephemeral: None,
     }))
 }

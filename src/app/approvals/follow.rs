@@ -156,7 +156,7 @@ impl Place {
         }
         let there = Foundation::load(&cli, foundation.env.clone()).map_err(not_here)?;
         store.close().await;
-        let (on_ask, _) = print::on_ask(&there).map_err(not_here)?;
+        let on_ask = print::on_ask(&there).map_err(not_here)?;
         print::notice_untrusted(&there);
         let _log = crate::logging::to_file(&there.paths.log_dir());
         let app = App::build(there, &cli).await.map_err(not_here)?;

@@ -29,8 +29,7 @@ pub(super) async fn run(args: &InboxArgs, store: &Store, foundation: &Foundation
         Err(error) => return Err(Failure::failed(error)),
     }
     let filter = filter(args, store, now).await?;
-    let in_memory = foundation.remote().list(&filter).await;
-    let mut list = List { store, filter, now, in_memory, at: args.page.offset, left: args.page.limit };
+    let mut list = List { store, filter, now, at: args.page.offset, left: args.page.limit };
     if args.json {
         put_json(&json!(list.next(usize::MAX).await?))?;
         return Ok(0);
@@ -60,8 +59,6 @@ struct List<'a> {
     store: &'a Store,
     filter: InboxFilter,
     now: u64,
-    /// What the memory of other processes holds.
-    in_memory: Vec<InboxRow>,
     at: usize,
     left: Option<usize>,
 }
@@ -70,17 +67,9 @@ impl List<'_> {
     /// The next rows: at most this many.
     async fn next(&mut self, piece: usize) -> Result<Vec<InboxRow>, Failure> {
         let wanted = self.left.map_or(piece, |left| left.min(piece));
-        let rows = if self.in_memory.is_empty() {
-            let limit = Some(wanted).filter(|wanted| *wanted < usize::MAX);
-            let filter = InboxFilter { offset: self.at, limit, ..self.filter.clone() };
-            waiting(self.store, filter, self.now).await?
-        } else {
-            // Two lists in one order: there is no place in one that says where the other is.
-            let mut rows = waiting(self.store, self.filter.clone(), self.now).await?;
-            rows.extend(self.in_memory.iter().cloned());
-            rows.sort_by_key(|row| row.created_at);
-            rows.into_iter().skip(self.at).take(wanted).collect()
-        };
+        let limit = Some(wanted).filter(|wanted| *wanted < usize::MAX);
+        let filter = InboxFilter { offset: self.at, limit, ..self.filter.clone() };
+        let rows = waiting(self.store, filter, self.now).await?;
         self.at += rows.len();
         self.left = self.left.map(|left| left - rows.len());
         Ok(rows)
@@ -89,12 +78,7 @@ impl List<'_> {
     /// The beginnings of their ids that are enough.
     async fn short(&self, rows: &[InboxRow]) -> Result<Vec<String>, Failure> {
         let ids = rows.iter().map(|row| row.id.clone()).collect();
-        let mut short = self.store.short_ids(ids, LEAST).await.map_err(Failure::failed)?;
-        // The store does not know the neighbours of these.
-        for (short, row) in short.iter_mut().zip(rows).filter(|(_, row)| row.ephemeral.is_some()) {
-            row.id.as_str().clone_into(short);
-        }
-        Ok(short)
+        self.store.short_ids(ids, LEAST).await.map_err(Failure::failed)
     }
 }
 
@@ -138,7 +122,6 @@ fn text(rows: &[InboxRow], short: &[String], now: u64, columns: u16) -> String {
 
 fn details(row: &InboxRow, now: u64) -> Vec<String> {
     let mut parts = Vec::new();
-    parts.extend(row.ephemeral.map(|pid| format!("in memory of process {pid}")));
     parts.extend(row.risk.map(|risk| risk.to_string()));
     parts.extend(row.expires_at.map(|end| format!("expires in {}", age(end, now))));
     let title = visible_line(&row.thread_title);
@@ -185,7 +168,6 @@ mod tests {
             created_at: 1_000_000,
             expires_at: Some(1_000_000 + 4 * 3_600_000),
             child: None,
-            ephemeral: None,
         }
     }
 

@@ -55,7 +55,6 @@ fn waits() -> InboxRow {
         why: format!("no rule allows {ODD}"),
         risk: Some(Risk::Runs),
         child: None,
-        ephemeral: None,
         created_at: 1000,
         expires_at: None,
     }

@@ -20,7 +20,6 @@ fn row(id: &str, thread: &str, summary: &str) -> InboxRow {
         why: format!("no rule allows `{summary}`"),
         risk: Some(Risk::Runs),
         child: None,
-        ephemeral: None,
         created_at: 1000,
         expires_at: Some((12 * 60 + 30) * 60_000),
     }
