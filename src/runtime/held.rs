@@ -59,13 +59,12 @@ impl Held {
             Some(kept) => {
                 // An outline that is made from what is loaded needs more than the last message.
                 let history = if is_assumed { None } else { kept.history.extended_by(part(tail)) };
-                match history {
-                    Some(history) => (history, kept.sizes),
-                    None => {
-                        let tail = store.thread_tail(thread, whole).await?;
-                        is_assumed = tail.is_assumed;
-                        (part(tail), Sizes::default())
-                    }
+                if let Some(history) = history {
+                    (history, kept.sizes)
+                } else {
+                    let tail = store.thread_tail(thread, whole).await?;
+                    is_assumed = tail.is_assumed;
+                    (part(tail), Sizes::default())
                 }
             }
         };

@@ -23,7 +23,7 @@ fn all(chat: &Chat) -> String {
 fn a_long_paste_stays_a_mark_when_it_was_sent_and_is_opened_in_the_viewer() {
     let llm = MockLlm::answers([Answer::say("I see."), Answer::say("Still.")]);
     let (home, mut tty) = open(&llm, &[]);
-    let pasted: String = (0..40).map(|n| format!("row {n} of it\n")).collect();
+    let pasted = (0..40).map(|n| format!("row {n} of it\n")).collect::<Vec<_>>().concat();
     let mark = "❯ look at [paste 1: 40 lines]";
     tty.send("look at ");
     tty.paste(&pasted);

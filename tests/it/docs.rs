@@ -190,7 +190,7 @@ fn the_manual_is_shown_although_the_settings_are_broken() {
     let tty = Pty::start(&home, &["docs", "crash-safety"], 80, 60);
     tty.shows("decisions are applied exactly once");
     assert!(
-        !tty.look(|view| view.all()).contains("# Crash safety"),
+        !tty.look(crate::support::pty::View::all).contains("# Crash safety"),
         "a title is laid out, not shown as its source"
     );
 }

@@ -293,11 +293,11 @@ fn bad_ids_are_refused_one_by_one() {
         refused(&home, &[command, "nope"], 2, &["unknown question `nope`", "aye inbox"]);
         refused(&home, &[command, ""], 2, &["empty", "aye inbox"]);
         refused(&home, &[command, "perm\u{1b}[2J\u{202e}"], 2, &["control characters", "^[[2J", "aye inbox"]);
-        refused(&home, &[command, &id.to_uppercase()], 2, &["no question"]);
-        refused(&home, &[command, &home.thread()], 2, &["no question"]);
+        refused(&home, &[command, &id.to_uppercase()], 2, &["unknown question"]);
+        refused(&home, &[command, &home.thread()], 2, &["unknown question"]);
     }
     refused(&home, &["answer", "", "1"], 2, &["empty"]);
-    refused(&home, &["approvals", "show", "nope"], 2, &["no question"]);
+    refused(&home, &["approvals", "show", "nope"], 2, &["unknown question"]);
     refused(&home, &["approvals", "show", ""], 2, &["empty"]);
     refused(&home, &["approve"], 2, &["<ID>"]);
 

@@ -128,7 +128,7 @@ fn escape_stops_a_stream_and_a_command() {
     tty.send("\x1b");
     until("the end of the command", || !home.works("sleep 1000"));
     tty.shows("it may have run partly");
-    tty.wait("that it is free", |view| view.all().matches("interrupted").count() == 2);
+    tty.wait("that it is free", |view| view.all().matches("· interrupted").count() == 2);
     tty.say("and now");
     tty.shows("Over.");
     let text = llm.last().result("c1");

@@ -523,7 +523,7 @@ async fn arguments_that_cannot_be_used_never_run() {
         (deep.as_str(), "deeper"),
         ("[1]", "a list"),
         ("{\"a\":1}}", "not valid JSON"),
-        ("{\"command\":\"ls\",\"command\":\"rm\"}", "twice"),
+        ("{\"command\":\"ls\",\"command\":\"rm\"}", "duplicate key"),
     ] {
         let body = chat_frames(&[
             delta(

@@ -170,7 +170,7 @@ impl App {
             "mode" if !words.is_empty() => match Mode::parse(words) {
                 Some(mode) => self.set_mode(mode, cmds),
                 None => {
-                    self.say_hint(format!("unknown mode {words}; expected ask, accept-edits, plan or yolo"))
+                    self.say_hint(format!("unknown mode {words}; expected ask, accept-edits, plan or yolo"));
                 }
             },
             "mode" => self.open_modes(),
