@@ -220,7 +220,7 @@ impl Chooser<'_> {
         if let Some((provider, model)) = name.split_once('/')
             && self.knows_provider(provider)
         {
-            let at_provider = self.at_provider(name, provider, model, why("the provider is given"));
+            let at_provider = self.at_provider(name, provider, model, self.origin.clone());
             // Gateways name models `vendor/model`, and a vendor may be a provider that we know.
             return match (at_provider, self.gateway()) {
                 (Err(SelectError::NoKey { .. }), Some(gateway)) => {

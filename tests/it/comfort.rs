@@ -132,7 +132,7 @@ fn the_first_start_asks_nothing_and_swallows_nothing() {
     tty.quit();
     std::fs::remove_file(home.work().join("../aye/state/started")).expect("it was there");
     let mut tty = Pty::start_with(&home, &[], 100, 30, &[("ANTHROPIC_API_KEY", "k")]);
-    tty.shows("anthropic/claude-sonnet-5 answers (ANTHROPIC_API_KEY is set)");
+    tty.shows("Using anthropic/claude-sonnet-5 (ANTHROPIC_API_KEY is set)");
     tty.ready();
     tty.quit();
 }

@@ -196,7 +196,7 @@ fn the_first_start_says_who_answers_and_keys_go_to_the_text() {
         let shown = words(&test);
         assert!(
             shown.contains(
-                "anthropic/claude-sonnet-5 answers (ANTHROPIC_API_KEY is set). /model lists the others"
+                "Using anthropic/claude-sonnet-5 (ANTHROPIC_API_KEY is set). /model lists the others"
             ),
             "{shown}"
         );

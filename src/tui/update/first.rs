@@ -15,7 +15,7 @@ impl App {
                 .to_owned()
         } else {
             format!(
-                "{} answers ({}). /model lists the others, /login connects another provider, /theme changes the colours.",
+                "Using {} ({}). /model lists the others, /login connects another provider, /theme changes the colours.",
                 spoken_model(&self.info),
                 self.info.model_why
             )
