@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use super::agents::Agents;
-use super::budget::Purse;
+use super::budget::PriceList;
 use super::context::{self, policy_of};
 use super::foundation::Foundation;
 use super::grants::GrantWatch;
@@ -59,7 +59,7 @@ pub struct App {
     pub(super) snapshots: Option<FolderSnapshots>,
     /// Who decodes a picture.
     pub(super) decoding: Arc<tokio::sync::Semaphore>,
-    purse: Purse,
+    purse: PriceList,
     pub(super) mcp: super::mcp::Mcp,
     /// What went wrong at the start and does not stop it.
     pub(super) warnings: Vec<String>,
@@ -81,7 +81,7 @@ impl App {
         permission.set_terms(foundation.loaded.settings.questions.clone());
         let notifier = Notifier::new(&foundation);
         let telemetry = Telemetry::start(&mut foundation);
-        let purse = Purse::new(&foundation);
+        let purse = PriceList::new(&foundation);
         let (questions, guidance) = (Questions::default(), Guidance::default());
         let snapshots = super::back::snapshots_of(&foundation, &clock);
         let targets = SharedTargets::default();
@@ -224,7 +224,7 @@ struct Parts<'a> {
     clock: &'a Arc<dyn Clock>,
     notifier: &'a Notifier,
     telemetry: &'a Telemetry,
-    purse: &'a Purse,
+    purse: &'a PriceList,
     /// What servers ask the person.
     questions: &'a Questions,
     guidance: &'a Guidance,

@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 use serde_json::{Value, json};
 
 use super::agent::{AGENT, entry_of};
-use super::budget::Purse;
+use super::budget::PriceList;
 use super::context::policy_of;
 use super::foundation::Foundation;
 use super::prompt::Common;
@@ -50,7 +50,7 @@ pub(super) async fn skill_models(
     runtime: &AgentRuntime,
     foundation: &Foundation,
     skills: &Discovery,
-    purse: &Purse,
+    purse: &PriceList,
 ) -> BTreeMap<String, String> {
     let names: Vec<String> =
         skills.found.iter().filter_map(|found| found.skill.meta().model.clone()).collect();

@@ -11,13 +11,13 @@ use crate::plugins::stop::StopPlugin;
 
 /// What models cost, by their registered ids. Clones are the same.
 #[derive(Clone)]
-pub(super) struct Purse {
+pub(super) struct PriceList {
     /// The budget and where it is set; nothing is looked up without one.
     most: Option<(f64, String)>,
     known: Arc<RwLock<HashMap<String, Price>>>,
 }
 
-impl Purse {
+impl PriceList {
     pub(super) fn new(foundation: &Foundation) -> Self {
         let most = foundation.loaded.settings.stop.max_budget_usd.map(|most| {
             let origin = foundation.loaded.provenance.origin("stop.max_budget_usd");

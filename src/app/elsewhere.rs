@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::task::JoinHandle;
 
 use super::agent::App;
@@ -14,8 +13,7 @@ use super::foundation::Foundation;
 use super::host::Events;
 use crate::cli::Cli;
 use crate::config::Env;
-use crate::contract::event::AgentEvent;
-use crate::contract::event_sink::EventSink;
+use crate::contract::event_sink::NullEventSink;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::record::SuspensionRecord;
@@ -63,14 +61,6 @@ pub(super) struct Elsewhere {
     running: Mutex<Vec<Running>>,
 }
 
-/// Nobody listens: what happens is seen in the store.
-struct Unheard;
-
-#[async_trait]
-impl EventSink for Unheard {
-    async fn emit(&self, _: AgentEvent) {}
-}
-
 impl Elsewhere {
     pub(super) fn new(cli: &Cli, env: Env, events: Events) -> Elsewhere {
         let cli = for_other_folders(cli);
@@ -104,7 +94,7 @@ impl Elsewhere {
         let task = tokio::spawn(async move {
             app.load_grants().await;
             app.mcp.ready_quietly().await;
-            let result = app.runtime.resume(&id, Arc::new(Unheard), UnknownPolicy::Ask).await;
+            let result = app.runtime.resume(&id, Arc::new(NullEventSink), UnknownPolicy::Ask).await;
             tell(&app, &events, &id, &result).await;
         });
         let mut running = self.running.lock().expect("no panic while it is held");

@@ -100,7 +100,7 @@ impl App {
     /// What a pattern would have allowed of what was done in this project.
     pub(super) async fn preview_grant(
         &self,
-        pasts: &Pasts,
+        pasts: &CallHistory,
         suspension: &SuspensionId,
         pattern: &str,
     ) -> Result<GrantPreview, String> {
@@ -186,7 +186,7 @@ fn ends_at(
 
 /// What was done in the project, read once for each question.
 #[derive(Default)]
-pub(super) struct Pasts {
+pub(super) struct CallHistory {
     last: Mutex<Option<Arc<Past>>>,
 }
 
@@ -202,7 +202,7 @@ struct Distinct {
     declined: u64,
 }
 
-impl Pasts {
+impl CallHistory {
     async fn of(&self, app: &App, suspension: &SuspensionId) -> Result<Arc<Past>, String> {
         let known = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = known.filter(|past| past.asked.id == *suspension) {

@@ -17,7 +17,7 @@ use crate::cli::{HooksCommand, JsonFlag};
 use crate::contract::clock::Clock;
 use crate::contract::display::{shell_word, visible_line};
 use crate::contract::message::ToolCall;
-use crate::contract::tool::OnBehalf;
+use crate::contract::tool::SpawnContext;
 use crate::phase::{PhaseContext, ToolCallInfo};
 use crate::plugins::hooks::{
     HookLayer, HookOutput, HookRequest, HookRunner, HookSpec, HooksPlugin, MAX_STDERR, Workplace, event,
@@ -216,8 +216,13 @@ async fn test(name: &str, json: bool, foundation: &Foundation) -> Result<u8, Fai
     if let Some(object) = told.as_object_mut() {
         object.extend(given);
     }
-    let asked =
-        request(hook, cwd, &foundation.workspace.home, told.to_string().into_bytes(), OnBehalf::default());
+    let asked = request(
+        hook,
+        cwd,
+        &foundation.workspace.home,
+        told.to_string().into_bytes(),
+        SpawnContext::default(),
+    );
     let runner = Commands { env: super::agent::tool_env(foundation) };
     let began = Instant::now();
     let output = runner.run(asked, &CancellationToken::new()).await;

@@ -12,7 +12,7 @@ use super::agent::App;
 use super::drafts::Drafts;
 use super::elsewhere::{Elsewhere, folder_of, tell};
 use super::files::Files;
-use super::grants::Pasts;
+use super::grants::CallHistory;
 use super::symbols::{self, Symbols};
 use super::viewer::{Viewer, row_of};
 use super::{edited, editor, images, keys, ledger, mentions, models, statusline, themes};
@@ -31,7 +31,7 @@ use crate::contract::record::{
 use crate::contract::suspension::ToolCallResume;
 use crate::plugins::skills::{invocation, list_rows, refused};
 use crate::runtime::{DecideError, RunDocument, RunRequest, RuntimeError, UnknownPolicy};
-use crate::store::{ChangeKind, Glance, InboxFilter, Part};
+use crate::store::{ChangeKind, InboxFilter, Part, ThreadView};
 use crate::tui::back::{BackCmd, BackMsg};
 use crate::tui::composer::paste::Draft;
 use crate::tui::host::{
@@ -63,7 +63,7 @@ pub(super) struct TerminalHost {
     files: Arc<Files>,
     symbols: Arc<Symbols>,
     drafts: Drafts,
-    pasts: Pasts,
+    pasts: CallHistory,
     events: Events,
     elsewhere: Elsewhere,
     searching: back::Searching,
@@ -83,7 +83,7 @@ impl TerminalHost {
             files: Arc::default(),
             symbols: Arc::default(),
             drafts,
-            pasts: Pasts::default(),
+            pasts: CallHistory::default(),
             events,
             elsewhere,
             searching: back::Searching::default(),
@@ -304,7 +304,7 @@ impl Host for TerminalHost {
                 Some(Earlier { messages, usage })
             }
         };
-        let Glance {
+        let ThreadView {
             thread,
             messages,
             run,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::foundation::Foundation;
-use crate::contract::tool::OnBehalf;
+use crate::contract::tool::SpawnContext;
 use crate::tools::exec;
 use crate::tui::status::Segment;
 
@@ -41,7 +41,7 @@ pub(super) async fn run(foundation: &Foundation, json: String) -> Result<String,
         timeout: LIMIT,
         max_output: MAX_WORDS,
         output_dir: None,
-        on_behalf: OnBehalf::default(),
+        on_behalf: SpawnContext::default(),
     };
     let (result, said) = exec::converse(&env.exec, request, json.as_bytes(), &CancellationToken::new())
         .await

@@ -29,7 +29,7 @@ use crate::contract::lifecycle::{RunStatus, TerminationReason, ToolCallOutcome};
 use crate::contract::message::Message;
 use crate::contract::record::{FailedTry, QueuedMessage};
 use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
-use crate::store::{Change, ChangeKind, Glance, StoreError};
+use crate::store::{Change, ChangeKind, StoreError, ThreadView};
 use crate::tui::host::{Driver, HostEvent, QueuedRow, ThreadSync, UserInput};
 
 /// So many changes are taken together before one look at the store.
@@ -190,7 +190,7 @@ impl Viewer {
     }
 
     /// Who is awake on a conversation, by a look at it.
-    pub(super) fn driver_of(&self, glance: &Glance) -> Driver {
+    pub(super) fn driver_of(&self, glance: &ThreadView) -> Driver {
         if self.app.runtime.is_awake(&glance.thread.id) {
             return Driver::Own;
         }
@@ -456,7 +456,7 @@ impl Viewer {
     }
 
     /// Goes on with what works in the background, when something about it changed.
-    fn mind_new(&self, mark: &Mark, glance: &Glance, driver: Driver) {
+    fn mind_new(&self, mark: &Mark, glance: &ThreadView, driver: Driver) {
         let tasks: Vec<_> = glance
             .children
             .iter()
@@ -476,7 +476,7 @@ impl Viewer {
     }
 
     /// Tells what a look saw. `false`: it is worthless by now, and there will be another.
-    async fn tell(&self, mark: &Mark, glance: &Glance, driver: Driver) -> bool {
+    async fn tell(&self, mark: &Mark, glance: &ThreadView, driver: Driver) -> bool {
         let mut sync = sync_of(glance, driver, mark.is_driving);
         for stored in &mut sync.results {
             images::name(&self.app, &mut stored.message.content).await;
@@ -512,7 +512,7 @@ impl Viewer {
     }
 
     /// Nobody is awake: goes on with a run that a dead process left, carries out answers, begins what is queued.
-    fn act(&self, mark: &Mark, glance: &Glance) {
+    fn act(&self, mark: &Mark, glance: &ThreadView) {
         let now = self.app.clock.now_ms();
         let next = glance.queued.iter().find(|message| message.begins(now));
         let cause = Cause {
@@ -577,7 +577,7 @@ pub(super) fn row_of(message: &QueuedMessage) -> QueuedRow {
     }
 }
 
-fn sync_of(glance: &Glance, driver: Driver, is_part: bool) -> ThreadSync {
+fn sync_of(glance: &ThreadView, driver: Driver, is_part: bool) -> ThreadSync {
     let with_results = with_open_results(Vec::new(), glance.run.as_ref());
     ThreadSync {
         thread: glance.thread.clone(),

@@ -17,7 +17,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures::FutureExt as _;
 
 use super::agent::{self, App};
@@ -27,13 +26,12 @@ use super::owner::Guard;
 use super::{Failure, print, queue, say};
 use crate::cli::{Cli, WorkArgs};
 use crate::config::Env;
-use crate::contract::event::AgentEvent;
-use crate::contract::event_sink::EventSink;
+use crate::contract::event_sink::NullEventSink;
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::mailbox::{MailboxConfig, MailboxJob, MailboxJobStatus};
 use crate::headless::{exit, exit_code};
 use crate::runtime::{AgentRunResult, RuntimeError, UnknownPolicy};
-use crate::store::{Change, ChangeKind, Mailbox, Outlook, StoreError, Watch};
+use crate::store::{Change, ChangeKind, ChangeSubscription, Mailbox, NextWork, StoreError};
 
 pub(super) use consumer::Consumer;
 use report::Report;
@@ -81,21 +79,13 @@ struct Worker {
     mailbox: Mailbox,
     config: MailboxConfig,
     me: Consumer,
-    bell: Watch,
+    bell: ChangeSubscription,
     signals: Signals,
     report: Report,
     args: WorkArgs,
     served: u64,
     /// When what is long over was removed last.
     cleaned: Option<u64>,
-}
-
-/// What a run tells while nobody looks; the store has it.
-struct Unheard;
-
-#[async_trait]
-impl EventSink for Unheard {
-    async fn emit(&self, _: AgentEvent) {}
 }
 
 impl Worker {
@@ -155,7 +145,7 @@ impl Worker {
     }
 
     /// Takes over what dead workers left, and looks at what there is to do.
-    async fn look(&mut self) -> Result<Outlook, StoreError> {
+    async fn look(&mut self) -> Result<NextWork, StoreError> {
         let now = self.now();
         let me = self.me.clone();
         self.mailbox.reclaim(now, SWEEP, move |other| me.knows_dead(other)).await?;
@@ -172,7 +162,7 @@ impl Worker {
     }
 
     /// Waits until there is a reason to look.
-    async fn wait(&mut self, outlook: &Outlook, briefly: bool) {
+    async fn wait(&mut self, outlook: &NextWork, briefly: bool) {
         let runtime = &self.here.runtime;
         let leases = outlook.held.iter().cloned();
         let claims = outlook.claimed.iter().filter_map(|who| self.me.lease_of(who));
@@ -226,7 +216,7 @@ impl Worker {
                 app.load_grants().await;
                 let run = async {
                     app.mcp.ready().await;
-                    app.runtime.run_job(&job, Arc::new(Unheard), UnknownPolicy::Report).await
+                    app.runtime.run_job(&job, Arc::new(NullEventSink), UnknownPolicy::Report).await
                 };
                 let Some(result) = self.attend(&job, Box::pin(run)).await else {
                     self.give_back(&job).await?;
@@ -360,7 +350,7 @@ impl Worker {
 }
 
 /// Something was committed that may concern jobs.
-async fn heard(bell: &mut Watch) {
+async fn heard(bell: &mut ChangeSubscription) {
     let matters = |change: &Change| change.kind != ChangeKind::Grant;
     loop {
         let mut is_new = matters(&bell.next_or_check().await);

@@ -349,7 +349,7 @@ pub struct Checkpoint {
     /// Commands that hooks ran, for the audit.
     pub commands: Vec<HookRan>,
     /// The job that this run begins with.
-    pub takes: Option<Taking>,
+    pub takes: Option<JobClaim>,
 }
 
 impl Checkpoint {
@@ -394,7 +394,7 @@ pub type QueueId = u64;
 
 /// The job that a run begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taking {
+pub struct JobClaim {
     /// Its number.
     pub id: QueueId,
     /// The token of a worker's claim, which keeps the job until the run is over. Without one the job must be queued, and

@@ -372,7 +372,7 @@ pub struct ToolCallContext {
 
 /// The run that a process is spawned for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OnBehalf {
+pub struct SpawnContext {
     /// The run; empty when it is nobody's.
     pub run: String,
     /// See [`ToolCallContext::start_before`].
@@ -407,8 +407,8 @@ impl ToolCallContext {
     }
 
     /// Returns the run that a process of this call is spawned for.
-    pub fn on_behalf(&self) -> OnBehalf {
-        OnBehalf { run: self.run_identity.run_id.to_string(), start_before: self.start_before }
+    pub fn on_behalf(&self) -> SpawnContext {
+        SpawnContext { run: self.run_identity.run_id.to_string(), start_before: self.start_before }
     }
 
     /// The value of `K`, or `None` when it was never written.

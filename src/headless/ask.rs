@@ -52,7 +52,7 @@ impl Standing {
 }
 
 /// What came of a job, and what became of its questions on the way.
-pub(super) struct Attended {
+pub(super) struct SessionResult {
     pub(super) result: AgentRunResult,
     /// Declined because nobody can be asked.
     pub(super) denied: Vec<SuspensionId>,
@@ -61,7 +61,7 @@ pub(super) struct Attended {
     pub(super) output: Option<Result<Value, Vec<String>>>,
 }
 
-pub(super) struct Desk<'a> {
+pub(super) struct HeadlessSession<'a> {
     pub(super) runtime: &'a AgentRuntime,
     pub(super) options: &'a Options,
     pub(super) printer: &'a Arc<Printer>,
@@ -72,9 +72,9 @@ pub(super) struct Desk<'a> {
     pub(super) told: BTreeMap<SuspensionId, Option<Instant>>,
 }
 
-impl Desk<'_> {
+impl HeadlessSession<'_> {
     /// Does the job, and sees to its questions until it is over or has to be left.
-    pub(super) async fn attend(mut self, job: Job) -> Result<Attended, RuntimeError> {
+    pub(super) async fn attend(mut self, job: Job) -> Result<SessionResult, RuntimeError> {
         let unknown = self.options.unknown;
         let mut result = match job {
             Job::Run(request) | Job::Behind(request) => {
@@ -113,7 +113,7 @@ impl Desk<'_> {
         expired.sort_unstable();
         expired.dedup();
         result.expired = expired;
-        Ok(Attended { result, denied, output: None })
+        Ok(SessionResult { result, denied, output: None })
     }
 
     /// Events for a run that waited already: without them a reader of the stream would not know what it waits for.

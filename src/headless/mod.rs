@@ -31,7 +31,7 @@ pub use ask::OnAsk;
 pub use schema::AnswerSchema;
 pub use typed::TypedAnswers;
 
-use ask::{Attended, Desk, Standing};
+use ask::{HeadlessSession, SessionResult, Standing};
 use question::Question;
 
 /// Exit statuses: part of what scripts rely on.
@@ -259,7 +259,7 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
         other @ (Job::Run(_) | Job::Resume(_)) => other,
     };
     let standing = Standing::default();
-    let desk = || Desk {
+    let desk = || HeadlessSession {
         runtime,
         options,
         printer: &printer,
@@ -291,7 +291,7 @@ pub async fn run(runtime: &AgentRuntime, job: Job, options: &Options, clock: &Ar
                 match desk().over_already(&thread).await {
                     Ok(Some(result)) => finish(
                         &printer,
-                        &Attended { result, denied: Vec::new(), output: None },
+                        &SessionResult { result, denied: Vec::new(), output: None },
                         options,
                         signal,
                     ),
@@ -376,8 +376,8 @@ fn object(result: &AgentRunResult, denied: &[SuspensionId], status: &str, code: 
     })
 }
 
-fn finish(printer: &Printer, attended: &Attended, options: &Options, signal: Option<u8>) -> u8 {
-    let Attended { result, denied, output } = attended;
+fn finish(printer: &Printer, attended: &SessionResult, options: &Options, signal: Option<u8>) -> u8 {
+    let SessionResult { result, denied, output } = attended;
     let (mut code, mut status) = exit_code(result);
     if matches!(output, Some(Err(_))) {
         (code, status) = (exit::FAILED, "error");

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::ask::{Attended, Desk};
+use super::ask::{HeadlessSession, SessionResult};
 use super::question::Question;
 use super::{Job, Printer, exit, note};
 use crate::contract::display::visible_line;
@@ -65,9 +65,9 @@ pub(super) async fn attend<'a>(
     runtime: &AgentRuntime,
     thread: &ThreadId,
     job: Job,
-    desk: impl Fn() -> Desk<'a>,
-    between: impl Fn(&Attended),
-) -> Result<Attended, RuntimeError> {
+    desk: impl Fn() -> HeadlessSession<'a>,
+    between: impl Fn(&SessionResult),
+) -> Result<SessionResult, RuntimeError> {
     let mut last = desk().attend(job).await;
     loop {
         let goes_on = match &last {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::ask::{Attended, Desk};
+use super::ask::{HeadlessSession, SessionResult};
 use super::{Job, exit, exit_code, note};
 use crate::contract::ids::ThreadId;
 use crate::contract::message::{Message, Visibility};
@@ -83,9 +83,9 @@ impl AnswerSchema {
     pub(super) async fn enforce<'a>(
         &self,
         thread: &ThreadId,
-        desk: impl Fn() -> Desk<'a>,
-        mut done: Attended,
-    ) -> Result<Attended, RuntimeError> {
+        desk: impl Fn() -> HeadlessSession<'a>,
+        mut done: SessionResult,
+    ) -> Result<SessionResult, RuntimeError> {
         for repairs in 0..=REPAIRS {
             if !matches!(exit_code(&done.result).0, exit::DONE | exit::EXPIRED) {
                 break;

@@ -17,7 +17,7 @@ use secrecy::SecretString;
 pub(super) use bearer::{Bearer, Session};
 pub use flow::{Login, NotLoggedIn};
 pub use kept::LoginState;
-pub use landing::Landing;
+pub use landing::CallbackServer;
 pub use revoke::{LoggedOut, log_out};
 
 use crate::contract::display::{shell_word, visible_line};

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 pub use guidance::Guidance;
 pub use login::{
-    Landing, LoggedOut, Login, LoginState, LoginStore, NoLogins, NotLoggedIn, log_out, login_command,
+    CallbackServer, LoggedOut, Login, LoginState, LoginStore, NoLogins, NotLoggedIn, log_out, login_command,
     login_state,
 };
 pub use manager::Manager;

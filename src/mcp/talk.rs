@@ -26,7 +26,7 @@ const MAX_QUESTIONS: usize = 10;
 const MAX_ROUNDS: usize = 10;
 
 /// Dropping it tells the server that nobody waits for the result.
-pub(super) struct Talk {
+pub(super) struct CallSession {
     client: Arc<Client>,
     params: CallToolRequestParams,
     limit: Duration,
@@ -54,7 +54,7 @@ pub(super) enum Said {
     Question(Question, Reply),
 }
 
-impl Talk {
+impl CallSession {
     pub(super) fn new(client: Arc<Client>, params: CallToolRequestParams, limit: Duration) -> Self {
         Self {
             client,

@@ -11,9 +11,9 @@ use super::client::CallError;
 use super::content::tool_result;
 use super::elicit::{Question, surface_id, surface_of};
 use super::list::Found;
-use super::questions::{KEPT, Parked, Questions};
+use super::questions::{KEPT, Questions, WaitingCall};
 use super::server::Server;
-use super::talk::{Reply, Said, Talk};
+use super::talk::{CallSession, Reply, Said};
 use crate::contract::clock::Clock;
 use crate::contract::surface::ACTION_SURFACE;
 use crate::contract::suspension::{PendingToolCall, SuspendTicket, Suspension, ToolCallResumeMode};
@@ -43,7 +43,7 @@ impl McpTool {
 
 impl McpTool {
     /// Makes the call ready, when it may be made.
-    async fn begin(&self, args: Value, ctx: &ToolCallContext) -> Result<Talk, ToolError> {
+    async fn begin(&self, args: Value, ctx: &ToolCallContext) -> Result<CallSession, ToolError> {
         let client = tokio::select! {
             client = self.server.client() => client.map_err(ToolError::NotFound)?,
             () = ctx.cancellation.cancelled() => return Err(ToolError::ExecutionFailed("cancelled".to_owned())),
@@ -59,13 +59,13 @@ impl McpTool {
         if let Value::Object(arguments) = args {
             params.arguments = Some(arguments);
         }
-        Ok(Talk::new(client, params, self.server.config.timeout))
+        Ok(CallSession::new(client, params, self.server.config.timeout))
     }
 
     /// Makes a server's question one to the person, and keeps the call open for the answer.
     fn ask(
         &self,
-        (talk, question, reply): (Talk, Question, Reply),
+        (talk, question, reply): (CallSession, Question, Reply),
         before: Option<(&Value, &str)>,
         args: Value,
         ctx: &ToolCallContext,
@@ -92,7 +92,7 @@ impl McpTool {
             resume_mode: ToolCallResumeMode::ReplayToolCall,
         };
         let run = ctx.run_identity.run_id.to_string();
-        self.questions.park(surface, Parked { run, talk, question, reply });
+        self.questions.park(surface, WaitingCall { run, talk, question, reply });
         ToolResult::suspended_with(id, words, ticket).into()
     }
 }
@@ -119,7 +119,7 @@ impl Tool for McpTool {
             Some(surface) => {
                 let run = ctx.run_identity.run_id.as_str();
                 let parked = self.questions.take(surface).filter(|parked| parked.run == run);
-                let Some(Parked { mut talk, question, reply, .. }) = parked else {
+                let Some(WaitingCall { mut talk, question, reply, .. }) = parked else {
                     return failed(format!(
                         "the server {server} asked the user during this call, and the connection was lost \
                          before the answer. The outcome is unknown; check, then call again if still needed"

@@ -14,7 +14,7 @@ use super::children::Children;
 use super::document::{CallResult, RunDocument};
 use super::frontend::ClientTools;
 use super::handoff::Handoff;
-use super::held::Held;
+use super::held::StoredThread;
 use super::infer::{Inferred, Partial};
 use super::journal::Unsaved;
 use super::lease::Lease;
@@ -36,7 +36,7 @@ use crate::contract::inference::{InferenceOverride, StreamResult};
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::message::{Message, ToolCall};
 use crate::contract::profile::ProfileAccess;
-use crate::contract::record::{Fence, RunRecord, Taking};
+use crate::contract::record::{Fence, JobClaim, RunRecord};
 use crate::contract::suspension::{SuspendTicket, ToolCallResume};
 use crate::contract::tool::{ToolError, ToolOutput};
 use crate::phase::{InferenceShape, PhaseContext, PhaseReport, PhaseRuntime, RunProgress, TimeLimit};
@@ -64,7 +64,7 @@ pub(super) enum Done {
 }
 
 /// A run as it is about to be driven.
-pub(super) struct Loaded {
+pub(super) struct LoadedRun {
     record: RunRecord,
     machine: Run,
     calls: Vec<ToolCall>,
@@ -72,20 +72,20 @@ pub(super) struct Loaded {
     recorded: bool,
     message_id: MessageId,
     messages: Vec<Message>,
-    takes: Option<Taking>,
+    takes: Option<JobClaim>,
     begins: bool,
-    held: Held,
+    held: StoredThread,
 }
 
-impl Loaded {
+impl LoadedRun {
     /// A new run that begins with these messages, taken from the queue when they have a number there. When the last of
     /// them asks for calls, they are what it is for.
     pub(super) fn fresh(
         record: RunRecord,
         mode: ToolExecutionMode,
         messages: Vec<Message>,
-        takes: Option<Taking>,
-        held: Held,
+        takes: Option<JobClaim>,
+        held: StoredThread,
     ) -> Self {
         let given = messages.last().filter(|last| !last.tool_calls.is_empty());
         let (calls, message_id) = match given {
@@ -112,7 +112,7 @@ impl Loaded {
     }
 
     /// A run from the store.
-    pub(super) fn stored(record: RunRecord, document: RunDocument, held: Held) -> Self {
+    pub(super) fn stored(record: RunRecord, document: RunDocument, held: StoredThread) -> Self {
         let RunDocument { format: _, machine, calls, results, recorded, message_id } = document;
         Self {
             record,
@@ -194,11 +194,23 @@ impl Driver {
         sink: Arc<dyn EventSink>,
         agent: ResolvedAgent,
         overrides: InferenceOverride,
-        loaded: Loaded,
+        loaded: LoadedRun,
     ) -> Result<Self, RuntimeError> {
-        let Loaded { record, machine, calls, results, recorded, message_id, messages, takes, begins, held } =
-            loaded;
-        let Held { state: saved_thread_state, mut history, sizes, is_assumed, lineage, summary, .. } = held;
+        let LoadedRun {
+            record,
+            machine,
+            calls,
+            results,
+            recorded,
+            message_id,
+            messages,
+            takes,
+            begins,
+            held,
+        } = loaded;
+        let StoredThread {
+            state: saved_thread_state, mut history, sizes, is_assumed, lineage, summary, ..
+        } = held;
         let phases = match &shared.phases {
             Some(given) => given.clone(),
             None => PhaseRuntime::new(StateStore::new())?,

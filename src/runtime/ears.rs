@@ -11,22 +11,22 @@ use super::live::Live;
 use crate::store::{ChangeKind, Store};
 
 /// The subscription, until dropped.
-pub(super) struct Ears {
+pub(super) struct ChangeListener {
     task: JoinHandle<()>,
 }
 
-impl Drop for Ears {
+impl Drop for ChangeListener {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Ears {
+impl ChangeListener {
     /// Hears from soon on: a driver that begins need not wait for it. What was committed before is not told, so as soon
     /// as it hears, every driver looks at its rows once.
-    pub(super) fn open(store: &Store, live: &Arc<Live>) -> Ears {
+    pub(super) fn open(store: &Store, live: &Arc<Live>) -> ChangeListener {
         let (store, live) = (store.clone(), Arc::downgrade(live));
-        Ears { task: tokio::spawn(listen(store, live)) }
+        ChangeListener { task: tokio::spawn(listen(store, live)) }
     }
 }
 

@@ -18,7 +18,7 @@ const BYTES: usize = 64 << 10;
 /// The same in messages.
 const COUNT: usize = 24;
 
-pub(super) struct Held {
+pub(super) struct StoredThread {
     run: Option<RunRecord>,
     pub(super) state: BTreeMap<String, Value>,
     /// Its end: a driver loads more when a request has room for more.
@@ -32,7 +32,7 @@ pub(super) struct Held {
     pub(super) summary: Option<SummaryRecord>,
 }
 
-impl Held {
+impl StoredThread {
     /// Reads it; `cut`: where requests of the conversation are cut. `kept`: what an earlier run loaded, of which only the
     /// last message is read again. All is asked when this is first polled, so that the store's thread answers one after
     /// the other without being woken for each.
@@ -41,7 +41,7 @@ impl Held {
         thread: &ThreadId,
         cut: usize,
         kept: Option<Kept>,
-    ) -> Result<Held, StoreError> {
+    ) -> Result<StoredThread, StoreError> {
         let whole = Portion { floor: cut, bytes: BYTES, count: COUNT };
         let known = kept.as_ref().map_or(0, |kept| kept.history.end().saturating_sub(1));
         let portion = Portion { floor: cut.max(known), ..whole };
@@ -68,7 +68,7 @@ impl Held {
                 }
             }
         };
-        Ok(Held { run, state, history, sizes, is_assumed, lineage, summary })
+        Ok(StoredThread { run, state, history, sizes, is_assumed, lineage, summary })
     }
 
     /// The newest run, over or not.

@@ -15,7 +15,8 @@ use crate::contract::judgement::JudgedCall;
 use crate::contract::lifecycle::{RunStatus, ToolCallOutcome};
 use crate::contract::message::{Message, Role, ToolCall, Visibility};
 use crate::contract::record::{
-    AttemptId, Checkpoint, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord, SuspensionStatus, Taking,
+    AttemptId, Checkpoint, JobClaim, OutcomeKind, OutcomeRecord, RunRecord, SuspensionRecord,
+    SuspensionStatus,
 };
 use crate::contract::suspension::{ACTION_CHILD_RUN, CHANNEL_POLICY, SuspendTicket, ToolCallResume};
 use crate::contract::tool::ToolResult;
@@ -35,7 +36,7 @@ pub(super) struct Unsaved {
     /// Commands that hooks ran; told with whatever is written next.
     pub(super) commands: Vec<HookRan>,
     /// The queued message that the run begins with.
-    pub(super) takes: Option<Taking>,
+    pub(super) takes: Option<JobClaim>,
     /// Something that only the run's row holds.
     pub(super) run: bool,
 }

@@ -31,12 +31,12 @@ pub(super) struct Lease {
 }
 
 /// A lease that is renewed until this is dropped.
-pub(super) struct Tenure {
+pub(super) struct LeaseGuard {
     pub(super) lease: Arc<Lease>,
     renewal: JoinHandle<()>,
 }
 
-impl Drop for Tenure {
+impl Drop for LeaseGuard {
     fn drop(&mut self) {
         self.renewal.abort();
     }
@@ -52,7 +52,7 @@ pub(super) fn term(shared: &Shared) -> Term {
     Term { now, until: Some(now.saturating_add(ms(shared.lease))) }
 }
 
-impl Tenure {
+impl LeaseGuard {
     /// Keeps up a lease that was just taken.
     pub(super) fn new(shared: Arc<Shared>, fence: Fence, term: Term) -> Self {
         let until = AtomicU64::new(term.until.unwrap_or(u64::MAX));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use tokio::sync::{Notify, OwnedMutexGuard, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::ears::Ears;
+use super::ears::ChangeListener;
 use crate::contract::ids::{CallId, SuspensionId, ThreadId};
 use crate::contract::suspension::ToolCallResume;
 use crate::run::Fact;
@@ -38,7 +38,7 @@ pub(super) struct Live {
     handles: Mutex<HashMap<ThreadId, Handle>>,
     slots: Mutex<HashMap<ThreadId, Arc<tokio::sync::Mutex<()>>>>,
     /// The ears of the drivers that are awake, which hold them.
-    ears: Mutex<Weak<Ears>>,
+    ears: Mutex<Weak<ChangeListener>>,
 }
 
 /// The right of one driver to be awake on its thread; given back when dropped.
@@ -50,7 +50,7 @@ pub(super) struct Slot {
     /// Somebody else wrote something about a question: look at the rows.
     pub(super) nudge: Arc<Notify>,
     _guard: OwnedMutexGuard<()>,
-    _ears: Arc<Ears>,
+    _ears: Arc<ChangeListener>,
 }
 
 impl Live {
@@ -84,12 +84,12 @@ impl Live {
         (handle, deliveries)
     }
 
-    fn listen(self: &Arc<Self>, store: &Store) -> Arc<Ears> {
+    fn listen(self: &Arc<Self>, store: &Store) -> Arc<ChangeListener> {
         let mut ears = self.ears.lock().expect("no panic while ears are held");
         if let Some(open) = ears.upgrade() {
             return open;
         }
-        let opened = Arc::new(Ears::open(store, self));
+        let opened = Arc::new(ChangeListener::open(store, self));
         *ears = Arc::downgrade(&opened);
         opened
     }

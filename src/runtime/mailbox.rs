@@ -10,7 +10,7 @@ use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::RunStatus;
 use crate::contract::mailbox::{MailboxInterrupt, MailboxJob};
 use crate::contract::message::{Message, Role, Visibility};
-use crate::contract::record::{RunRecord, Taking};
+use crate::contract::record::{JobClaim, RunRecord};
 
 /// Said to the model behind an answer that broke off.
 const GO_ON: &str = "Your answer was cut off by a connection failure. Continue where it ended.";
@@ -59,7 +59,7 @@ impl AgentRuntime {
         let mut request = RunRequest::new(thread.clone(), job.messages.clone());
         request.agent_id = (!job.agent_id.is_empty()).then(|| job.agent_id.clone());
         request.parent_run_id.clone_from(&job.parent_run_id);
-        request.takes = Some(Taking {
+        request.takes = Some(JobClaim {
             id: job.sequence,
             // Without a claim it is refused.
             claim: Some(job.claim_token.clone().unwrap_or_default()),

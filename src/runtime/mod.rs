@@ -86,9 +86,9 @@ pub use resolve::{AgentResolver, ResolveError, ResolvedAgent};
 pub use restore::mark_unknown;
 pub use window::{Artifact, Artifacts};
 
-use driver::{Driver, Loaded};
-use held::Held;
-use lease::{Lease, Tenure};
+use driver::{Driver, LoadedRun};
+use held::StoredThread;
+use lease::{Lease, LeaseGuard};
 use live::{Live, Slot};
 
 /// Kills what a dead process left running for a run.
@@ -316,7 +316,7 @@ impl AgentRuntime {
         &self,
         request: RunRequest,
         agent: ResolvedAgent,
-        mut held: Held,
+        mut held: StoredThread,
         mut slot: Slot,
         lease: &Arc<Lease>,
         sink: Arc<dyn EventSink>,
@@ -342,7 +342,7 @@ impl AgentRuntime {
         let mut record = RunRecord::new(id, request.thread_id.clone(), &agent.spec.id, &agent.model_id, now);
         record.parent_run_id = parent_run_id;
         let mode = agent.spec.tool_execution;
-        let loaded = Loaded::fresh(record, mode, request.messages, request.takes, held);
+        let loaded = LoadedRun::fresh(record, mode, request.messages, request.takes, held);
         let mut driver = Driver::new(
             Arc::clone(shared),
             Arc::clone(lease),
@@ -396,7 +396,7 @@ impl AgentRuntime {
 
     async fn resume_fenced(
         &self,
-        mut held: Held,
+        mut held: StoredThread,
         slot: Slot,
         lease: &Arc<Lease>,
         sink: Arc<dyn EventSink>,
@@ -421,7 +421,7 @@ impl AgentRuntime {
     fn load(
         &self,
         record: RunRecord,
-        held: Held,
+        held: StoredThread,
         agent: ResolvedAgent,
         slot: Slot,
         lease: &Arc<Lease>,
@@ -429,7 +429,7 @@ impl AgentRuntime {
     ) -> Result<Driver, RuntimeError> {
         let document = RunDocument::from_value(&record.machine)
             .map_err(|e| RuntimeError::Damaged { run_id: record.id.clone(), message: e.to_string() })?;
-        let loaded = Loaded::stored(record, document, held);
+        let loaded = LoadedRun::stored(record, document, held);
         Driver::new(
             Arc::clone(&self.inner.shared),
             Arc::clone(lease),
@@ -484,17 +484,18 @@ impl AgentRuntime {
         shared.store.ensure_thread(thread).await
     }
 
-    async fn held(&self, thread_id: &ThreadId) -> Result<Held, StoreError> {
+    async fn held(&self, thread_id: &ThreadId) -> Result<StoredThread, StoreError> {
         let shared = &self.inner.shared;
         let windows = &shared.windows;
-        Held::read(&shared.store, thread_id, windows.cut(thread_id), windows.take_kept(thread_id)).await
+        StoredThread::read(&shared.store, thread_id, windows.cut(thread_id), windows.take_kept(thread_id))
+            .await
     }
 
     async fn enter(&self, thread_id: &ThreadId) -> Slot {
         self.inner.live.enter(thread_id, &self.inner.shared.store).await
     }
 
-    async fn acquire(&self, thread_id: &ThreadId) -> Result<Tenure, RuntimeError> {
+    async fn acquire(&self, thread_id: &ThreadId) -> Result<LeaseGuard, RuntimeError> {
         let shared = &self.inner.shared;
         let own = shared.owner.clone();
         let term = lease::term(shared);
@@ -502,7 +503,7 @@ impl AgentRuntime {
             .store
             .acquire(thread_id, &shared.owner, term, move |other| recover::is_alive(&own, other))
             .await
-            .map(|fence| Tenure::new(Arc::clone(shared), fence, term))
+            .map(|fence| LeaseGuard::new(Arc::clone(shared), fence, term))
             .map_err(|e| match e {
                 AcquireError::Busy { owner } => {
                     RuntimeError::ThreadAlreadyRunning { thread_id: thread_id.clone(), pid: owner.pid }
@@ -512,13 +513,13 @@ impl AgentRuntime {
     }
 
     /// As [`AgentRuntime::acquire`], and tells the sink.
-    async fn take(&self, thread_id: &ThreadId, sink: &dyn EventSink) -> Result<Tenure, RuntimeError> {
+    async fn take(&self, thread_id: &ThreadId, sink: &dyn EventSink) -> Result<LeaseGuard, RuntimeError> {
         let tenure = self.acquire(thread_id).await?;
         sink.acquired().await;
         Ok(tenure)
     }
 
-    async fn release(&self, tenure: Tenure) {
+    async fn release(&self, tenure: LeaseGuard) {
         let lease = Arc::clone(&tenure.lease);
         drop(tenure);
         // A lease that cannot be given back is taken over when its time is over.

@@ -1,6 +1,6 @@
 //! What fills the context window of a conversation.
 
-use super::held::Held;
+use super::held::StoredThread;
 use super::window::{answer_of, load, place, room};
 use super::{AgentRuntime, RuntimeError};
 use crate::context::{self, History, Limits, Sizes, estimate};
@@ -58,7 +58,7 @@ impl AgentRuntime {
         let (mut history, mut summary) = (History::default(), None);
         let mut memory = super::window::Memory::default();
         if let Some(thread) = thread {
-            let held = Held::read(&shared.store, thread, shared.windows.cut(thread), None).await?;
+            let held = StoredThread::read(&shared.store, thread, shared.windows.cut(thread), None).await?;
             (history, summary) = (held.history, held.summary);
             memory = shared.windows.get(thread, &agent.model_id);
         }

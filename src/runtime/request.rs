@@ -8,7 +8,7 @@ use crate::contract::ids::{RunId, SuspensionId, ThreadId};
 use crate::contract::inference::{InferenceOverride, StopReason, TokenUsage};
 use crate::contract::lifecycle::TerminationReason;
 use crate::contract::message::Message;
-use crate::contract::record::{QueueId, QueuedMessage, SuspensionRecord, Taking};
+use crate::contract::record::{JobClaim, QueueId, QueuedMessage, SuspensionRecord};
 use crate::contract::summary::short_number;
 use crate::contract::suspension::{ACTION_PERMISSION, ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::{Tool, ToolDescriptor};
@@ -35,7 +35,7 @@ pub struct RunRequest {
     pub frontend_tools: Vec<ToolDescriptor>,
     /// The job of the mailbox that this run begins with. Such a run closes no questions: see
     /// [`RuntimeError::NotFree`].
-    pub takes: Option<Taking>,
+    pub takes: Option<JobClaim>,
 }
 
 impl RunRequest {
@@ -56,7 +56,7 @@ impl RunRequest {
     /// Begins with a queued message, which leaves the queue with the run's first commit.
     pub fn queued(message: QueuedMessage) -> Self {
         Self {
-            takes: Some(Taking { id: message.id, claim: None }),
+            takes: Some(JobClaim { id: message.id, claim: None }),
             agent_id: message.agent_id,
             ..Self::new(message.thread_id, message.messages)
         }

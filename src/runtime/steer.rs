@@ -9,7 +9,7 @@ use super::request::RuntimeError;
 use crate::contract::activity::{Activity, STEERED_ACTIVITY_TYPE};
 use crate::contract::content::ContentBlock;
 use crate::contract::message::Message;
-use crate::contract::record::{QueuedMessage, Taking};
+use crate::contract::record::{JobClaim, QueuedMessage};
 
 impl Driver {
     /// Takes in what was said since the last step began.
@@ -39,7 +39,7 @@ impl Driver {
         for message in &queued.messages {
             self.say(message.clone());
         }
-        self.unsaved.takes = Some(Taking { id: queued.id, claim: None });
+        self.unsaved.takes = Some(JobClaim { id: queued.id, claim: None });
         match self.checkpoint().await {
             Ok(()) => {}
             Err(RuntimeError::NotQueued { .. }) => {

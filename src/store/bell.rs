@@ -5,7 +5,7 @@
 //! or late message does no harm. A lost one would: a receiver whose queue is full gets [`Change::anything`].
 //!
 //! A message that was never sent (its process was killed, or the folder was deleted) is not noticed. So subscribers
-//! use [`Watch::next_or_check`], which also reports a change every 30 seconds and restores its socket. A process
+//! use [`ChangeSubscription::next_or_check`], which also reports a change every 30 seconds and restores its socket. A process
 //! without subscriptions is never woken.
 
 use std::os::unix::ffi::OsStrExt as _;
@@ -96,7 +96,7 @@ impl Change {
 
 /// Sends. One a store's handle; it does not hear itself.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bell {
+pub(super) struct ChangeNotifier {
     place: Option<Arc<Place>>,
 }
 
@@ -108,9 +108,9 @@ struct Place {
     socket: UnixDatagram,
 }
 
-impl Bell {
+impl ChangeNotifier {
     /// For a store in a file. One that cannot be set up is logged: then others look when they have another reason to.
-    pub(super) fn beside(store: &Path) -> Bell {
+    pub(super) fn beside(store: &Path) -> ChangeNotifier {
         let place = store.parent().map(|parent| -> std::io::Result<Place> {
             let socket = UnixDatagram::unbound()?;
             socket.set_nonblocking(true)?;
@@ -121,12 +121,12 @@ impl Bell {
             })
         });
         match place {
-            Some(Ok(place)) => Bell { place: Some(Arc::new(place)) },
+            Some(Ok(place)) => ChangeNotifier { place: Some(Arc::new(place)) },
             Some(Err(error)) => {
                 tracing::warn!(%error, "other processes cannot be notified of changes");
-                Bell::default()
+                ChangeNotifier::default()
             }
-            None => Bell::default(),
+            None => ChangeNotifier::default(),
         }
     }
 
@@ -151,7 +151,7 @@ impl Bell {
     }
 }
 
-impl Bell {
+impl ChangeNotifier {
     /// How many sockets of others are there; those of dead processes count until the next message.
     fn others(&self) -> usize {
         let Some(place) = &self.place else { return 0 };
@@ -178,7 +178,7 @@ fn with_address<T>(
 
 /// Hears of what others commit, as long as it lives.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ChangeSubscription {
     /// `None` for a store in memory: nobody else can write to it.
     socket: Option<tokio::net::UnixDatagram>,
     place: Option<Arc<Place>>,
@@ -187,8 +187,8 @@ pub struct Watch {
     lost: bool,
 }
 
-impl Watch {
-    /// As [`Watch::next`], for somebody who waits for a change: after 30 seconds without one it returns
+impl ChangeSubscription {
+    /// As [`ChangeSubscription::next`], for somebody who waits for a change: after 30 seconds without one it returns
     /// [`Change::anything`], and makes sure that others can reach it.
     pub async fn next_or_check(&mut self) -> Change {
         if self.socket.is_none() {
@@ -247,7 +247,7 @@ async fn broken(error: &std::io::Error) -> Change {
     std::future::pending().await
 }
 
-impl Drop for Watch {
+impl Drop for ChangeSubscription {
     fn drop(&mut self) {
         if self.socket.is_some() {
             let _ = std::fs::remove_file(&self.path);
@@ -266,13 +266,19 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Bell`] when no socket can be made beside the store.
-    pub fn watch(&self) -> Result<Watch, StoreError> {
+    pub fn watch(&self) -> Result<ChangeSubscription, StoreError> {
         let Some(place) = &self.bell.place else {
             let path = PathBuf::new();
-            return Ok(Watch { socket: None, place: None, path, burst: 0, lost: false });
+            return Ok(ChangeSubscription { socket: None, place: None, path, burst: 0, lost: false });
         };
         let (socket, path) = place.bind().map_err(StoreError::Bell)?;
-        Ok(Watch { socket: Some(socket), place: Some(Arc::clone(place)), path, burst: 0, lost: false })
+        Ok(ChangeSubscription {
+            socket: Some(socket),
+            place: Some(Arc::clone(place)),
+            path,
+            burst: 0,
+            lost: false,
+        })
     }
 }
 

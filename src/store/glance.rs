@@ -14,7 +14,7 @@ use crate::contract::summary::SummaryRecord;
 
 /// A thread read in one transaction.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Glance {
+pub struct ThreadView {
     /// The conversation.
     pub thread: ThreadRecord,
     /// Who has the right to write, alive or not, and until when.
@@ -55,7 +55,11 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Damaged`] when something is unreadable; with all messages, also when one is missing.
-    pub async fn glance(&self, thread: &ThreadId, after: Option<u64>) -> Result<Option<Glance>, StoreError> {
+    pub async fn glance(
+        &self,
+        thread: &ThreadId,
+        after: Option<u64>,
+    ) -> Result<Option<ThreadView>, StoreError> {
         self.glance_at(thread, after.map_or(Part::All, Part::Behind)).await
     }
 
@@ -64,13 +68,17 @@ impl Store {
     /// # Errors
     /// [`StoreError::Damaged`] when something is unreadable, or a message is missing unless only those behind a place
     /// are wanted.
-    pub async fn glance_at(&self, thread: &ThreadId, part: Part) -> Result<Option<Glance>, StoreError> {
+    pub async fn glance_at(&self, thread: &ThreadId, part: Part) -> Result<Option<ThreadView>, StoreError> {
         let id = thread.clone();
         self.read(move |conn| of_thread(conn, &id, part)).await
     }
 }
 
-pub(super) fn of_thread(conn: &Connection, id: &ThreadId, part: Part) -> Result<Option<Glance>, StoreError> {
+pub(super) fn of_thread(
+    conn: &Connection,
+    id: &ThreadId,
+    part: Part,
+) -> Result<Option<ThreadView>, StoreError> {
     let Some(thread) = threads::one(conn, id)? else { return Ok(None) };
     let run = runs::latest(conn, id)?;
     let unfinished = run.as_ref().filter(|run| run.status != RunStatus::Done);
@@ -89,7 +97,7 @@ pub(super) fn of_thread(conn: &Connection, id: &ThreadId, part: Part) -> Result<
             (messages.last().map_or(seq, |message| message.seq), messages)
         }
     };
-    Ok(Some(Glance {
+    Ok(Some(ThreadView {
         total,
         lease: leases::lease_of(conn, id)?,
         messages,

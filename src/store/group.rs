@@ -90,7 +90,7 @@ impl Store {
 
 /// What a group needs besides the connection.
 pub(super) struct Beside {
-    bell: bell::Bell,
+    bell: bell::ChangeNotifier,
     file: Option<Arc<OpenFile>>,
 }
 

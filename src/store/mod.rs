@@ -61,13 +61,13 @@ use tokio::sync::oneshot;
 
 pub use audit::AuditFilter;
 pub use back::ForkAt;
-pub use bell::{Change, ChangeKind, Watch};
+pub use bell::{Change, ChangeKind, ChangeSubscription};
 pub use error::{AcquireError, OpenError, OpenErrorKind, StoreError};
-pub use glance::{Glance, Part};
+pub use glance::{Part, ThreadView};
 pub use history::RecentCall;
 pub use inbox::InboxFilter;
 pub use leases::Term;
-pub use mailbox::{JobFilter, JobLookup, Mailbox, Outlook};
+pub use mailbox::{JobFilter, JobLookup, Mailbox, NextWork};
 pub use outlines::{Portion, ThreadTail};
 pub use pages::Page;
 pub use search::Match;
@@ -103,7 +103,7 @@ pub struct Store {
     jobs: mpsc::Sender<Job>,
     path: Option<Arc<Path>>,
     file: Option<Arc<place::OpenFile>>,
-    bell: bell::Bell,
+    bell: bell::ChangeNotifier,
 }
 
 impl Store {
@@ -149,7 +149,7 @@ impl Store {
                 path: path.clone().unwrap_or_default(),
                 source: Box::new(error),
             })?;
-        let bell = path.as_deref().map(bell::Bell::beside).unwrap_or_default();
+        let bell = path.as_deref().map(bell::ChangeNotifier::beside).unwrap_or_default();
         let file = path.as_deref().map(|path| Arc::new(place::OpenFile::at(path)));
         Ok(Self { jobs, path: path.map(Arc::from), file, bell })
     }

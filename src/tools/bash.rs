@@ -17,7 +17,7 @@ use super::exec::{self, Env, ExecRequest, ExecResult, signal_name};
 use super::words;
 use crate::contract::display::visible_line;
 use crate::contract::tool::{
-    OnBehalf, Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult,
+    SpawnContext, Tool, ToolCallContext, ToolDescriptor, ToolError, ToolOutput, ToolResult,
 };
 
 const NAME: &str = "Bash";
@@ -54,7 +54,7 @@ impl Bash {
         Ok(Call { command, timeout })
     }
 
-    fn request(&self, call: &Call<'_>, on_behalf: OnBehalf) -> ExecRequest {
+    fn request(&self, call: &Call<'_>, on_behalf: SpawnContext) -> ExecRequest {
         let env = self.env.child_env(Env::new());
         ExecRequest {
             program: shell(&env).into(),

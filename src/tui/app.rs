@@ -7,13 +7,13 @@ use super::back::Back;
 use super::composer::Composer;
 use super::composer::vim::Vim;
 use super::diff::DiffLayout;
-use super::gallery::Gallery;
+use super::gallery::ImageCache;
 use super::host::{Driver, GrantRow, HostInfo, QueuedRow, SkillRow, ThreadSync, UserInput};
 use super::keymap::{Chord, Keymap};
 use super::palette::Palette;
 use super::picker::{Picker, PickerKind};
 use super::reader::Reader;
-use super::status::{Segment, StatusFeed};
+use super::status::{Segment, StatusCommand};
 use super::theme::{Background, Theme, ThemeChoice, ThemeRow};
 use super::transcript::{Moment, Transcript};
 use crate::contract::event::AgentEvent;
@@ -176,7 +176,7 @@ pub struct App {
     /// What the status line shows, when the person chose it.
     pub segments: Option<Vec<Segment>>,
     /// A command that writes the status line.
-    pub feed: StatusFeed,
+    pub feed: StatusCommand,
     /// How changes are laid out.
     pub layout: DiffLayout,
     /// Nothing moves by itself but the seconds.
@@ -210,7 +210,7 @@ pub struct App {
     /// The ledger of grants, while it is looked at.
     pub grants: Vec<GrantRow>,
     /// Pictures of the conversation that are shown.
-    pub gallery: Gallery,
+    pub gallery: ImageCache,
     /// Whether running tools show more of their output.
     pub expanded: bool,
     /// The keys of a sequence that was begun.
@@ -328,7 +328,7 @@ impl App {
             vim: None,
             palette: None,
             segments: None,
-            feed: StatusFeed::default(),
+            feed: StatusCommand::default(),
             layout: DiffLayout::Auto,
             is_calm: false,
             is_linear: false,
@@ -345,7 +345,7 @@ impl App {
             skills: Vec::new(),
             back: Back::default(),
             grants: Vec::new(),
-            gallery: Gallery::default(),
+            gallery: ImageCache::default(),
             expanded: false,
             begun: Vec::new(),
             hint: None,

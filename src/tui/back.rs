@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::host::ExportFormat;
-use super::reader::Book;
+use super::reader::Document;
 use super::transcript::Moment;
 use crate::contract::ids::ThreadId;
 use crate::contract::record::ThreadSummary;
@@ -116,9 +116,9 @@ pub enum BackMsg {
     /// It was written there.
     Exported(Result<PathBuf, String>),
     /// What was changed, and the same to be read in the viewer.
-    Changes(Result<(Changes, Box<Book>), String>),
+    Changes(Result<(Changes, Box<Document>), String>),
     /// Two conversations side by side, to be read in the viewer.
-    Compared(Result<Box<Book>, String>),
+    Compared(Result<Box<Document>, String>),
 }
 
 /// What the terminal knows of going back and of conversations while it is looked at.

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::app::{App, WallClock};
-use super::gallery::Gallery;
+use super::gallery::ImageCache;
 use super::graphics::Reply;
 use super::highlight::Highlighter;
 use super::host::{Host, HostEvent};
 use super::input::{Input, TerminalEvent};
 use super::msg::Msg;
-use super::status::{Progress, StatusFeed};
+use super::status::{Progress, StatusCommand};
 use super::terminal::{self, LiveTerminal, Output, TerminalGuard, TtyOut};
 use super::transcript::Moment;
 use super::view::{self, Look};
@@ -97,14 +97,14 @@ pub(super) async fn run(
     let mut app = App::new(host.info(), options.keymap.clone(), wall_clock(options.utc_offset), size);
     app.segments = options.segments.clone();
     if options.status_command {
-        app.feed = StatusFeed::on();
+        app.feed = StatusCommand::on();
     }
     app.is_linear = options.screen_reader;
     if app.is_linear && escapes {
         // What is longer than a row goes on in the next one.
         let _ = std::io::Write::write_all(screen.terminal.out_mut(), b"\x1b[?7h");
     }
-    app.gallery = Gallery::new(abilities.pictures().filter(|_| !app.is_linear))
+    app.gallery = ImageCache::new(abilities.pictures().filter(|_| !app.is_linear))
         .shown(options.images)
         .on(abilities.multiplexer.is_none(), abilities.files);
     if abilities.background {

@@ -58,7 +58,7 @@ pub enum Shown {
 
 /// Images of the conversation, as far as the screen needs them.
 #[derive(Clone, Debug, Default)]
-pub struct Gallery {
+pub struct ImageCache {
     /// In how many colours pictures are drawn; `None`: not at all.
     depth: Option<Depth>,
     images: Images,
@@ -74,17 +74,17 @@ pub struct Gallery {
     looked: (u32, usize, usize),
 }
 
-impl Gallery {
+impl ImageCache {
     /// Pictures are drawn in so many colours.
-    pub fn new(depth: Option<Depth>) -> Gallery {
-        Gallery { depth, room: SMALL, ..Gallery::default() }
+    pub fn new(depth: Option<Depth>) -> ImageCache {
+        ImageCache { depth, room: SMALL, ..ImageCache::default() }
     }
 
     /// As the person wants it.
     #[must_use]
-    pub fn shown(self, images: Images) -> Gallery {
+    pub fn shown(self, images: Images) -> ImageCache {
         let depth = if images == Images::Off { None } else { self.depth };
-        Gallery { depth, images, ..self }
+        ImageCache { depth, images, ..self }
     }
 
     /// In how many colours they are drawn, when they are.

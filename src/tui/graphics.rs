@@ -67,7 +67,7 @@ impl Question {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Who made it.
-    Name(Maker),
+    Name(TerminalKind),
     /// Columns and rows of pixels of a cell.
     Cell(u16, u16),
     /// Colours for sixels.
@@ -83,7 +83,7 @@ pub enum Reply {
 
 /// Terminals, by what they do with pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Maker {
+pub enum TerminalKind {
     /// It places pictures by characters.
     Places,
     /// It draws files in sequences of iTerm2.
@@ -92,16 +92,16 @@ pub enum Maker {
     Other,
 }
 
-impl Maker {
+impl TerminalKind {
     /// The one of that name (`kitty(0.41.1)`, `ghostty 1.1.3`, `WezTerm 20240203-110809-5046fc22`).
-    pub fn of(name: &str) -> Maker {
+    pub fn of(name: &str) -> TerminalKind {
         let word = name.split(' ').next().unwrap_or_default();
         if places_pictures(name) {
-            Maker::Places
+            TerminalKind::Places
         } else if ["iTerm2", "WezTerm", "mintty"].contains(&word) {
-            Maker::Files
+            TerminalKind::Files
         } else {
-            Maker::Other
+            TerminalKind::Other
         }
     }
 }
@@ -233,22 +233,22 @@ mod tests {
     #[test]
     fn terminals_are_known_by_name_and_version() {
         for (name, want) in [
-            ("kitty(0.41.1)", Maker::Places),
-            ("kitty(0.28.0)", Maker::Places),
-            ("kitty(1.0)", Maker::Places),
-            ("kitty(0.26.5)", Maker::Other),
-            ("ghostty 1.1.3", Maker::Places),
-            ("ghostty", Maker::Places),
-            ("ghostty-like 9", Maker::Other),
-            ("WezTerm 20240203-110809-5046fc22", Maker::Files),
-            ("iTerm2 3.5.10", Maker::Files),
-            ("mintty 3.6.1", Maker::Files),
-            ("Konsole 23.08.1", Maker::Other),
-            ("XTerm(388)", Maker::Other),
-            ("tmux 3.5a", Maker::Other),
-            ("", Maker::Other),
+            ("kitty(0.41.1)", TerminalKind::Places),
+            ("kitty(0.28.0)", TerminalKind::Places),
+            ("kitty(1.0)", TerminalKind::Places),
+            ("kitty(0.26.5)", TerminalKind::Other),
+            ("ghostty 1.1.3", TerminalKind::Places),
+            ("ghostty", TerminalKind::Places),
+            ("ghostty-like 9", TerminalKind::Other),
+            ("WezTerm 20240203-110809-5046fc22", TerminalKind::Files),
+            ("iTerm2 3.5.10", TerminalKind::Files),
+            ("mintty 3.6.1", TerminalKind::Files),
+            ("Konsole 23.08.1", TerminalKind::Other),
+            ("XTerm(388)", TerminalKind::Other),
+            ("tmux 3.5a", TerminalKind::Other),
+            ("", TerminalKind::Other),
         ] {
-            assert_eq!(Maker::of(name), want, "{name}");
+            assert_eq!(TerminalKind::of(name), want, "{name}");
         }
     }
 

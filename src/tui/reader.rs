@@ -11,7 +11,7 @@ use super::highlight::Highlighter;
 use super::theme::Theme;
 use super::transcript::{Entry, EntryKind, ToolState, Transcript};
 use super::view::Look;
-use super::view::sheet::{Paper, Sheets};
+use super::view::sheet::{LayoutContext, Sheets};
 
 mod book;
 mod find;
@@ -20,13 +20,13 @@ pub mod source;
 #[cfg(test)]
 mod tests;
 
-pub use book::{Book, FileLeaf, HunkLeaf, Leaf};
+pub use book::{Document, FileLeaf, HunkLeaf, Leaf};
 pub use find::{Found, Search};
 pub use mark::{Mark, Point};
 
 /// An entry and a row in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Spot {
+pub struct RowPosition {
     /// The entry's id.
     pub id: u64,
     /// The row in it.
@@ -59,7 +59,7 @@ pub struct Scene<'a> {
     /// The conversation.
     pub transcript: &'a Transcript,
     /// What it is laid out for.
-    pub paper: Paper<'a>,
+    pub paper: LayoutContext<'a>,
     /// Rows of the screen for it.
     pub rows: usize,
 }
@@ -98,9 +98,9 @@ pub struct Reader {
     /// Nothing is left out.
     pub whole: bool,
     /// What is read, when it is not the conversation.
-    pub book: Option<Arc<Book>>,
+    pub book: Option<Arc<Document>>,
     /// The first row on the screen, unless it follows the end.
-    at: Spot,
+    at: RowPosition,
     follows: bool,
     /// The entry that keys are about.
     chosen: u64,
@@ -122,7 +122,7 @@ impl Reader {
         Reader {
             whole,
             book: None,
-            at: Spot::default(),
+            at: RowPosition::default(),
             follows: true,
             chosen: transcript.entries().last().map_or(0, |entry| entry.id),
             all_folded: false,
@@ -135,7 +135,7 @@ impl Reader {
     }
 
     /// At the beginning of a book.
-    pub fn of_book(book: Book) -> Reader {
+    pub fn of_book(book: Document) -> Reader {
         let mut reader = Reader::new(true, &book.pages);
         reader.follows = false;
         reader.chosen = book.pages.entries().first().map_or(0, |entry| entry.id);
@@ -207,7 +207,7 @@ impl Reader {
         let last = last_top(scene, |index| self.height(scene, index));
         self.follows = to >= last;
         let (index, row) = to.min(last);
-        self.at = Spot { id: scene.id(index), row };
+        self.at = RowPosition { id: scene.id(index), row };
     }
 
     /// Moves by rows.
@@ -316,13 +316,13 @@ impl Reader {
     }
 
     /// Which entry and row stand in a row of the screen.
-    pub fn under(&mut self, scene: &Scene<'_>, screen_row: usize) -> Option<Spot> {
+    pub fn under(&mut self, scene: &Scene<'_>, screen_row: usize) -> Option<RowPosition> {
         let (mut index, row) = self.arrive(scene);
         let mut row = row + screen_row;
         loop {
             let height = self.height(scene, index);
             if row < height {
-                return Some(Spot { id: scene.id(index), row });
+                return Some(RowPosition { id: scene.id(index), row });
             }
             row -= height;
             index += 1;
@@ -333,7 +333,7 @@ impl Reader {
     }
 
     /// Chooses the entry in a row of the screen.
-    pub fn choose(&mut self, scene: &Scene<'_>, screen_row: usize) -> Option<Spot> {
+    pub fn choose(&mut self, scene: &Scene<'_>, screen_row: usize) -> Option<RowPosition> {
         let spot = self.under(scene, screen_row)?;
         self.chosen = spot.id;
         Some(spot)

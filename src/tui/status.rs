@@ -23,7 +23,7 @@ mod segment;
 mod tests;
 
 pub use chrome::{Chrome, Progress, chrome};
-pub use feed::{StatusFeed, told};
+pub use feed::{StatusCommand, told};
 pub use segment::Segment;
 
 /// A piece of the line. A smaller rank stays longer when it gets narrow.

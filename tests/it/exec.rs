@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use aye::contract::clock::uptime_ms;
 use aye::contract::event::AgentEvent;
 use aye::contract::event_sink::VecEventSink;
-use aye::contract::tool::{OnBehalf, ToolCallContext, ToolResult};
+use aye::contract::tool::{SpawnContext, ToolCallContext, ToolResult};
 use aye::contract::workspace::Workspace;
 use aye::tools::exec::{ExecConfig, ExecRequest, ExecResult, end_of_run, run};
 use aye::tools::{ToolEnv, builtin};
@@ -31,7 +31,7 @@ fn request(dir: &Path, command: &str) -> ExecRequest {
         timeout: Duration::from_secs(20),
         max_output: 1000,
         output_dir: None,
-        on_behalf: OnBehalf::default(),
+        on_behalf: SpawnContext::default(),
     }
 }
 
@@ -82,7 +82,7 @@ async fn a_program_that_is_not_there_is_an_error() {
 #[tokio::test]
 async fn a_command_that_comes_too_late_is_not_started() {
     let dir = tempfile::tempdir().expect("a folder");
-    let on_behalf = |start_before| OnBehalf { run: "r1".into(), start_before: Some(start_before) };
+    let on_behalf = |start_before| SpawnContext { run: "r1".into(), start_before: Some(start_before) };
     let too_late = ExecRequest { on_behalf: on_behalf(uptime_ms()), ..request(dir.path(), "touch ran") };
     let error = run(&config(), too_late, |_| {}, &CancellationToken::new()).await.expect_err("refused");
     assert!(error.to_string().contains("came too late"), "{error}");
@@ -99,7 +99,7 @@ async fn a_command_that_comes_too_late_is_not_started() {
 #[tokio::test]
 async fn what_runs_for_a_run_is_ended_from_elsewhere() {
     let dir = tempfile::tempdir().expect("a folder");
-    let behalf = |run: &str| OnBehalf { run: run.into(), start_before: None };
+    let behalf = |run: &str| SpawnContext { run: run.into(), start_before: None };
     let stubborn = "trap '' TERM; touch begun; sleep 1000 & wait; sleep 1000";
     let mine = ExecRequest { on_behalf: behalf("mine"), ..request(dir.path(), stubborn) };
     let yours = ExecRequest { on_behalf: behalf("yours"), ..request(dir.path(), "touch other; sleep 1000") };

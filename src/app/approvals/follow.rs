@@ -12,7 +12,7 @@ use crate::contract::ids::ThreadId;
 use crate::contract::record::{LeaseRecord, Owner, SuspensionRecord, SuspensionStatus};
 use crate::headless::{self, Job};
 use crate::runtime::is_alive;
-use crate::store::{ChangeKind, Store, Watch};
+use crate::store::{ChangeKind, ChangeSubscription, Store};
 
 /// How long a process that heard of an answer may take to begin with it.
 const TAKEN_UP: Duration = Duration::from_millis(400);
@@ -21,7 +21,7 @@ const TAKEN_UP: Duration = Duration::from_millis(400);
 pub(super) struct Follow {
     own: Owner,
     /// From before the answer, so that nothing is missed. Without it nobody is heard, and nothing worse.
-    changes: Option<Watch>,
+    changes: Option<ChangeSubscription>,
 }
 
 impl Follow {
@@ -93,7 +93,7 @@ impl Follow {
 }
 
 /// Returns when somebody may have begun to drive the thread, or have got on with it.
-async fn began(changes: &mut Watch, thread: &ThreadId) {
+async fn began(changes: &mut ChangeSubscription, thread: &ThreadId) {
     loop {
         let change = changes.next().await;
         let is_it = match change.kind {

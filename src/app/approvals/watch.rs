@@ -15,7 +15,7 @@ use crate::contract::clock::{Clock as _, SystemClock};
 use crate::contract::display::escape_json;
 use crate::contract::ids::SuspensionId;
 use crate::contract::record::InboxRow;
-use crate::store::{ChangeKind, InboxFilter, Store, Watch};
+use crate::store::{ChangeKind, ChangeSubscription, InboxFilter, Store};
 
 /// After a change, so long is waited for the ones that come with it: a step of a run is several.
 const GATHER: Duration = Duration::from_millis(30);
@@ -49,7 +49,7 @@ pub(super) async fn run(args: &InboxArgs, store: &Store) -> Result<u8, Failure> 
 }
 
 /// Returns when a question may have come.
-async fn a_change(changes: &mut Watch) {
+async fn a_change(changes: &mut ChangeSubscription) {
     loop {
         match changes.next_or_check().await.kind {
             ChangeKind::Run | ChangeKind::Anything => break,

@@ -14,7 +14,7 @@ use crate::contract::record::NamedBy;
 use crate::contract::snapshot::{BackWhat, Changes};
 use crate::tui::back::{BackCmd, BackMsg, Chooses};
 use crate::tui::host::ExportFormat;
-use crate::tui::reader::Book;
+use crate::tui::reader::Document;
 
 /// A search takes no longer.
 const SEARCH: Duration = Duration::from_secs(5);
@@ -26,10 +26,10 @@ const FOUND: usize = 200;
 pub(super) struct Searching(AtomicU64);
 
 /// What changed, and the same to be read in the viewer. Comparing long texts takes its time.
-async fn bound(changes: Result<Changes, String>) -> Result<(Changes, Box<Book>), String> {
+async fn bound(changes: Result<Changes, String>) -> Result<(Changes, Box<Document>), String> {
     let changes = changes?;
     let bind = move || {
-        let book = Box::new(Book::of_changes(&changes));
+        let book = Box::new(Document::of_changes(&changes));
         (changes, book)
     };
     tokio::task::spawn_blocking(bind).await.map_err(|error| error.to_string())

@@ -11,7 +11,7 @@ use super::servers;
 use crate::app::agent::App;
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerTransport};
-use crate::mcp::{Landing, Login, NotLoggedIn, log_out};
+use crate::mcp::{CallbackServer, Login, NotLoggedIn, log_out};
 use crate::tui::host::Page;
 
 /// So long is waited for a person with a browser.
@@ -62,7 +62,7 @@ pub(super) async fn login(app: &App, words: &str) -> Result<Page, String> {
     };
     // The one before may have the port.
     begun(app).remove(&server.name);
-    let landing = Landing::open(port).await.map_err(fail)?;
+    let landing = CallbackServer::open(port).await.map_err(fail)?;
     let login = Login::begin(&server, &landing.address(), &[]).await.map_err(fail)?;
     let text = format!(
         "Open this URL in a browser; it is at {}, the login belongs to {}. /copy copies it.\n\n{}\n\naye \
@@ -104,7 +104,7 @@ pub(super) async fn login(app: &App, words: &str) -> Result<Page, String> {
 /// The address of this login, from the browser or from what is typed. `None`: it was given up.
 async fn came_back(
     login: &Login,
-    landing: &Landing,
+    landing: &CallbackServer,
     mut pasted: mpsc::UnboundedReceiver<String>,
     tell: impl Fn(String),
 ) -> Option<String> {

@@ -15,7 +15,7 @@ use crate::app::{Failure, put, say};
 use crate::cli::McpLoginArgs;
 use crate::contract::display::visible_line;
 use crate::contract::server::{ServerConfig, ServerScope, ServerTransport};
-use crate::mcp::{Landing, LoggedOut, Login, LoginStore as _, NotLoggedIn, log_out};
+use crate::mcp::{CallbackServer, LoggedOut, Login, LoginStore as _, NotLoggedIn, log_out};
 
 /// What is typed or pasted is not longer.
 const MAX_LINE: usize = 16 << 10;
@@ -32,7 +32,7 @@ pub(super) async fn login(args: McpLoginArgs, foundation: &Foundation) -> Result
         ServerTransport::Http { login, .. } => login.port,
         ServerTransport::Stdio { .. } => None,
     };
-    let landing = Landing::open(port).await.map_err(fail)?;
+    let landing = CallbackServer::open(port).await.map_err(fail)?;
     let scopes: Vec<String> =
         args.scopes.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect();
     let login = Login::begin(&server, &landing.address(), &scopes).await.map_err(fail)?;
@@ -51,7 +51,7 @@ pub(super) async fn login(args: McpLoginArgs, foundation: &Foundation) -> Result
 }
 
 /// Says where to go, and opens it where a person looks at a screen of this machine.
-fn invite(shown: &str, login: &Login, landing: &Landing, no_browser: bool) -> Result<(), Failure> {
+fn invite(shown: &str, login: &Login, landing: &CallbackServer, no_browser: bool) -> Result<(), Failure> {
     let host = visible_line(login.goes_to.host_str().unwrap_or_default()).into_owned();
     put(&format!(
         "To log in to {shown}, open this URL in a browser; it is at {host}, the login belongs to {}:\n\n  \
@@ -83,7 +83,7 @@ fn open(address: &str) {
 }
 
 /// The address of this login, from the browser or from what is pasted; whichever comes first.
-async fn came_back(login: &Login, landing: &Landing) -> String {
+async fn came_back(login: &Login, landing: &CallbackServer) -> String {
     let is_wanted = |address: &str| match login.is_this(address) {
         Ok(()) => true,
         Err(NotLoggedIn::NotThis(why) | NotLoggedIn::Over(why)) => {

@@ -13,12 +13,12 @@ const MAX_GUESTS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The server that the browser returns to.
-pub struct Landing {
+pub struct CallbackServer {
     listener: TcpListener,
     port: u16,
 }
 
-impl Landing {
+impl CallbackServer {
     /// Listens on this machine only, on a port that is free when none is wanted.
     ///
     /// # Errors

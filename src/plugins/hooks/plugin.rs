@@ -23,7 +23,7 @@ use crate::contract::suspension::{
     ACTION_PERMISSION, PendingToolCall, ResumeDecisionAction, SuspendTicket, Suspension, ToolCallResumeMode,
 };
 use crate::contract::terms::Terms;
-use crate::contract::tool::{OnBehalf, ToolResult};
+use crate::contract::tool::{SpawnContext, ToolResult};
 use crate::contract::tool_intercept::{ToolInterceptAction, ToolInterceptPayload};
 use crate::pattern::shell::{Simple, Word, analyse, canonical};
 use crate::pattern::{Looked, Matcher, Quantifier};
@@ -217,7 +217,7 @@ impl Shared {
         let Workplace { cwd, home, clock, .. } = &self.workplace;
         let began = clock.now_ms();
         let input = event(hook, ctx, &cwd.to_string_lossy()).to_string().into_bytes();
-        let on_behalf = OnBehalf { run: ctx.run_identity.run_id.to_string(), start_before: None };
+        let on_behalf = SpawnContext { run: ctx.run_identity.run_id.to_string(), start_before: None };
         let request = request(hook, cwd, home, input, on_behalf);
         // What follows the end of a run is not cancelled with it.
         let cancel =

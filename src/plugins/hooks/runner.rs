@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use super::config::HookSpec;
-use crate::contract::tool::OnBehalf;
+use crate::contract::tool::SpawnContext;
 
 /// Bytes of a command's stderr that are kept.
 pub const MAX_STDERR: usize = 8 * 1024;
@@ -28,7 +28,7 @@ pub struct HookRequest {
     /// Then the whole group is killed.
     pub timeout: Duration,
     /// For whom.
-    pub on_behalf: OnBehalf,
+    pub on_behalf: SpawnContext,
 }
 
 /// How a command ended.
@@ -60,7 +60,13 @@ pub trait HookRunner: Send + Sync {
 ///
 /// # Errors
 /// When there is no home folder for `~/`.
-pub fn request(hook: &HookSpec, cwd: &Path, home: &Path, input: Vec<u8>, on_behalf: OnBehalf) -> HookRequest {
+pub fn request(
+    hook: &HookSpec,
+    cwd: &Path,
+    home: &Path,
+    input: Vec<u8>,
+    on_behalf: SpawnContext,
+) -> HookRequest {
     let (program, args) = hook.command.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
     let place = hook.folder.as_deref().unwrap_or(cwd);
     let program = match program.strip_prefix("~/") {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use crate::contract::tool::OnBehalf;
+use crate::contract::tool::SpawnContext;
 
 /// Time that a script may take.
 pub const SCRIPT_TIMEOUT: Duration = Duration::from_mins(1);
@@ -29,7 +29,7 @@ pub struct ScriptRequest {
     /// Bytes of each stream, or of both together, that are kept.
     pub max_output: usize,
     /// For whom.
-    pub on_behalf: OnBehalf,
+    pub on_behalf: SpawnContext,
 }
 
 /// How a script ended.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::contract::event_sink::ChannelEventSink;
 use crate::contract::record::{Decision, Fence};
-use crate::runtime::lease::{Lease, Tenure, term};
+use crate::runtime::lease::{Lease, LeaseGuard, term};
 use crate::store::Term;
 
 /// The longest anything here may take.
@@ -84,7 +84,7 @@ fn bells(folder: &tempfile::TempDir) -> usize {
     std::fs::read_dir(folder.path().join("bells")).map_or(0, Iterator::count)
 }
 
-async fn leased(lease: u64) -> (House, Arc<Hands>, Tenure) {
+async fn leased(lease: u64) -> (House, Arc<Hands>, LeaseGuard) {
     let house = House::new();
     let hands = Arc::new(Hands::default());
     let runtime = house
@@ -97,7 +97,7 @@ async fn leased(lease: u64) -> (House, Arc<Hands>, Tenure) {
     runtime.ensure_thread(&"t".into(), &[]).await.unwrap();
     let term = term(&shared);
     let fence = house.store.acquire(&"t".into(), &shared.owner, term, |_| true).await.unwrap();
-    let tenure = Tenure::new(shared, fence, term);
+    let tenure = LeaseGuard::new(shared, fence, term);
     (house, hands, tenure)
 }
 

@@ -29,7 +29,7 @@ const READY: &str = "SELECT m.n, m.mailbox_id FROM mailbox m \
 
 /// What a worker can claim now, or what it waits for.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outlook {
+pub struct NextWork {
     /// The job that may be claimed now.
     pub next: Option<MailboxJob>,
     /// Who holds threads that jobs are due for.
@@ -53,13 +53,13 @@ impl Mailbox {
         &self,
         now: u64,
         is_held: impl Fn(&LeaseRecord) -> bool + Send + 'static,
-    ) -> Result<Outlook, StoreError> {
+    ) -> Result<NextWork, StoreError> {
         self.store.read(move |conn| look(conn, now, is_held)).await
     }
 }
 
-fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> Result<Outlook, StoreError> {
-    let mut outlook = Outlook::default();
+fn look(conn: &Connection, now: u64, is_held: impl Fn(&LeaseRecord) -> bool) -> Result<NextWork, StoreError> {
+    let mut outlook = NextWork::default();
     let mut statement = conn.prepare_cached(READY)?;
     let mut rows = statement.query((int(now),))?;
     let mut behind_typed = HashSet::new();

@@ -8,11 +8,15 @@ use super::jobs::several;
 use crate::contract::ids::ThreadId;
 use crate::contract::lifecycle::{RunStatus, TerminationReason};
 use crate::contract::mailbox::{MailboxJob, MailboxJobStatus};
-use crate::contract::record::{FailedTry, QueueId, QueuedMessage, RunRecord, Taking};
+use crate::contract::record::{FailedTry, JobClaim, QueueId, QueuedMessage, RunRecord};
 
 /// Takes a job for the run that begins with it. A front end takes it out of the queue for good: the run is its own
 /// matter. A worker's job stays claimed until the run is over, and knows the run from now on.
-pub(in crate::store) fn take(conn: &Connection, run: &RunRecord, taking: &Taking) -> Result<(), StoreError> {
+pub(in crate::store) fn take(
+    conn: &Connection,
+    run: &RunRecord,
+    taking: &JobClaim,
+) -> Result<(), StoreError> {
     let now = int(run.updated_at);
     let (id, thread) = (int(taking.id), run.thread_id.as_str());
     let taken = match &taking.claim {

@@ -361,7 +361,7 @@ async fn a_damaged_job_does_not_hide_the_others() {
 async fn begun(store: &Store, held: &MailboxJob, status: RunStatus) -> (Fence, RunRecord) {
     let fence = store.acquire(&"t1".into(), &owner("me"), Term::ENDLESS, |_| true).await.unwrap();
     let run = run("r1", "t1", status);
-    let takes = Some(Taking { id: held.sequence, claim: held.claim_token.clone() });
+    let takes = Some(JobClaim { id: held.sequence, claim: held.claim_token.clone() });
     store.checkpoint(Checkpoint { takes, ..checkpoint(&fence, &run) }).await.unwrap();
     (fence, run)
 }
@@ -406,12 +406,12 @@ async fn a_run_begins_with_a_job_only_under_its_claim_or_from_the_queue() {
         (first.sequence, Some("x".to_owned())),
         (second.sequence, held.claim_token.clone()),
     ] {
-        let takes = Some(Taking { id, claim });
+        let takes = Some(JobClaim { id, claim });
         let refused = store.checkpoint(Checkpoint { takes, ..checkpoint(&fence, &run) }).await;
         assert!(matches!(refused, Err(StoreError::NotQueued { .. })), "{refused:?}");
     }
     assert_eq!(store.runs(&"t1".into()).await.unwrap(), [], "nothing of it was written");
-    let takes = Some(Taking { id: second.sequence, claim: None });
+    let takes = Some(JobClaim { id: second.sequence, claim: None });
     store.checkpoint(Checkpoint { takes, ..checkpoint(&fence, &run) }).await.unwrap();
     let taken = load(&mailbox, &second).await;
     assert_eq!((taken.status, taken.run_id), (MailboxJobStatus::Accepted, Some("r1".into())));
@@ -421,7 +421,7 @@ async fn a_run_begins_with_a_job_only_under_its_claim_or_from_the_queue() {
 async fn a_worker_sees_what_it_may_begin_and_what_it_waits_for() {
     let store = store().await;
     let mailbox = store.mailbox();
-    assert_eq!(mailbox.outlook(5, |_| false).await.unwrap(), crate::store::Outlook::default());
+    assert_eq!(mailbox.outlook(5, |_| false).await.unwrap(), crate::store::NextWork::default());
     put(&mailbox, "one", 1).await;
     mailbox.enqueue(job("t2", "scheduled", 1).with_available_at(50)).await.unwrap();
     let seen = mailbox.outlook(5, |_| false).await.unwrap();

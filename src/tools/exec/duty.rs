@@ -4,11 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::contract::tool::OnBehalf;
+use crate::contract::tool::SpawnContext;
 
 /// What a supervisor watches. As text: `grace[+input]:start_before:run`, the second empty when there is no end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Duty {
+pub(super) struct SupervisorSpec {
     /// Between TERM and KILL.
     pub(super) grace: Duration,
     /// How many bytes of the lifeline are the command's input; then its stdout is told in a report. `None`: it has
@@ -20,13 +20,13 @@ pub(super) struct Duty {
     pub(super) run: String,
 }
 
-impl Duty {
-    pub(super) fn of(grace: Duration, input: Option<usize>, on_behalf: &OnBehalf) -> Duty {
-        Duty { grace, input, start_before: on_behalf.start_before, run: on_behalf.run.clone() }
+impl SupervisorSpec {
+    pub(super) fn of(grace: Duration, input: Option<usize>, on_behalf: &SpawnContext) -> SupervisorSpec {
+        SupervisorSpec { grace, input, start_before: on_behalf.start_before, run: on_behalf.run.clone() }
     }
 }
 
-impl fmt::Display for Duty {
+impl fmt::Display for SupervisorSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.grace.as_millis())?;
         if let Some(input) = self.input {
@@ -40,10 +40,10 @@ impl fmt::Display for Duty {
     }
 }
 
-impl FromStr for Duty {
+impl FromStr for SupervisorSpec {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<Duty, ()> {
+    fn from_str(text: &str) -> Result<SupervisorSpec, ()> {
         let mut parts = text.splitn(3, ':');
         let first = parts.next().ok_or(())?;
         let (grace, input) = match first.split_once('+') {
@@ -56,7 +56,7 @@ impl FromStr for Duty {
             // An end that cannot be read is no leave to start at any time.
             Some(part) => Some(part.parse().map_err(|_| ())?),
         };
-        Ok(Duty { grace, input, start_before, run: parts.next().unwrap_or_default().to_owned() })
+        Ok(SupervisorSpec { grace, input, start_before, run: parts.next().unwrap_or_default().to_owned() })
     }
 }
 
@@ -68,13 +68,18 @@ mod tests {
     fn it_is_read_back() {
         for (start_before, run) in [(None, ""), (Some(17), "r:1"), (None, "run"), (Some(0), "")] {
             for input in [None, Some(0), Some(4096)] {
-                let duty = Duty { grace: Duration::from_millis(200), input, start_before, run: run.into() };
+                let duty = SupervisorSpec {
+                    grace: Duration::from_millis(200),
+                    input,
+                    start_before,
+                    run: run.into(),
+                };
                 assert_eq!(duty.to_string().parse(), Ok(duty));
             }
         }
-        assert_eq!("2000".parse().map(|duty: Duty| duty.start_before), Ok(None));
+        assert_eq!("2000".parse().map(|duty: SupervisorSpec| duty.start_before), Ok(None));
         for wrong in ["", "x", "2000:soon:r", "-1::", "2000+:1:r", "2000+x::"] {
-            assert_eq!(wrong.parse::<Duty>(), Err(()), "{wrong}");
+            assert_eq!(wrong.parse::<SupervisorSpec>(), Err(()), "{wrong}");
         }
     }
 }

@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::contract::tool::OnBehalf;
+use crate::contract::tool::SpawnContext;
 
 pub(crate) use capture::{Spill, private_file};
 pub use env::{Env, child_env, holds_password, is_secret};
@@ -78,7 +78,7 @@ pub struct ExecRequest {
     /// Where output that is longer goes, as a file of its own; `None` when it is dropped.
     pub output_dir: Option<PathBuf>,
     /// For whom it runs.
-    pub on_behalf: OnBehalf,
+    pub on_behalf: SpawnContext,
 }
 
 /// How a program ended.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustix::process::{Pid, Signal};
 
-use super::duty::Duty;
+use super::duty::SupervisorSpec;
 
 /// One process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(super) fn supervisors_of(run: &str) -> Vec<i32> {
         words.next() == Some(super::SUPERVISE_ARG.as_bytes())
             && words
                 .next()
-                .and_then(|word| std::str::from_utf8(word).ok()?.parse::<Duty>().ok())
+                .and_then(|word| std::str::from_utf8(word).ok()?.parse::<SupervisorSpec>().ok())
                 .is_some_and(|duty| duty.run == run)
     });
     found.iter().map(|process| process.pid).collect()

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::capture::{Capture, Decoder, Spill};
-use super::duty::Duty;
+use super::duty::SupervisorSpec;
 use super::live::Live;
 use super::plain::Plain;
 use super::proc_tree::{self, in_session, signal, signal_group};
@@ -88,7 +88,7 @@ fn start(
     if supervisor.is_some() {
         command
             .arg(super::SUPERVISE_ARG)
-            .arg(Duty::of(config.grace, input.map(<[u8]>::len), &request.on_behalf).to_string())
+            .arg(SupervisorSpec::of(config.grace, input.map(<[u8]>::len), &request.on_behalf).to_string())
             .arg(&request.program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());

@@ -8,7 +8,7 @@
 //! - 1 takes the reports, one JSON object a line: [`Report`].
 //! - 2 is what the command gets as stdout and stderr.
 //!
-//! A command with an input (`Duty::input`) gets it from the beginning of 0, and its stdout is not 2: it is told in a
+//! A command with an input (`SupervisorSpec::input`) gets it from the beginning of 0, and its stdout is not 2: it is told in a
 //! report.
 
 use std::ffi::OsString;
@@ -24,7 +24,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{PidfdFlags, Signal, WaitOptions, WaitStatus};
 use serde::{Deserialize, Serialize};
 
-use super::duty::Duty;
+use super::duty::SupervisorSpec;
 use super::proc_tree::{command_line, descendants, signal, signal_group};
 use crate::contract::clock::uptime_ms;
 
@@ -83,7 +83,7 @@ fn report(report: &Report) {
     }
 }
 
-/// Supervises one command: `args` are what stands behind [`SUPERVISE_ARG`], that is its `Duty`, the program, and its
+/// Supervises one command: `args` are what stands behind [`SUPERVISE_ARG`], that is its `SupervisorSpec`, the program, and its
 /// arguments. The exit status is the command's own, or 128 and the signal.
 pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut args = args;
@@ -91,7 +91,7 @@ pub fn supervise_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     if first.as_deref().is_some_and(|word| word == super::serve::SERVE_WORD) {
         return serve_main(args);
     }
-    let duty = first.and_then(|word| word.to_str()?.parse::<Duty>().ok());
+    let duty = first.and_then(|word| word.to_str()?.parse::<SupervisorSpec>().ok());
     let (Some(duty), Some(program)) = (duty, args.next()) else {
         report(&Report::NotStarted { error: "only aye starts a supervisor".into() });
         return ExitCode::from(2);
@@ -183,7 +183,7 @@ fn is_alone() -> bool {
 type Said = mpsc::Receiver<(Vec<u8>, bool)>;
 
 /// The input that stands at the beginning of the lifeline.
-fn input(duty: &Duty) -> std::io::Result<Option<Vec<u8>>> {
+fn input(duty: &SupervisorSpec) -> std::io::Result<Option<Vec<u8>>> {
     let Some(length) = duty.input else { return Ok(None) };
     let mut input = vec![0; length];
     File::from(std::io::stdin().as_fd().try_clone_to_owned()?).read_exact(&mut input)?;
@@ -210,7 +210,7 @@ fn converse(child: &mut Child, input: Vec<u8>) -> Said {
 }
 
 fn start(
-    duty: &Duty,
+    duty: &SupervisorSpec,
     program: OsString,
     args: impl Iterator<Item = OsString>,
 ) -> std::io::Result<(i32, Option<Said>)> {

@@ -9,7 +9,7 @@ use crate::contract::tool::FilePreview;
 use crate::tui::app::tests::TestApp;
 use crate::tui::back::{BackCmd, BackMsg, BackPoint, BackPoints, BackPreview, Chooses, WentBack};
 use crate::tui::msg::{Cmd, Msg};
-use crate::tui::reader::Book;
+use crate::tui::reader::Document;
 
 fn talked(width: u16) -> TestApp {
     let mut app = TestApp::new(width, 24);
@@ -208,7 +208,7 @@ fn numbered(lines: std::ops::Range<usize>) -> String {
 }
 
 fn told_changes(app: &mut TestApp, changes: Changes) {
-    let book = Box::new(Book::of_changes(&changes));
+    let book = Box::new(Document::of_changes(&changes));
     told(app, BackMsg::Changes(Ok((changes, book))));
 }
 
@@ -265,7 +265,7 @@ fn twenty_thousand_lines_open_at_once() {
     let changes =
         Changes { files: vec![changed("long.rs", Change::Changed, &old, &new)], ..Changes::default() };
     let mut app = talked(80);
-    let book = Box::new(Book::of_changes(&changes));
+    let book = Box::new(Document::of_changes(&changes));
     let began = std::time::Instant::now();
     told(&mut app, BackMsg::Changes(Ok((changes, book))));
     assert!(app.screen().contains("long.rs +20000 −20000"), "{}", app.screen());
@@ -303,7 +303,7 @@ fn stored(seq: u64, message: Message) -> StoredMessage {
     StoredMessage { seq, run_id: "r".into(), created_at: 0, message }
 }
 
-fn forks() -> Book {
+fn forks() -> Document {
     let begin = [Message::user("hello 漢字"), Message::assistant("Hello. What is it?")];
     let one = [
         Message::user("do it the first way"),
@@ -317,7 +317,7 @@ fn forks() -> Book {
     let said = |rest: &[Message]| -> Vec<StoredMessage> {
         begin.iter().chain(rest).cloned().zip(1..).map(|(message, seq)| stored(seq, message)).collect()
     };
-    Book::of_forks(["the first", ""], [&said(&one), &said(&other)])
+    Document::of_forks(["the first", ""], [&said(&one), &said(&other)])
 }
 
 #[test]

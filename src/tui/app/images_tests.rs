@@ -11,8 +11,8 @@ use crate::contract::lifecycle::ToolCallOutcome;
 use crate::contract::message::{Message, ToolCall};
 use crate::contract::record::StoredMessage;
 use crate::contract::tool::ToolResult;
-use crate::tui::gallery::{Gallery, Images};
-use crate::tui::graphics::{Maker, Reply};
+use crate::tui::gallery::{ImageCache, Images};
+use crate::tui::graphics::{Reply, TerminalKind};
 use crate::tui::host::{Attach, Attached, OpenedThread, QueuedRow, UserInput};
 use crate::tui::msg::{Cmd, Msg};
 use crate::tui::theme::Depth;
@@ -121,7 +121,7 @@ fn stored(messages: Vec<Message>) -> OpenedThread {
 
 fn shown(width: u16) -> String {
     let mut test = TestApp::new(width, 30);
-    test.app.gallery = Gallery::new(Some(Depth::True));
+    test.app.gallery = ImageCache::new(Some(Depth::True));
     let said = Message::user_with(vec![
         ContentBlock::text("漢字 🎉 see [image 1: größe 漢字.gif 640×480]"),
         ContentBlock::StoredImage(image("größe 漢字.gif")),
@@ -160,7 +160,7 @@ fn without_colours_there_is_only_what_they_are() {
 #[test]
 fn the_viewer_shows_them_too() {
     let mut test = TestApp::new(80, 24);
-    test.app.gallery = Gallery::new(Some(Depth::Indexed));
+    test.app.gallery = ImageCache::new(Some(Depth::Indexed));
     let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
     test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
     test.keys("<ctrl-o>");
@@ -180,12 +180,12 @@ fn a_terminal_that_draws_pixels_gets_places_for_pictures() {
     let packed = Packed { width: 640, height: 480, has_alpha: false, zlib: vec![1, 2, 3] };
     let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
     let mut test = TestApp::new(80, 24);
-    test.app.gallery = Gallery::new(Some(Depth::True)).on(true, false);
+    test.app.gallery = ImageCache::new(Some(Depth::True)).on(true, false);
     test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
     assert_eq!(asked(&test.cmds), (1, 0));
     // The answer comes while the small one is on its way, which is of no use any more then.
-    test.send(Msg::Reply(Reply::Name(Maker::Places)));
-    test.send(Msg::Reply(Reply::Name(Maker::Places)));
+    test.send(Msg::Reply(Reply::Name(TerminalKind::Places)));
+    test.send(Msg::Reply(Reply::Name(TerminalKind::Places)));
     assert_eq!(asked(&test.cmds), (1, 1));
     test.send(Msg::Picture(image("").hash, Ok(pixels())));
     assert!(!test.screen().contains('▀') && test.scrollback.iter().all(|line| !line.contains("a.gif")));
@@ -202,9 +202,9 @@ fn a_person_may_want_half_blocks_or_none() {
         let said =
             Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
         let mut test = TestApp::new(80, 24);
-        test.app.gallery = Gallery::new(Some(Depth::True)).shown(images);
+        test.app.gallery = ImageCache::new(Some(Depth::True)).shown(images);
         test.send(Msg::Opened(Ok(Box::new(stored(vec![said])))));
-        test.send(Msg::Reply(Reply::Name(Maker::Places)));
+        test.send(Msg::Reply(Reply::Name(TerminalKind::Places)));
         assert_eq!(asked(&test.cmds), want, "{images:?}");
     }
 }
@@ -212,7 +212,7 @@ fn a_person_may_want_half_blocks_or_none() {
 #[test]
 fn cells_are_asked_about_once_for_each_size() {
     let mut test = TestApp::new(80, 24);
-    test.app.gallery = Gallery::new(Some(Depth::True)).on(true, false);
+    test.app.gallery = ImageCache::new(Some(Depth::True)).on(true, false);
     test.send(Msg::Reply(Reply::Cell(9, 18)));
     test.send(Msg::Reply(Reply::Attributes { sixel: true, cell: None }));
     test.send(Msg::Reply(Reply::Attributes { sixel: true, cell: None }));
@@ -229,10 +229,10 @@ fn pictures_that_are_drawn_once_are_in_half_blocks_where_they_are_drawn_again() 
     let said = Message::user_with(vec![ContentBlock::text("see"), ContentBlock::StoredImage(image("a.gif"))]);
     for (columns, rows, is_drawn) in [(32, 12, true), (48, 13, false), (49, 12, false)] {
         let mut test = TestApp::new(80, 24);
-        test.app.gallery = Gallery::new(Some(Depth::True)).on(true, false);
+        test.app.gallery = ImageCache::new(Some(Depth::True)).on(true, false);
         test.send(Msg::Opened(Ok(Box::new(stored(vec![said.clone()])))));
         test.send(Msg::Reply(Reply::Cell(9, 18)));
-        test.send(Msg::Reply(Reply::Name(Maker::Files)));
+        test.send(Msg::Reply(Reply::Name(TerminalKind::Files)));
         let canvas = test.cmds.iter().find_map(|cmd| match cmd {
             Cmd::Plate(_, canvas) => Some(*canvas),
             _ => None,
@@ -269,7 +269,7 @@ fn returned(test: &mut TestApp, id: &str, name: &str, count: usize) {
 fn pictures_that_a_tool_returns_stand_below_it() {
     for width in [40, 80, 140] {
         let mut test = TestApp::new(width, 30);
-        test.app.gallery = Gallery::new(Some(Depth::True));
+        test.app.gallery = ImageCache::new(Some(Depth::True));
         test.start("go");
         returned(&mut test, "a", "mcp__shots__take", 4);
         assert_eq!(asked(&test.cmds), (4, 0));
@@ -291,7 +291,7 @@ fn pictures_that_a_tool_returns_stand_below_it() {
 #[test]
 fn a_read_picture_is_no_line_among_others() {
     let mut test = TestApp::new(80, 30);
-    test.app.gallery = Gallery::new(Some(Depth::True));
+    test.app.gallery = ImageCache::new(Some(Depth::True));
     test.start("go");
     returned(&mut test, "a", "Read", 1);
     test.send(Msg::Picture("h0".into(), Ok(pixels())));
@@ -306,7 +306,7 @@ fn a_read_picture_is_no_line_among_others() {
     let call = ToolCall::new("a", "Read", json!({"url": "x"}));
     let said = vec![Message::user("go"), Message::assistant_with(Vec::new(), vec![call]), message];
     let mut test = TestApp::new(80, 30);
-    test.app.gallery = Gallery::new(Some(Depth::True));
+    test.app.gallery = ImageCache::new(Some(Depth::True));
     test.send(Msg::Opened(Ok(Box::new(stored(said)))));
     test.send(Msg::Picture("h0".into(), Ok(pixels())));
     let tail = |lines: &[String]| {

@@ -385,7 +385,7 @@ async fn what_an_update_asks_for_is_done_whatever_it_was_told() {
     for msg in [Msg::Resize(60, 20), Msg::Drawn, Msg::Tick] {
         let host = Arc::new(FakeHost::default());
         let mut app = App::new(HostInfo::default(), Keymap::embedded(), WallClock::default(), (80, 24));
-        app.feed = StatusFeed::on();
+        app.feed = StatusCommand::on();
         let mut stage = stage(&host, app);
         assert_eq!(stage.tell(msg.clone()).await.expect("nothing is written"), None);
         stage.performer.settle().await;

@@ -3,11 +3,11 @@
 //! It is queried for its name, the size of its cells and its attributes, in this order; every terminal answers the
 //! last one, so all other answers are known by then. Nothing waits for them.
 
-use super::super::graphics::{Maker, Question, Reply};
+use super::super::graphics::{Question, Reply, TerminalKind};
 use super::super::msg::Cmd;
 use super::super::theme::Depth;
 use super::super::transcript::Moment;
-use super::{Gallery, Images, SMALL, Shown};
+use super::{ImageCache, Images, SMALL, Shown};
 use crate::contract::image::{Canvas, Drawing, Drawn, ImageRef};
 
 /// A cell has so many pixels when the terminal does not say it. Only files can be drawn then: their size is told in cells.
@@ -39,7 +39,7 @@ pub(super) struct Heard {
     pub(super) is_direct: bool,
     /// Its environment says that it takes files; another one may have left that there.
     pub(super) takes_files: bool,
-    maker: Option<Maker>,
+    maker: Option<TerminalKind>,
     cell: Option<(u16, u16)>,
     colours: Option<u16>,
     has_sixel: bool,
@@ -47,10 +47,10 @@ pub(super) struct Heard {
     asked_colours: bool,
 }
 
-impl Gallery {
+impl ImageCache {
     /// For a terminal with nothing between us and it, or with something; its environment may say that it takes files.
     #[must_use]
-    pub fn on(mut self, is_direct: bool, takes_files: bool) -> Gallery {
+    pub fn on(mut self, is_direct: bool, takes_files: bool) -> ImageCache {
         self.heard = Heard { is_direct, takes_files, ..Heard::default() };
         if self.depth.is_some() && self.images == Images::Iterm2 && is_direct {
             self.way = Way::Drawn(Drawing::Iterm2);
@@ -73,9 +73,9 @@ impl Gallery {
 
     /// The terminal was just asked: pictures wait for its answers, and not for long.
     #[must_use]
-    pub fn held(self, now: Moment) -> Gallery {
+    pub fn held(self, now: Moment) -> ImageCache {
         let is_asked = self.questions().contains(&Question::Attributes);
-        Gallery { held: is_asked.then(|| now.plus(HELD_MS)), ..self }
+        ImageCache { held: is_asked.then(|| now.plus(HELD_MS)), ..self }
     }
 
     /// Until when pictures wait, when some do.
@@ -102,9 +102,11 @@ impl Gallery {
                 self.heard.maker = Some(maker);
                 let is_auto = self.images == Images::Auto;
                 match maker {
-                    Maker::Places if is_auto && self.depth == Some(Depth::True) => self.go(Way::Placed, cmds),
-                    Maker::Files if is_auto => self.go(Way::Drawn(Drawing::Iterm2), cmds),
-                    Maker::Places | Maker::Files | Maker::Other => {}
+                    TerminalKind::Places if is_auto && self.depth == Some(Depth::True) => {
+                        self.go(Way::Placed, cmds);
+                    }
+                    TerminalKind::Files if is_auto => self.go(Way::Drawn(Drawing::Iterm2), cmds),
+                    TerminalKind::Places | TerminalKind::Files | TerminalKind::Other => {}
                 }
             }
             Reply::Cell(width, height) => self.measure((width, height), cmds),
@@ -242,7 +244,7 @@ mod tests {
         ImageRef::of("a.gif", b"GIF89a\x80\x02\xe0\x01").unwrap()
     }
 
-    fn told(gallery: Gallery, answers: &[Reply]) -> (Gallery, Vec<Cmd>) {
+    fn told(gallery: ImageCache, answers: &[Reply]) -> (ImageCache, Vec<Cmd>) {
         let (mut gallery, mut cmds) = (gallery, Vec::new());
         gallery.fit((80, 24), 2);
         gallery.ask(&image(), &mut cmds);
@@ -269,7 +271,7 @@ mod tests {
                 Images::Auto,
                 true,
                 false,
-                &[cell, Name(Maker::Places), attributes(false)][..],
+                &[cell, Name(TerminalKind::Places), attributes(false)][..],
                 Way::Placed,
             ),
             (
@@ -277,18 +279,32 @@ mod tests {
                 Images::Auto,
                 true,
                 false,
-                &[cell, Name(Maker::Places), attributes(false)],
+                &[cell, Name(TerminalKind::Places), attributes(false)],
                 Way::Cells,
             ),
-            (true_colour, Images::Auto, true, false, &[cell, Name(Maker::Files), attributes(true)], files),
+            (
+                true_colour,
+                Images::Auto,
+                true,
+                false,
+                &[cell, Name(TerminalKind::Files), attributes(true)],
+                files,
+            ),
             (true_colour, Images::Auto, true, true, &[attributes(false)], files),
-            (true_colour, Images::Auto, true, true, &[Name(Maker::Other), attributes(false)], Way::Cells),
+            (
+                true_colour,
+                Images::Auto,
+                true,
+                true,
+                &[Name(TerminalKind::Other), attributes(false)],
+                Way::Cells,
+            ),
             (
                 Some(Depth::Indexed),
                 Images::Auto,
                 true,
                 false,
-                &[cell, Name(Maker::Other), attributes(true), attributes(true)],
+                &[cell, Name(TerminalKind::Other), attributes(true), attributes(true)],
                 sixels,
             ),
             (true_colour, Images::Auto, true, false, &[cell, attributes(true)], Way::Cells),
@@ -308,7 +324,7 @@ mod tests {
                 Images::Sixel,
                 true,
                 false,
-                &[cell, Name(Maker::Places), attributes(false)],
+                &[cell, Name(TerminalKind::Places), attributes(false)],
                 Way::Cells,
             ),
             (true_colour, Images::Iterm2, true, false, &[], files),
@@ -318,19 +334,19 @@ mod tests {
                 Images::Blocks,
                 true,
                 true,
-                &[cell, Name(Maker::Files), with_system, with_system],
+                &[cell, Name(TerminalKind::Files), with_system, with_system],
                 Way::Cells,
             ),
             (None, Images::Auto, true, true, &[cell, with_system, with_system], Way::Cells),
         ] {
-            let gallery = Gallery::new(depth).shown(images).on(is_direct, takes_files);
+            let gallery = ImageCache::new(depth).shown(images).on(is_direct, takes_files);
             assert_eq!(told(gallery, answers).0.way(), want, "{depth:?} {images:?} {is_direct} {answers:?}");
         }
     }
 
     #[test]
     fn only_one_that_has_sixels_is_asked_for_its_colours() {
-        let auto = || Gallery::new(Some(Depth::True)).on(true, false);
+        let auto = || ImageCache::new(Some(Depth::True)).on(true, false);
         assert_eq!(auto().questions(), [Question::Cell, Question::Name, Question::Attributes]);
         let (_, cmds) = told(auto(), &[Reply::Cell(9, 18), attributes(false)]);
         assert!(!cmds.iter().any(|cmd| matches!(cmd, Cmd::AskTerminal(_))), "{cmds:?}");
@@ -339,14 +355,14 @@ mod tests {
         assert_eq!(cmds[1..3], [Question::Colours, Question::Attributes].map(Cmd::AskTerminal));
         let canvas = Canvas { drawing: Drawing::Sixel, most: (48, 12), cell: (9, 18), colours: 16 };
         assert_eq!(cmds[3..], [Cmd::Plate(image(), canvas)]);
-        assert!(Gallery::new(Some(Depth::True)).on(false, true).questions().is_empty());
-        let wanted = Gallery::new(Some(Depth::True)).shown(Images::Sixel).on(false, false);
+        assert!(ImageCache::new(Some(Depth::True)).on(false, true).questions().is_empty());
+        let wanted = ImageCache::new(Some(Depth::True)).shown(Images::Sixel).on(false, false);
         assert_eq!(wanted.questions(), [Question::Cell, Question::Attributes]);
     }
 
     #[test]
     fn pictures_wait_for_the_first_answers() {
-        let auto = || Gallery::new(Some(Depth::True)).on(true, false).held(Moment(5));
+        let auto = || ImageCache::new(Some(Depth::True)).on(true, false).held(Moment(5));
         assert_eq!(auto().held_until(), None, "no pending questions");
         let (mut gallery, mut cmds) = told(auto(), &[Reply::Cell(9, 18)]);
         assert_eq!((gallery.held_until(), cmds.len()), (Some(Moment(405)), 0));
@@ -358,16 +374,16 @@ mod tests {
         assert!(gallery.held_until().is_some() && cmds.iter().all(|cmd| matches!(cmd, Cmd::AskTerminal(_))));
         let (gallery, cmds) = told(gallery, &[Reply::Colours(16), attributes(true)]);
         assert!(gallery.held_until().is_none() && matches!(cmds[..], [Cmd::Plate(..)]), "{cmds:?}");
-        let (gallery, cmds) = told(auto(), &[Reply::Name(Maker::Places)]);
+        let (gallery, cmds) = told(auto(), &[Reply::Name(TerminalKind::Places)]);
         assert_eq!((gallery.held_until(), &cmds[..]), (None, &[Cmd::Pack(image())][..]));
-        let forced = Gallery::new(Some(Depth::True)).shown(Images::Iterm2).on(true, false).held(Moment(5));
+        let forced = ImageCache::new(Some(Depth::True)).shown(Images::Iterm2).on(true, false).held(Moment(5));
         assert!(matches!(told(forced, &[]).1[..], [Cmd::Plate(..)]), "it is not asked what it can");
     }
 
     #[test]
     fn sixels_for_other_cells_are_not_drawn() {
         let answers = [Reply::Cell(9, 18), attributes(true), attributes(true)];
-        let (mut gallery, mut cmds) = told(Gallery::new(Some(Depth::True)).on(true, false), &answers);
+        let (mut gallery, mut cmds) = told(ImageCache::new(Some(Depth::True)).on(true, false), &answers);
         let Some(Cmd::Plate(_, canvas)) = cmds.pop() else { panic!("{cmds:?}") };
         let small = Pixels { width: 1, height: 1, rgba: vec![0; 4] };
         let drawn = Drawn { canvas, columns: 48, rows: 12, bytes: vec![1], small };

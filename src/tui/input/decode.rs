@@ -5,7 +5,7 @@ use crossterm::event::{
 };
 
 use super::TerminalEvent;
-use crate::tui::graphics::{Maker, Reply};
+use crate::tui::graphics::{Reply, TerminalKind};
 use crate::tui::theme::Background;
 
 const PASTE_BEGIN: &[u8] = b"\x1b[200~";
@@ -165,7 +165,7 @@ fn step(bytes: &[u8]) -> Step {
 fn answer(bytes: &[u8]) -> Option<TerminalEvent> {
     let text = std::str::from_utf8(bytes).ok()?.trim_end_matches(['\x07', '\x1b', '\\']);
     if let Some(name) = text.strip_prefix(">|") {
-        return Some(TerminalEvent::Reply(Reply::Name(Maker::of(name))));
+        return Some(TerminalEvent::Reply(Reply::Name(TerminalKind::of(name))));
     }
     Background::of_answer(text).map(TerminalEvent::Background)
 }

@@ -15,7 +15,7 @@ const PART: usize = 200;
 
 /// What is read.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Book {
+pub struct Document {
     /// Tells its entries from those of other books and of the conversation.
     pub epoch: u32,
     /// Its pages.
@@ -55,10 +55,10 @@ pub struct HunkLeaf {
     pub goes_on: bool,
 }
 
-impl Book {
+impl Document {
     /// What was changed in files, file by file and hunk by hunk.
-    pub fn of_changes(changes: &Changes) -> Book {
-        let mut book = Book::default();
+    pub fn of_changes(changes: &Changes) -> Document {
+        let mut book = Document::default();
         let files = changes.files.len() + changes.more;
         let title = match files {
             0 => "no differences".to_owned(),
@@ -96,8 +96,8 @@ impl Book {
     }
 
     /// What two conversations say, by their titles, as one difference.
-    pub fn of_forks(titles: [&str; 2], said: [&[StoredMessage]; 2]) -> Book {
-        let mut book = Book::default();
+    pub fn of_forks(titles: [&str; 2], said: [&[StoredMessage]; 2]) -> Document {
+        let mut book = Document::default();
         let messages = said[0].iter().zip(said[1]).take_while(|(a, b)| a.message == b.message).count();
         let same = match messages {
             0 => "no message is the same".to_owned(),

@@ -2,7 +2,7 @@
 
 use regex::{Regex, RegexBuilder};
 
-use super::{Reader, Scene, Spot, source};
+use super::{Reader, RowPosition, Scene, source};
 
 /// What is looked for, and where it was found last.
 #[derive(Clone, Debug)]
@@ -11,7 +11,7 @@ pub struct Search {
     pub query: String,
     pattern: Regex,
     /// The row that was gone to.
-    pub here: Option<Spot>,
+    pub here: Option<RowPosition>,
 }
 
 impl Search {
@@ -81,7 +81,7 @@ impl Reader {
             let Some(row) = row.copied() else { continue };
             self.show(scene, index, row);
             if let Some(search) = &mut self.search {
-                search.here = Some(Spot { id, row });
+                search.here = Some(RowPosition { id, row });
             }
             let has_wrapped = is_again || (forward && index < from.0) || (!forward && index > from.0);
             return if has_wrapped { Found::Wrapped } else { Found::Here };

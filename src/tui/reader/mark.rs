@@ -1,13 +1,13 @@
 //! Text selection with the mouse: from where the button went down to where it is.
 
-use super::{Reader, Scene, Spot};
+use super::{Reader, RowPosition, Scene};
 use crate::tui::wrap;
 
 /// A row of an entry and a column in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
     /// The row.
-    pub spot: Spot,
+    pub spot: RowPosition,
     /// The column, from the first one of the text.
     pub column: usize,
 }
@@ -28,7 +28,7 @@ impl Mark {
     }
 
     /// The columns of a row that are marked, of a text that wide.
-    pub fn columns(&self, spot: Spot, width: usize) -> Option<std::ops::Range<usize>> {
+    pub fn columns(&self, spot: RowPosition, width: usize) -> Option<std::ops::Range<usize>> {
         let (first, last) = self.ends();
         if spot < first.spot || spot > last.spot || first == last {
             return None;
@@ -61,7 +61,7 @@ impl Reader {
         for index in scene.index(first.spot.id)..=scene.index(last.spot.id) {
             let id = scene.id(index);
             for (row, text) in self.texts(scene, index).iter().enumerate() {
-                if let Some(columns) = mark.columns(Spot { id, row }, wrap::width(text)) {
+                if let Some(columns) = mark.columns(RowPosition { id, row }, wrap::width(text)) {
                     lines.push(cut(text, columns).trim_end().to_owned());
                 }
             }

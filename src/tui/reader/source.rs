@@ -8,7 +8,7 @@ use similar::TextDiff;
 
 use super::super::links::sole_address;
 use super::super::transcript::{EntryKind, ToolEntry, Transcript};
-use super::{Book, Leaf};
+use super::{Document, Leaf};
 use crate::contract::snapshot::Changes;
 
 /// The texts of an entry, for a search.
@@ -76,7 +76,7 @@ fn leaf_text(leaf: &Leaf) -> String {
 }
 
 /// A whole book, as a patch.
-pub fn book(book: &Book) -> String {
+pub fn book(book: &Document) -> String {
     let mut all = String::new();
     for entry in book.pages.entries() {
         if let EntryKind::Leaf(leaf) = &entry.kind

@@ -13,8 +13,8 @@ use crate::tui::transcript::{Level, Moment};
 use crate::tui::view::sheet::text_of;
 
 fn looked(transcript: &Transcript, info: &HostInfo, rows: usize, act: impl FnOnce(&Scene<'_>)) {
-    let gallery = crate::tui::gallery::Gallery::default();
-    let paper = Paper {
+    let gallery = crate::tui::gallery::ImageCache::default();
+    let paper = LayoutContext {
         width: 40,
         info,
         now: Moment(0),

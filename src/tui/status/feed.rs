@@ -16,7 +16,7 @@ const PAUSE_MS: u64 = 1000;
 
 /// The command's words, and what it was told.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct StatusFeed {
+pub struct StatusCommand {
     is_on: bool,
     shown: Option<String>,
     told: Option<Value>,
@@ -25,10 +25,10 @@ pub struct StatusFeed {
     is_running: bool,
 }
 
-impl StatusFeed {
+impl StatusCommand {
     /// One that a command is asked for.
-    pub fn on() -> StatusFeed {
-        StatusFeed { is_on: true, due: Some(Moment::default()), ..StatusFeed::default() }
+    pub fn on() -> StatusCommand {
+        StatusCommand { is_on: true, due: Some(Moment::default()), ..StatusCommand::default() }
     }
 
     /// What the command wrote last.

@@ -7,7 +7,7 @@ use super::super::diff::SIDES_NEED;
 use super::super::keymap::{Action, Place, typed};
 use super::super::msg::Cmd;
 use super::super::reader::source::{self, Code};
-use super::super::reader::{Book, Found, Landmark, Reader, Scene, Search, Wanted};
+use super::super::reader::{Document, Found, Landmark, Reader, Scene, Search, Wanted};
 use super::super::transcript::{self, Entry, EntryKind};
 use super::super::view;
 use crate::contract::ids::ThreadId;
@@ -32,9 +32,9 @@ impl App {
     }
 
     /// Opens a book in the viewer.
-    pub(super) fn open_book(&mut self, book: Book) {
+    pub(super) fn open_book(&mut self, book: Document) {
         self.books += 1;
-        self.viewer = Some(Reader::of_book(Book { epoch: u32::MAX - self.books, ..book }));
+        self.viewer = Some(Reader::of_book(Document { epoch: u32::MAX - self.books, ..book }));
     }
 
     /// A screen reader is told everything in order; another screen would tell it nothing.

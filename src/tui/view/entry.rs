@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use serde_json::Value;
 
 use super::super::diff::DiffLayout;
-use super::super::gallery::Gallery;
+use super::super::gallery::ImageCache;
 use super::super::host::HostInfo;
 use super::super::links::is_address;
 use super::super::status::{duration, short_path};
@@ -63,7 +63,7 @@ pub(super) struct Page<'a> {
     /// They are printed once, and not drawn again.
     pub(super) is_final: bool,
     /// Pictures that are here.
-    pub(super) gallery: &'a Gallery,
+    pub(super) gallery: &'a ImageCache,
     /// The colours of the code that is changed.
     pub(super) colours: Option<&'a Colours>,
     /// How changes are laid out.

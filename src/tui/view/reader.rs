@@ -6,10 +6,10 @@ use ratatui::text::{Line, Span};
 
 use super::super::app::App;
 use super::super::keymap::{Action, Place};
-use super::super::reader::{Book, Reader, Scene, Spot, Wanted};
+use super::super::reader::{Document, Reader, RowPosition, Scene, Wanted};
 use super::super::theme::{Role, Theme};
 use super::super::wrap::width;
-use super::sheet::{Paper, Sheets, text_of};
+use super::sheet::{LayoutContext, Sheets, text_of};
 use super::target::{self, Hint};
 use super::{Picture, Press, Target, spread};
 use crate::contract::display::visible_line;
@@ -20,7 +20,7 @@ const FOOT: usize = 2;
 const GUTTER: u16 = 1;
 
 /// What a reader reads now: the conversation, or that book.
-pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Book>) -> Scene<'a> {
+pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Document>) -> Scene<'a> {
     let (columns, height) = app.size;
     let height = usize::from(height);
     let rows = if whole {
@@ -28,7 +28,7 @@ pub fn scene<'a>(app: &'a App, whole: bool, book: Option<&'a Book>) -> Scene<'a>
     } else {
         height.saturating_sub(super::below(app, height.max(1), &Theme::plain(), &[]).lines.len())
     };
-    let paper = Paper {
+    let paper = LayoutContext {
         width: columns.saturating_sub(GUTTER).max(1),
         info: &app.info,
         now: app.now,
@@ -113,7 +113,7 @@ fn conversation(reader: &Reader, scene: &Scene<'_>, sheets: &mut Sheets) -> Vec<
             if lines.len() >= scene.rows {
                 return lines;
             }
-            let spot = Spot { id: entry.id, row };
+            let spot = RowPosition { id: entry.id, row };
             let is_chosen = reader.whole && index == chosen;
             lines.push(decorated(reader, spot, line, is_chosen, &theme));
         }
@@ -127,7 +127,7 @@ fn conversation(reader: &Reader, scene: &Scene<'_>, sheets: &mut Sheets) -> Vec<
 /// A row with what was found and what is marked in it, behind its gutter.
 fn decorated(
     reader: &Reader,
-    spot: Spot,
+    spot: RowPosition,
     line: &Line<'static>,
     is_chosen: bool,
     theme: &Theme,

@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 
 use super::super::app::App;
 use super::super::diff::DiffLayout;
-use super::super::gallery::Gallery;
+use super::super::gallery::ImageCache;
 use super::super::host::HostInfo;
 use super::super::markdown::MarkdownStream;
 use super::super::reader::Leaf;
@@ -26,7 +26,7 @@ const KEPT: usize = 256;
 
 /// What entries are laid out for.
 #[derive(Clone, Copy, Debug)]
-pub struct Paper<'a> {
+pub struct LayoutContext<'a> {
     /// Columns.
     pub width: u16,
     /// What paths are shortened with.
@@ -36,7 +36,7 @@ pub struct Paper<'a> {
     /// Nothing is left out, as the viewer has it; else as the inline terminal prints it.
     pub whole: bool,
     /// Pictures that are here.
-    pub gallery: &'a Gallery,
+    pub gallery: &'a ImageCache,
     /// Which conversation it is: ids of entries begin anew in each.
     pub epoch: u32,
     /// How changes are laid out.
@@ -50,7 +50,7 @@ type Known = (Option<(MarkdownStream, usize)>, Option<Colours>);
 /// how changes are laid out.
 type Key = (u32, u16, bool, bool, usize, DiffLayout);
 
-fn key_of(entry: &Entry, folded: bool, paper: &Paper<'_>) -> Key {
+fn key_of(entry: &Entry, folded: bool, paper: &LayoutContext<'_>) -> Key {
     let pictures = paper.gallery.stage(entry.images());
     (entry.version, paper.width, paper.whole, folded, pictures, paper.layout)
 }
@@ -109,7 +109,7 @@ impl Sheets {
         transcript: &Transcript,
         index: usize,
         folded: bool,
-        paper: &Paper<'_>,
+        paper: &LayoutContext<'_>,
     ) -> &[Line<'static>] {
         let Some(entry) = transcript.entries().get(index) else { return &[] };
         if self.epoch != paper.epoch {
@@ -146,7 +146,7 @@ impl Sheets {
         index: usize,
         entry: &Entry,
         folded: bool,
-        paper: &Paper<'_>,
+        paper: &LayoutContext<'_>,
         (words, colours): Known,
     ) -> Sheet {
         let theme = &self.look.theme;
@@ -182,7 +182,7 @@ impl Sheets {
     fn body(
         &self,
         entry: &Entry,
-        paper: &Paper<'_>,
+        paper: &LayoutContext<'_>,
         words: Option<(MarkdownStream, usize)>,
         colours: Option<&Colours>,
     ) -> (Vec<Line<'static>>, Option<(MarkdownStream, usize)>) {
@@ -242,7 +242,7 @@ impl Sheets {
     }
 
     /// For the words of an answer. Where a block of code can be named by its number, the number is shown.
-    fn stream(&self, paper: &Paper<'_>) -> MarkdownStream {
+    fn stream(&self, paper: &LayoutContext<'_>) -> MarkdownStream {
         let stream = MarkdownStream::new(&self.look.highlighter);
         if paper.whole { stream.with_numbers() } else { stream }
     }

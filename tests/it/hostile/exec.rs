@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use aye::contract::tool::OnBehalf;
+use aye::contract::tool::SpawnContext;
 use aye::tools::exec::{Env, ExecConfig, ExecRequest, ExecResult, child_env, run};
 use tokio_util::sync::CancellationToken;
 
@@ -71,7 +71,7 @@ fn execute(dir: &Path, command: &str, timeout: Duration) -> ExecResult {
         timeout,
         max_output: 2000,
         output_dir: None,
-        on_behalf: OnBehalf::default(),
+        on_behalf: SpawnContext::default(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(run(&config, request, |_| {}, &CancellationToken::new())).expect("it starts")

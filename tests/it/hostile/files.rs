@@ -52,13 +52,13 @@ fn every_row_about_files() {
 }
 
 /// The built-in tools in a folder of their own.
-struct Desk {
+struct HeadlessSession {
     _dir: tempfile::TempDir,
     base: PathBuf,
     tools: Vec<Arc<dyn Tool>>,
 }
 
-impl Desk {
+impl HeadlessSession {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let base = dir.path().canonicalize().expect("there");
@@ -116,7 +116,7 @@ impl Desk {
 
 /// Between the decision and the write, `src` becomes a link to somewhere else.
 fn a_folder_becomes_a_link() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     desk.write("src/main.rs", "one\n");
     desk.ok("Read", json!({"file_path": "src/main.rs"}))?;
     let outside = desk.base.join("etc");
@@ -132,7 +132,7 @@ fn a_folder_becomes_a_link() -> Found {
 }
 
 fn ten_gigabytes() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     let file = std::fs::File::create(desk.at("src/big")).expect("made");
     file.set_len(10 << 30).expect("sparse");
     let before = resident();
@@ -155,7 +155,7 @@ fn resident() -> u64 {
 }
 
 fn a_name_that_is_no_text() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     let name = OsStr::from_bytes(b"src/\xff.rs");
     std::fs::write(desk.base.join("w").join(name), "needle\n").expect("written");
     for (tool, args) in [
@@ -170,7 +170,7 @@ fn a_name_that_is_no_text() -> Found {
 }
 
 fn what_an_edit_keeps() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     desk.write("src/x.sh", b"\xef\xbb\xbf#!/bin/sh\r\necho one\r\necho end");
     std::fs::set_permissions(desk.at("src/x.sh"), std::fs::Permissions::from_mode(0o755)).expect("mode");
     desk.ok("Read", json!({"file_path": "src/x.sh"}))?;
@@ -186,7 +186,7 @@ fn what_an_edit_keeps() -> Found {
 }
 
 fn bytes_that_are_no_text() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     for bytes in [&b"a\xff\xfe\0b"[..], b"text \xe9 latin", b"\0\0\0", b"\xff\xfea\0b\0"] {
         desk.write("src/bin", bytes);
         let _ = desk.call("Read", json!({"file_path": "src/bin"}));
@@ -240,7 +240,7 @@ fn trust_of_another_repository() -> Found {
 }
 
 fn pipes() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     rustix::fs::mkfifoat(rustix::fs::CWD, desk.at("pipe"), 0o600.into()).expect("a FIFO");
     desk.refused("Read", json!({"file_path": "pipe"}))?;
     desk.refused("Write", json!({"file_path": "pipe", "content": "x"}))?;
@@ -251,7 +251,7 @@ fn pipes() -> Found {
 }
 
 fn devices_and_folders() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     for path in ["/dev/zero", "/dev/tty", "/dev/full", "src", "/proc/self/environ", "/proc/self/fd/0"] {
         desk.refused("Read", json!({"file_path": path}))?;
         if path != "/proc/self/environ" {
@@ -263,7 +263,7 @@ fn devices_and_folders() -> Found {
 }
 
 fn links_in_a_circle() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     symlink("b", desk.at("a")).expect("a link");
     symlink("a", desk.at("b")).expect("a link");
     symlink("nowhere", desk.at("dangling")).expect("a link");
@@ -275,7 +275,7 @@ fn links_in_a_circle() -> Found {
 }
 
 fn long_paths() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     for path in ["a/".repeat(2500), "x".repeat(300), format!("src/{}", "é".repeat(200))] {
         desk.refused("Read", json!({"file_path": path}))?;
         desk.refused("Write", json!({"file_path": path, "content": "x"}))?;
@@ -287,7 +287,7 @@ fn long_paths() -> Found {
 }
 
 fn changed_since_it_was_read() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     desk.write("f", "one two\n");
     desk.ok("Read", json!({"file_path": "f"}))?;
     desk.write("f", "one two three\n");
@@ -297,7 +297,7 @@ fn changed_since_it_was_read() -> Found {
 }
 
 fn a_read_only_file() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     desk.write("f", "one\n");
     std::fs::set_permissions(desk.at("f"), std::fs::Permissions::from_mode(0o444)).expect("mode");
     desk.ok("Read", json!({"file_path": "f"}))?;
@@ -310,7 +310,7 @@ fn a_read_only_file() -> Found {
 }
 
 fn a_read_only_folder() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     std::fs::create_dir(desk.at("locked")).expect("a folder");
     std::fs::set_permissions(desk.at("locked"), std::fs::Permissions::from_mode(0o555)).expect("mode");
     let (is_ok, text) = desk.call("Write", json!({"file_path": "locked/f", "content": "x"}));
@@ -322,7 +322,7 @@ fn a_read_only_folder() -> Found {
 }
 
 fn walks_that_end() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     desk.write("src/a.rs", "needle\n");
     symlink("/", desk.at("root")).expect("a link");
     symlink("..", desk.at("src/up")).expect("a link");
@@ -336,7 +336,7 @@ fn walks_that_end() -> Found {
 }
 
 fn odd_names() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     let names = [
         "a\nb.txt",
         "c\u{1b}[2Jd.txt",
@@ -361,7 +361,7 @@ fn odd_names() -> Found {
 }
 
 fn odd_arguments() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     desk.write("f", "one\n");
     desk.ok("Read", json!({"file_path": "f"}))?;
     for args in [
@@ -416,7 +416,7 @@ fn odd_arguments() -> Found {
 }
 
 fn odd_patterns() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     desk.write("f", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!\n");
     for pattern in [
         "(".to_owned(),
@@ -440,7 +440,7 @@ fn odd_patterns() -> Found {
 }
 
 fn one_long_line() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     desk.write("f", "x".repeat(10 << 20));
     let text = desk.ok("Read", json!({"file_path": "f"}))?;
     ensure(text.len() < 100_000, || format!("{} bytes", text.len()))?;
@@ -449,14 +449,14 @@ fn one_long_line() -> Found {
 }
 
 fn a_folder_that_is_a_file() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     desk.write("f", "x");
     let text = desk.refused("Write", json!({"file_path": "f/g", "content": "x"}))?;
     ensure(text.contains('f') && desk.read("f") == b"x", || text)
 }
 
 fn odd_windows() -> Found {
-    let desk = Desk::new();
+    let desk = HeadlessSession::new();
     desk.write("f", "1\n2\n3\n");
     for (offset, limit) in [
         (json!(-1), json!(1)),

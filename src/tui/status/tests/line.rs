@@ -7,7 +7,7 @@ use crate::contract::inference::TokenUsage;
 use crate::contract::lifecycle::TerminationReason;
 use crate::tui::app::tests::TestApp;
 use crate::tui::msg::{Cmd, Msg};
-use crate::tui::status::{Progress, Segment, StatusFeed, chrome};
+use crate::tui::status::{Progress, Segment, StatusCommand, chrome};
 
 fn status(test: &TestApp) -> String {
     test.live().lines().last().unwrap_or_default().to_owned()
@@ -63,7 +63,7 @@ fn told(test: &TestApp) -> Vec<&String> {
 #[test]
 fn a_command_is_told_what_changed_and_sleeps_while_nothing_does() {
     let mut test = TestApp::new(80, 24);
-    test.app.feed = StatusFeed::on();
+    test.app.feed = StatusCommand::on();
     test.wait(10);
     assert_eq!(told(&test).len(), 1);
     assert!(told(&test)[0].contains("\"state\":\"idle\""), "{}", told(&test)[0]);
