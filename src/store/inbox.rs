@@ -50,22 +50,23 @@ impl Shown {
     }
 }
 
+/// The pending questions, oldest first. The index is named because SQLite would otherwise sort all of them for a page.
+pub(super) const INBOX: &str = "SELECT s.id, s.thread_id, t.title, t.cwd, s.run_id, r.parent_run_id, s.call_id, s.action, s.tool, \
+            s.summary, s.why, s.risk, s.created_at, s.expires_at, \
+            CASE WHEN s.tool IS NULL THEN s.ticket END, c.agent, c.root_thread \
+     FROM suspension s INDEXED BY suspension_waiting JOIN run r ON r.id = s.run_id \
+          LEFT JOIN child c ON c.thread_id = s.thread_id JOIN thread t ON t.id = coalesce(c.root_thread, s.thread_id) \
+     WHERE s.status = 'open' AND s.action IS NOT ?3 \
+       AND (?1 IS NULL OR s.thread_id = ?1 OR c.root_thread = ?1) \
+       AND (?2 IS NULL OR s.created_at < ?2) \
+       AND (?4 IS NULL OR s.expires_at IS NULL OR s.expires_at > ?4) \
+     ORDER BY s.n";
+
 impl Store {
     /// The open questions that the filter leaves, oldest first. A row that cannot be read is left out and logged.
     pub async fn inbox(&self, filter: InboxFilter) -> Result<Vec<InboxRow>, StoreError> {
         self.read(move |conn| {
-            let mut statement = conn.prepare_cached(
-                "SELECT s.id, s.thread_id, t.title, t.cwd, s.run_id, r.parent_run_id, s.call_id, s.action, s.tool, \
-                        s.summary, s.why, s.risk, s.created_at, s.expires_at, \
-                        CASE WHEN s.tool IS NULL THEN s.ticket END, c.agent, c.root_thread \
-                 FROM suspension s JOIN run r ON r.id = s.run_id LEFT JOIN child c ON c.thread_id = s.thread_id \
-                      JOIN thread t ON t.id = coalesce(c.root_thread, s.thread_id) \
-                 WHERE s.status = 'open' AND s.action IS NOT ?3 \
-                   AND (?1 IS NULL OR s.thread_id = ?1 OR c.root_thread = ?1) \
-                   AND (?2 IS NULL OR s.created_at < ?2) \
-                   AND (?4 IS NULL OR s.expires_at IS NULL OR s.expires_at > ?4) \
-                 ORDER BY s.n",
-            )?;
+            let mut statement = conn.prepare_cached(INBOX)?;
             let thread = filter.thread.as_ref().map(ThreadId::as_str);
             let (asked, valid) = (filter.asked_before.map(int), filter.valid_at.map(int));
             let mut rows = statement.query((thread, asked, ACTION_CHILD_RUN, valid))?;

@@ -255,4 +255,8 @@ async fn a_list_is_paged_without_sorting_and_counts_only_what_it_shows() {
         "{listed}"
     );
     assert!(!listed.contains("suspension_open"), "all questions are gone through for each row: {listed}");
+    let inbox =
+        (1..5).fold(crate::store::inbox::INBOX.to_owned(), |sql, n| sql.replace(&format!("?{n}"), "NULL"));
+    let waiting = plan(&inbox);
+    assert!(waiting.contains("suspension_waiting") && !waiting.contains("TEMP B-TREE"), "{waiting}");
 }
