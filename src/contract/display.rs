@@ -177,6 +177,24 @@ pub fn call_summary(tool: &str, arguments: &serde_json::Value) -> String {
     shortened(&visible_line(text.trim()), SUMMARY).into_owned()
 }
 
+/// The whole call: a command as it will run, with its other arguments below it, or all arguments as JSON. Not yet
+/// [`visible`].
+pub fn call_text(arguments: &serde_json::Value) -> String {
+    let pretty = |value: &serde_json::Value| serde_json::to_string_pretty(value).unwrap_or_default();
+    let Some(command) = arguments.get("command").and_then(serde_json::Value::as_str) else {
+        return pretty(arguments);
+    };
+    let mut rest = arguments.clone();
+    if let Some(map) = rest.as_object_mut() {
+        map.shift_remove("command");
+    }
+    if rest.as_object().is_some_and(serde_json::Map::is_empty) {
+        command.to_owned()
+    } else {
+        format!("{command}\n\n{}", pretty(&rest))
+    }
+}
+
 /// A word as a shell reads it back.
 pub fn shell_word(word: &str) -> Cow<'_, str> {
     shlex::try_quote(word).unwrap_or(Cow::Borrowed(word))

@@ -1,5 +1,6 @@
 //! Answers typed in the terminal of a headless run: only this process can see the questions of a conversation in
-//! memory.
+//! memory. Nothing is read from the terminal before there is a question, so that what a user types for the shell
+//! stays there and a background job is not stopped by the kernel.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,7 +11,7 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::question::Question;
-use crate::contract::display::visible_line;
+use crate::contract::display::{call_text, visible, visible_line};
 use crate::contract::ids::DecisionId;
 use crate::contract::record::SuspensionRecord;
 use crate::contract::schema::form;
@@ -20,24 +21,29 @@ use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 #[derive(Debug)]
 pub struct TypedAnswers {
     terminal: File,
-    lines: Mutex<UnboundedReceiver<String>>,
+    /// The lines of the terminal, from the first question on.
+    lines: Mutex<Option<UnboundedReceiver<String>>>,
 }
 
 impl TypedAnswers {
     /// Opens the controlling terminal.
     pub fn open() -> std::io::Result<Self> {
         let terminal = File::options().read(true).write(true).open("/dev/tty")?;
+        Ok(Self { terminal, lines: Mutex::default() })
+    }
+
+    fn lines(&self) -> UnboundedReceiver<String> {
         let (sender, lines) = unbounded_channel();
-        let reader = BufReader::new(terminal.try_clone()?);
+        let reader = self.terminal.try_clone().map(BufReader::new);
         // A thread of its own: nothing waits for its read when the program ends.
         std::thread::spawn(move || {
-            for line in reader.lines().map_while(Result::ok) {
+            for line in reader.into_iter().flat_map(|reader| reader.lines().map_while(Result::ok)) {
                 if sender.send(line).is_err() {
                     return;
                 }
             }
         });
-        Ok(Self { terminal, lines: Mutex::new(lines) })
+        lines
     }
 
     /// Asks until a line is an answer.
@@ -50,8 +56,9 @@ impl TypedAnswers {
         let mut lines = self.lines.lock().await;
         // What was typed before the question was shown answers nothing.
         let _ = tcflush(&self.terminal, QueueSelector::IFlush);
+        let lines = lines.get_or_insert_with(|| self.lines());
         while lines.try_recv().is_ok() {}
-        let mut text = format!("{}\n{prompt}", Question::of(question).about());
+        let mut text = format!("{}\n{}{prompt}", Question::of(question).about(), whole(question));
         let (action, result) = loop {
             let _ = (&self.terminal).write_all(text.as_bytes());
             // After Ctrl-D nobody types any more.
@@ -70,6 +77,16 @@ impl TypedAnswers {
             updated_at: now,
         }
     }
+}
+
+/// The call of an approval request to its end, because what is approved must have been seen: each line is indented, so
+/// that none can pass for a prompt. Empty for other questions.
+fn whole(question: &SuspensionRecord) -> String {
+    if question.ticket.suspension.response_schema.is_some() {
+        return String::new();
+    }
+    let call = call_text(&question.ticket.pending.arguments);
+    visible(&call).lines().map(|line| format!("    {line}\n")).collect::<Vec<_>>().concat()
 }
 
 /// What a line says; `None` when that is nothing.

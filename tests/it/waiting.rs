@@ -393,6 +393,20 @@ fn a_conversation_in_memory_asks_in_its_own_terminal() {
     assert!(home.ok(&["threads", "list"]).stdout.is_empty(), "nothing was kept");
 }
 
+/// What is approved was seen: a call is shown to its end, with what cannot be seen made visible.
+#[test]
+fn a_question_in_its_own_terminal_shows_the_whole_call() {
+    let command = format!("echo {} > log.txt\necho hidden\u{202e} >> log.txt", "a ".repeat(200));
+    let llm = asks_to_run(&command);
+    let home = Home::with(&llm);
+    let mut terminal = Pty::start(&home, &["-p", "do it", "--ephemeral", "--on-ask", "wait"], 100, 30);
+    terminal.shows("approve? [y/n]");
+    terminal.shows("    echo hidden<U+202E> >> log.txt");
+    terminal.send("n\n");
+    assert!(terminal.end().success());
+    assert_eq!(home.read("log.txt"), "");
+}
+
 #[test]
 fn time_and_signals_end_the_questions_of_a_conversation_in_memory() {
     let llm = asks_to_run(TOUCH);

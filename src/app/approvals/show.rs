@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::edited::difference;
 use super::refusal::{moment, right, whence, who};
-use crate::contract::display::{visible, visible_line};
+use crate::contract::display::{call_text, visible, visible_line};
 use crate::contract::record::{SuspensionRecord, SuspensionStatus};
 use crate::contract::suspension::{ResumeDecisionAction, ToolCallResume};
 use crate::contract::tool::FilePreview;
@@ -62,7 +62,7 @@ pub(super) fn shown(suspension: &SuspensionRecord) -> String {
     }
     let _ = writeln!(out, "\n{}", visible(&ticket.suspension.message));
     let arguments = &ticket.pending.arguments;
-    let _ = writeln!(out, "\n{}", visible(&call(arguments)));
+    let _ = writeln!(out, "\n{}", visible(&call_text(arguments)));
     if let Some(output) = parameters.get("output").and_then(Value::as_str).filter(|text| !text.is_empty()) {
         let _ = writeln!(out, "\nits output:\n{}", visible(output));
     }
@@ -109,7 +109,7 @@ fn decided(out: &mut String, suspension: &SuspensionRecord, decision: &ToolCallR
     if let Some(arguments) = &decision.arguments {
         let changed = difference(&suspension.ticket.pending.arguments, arguments);
         let _ = writeln!(out, "{}", visible(changed.trim_end()));
-        let _ = writeln!(out, "it runs as:\n{}", visible(&call(arguments)));
+        let _ = writeln!(out, "it runs as:\n{}", visible(&call_text(arguments)));
     }
     if let Some(comment) = decision.comment() {
         let _ = writeln!(out, "comment: {}", visible(comment));
@@ -137,21 +137,6 @@ fn plain(value: &Value) -> String {
             items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
         }
         other => other.to_string(),
-    }
-}
-
-/// The call: a command as it will be run with what else there is below it, or all arguments.
-fn call(arguments: &Value) -> String {
-    let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
-    let Some(command) = arguments.get("command").and_then(Value::as_str) else { return pretty(arguments) };
-    let mut rest = arguments.clone();
-    if let Some(map) = rest.as_object_mut() {
-        map.shift_remove("command");
-    }
-    if rest.as_object().is_some_and(serde_json::Map::is_empty) {
-        command.to_owned()
-    } else {
-        format!("{command}\n\n{}", pretty(&rest))
     }
 }
 
