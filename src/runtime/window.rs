@@ -262,7 +262,8 @@ impl AgentRuntime {
         if tokens <= room(Some(policy), &Memory { calibration, ..Memory::default() }, system) {
             return Ok(());
         }
-        let window = policy.max_context_tokens - answer_of(policy) - calibration.apply(system);
+        let window =
+            (policy.max_context_tokens - answer_of(policy)).saturating_sub(calibration.apply(system));
         Err(RuntimeError::TooLarge { tokens: calibration.apply(tokens), window, model: model.clone() })
     }
 }

@@ -479,6 +479,15 @@ async fn a_message_that_is_larger_than_the_window_is_refused_before_anything_is_
 }
 
 #[tokio::test]
+async fn a_message_is_refused_when_the_system_prompt_alone_fills_the_window() {
+    // "Be brief." alone is more than this.
+    let room = Room::new(small(1), [text("Yes.")]);
+    let asks = RunRequest::new("t", vec![Message::user("Hello.".repeat(10))]);
+    let refused = room.runtime().run(asks, Arc::new(VecEventSink::new())).await.unwrap_err();
+    assert!(matches!(refused, crate::runtime::RuntimeError::TooLarge { window: 0, .. }), "{refused}");
+}
+
+#[tokio::test]
 async fn a_conversation_far_beyond_the_window_is_summarised_in_portions() {
     let mut room = Room::new(small(200_000), (0..12).map(|n| long(n, 2000)));
     let runtime = room.runtime();
